@@ -1,0 +1,69 @@
+"""evals/cases.jsonl, read and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+KINDS = ("error", "prose", "zh")
+
+
+class BadCase(Exception):
+    """A line of the file is no case. The text says which line, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A real report with every right answer, best first; no answer means out of scope."""
+
+    id: str
+    kind: str
+    text: str
+    expect: tuple[str, ...]
+    source: str
+    note: str = ""
+
+    @property
+    def half(self) -> str:
+        """`tuning` or `reporting`, from the last digit of the hash in the id."""
+        return "tuning" if self.id.split("-")[0][-1] in "01234567" else "reporting"
+
+    @property
+    def family(self) -> str:
+        return self.expect[0].rstrip("0123456789abcdefghijklmnopqrstuvwxyz") if self.expect else "none"
+
+
+def id_of(source: str) -> str:
+    """The first ten hexadecimal digits of the SHA-256 of a source, so that nobody chooses the half."""
+    return hashlib.sha256(source.encode()).hexdigest()[:10]
+
+
+def read_cases(path: Path) -> list[Case]:
+    """All cases of a file; `file` in place of `text` names a log beside it. Raises BadCase."""
+    cases, seen = [], set()
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+            text = raw["text"] if "text" in raw else (path.parent / raw["file"]).read_text(encoding="utf-8", errors="replace")
+            case = Case(raw["id"], raw["kind"], text, tuple(raw["expect"]), raw["source"], raw.get("note", ""))
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise BadCase(f"{path}:{number}: found a line that is no case ({error!r}), expected id, kind, text or file, expect, source") from None
+        if case.kind not in KINDS:
+            raise BadCase(f"{path}:{number}: found kind {case.kind!r}, expected one of {', '.join(KINDS)}")
+        if case.id.split("-")[0] != id_of(case.source):
+            raise BadCase(f"{path}:{number}: found id {case.id!r}, expected {id_of(case.source)!r}, the hash of its source")
+        if case.id in seen:
+            raise BadCase(f"{path}:{number}: found id {case.id!r} again, expected -2, -3 … for further reports of one thread")
+        seen.add(case.id)
+        cases.append(case)
+    return cases
+
+
+def set_hash(cases: list[Case]) -> str:
+    """One name for this set of cases and labels."""
+    text = json.dumps([(c.id, c.expect) for c in sorted(cases, key=lambda c: c.id)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,131 @@
+"""Who answers: the look-up, the look-up through the real server, another agent's file, and three baselines.
+
+Each takes the cases and returns {case id: (matches, further)}, both lists of entry ids, best first. The baselines
+rank the same entries by everything that stands in them and always answer, as such rankings do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+import sqlite3
+import sys
+from collections import Counter
+from pathlib import Path
+
+from remote_gpu_trainer import catalogue
+from remote_gpu_trainer.answering import answer_for
+
+from .cases import BadCase, Case
+
+Answers = dict[str, tuple[list[str], list[str]]]
+_WORD = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]")
+
+
+def lookup(cases: list[Case]) -> Answers:
+    """The function that both front ends call, at its default limit."""
+    found = {}
+    for case in cases:
+        answer = answer_for(text=case.text)
+        found[case.id] = ([m["id"] for m in answer.matches], [a["id"] for a in answer.also])
+    return found
+
+
+def mcp(cases: list[Case]) -> Answers:
+    """`remote-gpu-trainer serve` as a child process, asked over stdio."""
+    from mcp import Client, StdioServerParameters
+
+    async def ask() -> Answers:
+        found = {}
+        server = StdioServerParameters(command=sys.executable, args=["-m", "remote_gpu_trainer", "serve"])
+        async with Client(server) as client:
+            for case in cases:
+                reply = await client.call_tool("lookup_symptom", {"symptom": case.text})
+                if reply.is_error:
+                    raise BadCase(f"{case.id}: found a tool error ({reply.content[0].text}), expected an answer")
+                content = reply.structured_content
+                found[case.id] = ([m["id"] for m in content["matches"]], [a["id"] for a in content["also"]])
+        return found
+
+    return asyncio.run(ask())
+
+
+def from_file(path: Path, cases: list[Case]) -> Answers:
+    """Another agent's answers, {"id", "ids"} a line. A case without a line counts as unanswered. Raises BadCase."""
+    known = {case.id for case in cases}
+    found: Answers = {case.id: ([], []) for case in cases}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            raw = json.loads(line)
+            name, ids = raw["id"], [str(i) for i in raw["ids"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadCase(f'{path}:{number}: found a line that is no answer ({error!r}), expected {{"id", "ids": [...]}}') from None
+        if name not in known:
+            raise BadCase(f"{path}:{number}: found id {name!r}, expected the id of a case")
+        found[name] = (ids[:3], ids[3:])
+    return found
+
+
+def _documents() -> dict[str, str]:
+    return {entry.id: entry.markdown for entry in catalogue.load().entries}
+
+
+def _answers(cases: list[Case], rank) -> Answers:
+    found = {}
+    for case in cases:
+        ids = rank(case.text)
+        found[case.id] = (ids[:3], ids[3:13])
+    return found
+
+
+def bm25(cases: list[Case]) -> Answers:
+    """Okapi BM25 (k1 1.5, b 0.75) over whole entries."""
+    bags = {name: Counter(_WORD.findall(text.lower())) for name, text in _documents().items()}
+    mean = sum(sum(bag.values()) for bag in bags.values()) / len(bags)
+    count = Counter(word for bag in bags.values() for word in bag)
+
+    def rank(text: str) -> list[str]:
+        scores = Counter()
+        for word in _WORD.findall(text.lower()):
+            if word in count:
+                idf = math.log(1 + (len(bags) - count[word] + 0.5) / (count[word] + 0.5))
+                for name, bag in bags.items():
+                    if word in bag:
+                        scores[name] += idf * bag[word] * 2.5 / (bag[word] + 1.5 * (0.25 + 0.75 * sum(bag.values()) / mean))
+        return [name for name, _ in scores.most_common()]
+
+    return _answers(cases, rank)
+
+
+def fts5(cases: list[Case]) -> Answers:
+    """SQLite's full-text search with its own bm25()."""
+    base = sqlite3.connect(":memory:")
+    base.execute("create virtual table entries using fts5(id unindexed, text, tokenize='unicode61')")
+    base.executemany("insert into entries values (?, ?)", _documents().items())
+
+    def rank(text: str) -> list[str]:
+        terms = list(dict.fromkeys(re.findall(r"[a-z0-9]+|[\u4e00-\u9fff]+", text.lower())))[:400]
+        query = " OR ".join(f'"{term}"' for term in terms)
+        rows = base.execute("select id from entries where text match ? order by bm25(entries)", (query,)) if query else []
+        return [row[0] for row in rows]
+
+    return _answers(cases, rank)
+
+
+def grep(cases: list[Case]) -> Answers:
+    """Count the distinct words of a report that an entry holds, as someone with grep would."""
+    sets = {name: set(_WORD.findall(text.lower())) for name, text in _documents().items()}
+
+    def rank(text: str) -> list[str]:
+        asked = set(_WORD.findall(text.lower()))
+        scores = {name: len(asked & held) for name, held in sets.items()}
+        return [name for name in sorted(scores, key=lambda n: -scores[n]) if scores[name]]
+
+    return _answers(cases, rank)
+
+
+BASELINES = {"BM25": bm25, "SQLite FTS5": fts5, "grep count": grep}

@@ -1,0 +1,123 @@
+"""Starts a few ranks of a script on this machine's CPU, for the proofs of the D entries."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+LAUNCHER_VARIABLES = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
+)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """returncode: the launcher's own, negative when a signal ended it, as after a time-out.
+    output: every rank's stdout and stderr, rank by rank, then what the launcher printed.
+    ranks: the output of each rank alone, empty for a command that is not torchrun's."""
+
+    returncode: int
+    output: str
+    timed_out: bool
+    ranks: tuple[str, ...] = ()
+
+
+def run_ranks(script: str, nproc: int = 2, timeout: float = 25, env: dict | None = None) -> Finished:
+    """Run `script` in `nproc` processes under `torchrun --standalone`, which picks a free port.
+
+    The text is dedented. It sees no GPU, so it opens its own group with `init_process_group("gloo")`. `env` is added
+    to the environment; a value of None takes the variable away. After `timeout` seconds all ranks are killed
+    and `timed_out` is true. torchrun itself takes about 4 s to start, more on a busy machine.
+    """
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        path = Path(folder, "script.py")
+        path.write_text(textwrap.dedent(script), encoding="utf-8")
+        logs = Path(folder, "logs")
+        [launcher] = run_commands(
+            [torchrun("--standalone", f"--nproc-per-node={nproc}", "--redirects=3", f"--log-dir={logs}", str(path))],
+            timeout, env)
+        ranks = tuple(_rank_output(logs, rank) for rank in range(nproc))
+    output = "".join((*ranks, launcher.output))
+    return Finished(launcher.returncode, output, launcher.timed_out, ranks)
+
+
+def torchrun(*arguments: str) -> list[str]:
+    """A torchrun command line of the Python that runs the proofs; its ranks meet on the loopback address."""
+    return [sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", *arguments]
+
+
+def run_commands(commands: list[list[str]], timeout: float = 25, env: dict | None = None,
+                 cwd: str | Path | None = None) -> list[Finished]:
+    """Run the commands side by side, as machines of one job would, and kill them all after `timeout` seconds."""
+    started = []
+    deadline = time.monotonic() + timeout
+    try:
+        for command in commands:
+            log = tempfile.TemporaryFile()
+            started.append((subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
+                                             env=_environment(env), start_new_session=True), log))
+        return [_finish(process, log, deadline) for process, log in started]
+    finally:
+        for process, log in started:
+            _kill(process)
+            log.close()
+
+
+def _environment(extra: dict | None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in LAUNCHER_VARIABLES}
+    kept |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    if sys.platform == "linux":
+        kept["GLOO_SOCKET_IFNAME"] = "lo"
+    kept |= extra or {}
+    return {name: str(value) for name, value in kept.items() if value is not None}
+
+
+def _finish(process: subprocess.Popen, log, deadline: float) -> Finished:
+    timed_out = False
+    try:
+        process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        timed_out = True
+        _kill(process)
+    log.seek(0)
+    return Finished(process.returncode, log.read().decode(errors="replace"), timed_out)
+
+
+def _kill(process: subprocess.Popen) -> None:
+    """End a launcher and its ranks. torchrun gives every rank a session of its own, so no group signal reaches them."""
+    if process.poll() is not None:
+        return
+    family = _descendants(process.pid)
+    for pid in (process.pid, *family):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    process.wait()
+
+
+def _descendants(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    children: dict[int, list[int]] = {}
+    for line in listed.splitlines():
+        child, parent = map(int, line.split())
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, [])
+    return found[1:]
+
+
+def _rank_output(logs: Path, rank: int) -> str:
+    """stdout, then stderr, of the last attempt."""
+    return "".join(
+        max(found, key=lambda path: path.stat().st_mtime).read_text(encoding="utf-8", errors="replace")
+        for name in ("stdout.log", "stderr.log")
+        if (found := list(logs.glob(f"*/attempt_*/{rank}/{name}"))))

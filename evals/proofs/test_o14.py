@@ -1,0 +1,59 @@
+"""O14: labels that cross entropy can't read."""
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, nll_loss, one_hot
+
+LOGITS = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+CLASSES = torch.tensor([0, 1, 2, 0])
+
+
+@pytest.mark.parametrize(
+    "logits, target",
+    [
+        pytest.param(LOGITS, CLASSES[:, None], id="an extra dimension"),
+        pytest.param(LOGITS, CLASSES.float(), id="float class numbers"),
+        pytest.param(LOGITS, CLASSES.int(), id="int32 class numbers"),
+        pytest.param(LOGITS, one_hot(CLASSES, 3), id="integer one-hot rows"),
+        pytest.param(LOGITS, CLASSES + 1, id="classes counted from 1"),
+        pytest.param(LOGITS, CLASSES - 1, id="-1 for no label"),
+        pytest.param(LOGITS, CLASSES[:3], id="fewer labels than rows"),
+        pytest.param(torch.randn(2, 5, 7), torch.zeros(2, 5).long(), id="classes in the last dimension"),
+        pytest.param(torch.randn(2, 5, 4, 4), torch.zeros(2, 1, 4, 4).long(), id="mask with a channel"),
+        pytest.param(torch.randn(2, 5, 4, 4), torch.full((2, 4, 4), 255), id="void pixels"),
+    ],
+)
+def test_labels_of_another_form_fail_with_a_signature(says, logits, target):
+    with pytest.raises((RuntimeError, IndexError, ValueError)) as error:
+        cross_entropy(logits, target)
+    says("O14", f"{error.type.__name__}: {error.value}")
+
+
+def test_one_hot_rows_of_integers_fail_in_nll_loss_too(says):
+    with pytest.raises(RuntimeError) as error:
+        nll_loss(LOGITS.log_softmax(1), one_hot(CLASSES, 3))
+    says("O14", str(error.value))
+
+
+def test_the_fixes_all_give_the_loss_of_the_right_labels():
+    right = cross_entropy(LOGITS, CLASSES)
+    torch.testing.assert_close(cross_entropy(LOGITS, CLASSES[:, None].squeeze(1)), right)
+    torch.testing.assert_close(cross_entropy(LOGITS, CLASSES.float().long()), right)
+    torch.testing.assert_close(cross_entropy(LOGITS, one_hot(CLASSES, 3).argmax(1)), right)
+    torch.testing.assert_close(cross_entropy(LOGITS, one_hot(CLASSES, 3).float()), right)
+
+
+def test_void_pixels_named_as_ignore_index_are_accepted():
+    mask = torch.full((2, 4, 4), 255)
+    mask[0] = 1
+    assert cross_entropy(torch.zeros(2, 5, 4, 4), mask, ignore_index=255).isfinite()
+
+
+def test_with_as_many_steps_as_classes_a_swapped_dimension_raises_nothing_and_is_wrong():
+    logits = torch.randn(2, 7, 7, generator=torch.Generator().manual_seed(0))  # batch, time, class
+    target = logits.argmax(-1)
+    assert cross_entropy(logits, target) > 1.5 * cross_entropy(logits.transpose(1, 2), target)
+
+
+def test_one_output_unit_and_float_labels_give_zero_loss_whatever_the_model_says():
+    labels = torch.tensor([[0.0], [1.0], [1.0], [0.0]])
+    assert cross_entropy(100 * LOGITS[:, :1], labels) == 0

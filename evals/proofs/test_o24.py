@@ -1,0 +1,67 @@
+"""O24: fp16 updates skipped again and again while the loss stays finite."""
+import math
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+
+def train(epsilon: float, steps: int = 17, precision=torch.float16, scaled: bool = True):
+    """A distance that is zero has no gradient without `epsilon`: the loss is finite, its gradient is NaN."""
+    torch.manual_seed(0)
+    body, head = nn.Linear(4, 4), nn.Linear(4, 1)
+    parameters = [*body.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, 0.05)
+    scaler = torch.amp.GradScaler("cpu", enabled=scaled)
+    x = torch.randn(8, 4)
+    y = x.sum(1, keepdim=True)
+    start = body.weight.detach().clone()
+    losses, scales, skipped = [], [scaler.get_scale()], 0
+    for _ in range(steps):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=precision):
+            hidden = body(x)
+            out = head(hidden)
+        distance = (hidden - hidden.detach()).float().pow(2).sum(1)
+        loss = mse_loss(out.float(), y) + (distance + epsilon).sqrt().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        bad = [i for i, p in enumerate(parameters) if not p.grad.isfinite().all()]
+        before = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        skipped += scaler.get_scale() < before
+        losses.append(loss.item())
+        scales.append(scaler.get_scale())
+    return losses, scales, skipped, torch.equal(start, body.weight), bad
+
+
+def test_the_scale_halves_at_every_step_and_no_weight_moves_though_the_loss_is_finite():
+    losses, scales, skipped, unmoved, bad = train(epsilon=0.0)
+    assert scales == [65536.0 / 2**i for i in range(18)]
+    assert skipped == 17 and unmoved
+    assert all(map(math.isfinite, losses)) and len(set(losses)) == 1
+    assert bad == [0, 1]  # the check names the layer: the body's weight and bias
+
+
+def test_without_the_bad_gradient_a_few_halvings_at_the_start_and_then_learning():
+    losses, scales, skipped, unmoved, bad = train(epsilon=1e-6)
+    assert skipped <= 5 and scales[-1] == scales[-6] and not unmoved and not bad
+    assert losses[-1] < losses[0] / 2
+
+
+def test_a_scale_held_too_high_is_cured_by_halving_and_a_nan_is_not():
+    assert train(epsilon=1e-6, steps=60)[1][-1] >= 2**13
+    assert train(epsilon=0.0, steps=60)[1][-1] < 1
+
+
+def test_moving_a_true_nan_to_bf16_without_a_scaler_ruins_the_weights():
+    losses, _, _, _, _ = train(epsilon=0.0, precision=torch.bfloat16, scaled=False)
+    assert math.isfinite(losses[0]) and math.isnan(losses[1])
+
+
+def test_the_lines_of_other_loss_scalers_are_recognised(says):
+    says("O24", "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64, reducing to 32")
+    says("O24", "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 65536.0, reducing to 32768.0")
+    says("O24", "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0")
+    says("O24", "INFO | fairseq.trainer | NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 2.0")

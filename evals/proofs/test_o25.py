@@ -1,0 +1,51 @@
+"""O25: ReLU units that answer zero to every input and never come back."""
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+
+def train(activation, lr: float):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 64), activation(), nn.Linear(64, 64), activation(), nn.Linear(64, 1))
+    x = torch.randn(256, 10)
+    y = 3 * x[:, :1] + 5
+    steps(model, x, y, lr)
+    return model, x, y
+
+
+def steps(model, x, y, lr: float, count: int = 200):
+    optimizer = torch.optim.SGD(model.parameters(), lr)
+    for _ in range(count):
+        optimizer.zero_grad()
+        loss = mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+def dead(model, x) -> float:
+    """Share of units of the second hidden layer that are zero for every row."""
+    return (model[:4](x) <= 0).all(dim=0).float().mean().item()
+
+
+def test_a_rate_too_high_kills_the_layer_and_a_lower_one_does_not_revive_it():
+    model, x, y = train(nn.ReLU, 0.3)
+    assert dead(model, x) == 1.0
+    plateau = mse_loss(model(x), y).item()
+    assert model[2].weight.grad.norm() == 0
+    assert steps(model, x, y, 0.01) > 0.9 * plateau and dead(model, x) == 1.0
+
+
+def test_a_lower_rate_from_the_start_keeps_the_units_alive():
+    model, x, y = train(nn.ReLU, 0.01)
+    assert dead(model, x) < 0.05 and mse_loss(model(x), y) < 0.5
+
+
+def test_a_leaky_unit_survives_the_same_rate():
+    model, x, y = train(nn.LeakyReLU, 0.3)
+    assert model[2].weight.grad.norm() > 0 and mse_loss(model(x), y) < 0.5
+
+
+def test_half_of_all_outputs_zero_is_normal_and_says_nothing_about_dead_units():
+    model, x, _ = train(nn.ReLU, 0.01)
+    assert 0.3 < (model[:4](x) == 0).float().mean() < 0.6

@@ -1,0 +1,64 @@
+"""O26: averages that stay while the shape of a layer changes."""
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+
+def summary(values: torch.Tensor) -> torch.Tensor:
+    return torch.stack([values.mean(), values.std(), values.norm() / len(values) ** 0.5])
+
+
+def pair() -> tuple[torch.Tensor, torch.Tensor]:
+    """Values of one mean, deviation and norm: a bell, and two spikes at the ends."""
+    bell = torch.erfinv(torch.linspace(-0.999, 0.999, 1000)) * 2**0.5
+    return bell / bell.std(correction=0), torch.cat([torch.full((500,), -1.0), torch.ones(500)])
+
+
+def test_mean_deviation_and_norm_are_the_same_and_the_histograms_are_not():
+    bell, spikes = pair()
+    torch.testing.assert_close(summary(bell), summary(spikes), atol=1e-2, rtol=0)
+    middle = slice(3, 7)
+    assert torch.histc(bell, 10, -3, 3)[middle].sum() > 700
+    assert torch.histc(spikes, 30, -3, 3)[12:18].sum() == 0
+
+
+def test_one_of_thirty_layers_saturates_and_the_average_over_layers_hardly_moves():
+    torch.manual_seed(0)
+    x = torch.randn(512, 32)
+    layers = [nn.Linear(32, 32) for _ in range(30)]
+    spread = [torch.tanh(layer(x)).detach() for layer in layers]
+    before = torch.stack([h.abs().mean() for h in spread]).mean()
+    with torch.no_grad():
+        layers[7].weight.mul_(30)
+    saturated = torch.tanh(layers[7](x)).detach()
+    after = torch.stack([h.abs().mean() for h in [*spread[:7], saturated, *spread[8:]]]).mean()
+    assert after / before < 1.1
+    share = lambda h: (h.abs() > 0.99).float().mean()
+    assert share(saturated) > 0.7 and share(spread[7]) < 0.01
+
+
+def test_the_text_that_numpy_prints_for_a_layer_with_nan_is_recognised(says):
+    with pytest.raises(ValueError) as error:
+        np.histogram(np.array([1.0, math.nan]))
+    says("O26", str(error.value))
+
+
+def test_the_text_that_torch_prints_for_a_layer_with_nan_is_recognised(says):
+    with pytest.raises(RuntimeError) as error:
+        torch.histc(torch.tensor([1.0, math.nan]))
+    says("O26", str(error.value))
+
+
+def test_tensorboard_refuses_a_layer_of_nothing_but_nan_or_of_huge_values(says, tmp_path):
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(tmp_path) as writer:
+        for values in (torch.full((10,), math.nan), torch.full((10,), 1e28)):
+            with pytest.raises(ValueError) as error:
+                writer.add_histogram("weights", values, 0)
+            says("O26", str(error.value))
+        writer.add_histogram("weights", torch.randn(10), 1)

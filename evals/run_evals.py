@@ -1,0 +1,60 @@
+"""Grade the look-up, or any other agent's answers, on evals/cases.jsonl.
+
+usage: python evals/run_evals.py [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
+
+Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside three
+baselines over the same entries. The half of a case follows from its id: 0–7 tunes, 8–f reports. Exits 1 when the
+reporting half falls below evals/floor.json for this set of cases. --write brings RESULTS.md and the floor up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
+
+from grading import floor, grade, report, systems  # noqa: E402
+from grading.cases import read_cases  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", choices=("lookup", "all"), default="lookup", help="which tool to grade (default lookup)")
+    parser.add_argument("--system", choices=("lookup", "mcp"), default="lookup", help="call the function, or the real server over stdio")
+    parser.add_argument("--answers", type=Path, metavar="FILE", help='grade these answers: {"id", "ids": [...]} a line')
+    parser.add_argument("--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json")
+    parser.add_argument("--no-baselines", action="store_true", help="leave the baselines out")
+    parser.add_argument("--wrong", action="store_true", help="list the misses of the tuning half")
+    args = parser.parse_args()
+
+    cases = read_cases(HERE / "cases.jsonl")
+    if args.answers:
+        name, answers = args.answers.name, systems.from_file(args.answers, cases)
+    elif args.system == "mcp":
+        name, answers = "lookup over MCP", systems.mcp(cases)
+    else:
+        name, answers = "lookup", systems.lookup(cases)
+    graded = {name: grade.grade(cases, answers)}
+    if not args.no_baselines and not args.answers:
+        for baseline, answer in systems.BASELINES.items():
+            graded[baseline] = grade.grade(cases, answer(cases))
+    print(report.text(cases, graded))
+    if args.wrong:
+        print(report.misses(cases, answers, "tuning"))
+    if args.answers:
+        return 0
+    if args.write:
+        (HERE / "RESULTS.md").write_text(report.page(cases, graded), encoding="utf-8")
+        floor.raise_to(HERE / "floor.json", cases, graded[name])
+    below = floor.below(HERE / "floor.json", cases, graded[name])
+    for line in below:
+        print(line, file=sys.stderr)
+    return 1 if below else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""`python -m remote_gpu_trainer` is the command `remote-gpu-trainer`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,48 @@
+"""The edge of a look-up: opens the log, reads the clock, loads the catalogue once. Both front ends call it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import date
+from functools import lru_cache
+
+from . import catalogue, evidence, ranking
+from .entry import Entry
+from .lookup import Answer, BadRequest, check_limit, look_up
+from .signatures import SignatureIndex
+
+MAX_TEXT = 20_000_000  # characters of a pasted report
+
+
+@lru_cache(maxsize=1)
+def signatures() -> SignatureIndex:
+    """The compiled signatures of this installation's catalogue."""
+    return SignatureIndex(catalogue.load().entries)
+
+
+def answer_for(*, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None) -> Answer:
+    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence.
+
+    Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
+    """
+    check_limit(limit)
+    if text and len(text) > MAX_TEXT:
+        raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
+    if log is not None:
+        found = evidence.from_path(log, signatures().needles(), progress)
+        if text and text.strip():
+            found.lines.extend(evidence.from_text(text).lines)
+    elif stream is not None:
+        found = evidence.from_stream(stream, needles=signatures().needles(), progress=progress)
+    else:
+        found = evidence.from_text(text or "")
+    return look_up(found, catalogue.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
+
+
+def whole_entry(entry: Entry) -> dict:
+    """An entry as JSON: every field, lists as lists."""
+    fields = asdict(entry)
+    fields["verified"] = entry.verified.isoformat()
+    fields["tell_apart"] = dict(entry.tell_apart)
+    fields["signatures"] = [f"/{s.text}/" if s.is_regex else s.text for s in entry.signatures]
+    return {name: value for name, value in fields.items() if name not in ("markdown", "line")}

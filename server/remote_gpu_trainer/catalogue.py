@@ -1,0 +1,97 @@
+"""Every entry, read once; by id, by family. Finds the pages in a wheel, an editable install and a checkout alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from .entry import Entry, Fault, Retired, read_page
+
+FOLDERS = ("references", "profiles")
+
+
+class CatalogueError(Exception):
+    """The catalogue can't be read, or has no such id. The text says what to do."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Entries in the order of their pages; `retired` maps an old id to its successor."""
+
+    root: Path
+    entries: tuple[Entry, ...]
+    retired: tuple[Retired, ...]
+    faults: tuple[Fault, ...]
+
+    @cached_property
+    def by_id(self) -> dict[str, Entry]:
+        return {entry.id: entry for entry in self.entries}
+
+    @cached_property
+    def successors(self) -> dict[str, str]:
+        return {old.id: old.successor for old in self.retired}
+
+    def current(self, entry_id: str) -> str:
+        """Follow redirects to the id that answers today. An unknown id comes back as it is."""
+        seen = set()
+        while entry_id in self.successors and entry_id not in seen:
+            seen.add(entry_id)
+            entry_id = self.successors[entry_id]
+        return entry_id
+
+    def get(self, entry_id: str) -> Entry:
+        """The entry with this id, or with the id that replaced it. Raises CatalogueError."""
+        wanted = self.current(entry_id.strip())
+        found = self.by_id.get(wanted) or self.by_id.get(wanted.upper())
+        if found:
+            return found
+        families = ", ".join(f"{name}1–{name}{len(group)}" for name, group in self.families.items())
+        raise CatalogueError(f"found id {entry_id[:40]!r}, expected one of the catalogue's: {families}")
+
+    @cached_property
+    def families(self) -> dict[str, list[Entry]]:
+        groups: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            groups.setdefault(entry.family, []).append(entry)
+        return groups
+
+
+def bundle_root() -> Path:
+    """The folder that holds references/. Raises CatalogueError when the installation lacks it."""
+    package = Path(__file__).resolve().parent
+    for root in (package / "_bundle", package.parent.parent):
+        if (root / "references").is_dir():
+            return root
+    raise CatalogueError(f"found no references/ in {package / '_bundle'} or {package.parent.parent}, expected the catalogue; reinstall remote-gpu-trainer")  # fmt: skip
+
+
+def pages(root: Path) -> list[Path]:
+    """The Markdown files that may hold entries, in a stable order."""
+    return sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.md"))
+
+
+def read(root: Path) -> Catalogue:
+    """Read all pages under `root`. A page that isn't UTF-8 is a fault, not an exception."""
+    entries, retired, faults = [], [], []
+    for path in pages(root):
+        name = path.relative_to(root).as_posix()
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (UnicodeDecodeError, OSError) as error:
+            faults.append(Fault(name, 1, f"found a page that can't be read ({error}), expected UTF-8 text"))
+            continue
+        page = read_page(text, name)
+        entries.extend(page.entries)
+        retired.extend(page.retired)
+        faults.extend(page.faults)
+    return Catalogue(root, tuple(entries), tuple(retired), tuple(faults))
+
+
+@lru_cache(maxsize=1)
+def load() -> Catalogue:
+    """The catalogue of this installation. Raises CatalogueError."""
+    found = read(bundle_root())
+    if not found.entries:
+        raise CatalogueError(f"found no entry under {found.root}, expected references/**/*.md with entries; run 'remote-gpu-trainer lint'")  # fmt: skip
+    return found

@@ -1,0 +1,171 @@
+"""One command a question, no logic. The answer goes to stdout, everything else to stderr.
+
+Exit 0: fine or found. Exit 1: it answered, and the answer is bad or empty. Exit 2: it could not tell.
+Modules are imported where a command needs them, because a look-up must start in a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from . import __version__
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command. Returns the exit code."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):  # a log may hold what a console's code page lacks
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        return args.run(args)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        from .catalogue import CatalogueError
+        from .evidence import Unreadable
+        from .lookup import BadRequest
+
+        if not isinstance(error, (BadRequest, CatalogueError, Unreadable)):
+            raise
+        print(f"remote-gpu-trainer {args.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All commands with their options; the help texts in the docs are generated from it."""
+    parser = argparse.ArgumentParser(prog="remote-gpu-trainer", description="What is wrong with this training run, and how to tell.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.")  # fmt: skip
+    look.add_argument("text", nargs="?", help="what happens, or '-' for standard input")
+    look.add_argument("--log", metavar="FILE", help="a log file, or a folder of per-rank logs read as one run")
+    look.add_argument("--id", metavar="ID", help="print one whole entry, for example O7")
+    look.add_argument("--limit", type=int, default=3, metavar="N", help="how many matches, 1 to 10 (default 3)")
+    look.add_argument("--installed", metavar="FILE", help="a file of 'pip freeze' text: entries about other versions are marked")
+    look.add_argument("--json", action="store_true", help="print the object that the MCP tool returns")
+    look.set_defaults(run=lookup)
+
+    lint = commands.add_parser("lint", help="check the catalogue's grammar, ids, links, signatures and dates", description="Check the catalogue. One line a finding, exit 1 when there is one.")  # fmt: skip
+    lint.add_argument("root", nargs="?", type=Path, help="a folder that holds references/ (default: this installation's)")
+    lint.set_defaults(run=run_lint)
+
+    docs = commands.add_parser("docs", help="write the generated parts of the documents", description="Write the generated parts of the documents; without --write only tell which are out of date.")  # fmt: skip
+    docs.add_argument("--write", action="store_true", help="write them")
+    docs.set_defaults(run=run_docs)
+
+    serve = commands.add_parser("serve", help="answer over MCP on standard input and output", description="Answer over MCP (stdio).")
+    serve.set_defaults(run=run_serve)
+    return parser
+
+
+def lookup(args: argparse.Namespace) -> int:
+    """`lookup`: 0 found, 1 nothing fits."""
+    from .lookup import BadRequest, check_limit
+
+    given = [name for name, value in (("text", args.text), ("--log", args.log), ("--id", args.id)) if value is not None]
+    if len(given) != 1:
+        raise BadRequest(f"found {' and '.join(given) or 'no question'}, expected one of: a text, '-', --log FILE, --id ID")
+    check_limit(args.limit)
+    if args.id is not None:
+        return show_entry(args)
+    from .answering import answer_for
+    from .lookup import as_text
+
+    answer = answer_for(
+        text=None if args.text == "-" else args.text,
+        log=args.log,
+        stream=sys.stdin.buffer if args.text == "-" else None,
+        limit=args.limit,
+        installed=read_installed(args.installed),
+        progress=Progress(),
+    )
+    if args.json:
+        print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
+    else:
+        print(as_text(answer, whole="remote-gpu-trainer lookup --id {id}"))
+    return 0 if answer.matches else 1
+
+
+def show_entry(args: argparse.Namespace) -> int:
+    from . import catalogue
+
+    entry = catalogue.load().get(args.id)
+    if args.json:
+        from .answering import whole_entry
+
+        print(json.dumps(whole_entry(entry), ensure_ascii=False, indent=1))
+    else:
+        print(entry.markdown, end="")
+    return 0
+
+
+def read_installed(path: str | None) -> str | None:
+    from .lookup import BadRequest
+
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace") if path else None
+    except OSError as error:
+        raise BadRequest(f"found --installed {path} unreadable ({error.strerror}), expected a file of 'pip freeze' text") from None
+
+
+def run_lint(args: argparse.Namespace) -> int:
+    from datetime import date
+
+    from . import catalogue
+    from .lint import lint
+
+    root = args.root or catalogue.bundle_root()
+    if not (root / "references").is_dir():
+        raise catalogue.CatalogueError(f"found no references/ in {root}, expected the folder that holds the catalogue")
+    read = catalogue.read(root)
+    faults = lint(read, date.today())
+    for fault in faults:
+        print(fault)
+    print(f"{len(read.entries)} entries, {len(faults)} findings", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def run_docs(args: argparse.Namespace) -> int:
+    from . import catalogue
+    from .docs import outdated
+
+    root = catalogue.bundle_root()
+    stale = outdated(root, make_parser(), write=args.write)
+    for name in stale:
+        print(f"{name}: {'written' if args.write else 'out of date, run remote-gpu-trainer docs --write'}")
+    return 0 if args.write or not stale else 1
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    from .mcp_server import make_server
+
+    make_server().run("stdio")
+    return 0
+
+
+class Progress:
+    """Says on stderr how far the reading is, once a second, after the first second."""
+
+    def __init__(self):
+        self.next = time.monotonic() + 1.0
+
+    def __call__(self, bytes_read: int) -> None:
+        now = time.monotonic()
+        if now >= self.next:
+            self.next = now + 1.0
+            print(f"read {bytes_read / 1e6:.0f} MB …", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

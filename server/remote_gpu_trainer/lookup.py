@@ -1,0 +1,203 @@
+"""Ranked entries to the answer that an agent reads, within its token budget.
+
+The one place where an answer is put together: the command line and the MCP server call `look_up` and print the same
+object. Shapes are those of `Answer`; everything that comes from a log is cut and masked before it gets here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from datetime import date
+
+from . import search
+from .catalogue import Catalogue
+from .entry import Entry
+from .evidence import Evidence, Line
+from .ranking import Ranking
+from .signatures import SignatureIndex
+
+LIMITS = (1, 10)
+ALSO = 10
+SHOWN_LINES = 4
+SHOWN_CHARS = 160
+OLD_DAYS = 365  # after this many days an entry about a library is marked as in doubt
+CUT = {"root_cause": 75, "fix": 120, "check": 60, "other_check": 34, "distinguish": 45}  # words
+
+
+class BadRequest(Exception):
+    """The question itself is wrong. The text says what was found and what was expected."""
+
+
+@dataclass
+class Answer:
+    """matches: likeliest first, none when nothing fits. also: further candidates, id and title only."""
+
+    matches: list[dict] = field(default_factory=list)
+    evidence: list[dict] = field(default_factory=list)
+    first_failure: dict | None = None
+    ask: str = ""
+    also: list[dict] = field(default_factory=list)
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+def look_up(
+    evidence: Evidence, catalogue: Catalogue, ranking: Ranking, signatures: SignatureIndex, *, limit: int, today: date, installed: str | None = None
+) -> Answer:
+    """What explains this evidence. `installed` is `pip freeze` text. Raises BadRequest for a limit outside 1–10."""
+    check_limit(limit)
+    found = search.rank(evidence, ranking, signatures, limit + ALSO)
+    doubts = _doubts(catalogue, today, installed)
+    candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
+    answer = Answer(
+        evidence=[_shown(line) for line in evidence.decisive[:SHOWN_LINES]],
+        first_failure=_where(evidence.first) if evidence.first else None,
+    )
+    if not found.confidence:
+        answer.ask = _ask(evidence, nothing=True)
+        return answer
+    chosen = [(c, catalogue.by_id[c.id]) for c in candidates[:limit]]
+    for place, (candidate, entry) in enumerate(chosen):
+        match = {
+            "id": entry.id,
+            "title": plain(entry.title),
+            "why": _why(candidate),
+            "confidence": found.confidence if place == 0 else _lower(found.confidence),
+            "severity": entry.severity,
+            "check": cut(first_paragraph(entry.check), CUT["other_check" if place else "check"]),
+            "stale": doubts.get(entry.id, ""),
+        }
+        if place == 0:
+            match["root_cause"] = cut(first_paragraph(entry.root_cause), CUT["root_cause"])
+            match["fix"] = cut(first_paragraph(entry.fix), CUT["fix"])
+            match["distinguish"] = cut(_distinguish(entry, [e for _, e in chosen[1:]]), CUT["distinguish"])
+        answer.matches.append(match)
+    if found.confidence != "high":
+        answer.also = [{"id": c.id, "title": plain(catalogue.by_id[c.id].title)} for c in candidates[limit : limit + ALSO]]
+    if found.confidence == "low":
+        answer.ask = _ask(evidence, nothing=False)
+    return answer
+
+
+def check_limit(limit: int) -> None:
+    """Raises BadRequest unless the limit is one of 1–10."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not LIMITS[0] <= limit <= LIMITS[1]:
+        raise BadRequest(f"found limit {limit!r}, expected a whole number from {LIMITS[0]} to {LIMITS[1]}")
+
+
+def first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def plain(text: str) -> str:
+    """A title without Markdown's back-ticks."""
+    return text.replace("`", "")
+
+
+def cut(text: str, most: int) -> str:
+    """At most `most` words, ended at a sentence where one ends in the second half."""
+    kept = text.split(" ")
+    if len(kept) <= most:
+        return text
+    short = " ".join(kept[:most])
+    end = max(short.rfind(". "), short.rfind("; "))
+    return short[: end + 1] if end > len(short) // 2 else short + " …"
+
+
+def _why(candidate: search.Candidate) -> str:
+    if candidate.hit:
+        line = candidate.hit.line
+        rank = f", rank {line.rank}" if line.rank is not None else ""
+        return f"`{candidate.hit.signature.text[:80]}` in {line.source} line {line.number}{rank}"
+    return "words: " + ", ".join(candidate.words) if candidate.words else "similar wording"
+
+
+def _lower(confidence: str) -> str:
+    return {"high": "medium", "medium": "low"}.get(confidence, "low")
+
+
+def _distinguish(entry: Entry, others: list[Entry]) -> str:
+    """How to tell the first match from the next: its own words about a neighbour, else the neighbour's check."""
+    apart = dict(entry.tell_apart)
+    named = [f"{other.id}: {apart[other.id]}" for other in others if other.id in apart]
+    if named:
+        return "; ".join(named[:2])
+    for other in others:
+        turned = dict(other.tell_apart).get(entry.id)
+        if turned:
+            return f"{entry.id} rather than {other.id}: {turned}"
+    return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
+
+
+def _shown(line: Line) -> dict:
+    return {"source": line.source, "line": line.number, "rank": line.rank, "text": line.text.strip()[:SHOWN_CHARS]}
+
+
+def _where(line: Line) -> dict:
+    return {"rank": line.rank, "source": line.source, "line": line.number}
+
+
+def _ask(evidence: Evidence, nothing: bool) -> str:
+    """What would help, given what is there already."""
+    wanted = []
+    if not evidence.is_log:
+        wanted.append("the last 50 lines of the log with the last exception")
+    elif not any(line.kind in ("exception", "failure") for line in evidence.lines):
+        wanted.append("the lines around the first error, from the rank that failed first")
+    if len(evidence.ranks) > 1 or any("gpu" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]):
+        wanted.append("the folder of per-rank logs (torchrun --log-dir), and what `py-spy dump` shows of each rank if it hangs")
+    wanted.append("what you see in numbers (loss, step time, memory, exit code) and since which change")
+    return ("Nothing in the catalogue fits. " if nothing else "Not sure. ") + "What would help: " + "; ".join(wanted) + "."
+
+
+def _doubts(catalogue: Catalogue, today: date, installed: str | None) -> dict[str, str]:
+    """{id: why this entry may not hold here}."""
+    doubts = {}
+    for entry in catalogue.entries:
+        days = (today - entry.verified).days
+        if days > OLD_DAYS:
+            doubts[entry.id] = f"last checked {entry.verified}, {days} days ago"
+    if installed:
+        from .versions import out_of_range  # packaging is only needed here
+
+        for entry in catalogue.entries:
+            why = out_of_range(entry.applies_to, installed)
+            if why:
+                doubts[entry.id] = why
+    return doubts
+
+
+def as_text(answer: Answer, whole: str = "") -> str:
+    """The answer for a terminal. `whole` tells how to read a whole entry."""
+    out = []
+    for place, match in enumerate(answer.matches):
+        out.append(f"{match['id']}  {match['title']}\n    {match['confidence']} confidence, {match['severity']}; {match['why']}")
+        if match["stale"]:
+            out.append(f"    in doubt: {match['stale']}")
+        for name, label in (("root_cause", "cause"), ("fix", "fix"), ("check", "check"), ("distinguish", "not the next one")):
+            if match.get(name):
+                out.append(_wrap(f"{label}: {match[name]}"))
+        if place == 0 and whole:
+            out.append(f"    whole entry: {whole.format(id=match['id'])}")
+    if answer.also:
+        out.append("also possible:\n" + "\n".join(f"    {a['id']}  {a['title']}" for a in answer.also))
+    if answer.evidence:
+        out.append("judged by:\n" + "\n".join(f"    {e['source']}:{e['line']}{'' if e['rank'] is None else ' rank %d' % e['rank']}: {e['text']}" for e in answer.evidence))
+    if answer.first_failure and answer.first_failure["rank"] is not None:
+        first = answer.first_failure
+        out.append(f"failed first: rank {first['rank']} ({first['source']} line {first['line']})")
+    if answer.ask:
+        out.append(answer.ask)
+    return "\n".join(out)
+
+
+def _wrap(text: str, width: int = 108) -> str:
+    lines, line = [], "   "
+    for word in re.split(r"\s+", text):
+        if len(line) + len(word) > width:
+            lines.append(line)
+            line = "       "
+        line += " " + word
+    return "\n".join([*lines, line])

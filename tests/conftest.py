@@ -1,0 +1,72 @@
+"""What several tests share: a small catalogue in a folder, and what to do when an engine is missing."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ENTRY = """\
+### O3 — the loss has no way back to the weights of the model
+
+**Symptom:** It stops with `element 0 of tensors does not require grad`.
+
+**Root cause:** The loss was cut off.
+
+**Fix:** Take the cut out.
+
+**Check:** `print(loss.grad_fn)` is `None`.
+
+**Signatures:** `element 0 of tensors does not require grad`
+
+**Reported as:** backward fails · no gradient · loss has no grad · 没有梯度 · 反向传播报错
+
+**Severity:** blocks
+
+**Verified:** 2026-11-20, read
+
+**Sources:** [PyTorch notes](https://docs.pytorch.org/docs/stable/notes/autograd.html)
+"""
+
+
+@pytest.fixture
+def page():
+    """The text of one good entry, with replacements: page(Severity='blocks')."""
+
+    def make(*swaps: tuple[str, str]) -> str:
+        text = ENTRY
+        for old, new in swaps:
+            assert old in text
+            text = text.replace(old, new)
+        return text
+
+    return make
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """Write pages into a folder that the catalogue can read: bundle({'a.md': text})."""
+
+    def write(pages: dict[str, str]) -> Path:
+        for name, text in pages.items():
+            path = tmp_path / "references" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def engine(name: str, install: str, *places: str) -> str:
+    """The path of a program. Missing: the test is skipped and says how to install it, or fails under REQUIRE_ENGINES=1."""
+    for place in (*places, os.environ.get("CLIENTS", "")):
+        if place and (Path(place) / name).is_file():
+            return str(Path(place) / name)
+    found = shutil.which(name)
+    if found:
+        return found
+    if os.environ.get("REQUIRE_ENGINES"):
+        pytest.fail(f"{name} is not installed: {install}")
+    pytest.skip(f"{name} is not installed: {install}")
