@@ -66,7 +66,7 @@ def test_an_expression_that_could_stall_is_refused_without_running_it(pattern):
     assert stalls(pattern)
 
 
-@pytest.mark.parametrize("pattern", [r"size \d+ at .{0,80}dim", r"rank\s?\d+: (?:killed|died)", r"a.*b", r"(?:ab){2}c", r"[0-9a-f]{8}"])
+@pytest.mark.parametrize("pattern", [r"size \d+ at .{0,80}dim", r"rank\s?\d+: (?:killed|died)", r"a.*b", r"(?:ab){2}c", r"[0-9a-f]{8}", r"after \d+ s: \d+/\d+ of \w+ joined"])
 def test_an_ordinary_expression_is_not(pattern):
     assert stalls(pattern) == ""
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +30,26 @@ class Finished:
     timed_out: bool
     ranks: tuple[str, ...] = ()
 
+    def lines(self, start: str) -> list[str]:
+        """The lines of the output that begin with `start`, sorted: what the script printed, without the launcher's
+        own lines, which come and go."""
+        return sorted(line for line in self.output.splitlines() if line.startswith(start))
+
+
+def free_port() -> int:
+    """A port of this machine that nobody holds now."""
+    with socket.socket() as server:
+        server.bind(("", 0))
+        return server.getsockname()[1]
+
 
 def run_ranks(script: str, nproc: int = 2, timeout: float = 25, env: dict | None = None) -> Finished:
     """Run `script` in `nproc` processes under `torchrun --standalone`, which picks a free port.
 
-    The text is dedented. It sees no GPU, so it opens its own group with `init_process_group("gloo")`. `env` is added
-    to the environment; a value of None takes the variable away. After `timeout` seconds all ranks are killed
-    and `timed_out` is true. torchrun itself takes about 4 s to start, more on a busy machine.
+    The text is dedented. It sees no GPU, so it opens its own group with `init_process_group("gloo")`, and ends with
+    `dist.barrier(); dist.destroy_process_group()`, or a rank may abort while it goes down. `env` is added to the
+    environment; a value of None takes the variable away. After `timeout` seconds all ranks are killed and `timed_out`
+    is true. torchrun itself takes about 4 s to start, more on a busy machine.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         path = Path(folder, "script.py")
@@ -56,18 +71,16 @@ def torchrun(*arguments: str) -> list[str]:
 def run_commands(commands: list[list[str]], timeout: float = 25, env: dict | None = None,
                  cwd: str | Path | None = None) -> list[Finished]:
     """Run the commands side by side, as machines of one job would, and kill them all after `timeout` seconds."""
-    started = []
     deadline = time.monotonic() + timeout
-    try:
+    with ExitStack() as stack:
+        started = []
         for command in commands:
-            log = tempfile.TemporaryFile()
-            started.append((subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
-                                             env=_environment(env), start_new_session=True), log))
+            log = stack.enter_context(tempfile.TemporaryFile())
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
+                                       env=_environment(env), start_new_session=True)
+            stack.callback(_kill, process)
+            started.append((process, log))
         return [_finish(process, log, deadline) for process, log in started]
-    finally:
-        for process, log in started:
-            _kill(process)
-            log.close()
 
 
 def _environment(extra: dict | None) -> dict[str, str]:

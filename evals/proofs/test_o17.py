@@ -14,7 +14,11 @@ OPTIMIZERS = {
 X, Y = torch.randn(2, 8, 4, generator=torch.Generator().manual_seed(0))
 
 
-def moved_after_freezing(optimizer, freeze_at: int, clear, freeze=lambda model: model[0].requires_grad_(False)) -> float:
+def freeze_first(model):
+    model[0].requires_grad_(False)
+
+
+def moved_after_freezing(optimizer, freeze_at: int, clear, freeze=freeze_first) -> float:
     """How far the first layer goes from where it was when it was frozen."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
@@ -98,6 +102,23 @@ def test_rows_frozen_by_a_gradient_mask_are_still_decayed(optimizer, moves):
     with torch.no_grad():  # the fix for rows
         table.weight[:2] = old[:2]
     assert torch.equal(table.weight[:2], old[:2])
+
+
+@pytest.mark.parametrize("optimizer, moves", [("SGD", False), ("SGD with momentum", True), ("Adam", True)])
+def test_rows_masked_after_some_steps_live_on_what_the_optimizer_remembers(optimizer, moves):
+    torch.manual_seed(0)
+    table = nn.Embedding(4, 3)
+    optimizer = OPTIMIZERS[optimizer](table.parameters())
+    mask = torch.ones(4, 1)
+    table.weight.register_hook(lambda grad: grad * mask)
+    for step in range(4):
+        if step == 1:
+            mask[:2] = 0
+            old = table.weight[:2].detach().clone()
+        optimizer.zero_grad()
+        table(torch.arange(4)).pow(2).sum().backward()
+        optimizer.step()
+    assert torch.equal(table.weight[:2], old) != moves
 
 
 def test_the_check_names_the_layers_that_will_move():

@@ -100,7 +100,7 @@ def test_weights_unfrozen_later_move_once_they_are_added():
     torch.manual_seed(0)
     model = Net()
     model.body.requires_grad_(False)
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
     model.body.requires_grad_(True)
     assert moved(model, optimizer) == {"head.weight", "head.bias"}
     optimizer.add_param_group({"params": list(model.body.parameters())})

@@ -61,7 +61,13 @@ def test_moving_a_true_nan_to_bf16_without_a_scaler_ruins_the_weights():
 
 
 def test_the_lines_of_other_loss_scalers_are_recognised(says):
-    says("O24", "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64, reducing to 32")
-    says("O24", "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 65536.0, reducing to 32768.0")
-    says("O24", "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0")
-    says("O24", "INFO | fairseq.trainer | NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 2.0")
+    for line in (
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64, reducing to 32",
+        "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 65536.0, reducing to 32768.0",
+        "Overflow detected. Skipping step. Attempted loss scale: 32768.0, reducing to 16384.0",
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0",
+        "fairseq.trainer | NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 2.0",
+        "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+        "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding.",
+    ):
+        says("O24", line)

@@ -49,3 +49,13 @@ def test_a_leaky_unit_survives_the_same_rate():
 def test_half_of_all_outputs_zero_is_normal_and_says_nothing_about_dead_units():
     model, x, _ = train(nn.ReLU, 0.01)
     assert 0.3 < (model[:4](x) == 0).float().mean() < 0.6
+
+
+def test_the_hook_counts_dead_channels_of_a_convolution_and_dead_units_of_a_layer():
+    torch.manual_seed(0)
+    conv, line = nn.Conv2d(3, 8, 3), nn.Linear(3, 8)
+    with torch.no_grad():
+        conv.bias[:2] = line.bias[:2] = -100.0
+    for out in (conv(torch.randn(64, 3, 8, 8)).relu(), line(torch.randn(64, 3)).relu()):
+        rows = out.detach().transpose(1, -1).reshape(-1, out.shape[1])
+        assert (rows <= 0).all(dim=0).tolist() == [True] * 2 + [False] * 6

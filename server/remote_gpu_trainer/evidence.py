@@ -120,7 +120,7 @@ def from_text(text: str, source: str = "text") -> Evidence:
     _refuse_binary(data[:65536], source)
     if not text.strip():
         raise Unreadable(f"found no text in {source}, expected an error, a log or a sentence about what happens")
-    kept = _windows(_blocks_of([data]), len(data), (), None)
+    kept = _windows(_blocks_of([data]), len(data), ())
     return judge(_lines(kept, source, None), len(data))
 
 
@@ -221,28 +221,30 @@ def _read(stream, source: str, size: Optional[int], needles: Iterable[bytes], pr
             yield block
             block = stream.read(BLOCK) if stream else b""
 
-    kept = _windows(_blocks_of(pieces()), size if size is not None else None, tuple(needles), source)
+    kept = _windows(_blocks_of(pieces(), source), size, tuple(needles))
     if not any(piece.strip() for _, piece in kept):
         raise Unreadable(f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens")
     return kept, count[0]
 
 
-def _blocks_of(pieces: Iterable[bytes]):
-    """Re-cut pieces at line ends. A line longer than a block is cut to its first and last bytes."""
-    rest = b""
+def _blocks_of(pieces: Iterable[bytes], source: str = "text"):
+    """Re-cut pieces at line ends. The middle of an endless line is left out; a file of nothing else is refused."""
+    rest, lines, endless = [], False, 0
     for piece in pieces:
-        piece = rest + piece
         cut = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
-        if not cut and len(piece) > LONGEST:
-            piece = piece[: 2 * MAX_LINE] + b" ... " + piece[-2 * MAX_LINE :]
-        rest = piece[cut:]
-        if cut:
-            yield piece[:cut]
-    if rest:
-        yield rest
+        if not cut:
+            endless += len(piece)
+            rest = [*rest, piece] if endless <= LONGEST else [*rest[:1], piece]
+            continue
+        yield b"".join((*rest, piece[:cut]))
+        rest, lines, endless = [piece[cut:]], True, len(piece) - cut
+    if endless > LONGEST and not lines:
+        raise Unreadable(f"found one line of {endless // 1_000_000} MB in {source}, expected a log with lines")
+    if any(rest):
+        yield b"".join(rest)
 
 
-def _windows(blocks, size: Optional[int], needles: Tuple[bytes, ...], source: Optional[str]) -> List[Tuple[int, bytes]]:
+def _windows(blocks, size: Optional[int], needles: Tuple[bytes, ...]) -> List[Tuple[int, bytes]]:
     """Keep what may matter: everything of a small input; of a large one head, tail and windows around telling lines."""
     kept: List[Tuple[int, bytes]] = []
     shapes: dict = {}
@@ -310,7 +312,7 @@ def _lines(kept: List[Tuple[int, bytes]], source: str, rank: Optional[int]) -> L
     lines: List[Line] = []
     taken = set()
     for first, data in kept:
-        for offset, raw in enumerate(data.decode("utf-8", "replace").split("\n")):
+        for offset, raw in enumerate(_cut_end(data).decode("utf-8", "replace").split("\n")):
             number = first + offset
             if number in taken:
                 continue
@@ -321,6 +323,11 @@ def _lines(kept: List[Tuple[int, bytes]], source: str, rank: Optional[int]) -> L
                     lines.append(line)
     lines.sort(key=lambda line: line.number)
     return _classify(lines)
+
+
+def _cut_end(data: bytes) -> bytes:
+    """Without the last line end, which would count as the start of a line that another window holds."""
+    return data[:-1] if data.endswith(b"\n") else data
 
 
 def _clean(text: str, source: str, number: int, rank: Optional[int]) -> Optional[Line]:

@@ -141,7 +141,7 @@ def stalls(pattern: str) -> str:
                 varies = high != low
                 if varies and inside:
                     return "a repeat inside a repeat"
-                unbounded += high >= 1000 and varies
+                unbounded += high >= 1000 and varies and "CATEGORY_DIGIT" not in str(inner)
                 found = walk(inner, inside or high > 1)
             elif name == "BRANCH":
                 found = next(filter(None, (walk(branch, inside) for branch in value[1])), "")

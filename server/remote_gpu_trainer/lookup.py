@@ -18,11 +18,14 @@ from .ranking import Ranking
 from .signatures import SignatureIndex
 
 LIMITS = (1, 10)
-ALSO = 10
-SHOWN_LINES = 4
-SHOWN_CHARS = 160
+ALSO = 7  # with three matches that makes ten
 OLD_DAYS = 365  # after this many days an entry about a library is marked as in doubt
-CUT = {"root_cause": 75, "fix": 120, "check": 60, "other_check": 34, "distinguish": 45}  # words
+# Words of each text, lines and characters of evidence. A sure answer has room for its whole fix; an unsure one leaves
+# the room to the titles under `also`, because a reader of the log chooses better among them than the ranking did.
+ROOM = {
+    True: {"root_cause": 70, "fix": 105, "check": 50, "other_check": 18, "distinguish": 40, "lines": 3, "chars": 120},
+    False: {"root_cause": 40, "fix": 60, "check": 35, "other_check": 12, "distinguish": 30, "lines": 2, "chars": 100},
+}
 
 
 class BadRequest(Exception):
@@ -51,8 +54,9 @@ def look_up(
     found = search.rank(evidence, ranking, signatures, limit + ALSO)
     doubts = _doubts(catalogue, today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
+    room = ROOM[found.confidence == "high"]
     answer = Answer(
-        evidence=[_shown(line) for line in evidence.decisive[:SHOWN_LINES]],
+        evidence=[_shown(line, room["chars"]) for line in evidence.decisive[: room["lines"]]],
         first_failure=_where(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
@@ -66,13 +70,13 @@ def look_up(
             "why": _why(candidate),
             "confidence": found.confidence if place == 0 else _lower(found.confidence),
             "severity": entry.severity,
-            "check": cut(first_paragraph(entry.check), CUT["other_check" if place else "check"]),
+            "check": cut(first_paragraph(entry.check), room["other_check" if place else "check"]),
             "stale": doubts.get(entry.id, ""),
         }
         if place == 0:
-            match["root_cause"] = cut(first_paragraph(entry.root_cause), CUT["root_cause"])
-            match["fix"] = cut(first_paragraph(entry.fix), CUT["fix"])
-            match["distinguish"] = cut(_distinguish(entry, [e for _, e in chosen[1:]]), CUT["distinguish"])
+            match["root_cause"] = cut(first_paragraph(entry.root_cause), room["root_cause"])
+            match["fix"] = cut(first_paragraph(entry.fix), room["fix"])
+            match["distinguish"] = cut(_distinguish(entry, [e for _, e in chosen[1:]]), room["distinguish"])
         answer.matches.append(match)
     if found.confidence != "high":
         answer.also = [{"id": c.id, "title": plain(catalogue.by_id[c.id].title)} for c in candidates[limit : limit + ALSO]]
@@ -131,8 +135,8 @@ def _distinguish(entry: Entry, others: list[Entry]) -> str:
     return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
 
 
-def _shown(line: Line) -> dict:
-    return {"source": line.source, "line": line.number, "rank": line.rank, "text": line.text.strip()[:SHOWN_CHARS]}
+def _shown(line: Line, chars: int) -> dict:
+    return {"source": line.source, "line": line.number, "rank": line.rank, "text": line.text.strip()[:chars]}
 
 
 def _where(line: Line) -> dict:

@@ -1,7 +1,8 @@
 """ranking.bin: the numbers that ranking needs, in a form that loads in a few milliseconds.
 
 One line of JSON (classes, weights, limits, lengths), the vocabulary one word a line, then for each of the two
-matrices the row starts (uint32), the classes (uint16) and the values (int8, times a scale). Little-endian.
+matrices the row starts (uint32), the classes (uint16) and the values (int8, times a scale). Little-endian. The first
+matrix has one column more than there are classes: INSIDE.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 
 NONE = "none"
-VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "none", "none despite a signature")  # fmt: skip
+INSIDE = "%inside"  # a column of its own: does any entry fit, whichever
+VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere")
+GATE = ("inside", "best learned", "lead over the second", "best counted", "signature", "signature elsewhere", "constant")
 PLACE = Path(__file__).with_name("ranking.bin")
 
 
@@ -39,13 +42,12 @@ class _Matrix:
 class Ranking:
     """What evals/train.py learned. Raises ValueError when the bytes are no ranking."""
 
-    VOTERS = VOTERS
-
     def __init__(self, data: bytes):
         head, _, rest = data.partition(b"\n")
         about = json.loads(head)
         self.classes: list[str] = about["classes"]
         self.weights: list[float] = about["weights"]
+        self.gate: list[float] = about["gate"]
         self.limits: dict[str, float] = about["limits"]
         self.bias: list[float] = about["bias"]
         self.made_from: dict[str, str] = about["made_from"]
@@ -67,9 +69,10 @@ class Ranking:
             raise ValueError(f"found {len(rest)} bytes after the head of ranking.bin, expected {place}; run evals/train.py")
         self._column = {name: column for column, name in enumerate(self.classes)}
 
-    def learned(self, values: dict[str, float]) -> dict[str, float]:
-        """The classifier's score of every class, NONE among them."""
-        return dict(zip(self.classes, self._sums(self._matrices[0], values, self.bias)))
+    def learned(self, values: dict[str, float]) -> tuple[dict[str, float], float]:
+        """(the classifier's score of every class, NONE among them; the score for any entry at all)."""
+        sums = self._sums(self._matrices[0], values, self.bias)
+        return dict(zip(self.classes, sums)), sums[-1]
 
     def counted(self, values: dict[str, float]) -> dict[str, float]:
         """BM25F of every entry: unit weights of the question's words, NONE left out."""
@@ -110,7 +113,7 @@ def load() -> Ranking:
 
 
 def pack(about: dict, words: list[str], matrices: list[tuple[array, array, array, float]]) -> bytes:
-    """The bytes of ranking.bin. `about` holds classes, weights, limits, bias and made_from."""
+    """The bytes of ranking.bin. `about` holds classes, weights, gate, limits, bias and made_from."""
     vocabulary = "\n".join(words).encode()
     head = {**about, "vocabulary": len(vocabulary), "matrices": [[len(columns), scale] for _, columns, _, scale in matrices]}
     body = b"".join(part.tobytes() for starts, columns, values, _ in matrices for part in (starts, columns, values))

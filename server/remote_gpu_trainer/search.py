@@ -1,8 +1,9 @@
 """Evidence to ranked entries, and when to answer nothing. Pure: no clock, no file, no network.
 
-Three layers vote: literal signatures, words weighted by field (BM25F), and a linear classifier that has a class
-`none` for reports that no entry explains. A small model adds the three votes; its weights, like all numbers here, are
-made by evals/train.py from practice reports and the tuning half of the cases, and lie in ranking.bin.
+Three voters rank: literal signatures, words weighted by field (BM25F), and a linear classifier over the entries.
+Whether to answer at all is asked apart: a second classifier says how much the report is like one that any entry explains, and a
+small gate weighs that with the lead of the first entry and with signatures. All numbers are made by evals/train.py
+from practice reports and the tuning half of the cases, and lie in ranking.bin.
 """
 
 from __future__ import annotations
@@ -39,12 +40,11 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     """The `most` likeliest entries. An empty confidence means: answer nothing."""
     values = features(evidence)
     hits = signatures.find(evidence)
-    scores = combine(votes(values, hits, ranking), ranking)
-    total = sum(math.exp(s) for s in scores.values())
-    shares = {name: math.exp(s) / total for name, s in scores.items()}
-    none = shares.pop(NONE)
+    voted, inside = votes(values, hits, ranking)
+    shares = shares_of(voted, ranking.weights)
+    none = 1 / (1 + math.exp(min(50.0, max(-50.0, gate_score(gate_values(voted, inside), ranking.gate)))))
     ordered = sorted(shares, key=lambda name: -shares[name])[:most]
-    best = {}
+    best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
         best[hit.entry_id] = hit
     candidates = tuple(
@@ -54,16 +54,14 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     return Found(candidates, none, _confidence(candidates, none, ranking))
 
 
-def votes(values: dict[str, float], hits: list[Hit], ranking: Ranking) -> dict[str, list[float]]:
-    """{entry or NONE: one number a voter}; the order of the numbers is `ranking.VOTERS`."""
-    learned = ranking.learned(values)
+def votes(values: dict[str, float], hits: list[Hit], ranking: Ranking) -> tuple[dict[str, list[float]], float]:
+    """({entry: one number a voter, in the order of VOTERS}, how much the report is like one that an entry explains)."""
+    learned, inside = ranking.learned(values)
+    del learned[NONE]
     counted = ranking.counted(values)
     top = max(counted.values(), default=0.0) or 1.0
-    decisive: dict[str, int] = {}
-    other: dict[str, int] = {}
-    for hit in hits:
-        group = decisive if hit.decisive else other
-        group[hit.entry_id] = group.get(hit.entry_id, 0) + 1
+    decisive = {hit.entry_id for hit in hits if hit.decisive}
+    other = {hit.entry_id for hit in hits} - decisive
     highest = max(learned.values())
     spread = math.log(sum(math.exp(v - highest) for v in learned.values())) + highest
     return {
@@ -71,19 +69,40 @@ def votes(values: dict[str, float], hits: list[Hit], ranking: Ranking) -> dict[s
             learned[name] - spread,
             counted.get(name, 0.0) / top,
             math.log1p(counted.get(name, 0.0)),
-            min(decisive.get(name, 0), 2) / max(1, len(decisive)) if decisive else 0.0,
+            1.0 / len(decisive) if name in decisive else 0.0,
             1.0 if name in decisive else 0.0,
-            1.0 if name in other and name not in decisive else 0.0,
-            1.0 if name == NONE else 0.0,
-            1.0 if name == NONE and (decisive or other) else 0.0,
+            1.0 if name in other else 0.0,
         ]
         for name in learned
-    }
+    }, inside  # fmt: skip
 
 
-def combine(voted: dict[str, list[float]], ranking: Ranking) -> dict[str, float]:
-    """One score an entry, the voters' numbers times their weights."""
-    return {name: sum(w * v for w, v in zip(ranking.weights, numbers)) for name, numbers in voted.items()}
+def shares_of(voted: dict[str, list[float]], weights: list[float]) -> dict[str, float]:
+    """{entry: its share of the probability, given that one of them fits}."""
+    scores = {name: sum(w * v for w, v in zip(weights, numbers)) for name, numbers in voted.items()}
+    highest = max(scores.values())
+    raised = {name: math.exp(s - highest) for name, s in scores.items()}
+    total = sum(raised.values())
+    return {name: r / total for name, r in raised.items()}
+
+
+def gate_values(voted: dict[str, list[float]], inside: float) -> list[float]:
+    """What the gate weighs, in the order of GATE."""
+    learned = sorted((numbers[0] for numbers in voted.values()), reverse=True)
+    return [
+        inside,
+        learned[0],
+        learned[0] - learned[1],
+        max(numbers[2] for numbers in voted.values()),
+        max(numbers[4] for numbers in voted.values()),
+        max(numbers[5] for numbers in voted.values()),
+        1.0,
+    ]
+
+
+def gate_score(values: list[float], weights: list[float]) -> float:
+    """Log odds that any entry fits."""
+    return sum(w * v for w, v in zip(weights, values))
 
 
 def _confidence(candidates: tuple[Candidate, ...], none: float, ranking: Ranking) -> str:

@@ -73,7 +73,8 @@ def _parts(token: str) -> tuple[str, ...]:
     pieces = [p.lower() for p in _CAMEL.findall(token)] if ("_" in token.strip("_") or (token != low and token != token.upper() and token[1:] != low[1:])) else []
     if len(pieces) > 1:
         return (low, *(stem(p) for p in pieces if len(p) > 1 and p not in _STOP and not p.isdigit()))
-    return () if low in _STOP else (stem(low.strip("_")),)
+    bare = low.strip("_")
+    return (stem(bare),) if bare and low not in _STOP else ()
 
 
 def words(text: str) -> list[str]:

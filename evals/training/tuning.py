@@ -1,0 +1,104 @@
+"""How the votes add up, when to stay silent, and what confidence to claim: fitted on held-out answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy
+
+from remote_gpu_trainer import ranking, search
+
+FALSE_ANSWERS = 0.032  # wanted on held-out tuning reports; the target on unseen ones is 0.04
+WANTED = {"high": 0.95, "medium": 0.80}  # share of right first answers at or above each confidence
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The votes on one report by models that didn't learn from it. `right` is empty out of scope."""
+
+    votes: dict[str, list[float]]
+    inside: float
+    right: tuple[str, ...]
+
+
+def voter_weights(reports: list[HeldOut], steps: int = 500, rate: float = 0.05) -> list[float]:
+    """Conditional logit over the in-scope reports: raise the shares of the right entries. Drawn to the plain classifier."""
+    groups = []
+    for report in reports:
+        if report.right:
+            names = list(report.votes)
+            groups.append((numpy.array([report.votes[n] for n in names]), [names.index(n) for n in report.right]))
+    start = numpy.array([1.0, 0.3, 0.3, 0.5, 0.5, 0.2])
+    w, m, s = start.copy(), numpy.zeros(len(start)), numpy.zeros(len(start))
+    for step in range(1, steps + 1):
+        gradient = 0.02 * (w - start)
+        for matrix, right in groups:
+            p = numpy.exp(matrix @ w - (matrix @ w).max())
+            p /= p.sum()
+            q = numpy.zeros_like(p)
+            q[right] = p[right] / max(p[right].sum(), 1e-12)
+            gradient += matrix.T @ (p - q) / len(groups)
+        m, s = 0.9 * m + 0.1 * gradient, 0.999 * s + 0.001 * gradient**2
+        w -= rate * (m / (1 - 0.9**step)) / (numpy.sqrt(s / (1 - 0.999**step)) + 1e-8)
+    return [round(float(x), 4) for x in w]
+
+
+def gate_weights(reports: list[HeldOut]) -> list[float]:
+    """Logistic regression: does any entry fit?"""
+    from sklearn.linear_model import LogisticRegression
+
+    rows = numpy.array([search.gate_values(r.votes, r.inside) for r in reports])
+    model = LogisticRegression(C=0.3, max_iter=2000, class_weight="balanced").fit(rows[:, :-1], [bool(r.right) for r in reports])
+    return [round(float(x), 4) for x in (*model.coef_[0], model.intercept_[0])]
+
+
+def limits(reports: list[HeldOut], weights: list[float], gate: list[float]) -> dict[str, float]:
+    """The highest chance of "none" at which an answer is given, and the least share for each confidence."""
+    judged = [judge(report, weights, gate) for report in reports]
+    outside = sorted(j.none for j in judged if not j.inside)
+    allowed = int(len(outside) * FALSE_ANSWERS)
+    none = (outside[allowed] + outside[max(allowed - 1, 0)]) / 2 if outside else 0.5
+    found = {"none": none}
+    answered = sorted(((j.share, j.place == 0) for j in judged if j.none <= none), reverse=True)
+    for name, wanted in WANTED.items():
+        right, bound = 0, 0.999
+        for count, (share, hit) in enumerate(answered, 1):
+            right += hit
+            if right / count >= wanted and count >= 10:
+                bound = share
+        found[name] = bound
+    found["medium"] = min(found["medium"], found["high"])
+    return {name: round(float(value), 4) for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Judged:
+    none: float
+    share: float
+    place: int
+    inside: bool
+
+
+def judge(report: HeldOut, weights: list[float], gate: list[float]) -> Judged:
+    """Where the right entry stands, and how sure everything is."""
+    shares = search.shares_of(report.votes, weights)
+    order = sorted(shares, key=lambda name: -shares[name])
+    score = search.gate_score(search.gate_values(report.votes, report.inside), gate)
+    place = next((i for i, name in enumerate(order) if name in report.right), 999)
+    return Judged(float(1 / (1 + numpy.exp(score))), shares[order[0]], place, bool(report.right))
+
+
+def summary(reports: list[HeldOut], weights: list[float], gate: list[float], bounds: dict[str, float]) -> str:
+    """Lines for a person: the ranking alone, then with the gate."""
+    judged = [judge(r, weights, gate) for r in reports]
+    inside, outside = [j for j in judged if j.inside], [j for j in judged if not j.inside]
+    alone = " ".join(f"hit@{k} {sum(j.place < k for j in inside) / len(inside):.3f}" for k in (1, 3, 10))
+    given = [j for j in inside if j.none <= bounds["none"]]
+    with_gate = " ".join(f"hit@{k} {sum(j.place < k for j in given) / len(inside):.3f}" for k in (1, 3, 10))
+    false = sum(j.none <= bounds["none"] for j in outside)
+    high = [j for j in given if j.share >= bounds["high"]]
+    return (
+        f"held out: {len(inside)} in scope, {len(outside)} outside\nranking alone: {alone}\nwith the gate: {with_gate}, "
+        f"silent {len(inside) - len(given)}, false answers {false}/{len(outside)}, high confidence {len(high)} of which right {sum(j.place == 0 for j in high)}\n"
+        f"weights {dict(zip(ranking.VOTERS, weights))}\ngate {dict(zip(ranking.GATE, gate))}\nlimits {bounds}"
+    )

@@ -1,0 +1,92 @@
+"""README, SKILL.md and CI say what is true: generated parts are fresh, commands are the ones that run, the skill is valid."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from remote_gpu_trainer import catalogue
+from remote_gpu_trainer.cli import make_parser
+from remote_gpu_trainer.docs import outdated
+from tests.conftest import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def fenced(heading: str) -> str:
+    return re.search(rf"## {heading}\n.*?```sh\n(.*?)```", README, re.S)[1].strip()
+
+
+def test_the_generated_parts_are_fresh():
+    assert outdated(ROOT, make_parser(), write=False) == []
+
+
+def test_an_old_generated_part_is_found_and_repaired(bundle, page):
+    root = bundle({"a.md": "# A page\n<!-- generated: contents -->\nold\n<!-- end -->\n\n## Part\n\n" + page()})
+    (root / "README.md").write_text("No marks here.\n")
+    assert outdated(root, make_parser(), write=False) == ["references/a.md"]
+    assert outdated(root, make_parser(), write=True) == ["references/a.md"]
+    assert "- **Part**\n  - O3 · the loss has no way back" in (root / "references/a.md").read_text()
+    assert outdated(root, make_parser(), write=False) == []
+
+
+def test_the_two_commands_of_the_readme_are_one_line_each():
+    assert "\n" not in fenced("Use it") and "\n" not in fenced("Test it")
+
+
+def test_the_command_of_the_readme_answers_its_log():
+    command = fenced("Use it").split("&&")[1].split()
+    assert command[0] == "remote-gpu-trainer"
+    done = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("D8  ")
+
+
+def test_ci_runs_the_readmes_own_test_command_with_engines_required():
+    script = (ROOT / ".ci/run").read_text()
+    assert fenced("Test it") in script
+    assert "REQUIRE_ENGINES=1" in script
+
+
+def test_every_path_that_the_readme_names_exists():
+    for name in re.findall(r"`((?:references|server|evals|examples)/[\w./-]*)`", README) + re.findall(r"\]\(([\w./-]+)\)", README):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_skill_is_valid_and_short(tmp_path):
+    folder = tmp_path / "remote-gpu-trainer"
+    folder.mkdir()
+    shutil.copy(ROOT / "SKILL.md", folder)
+    done = subprocess.run([sys.executable, "-m", "skills_ref.cli", "validate", str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+    # An upper bound on tokens without a tokenizer: every word, and every mark, and long words by pieces of four.
+    pieces = sum(-(-len(word) // 4) for word in re.findall(r"\w+", text)) + len(re.findall(r"[^\w\s]", text))
+    assert pieces < 3000
+
+
+def test_the_skill_lists_every_family():
+    text = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+    for family, group in catalogue.load().families.items():
+        assert f"| {family}1–{group[-1].id} |" in text
+
+
+def test_every_page_opens_with_its_triage_and_its_contents():
+    for path in {entry.path for entry in catalogue.load().entries}:
+        head = (ROOT / path).read_text(encoding="utf-8").split("\n### ")[0]
+        assert "## Which of these is it?" in head and "<!-- generated: contents -->" in head, path
+        assert len(re.findall(r"^\d\. ", head, re.M)) >= 3, path
+
+
+def test_every_id_of_a_triage_is_an_entry():
+    for path in {entry.path for entry in catalogue.load().entries}:
+        head = (ROOT / path).read_text(encoding="utf-8").split("<!-- generated")[0]
+        for name in re.findall(r"\b((?:O|D|DP|P|L|V|DF|R|X|C)\d{1,2})\b", head):
+            assert catalogue.load().current(name) in catalogue.load().by_id, (path, name)
+
+
+@pytest.mark.parametrize("word", ["/work/", "/farm/", "../shared", "helper-", "subagent"])
+def test_the_repository_speaks_of_itself_alone(word):
+    done = subprocess.run(["git", "grep", "-nIF", word, "--", ":!references", ":!evals/cases.jsonl", ":!evals/practice", ":!tests/test_documents.py"], cwd=ROOT, capture_output=True, text=True)
+    assert [line for line in done.stdout.splitlines() if "/workspace" not in line] == []

@@ -1,0 +1,170 @@
+"""The harness: cases are what they claim to be, grades are counted right, and a fall below the floor is an exit code."""
+
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "evals"))
+
+from grading import floor, grade, report, systems  # noqa: E402
+from grading.cases import BadCase, Case, id_of, read_cases, set_hash  # noqa: E402
+
+CASES = read_cases(ROOT / "evals/cases.jsonl")
+
+
+def case(number: int, expect=("O3",), kind="prose") -> Case:
+    return Case(id_of(f"https://example.org/{number}"), kind, f"text {number}", tuple(expect), f"https://example.org/{number}")
+
+
+def test_there_are_enough_cases_of_every_kind():
+    inside = [c for c in CASES if c.expect]
+    assert len([c for c in inside if c.family in ("O", "D")]) >= 120
+    assert len(CASES) - len(inside) >= 60
+    assert {c.kind for c in inside} == {"error", "prose", "zh"}
+
+
+def test_the_halves_are_about_equal():
+    tuning = sum(c.half == "tuning" for c in CASES)
+    assert 0.4 < tuning / len(CASES) < 0.6
+
+
+def test_every_case_has_a_public_source_or_says_that_it_was_made():
+    assert all(c.source.startswith(("https://", "http://", "made: ")) for c in CASES)
+    assert all(not c.expect for c in CASES if c.source.startswith("made: "))
+
+
+def test_no_practice_report_is_a_case():
+    texts = {" ".join(c.text.split()) for c in CASES}
+    for path in (ROOT / "evals/practice").glob("*.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert " ".join(json.loads(line)["text"].split()) not in texts
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("{", "found a line that is no case"),
+        ('{"id": "x"}', "found a line that is no case"),
+        ('{"id": "0123456789", "kind": "prose", "text": "t", "expect": [], "source": "https://a"}', "expected '" + id_of("https://a") + "', the hash of its source"),
+        (json.dumps({"id": id_of("https://a"), "kind": "poem", "text": "t", "expect": [], "source": "https://a"}), "found kind 'poem'"),
+        (json.dumps({"id": id_of("https://a"), "kind": "error", "file": "gone.log", "expect": [], "source": "https://a"}), "found a line that is no case"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_place(tmp_path, line, said):
+    (tmp_path / "c.jsonl").write_text(line + "\n")
+    with pytest.raises(BadCase) as bad:
+        read_cases(tmp_path / "c.jsonl")
+    assert str(bad.value).startswith(f"{tmp_path / 'c.jsonl'}:1: ") and said in str(bad.value)
+
+
+def test_a_case_may_lie_in_a_file(tmp_path):
+    (tmp_path / "a.log").write_text("boom")
+    (tmp_path / "c.jsonl").write_text(json.dumps({"id": id_of("https://a"), "kind": "error", "file": "a.log", "expect": ["O3"], "source": "https://a"}))
+    assert read_cases(tmp_path / "c.jsonl")[0].text == "boom"
+
+
+def test_the_same_id_twice_is_refused(tmp_path):
+    line = json.dumps({"id": id_of("https://a"), "kind": "error", "text": "x", "expect": [], "source": "https://a"})
+    (tmp_path / "c.jsonl").write_text(line + "\n" + line + "\n")
+    with pytest.raises(BadCase, match="again, expected -2"):
+        read_cases(tmp_path / "c.jsonl")
+
+
+def test_hits_are_counted_by_place_and_further_titles_count_for_ten_only():
+    cases = [case(n) for n in range(5)]
+    named = [(["O3"], []), (["O1", "O2", "O3"], []), (["O1"], ["O2", "O3"]), (["O1"], ["O2"]), ([], [])]
+    found = grade.rates(grade.grade(cases, {c.id: n for c, n in zip(cases, named)}))
+    assert (found.hit1[0], found.hit3[0], found.hit10[0]) == (0.2, 0.4, 0.6)
+    assert math.isclose(found.mrr[0], (1 + 1 / 3 + 1 / 3) / 5)
+
+
+def test_any_match_on_an_out_of_scope_case_is_a_false_answer():
+    cases = [case(1, ()), case(2, ())]
+    found = grade.rates(grade.grade(cases, {cases[0].id: (["O3"], []), cases[1].id: ([], [])}))
+    assert found.false[0] == 0.5
+    assert math.isnan(found.hit1[0])
+
+
+def test_the_second_right_answer_counts_as_well():
+    cases = [case(1, ("O9", "O3"))]
+    assert grade.rates(grade.grade(cases, {cases[0].id: (["O3"], [])})).hit1[0] == 1.0
+
+
+def test_an_interval_holds_its_mean_and_is_the_same_every_time():
+    cases = [case(n) for n in range(40)]
+    answers = {c.id: ((["O3"] if i % 4 else ["O1"]), []) for i, c in enumerate(cases)}
+    one, two = (grade.rates(grade.grade(cases, answers)).hit1 for _ in range(2))
+    assert one == two and one[1] < one[0] < one[2]
+
+
+def test_below_the_floor_is_said_and_above_it_is_not(tmp_path):
+    cases = [case(n) for n in range(60)]
+    good = grade.grade(cases, {c.id: (["O3"], []) for c in cases})
+    bad = grade.grade(cases, {c.id: (["O1"], []) for c in cases})
+    path = tmp_path / "floor.json"
+    assert "found no floor for the set of cases" in floor.below(path, cases, good)[0]
+    floor.raise_to(path, cases, good)
+    assert floor.below(path, cases, good) == []
+    assert floor.below(path, cases, bad)[0] == "hit1: found 0.0, expected at least 1.0"
+    floor.raise_to(path, cases, bad)
+    assert floor.below(path, cases, bad) != []
+
+
+def test_dropping_a_case_makes_another_set():
+    assert set_hash(CASES) != set_hash(CASES[1:])
+
+
+def test_the_floor_holds_this_set_and_no_earlier_one_was_larger_without_a_reason():
+    floors = json.loads((ROOT / "evals/floor.json").read_text())
+    assert set_hash(CASES) in floors
+    if max(held["cases"] for held in floors.values()) > len(CASES):
+        assert (ROOT / "evals/DROPPED.md").is_file()
+
+
+def test_the_page_of_results_is_of_this_set():
+    assert f"(set {set_hash(CASES)})" in (ROOT / "evals/RESULTS.md").read_text(encoding="utf-8")
+
+
+def test_answers_of_another_agent_are_graded_and_a_foreign_id_is_refused(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text(json.dumps({"id": CASES[0].id, "ids": ["O1", "O2", "O3", "O4"]}) + "\n")
+    assert systems.from_file(path, CASES)[CASES[0].id] == (["O1", "O2", "O3"], ["O4"])
+    assert systems.from_file(path, CASES)[CASES[1].id] == ([], [])
+    path.write_text('{"id": "nobody", "ids": []}\n')
+    with pytest.raises(BadCase, match="found id 'nobody'"):
+        systems.from_file(path, CASES)
+
+
+@pytest.mark.parametrize("name", systems.BASELINES)
+def test_a_baseline_ranks_an_entrys_own_words_first_and_always_answers(name):
+    few = [Case("0" * 10, "error", "element 0 of tensors does not require grad and does not have a grad_fn", ("O3",), "x")]
+    [(matches, further)] = systems.BASELINES[name](few).values()
+    assert "O3" in matches and len(matches) == 3 and further
+
+
+def test_the_ranking_was_made_from_what_lies_here():
+    done = subprocess.run([sys.executable, str(ROOT / "evals/train.py"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_reporting_half_is_held_and_the_exit_code_says_so():
+    done = subprocess.run([sys.executable, str(ROOT / "evals/run_evals.py"), "--no-baselines"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "reporting half" in done.stdout
+
+
+def test_the_server_answers_the_cases_as_the_function_does():
+    few = CASES[::15]
+    assert systems.mcp(few) == systems.lookup(few)
+
+
+def test_a_report_names_halves_families_and_kinds():
+    graded = {"lookup": grade.grade(CASES, systems.lookup(CASES))}
+    text = report.text(CASES, graded)
+    for word in ("reporting half", "tuning half", "by family", "by kind", "| D |", "| zh |", "false answers"):
+        assert word in text

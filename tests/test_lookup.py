@@ -1,0 +1,144 @@
+"""The answer: the right entry with its check, honest confidence, and nothing when nothing fits."""
+
+from datetime import date, timedelta
+
+import pytest
+
+from remote_gpu_trainer import catalogue, evidence, ranking
+from remote_gpu_trainer.answering import answer_for, signatures
+from remote_gpu_trainer.lookup import Answer, BadRequest, as_text, cut, look_up
+from tests.conftest import ROOT
+
+LOGS = ROOT / "examples" / "logs"
+TODAY = date(2026, 11, 20)
+
+
+def ask(text: str, **more) -> Answer:
+    options = {"limit": 3, "today": TODAY, **more}
+    return look_up(evidence.from_text(text), catalogue.load(), ranking.load(), signatures(), **options)
+
+
+def first(answer: Answer) -> str:
+    return answer.matches[0]["id"] if answer.matches else ""
+
+
+@pytest.mark.parametrize(
+    "name, wanted",
+    [("detached-loss.log", "O3"), ("ddp-unused-parameters.log", "D8"), ("bad-label-3-ranks", "O14")],
+)
+def test_the_shipped_logs_get_their_entry(name, wanted):
+    assert first(answer_for(log=str(LOGS / name))) == wanted
+
+
+def test_a_folder_says_which_rank_failed_first_and_shows_the_line():
+    answer = answer_for(log=str(LOGS / "bad-label-3-ranks"))
+    assert answer.first_failure == {"rank": 1, "source": "1/stderr.log", "line": 8}
+    assert answer.evidence[0] == {"source": "1/stderr.log", "line": 8, "rank": 1, "text": "IndexError: Target 10 is out of bounds."}
+
+
+def test_the_first_match_is_whole_and_the_others_are_brief():
+    answer = ask("element 0 of tensors does not require grad and does not have a grad_fn")
+    assert set(answer.matches[0]) == {"id", "title", "why", "confidence", "severity", "check", "stale", "root_cause", "fix", "distinguish"}
+    assert set(answer.matches[1]) == {"id", "title", "why", "confidence", "severity", "check", "stale"}
+
+
+def test_a_signature_is_named_as_the_reason_with_its_line():
+    answer = ask("some words first\nRuntimeError: element 0 of tensors does not require grad and does not have a grad_fn")
+    assert answer.matches[0]["why"] == "`element 0 of tensors does not require grad and does not have a grad_fn` in text line 2"
+
+
+def test_similar_entries_come_with_what_separates_them():
+    answer = ask("training hangs at the end of the epoch, one rank has fewer batches than the others")
+    assert len(answer.matches) == 3
+    assert any(match["id"] in answer.matches[0]["distinguish"] for match in answer.matches[1:])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello, how are you?",
+        "write me a poem about robots",
+        "asdkjh qwelkj zxcmn",
+        "Epoch 3/10 loss 0.31 acc 0.91\nEpoch 4/10 loss 0.28 acc 0.92\nSaved best model\nTraining finished in 2:10:31",
+        "vllm serve returns 404 for /v1/completions after I upgraded the docker image",
+        "ModuleNotFoundError: No module named 'flask'",
+        "tensorflow.python.framework.errors_impl.InvalidArgumentError: logits and labels must be broadcastable",
+        "how do I center a div in css",
+        "Tue Nov 20 10:00:00 2026\nNVIDIA-SMI 580.82 Driver Version: 580.82 CUDA Version: 13.0",
+        "pandas MemoryError: Unable to allocate 12.0 GiB for an array with shape (1610612736,)",
+        "今天天气怎么样",
+        "{'a': 1}",
+    ],
+)
+def test_what_is_no_training_failure_gets_no_match_and_a_question(text):
+    answer = ask(text)
+    assert answer.matches == [] and answer.also == []
+    assert answer.ask.startswith("Nothing in the catalogue fits. What would help: ")
+
+
+def test_only_a_sure_answer_leaves_the_further_titles_out():
+    for text in ("two gpus hang, one is fine", "Expected to have finished reduction in the prior iteration before starting a new one"):
+        answer = ask(text)
+        assert (answer.also == []) == (answer.matches[0]["confidence"] == "high")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 10])
+def test_the_limit_is_kept_and_nothing_is_named_twice(limit):
+    answer = ask("training hangs on two gpus after the first epoch", limit=limit)
+    ids = [m["id"] for m in answer.matches] + [a["id"] for a in answer.also]
+    assert len(answer.matches) == limit
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 11, 1000, True, 3.0, "3", None])
+def test_a_limit_outside_its_range_is_refused(limit):
+    with pytest.raises(BadRequest, match="expected a whole number from 1 to 10"):
+        ask("hangs", limit=limit)
+
+
+def test_an_entry_that_was_not_checked_for_a_year_is_marked():
+    text = "element 0 of tensors does not require grad and does not have a grad_fn"
+    assert ask(text).matches[0]["stale"] == ""
+    later = ask(text, today=TODAY + timedelta(days=400)).matches[0]["stale"]
+    assert later == "last checked 2026-11-20, 400 days ago"
+
+
+def test_a_version_outside_the_range_is_marked_and_others_are_not():
+    from remote_gpu_trainer.versions import out_of_range
+
+    assert out_of_range(("torch>=2.6 <2.9",), "torch==2.13.0+cu130\nnumpy==2.0") == "about torch<2.9,>=2.6, installed is 2.13.0+cu130"
+    assert out_of_range(("torch>=2.6 <2.9",), "torch==2.7.1") == ""
+    assert out_of_range(("torch>=2.6",), "numpy==2.0\n# torch==1.0\n-e git+x\n") == ""
+    assert out_of_range(("huggingface_hub<1",), "huggingface-hub==1.2.0").startswith("about huggingface_hub<1")
+    assert out_of_range(("platform:slurm", "gpu:T4", "cuda>=13"), "torch==2.13.0") == ""
+
+
+def test_a_report_keeps_its_secrets():
+    text = as_text(ask("RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn token=abcdef123456789"))
+    assert "abcdef123456789" not in text
+
+
+def test_the_words_of_a_log_are_cut_in_the_answer():
+    answer = ask("RuntimeError: element 0 of tensors does not require grad " + "x" * 5000)
+    assert all(len(line["text"]) <= 120 for line in answer.evidence)
+
+
+def test_a_text_is_cut_at_a_sentence():
+    assert cut("One two. Three four five. Six seven eight nine.", 6) == "One two. Three four five."
+    assert cut("One two three four five six seven", 4) == "One two three four …"
+    assert cut("One two.", 9) == "One two."
+
+
+def test_the_same_question_gets_the_same_answer():
+    assert ask("loss stays at 0.693") == ask("loss stays at 0.693")
+
+
+def test_every_entry_is_the_first_match_for_its_own_signatures_or_shares_them():
+    wrong = []
+    for entry in catalogue.load().entries:
+        for signature in entry.signatures:
+            if not signature.is_regex:
+                found = ask("Traceback (most recent call last):\nRuntimeError: " + signature.text)
+                if entry.id not in [m["id"] for m in found.matches]:
+                    wrong.append((entry.id, signature.text, [m["id"] for m in found.matches]))
+    assert wrong == []

@@ -1,0 +1,17 @@
+"""Who says `ran` has a proof, and who has a proof says `ran`."""
+
+from remote_gpu_trainer import catalogue
+from tests.conftest import ROOT
+
+
+def test_ran_means_that_a_proof_is_there():
+    proven = {path.stem.removeprefix("test_").upper() for path in (ROOT / "evals/proofs").glob("test_*.py")}
+    ran = {entry.id.upper() for entry in catalogue.load().entries if entry.ran}
+    assert ran == proven
+
+
+def test_a_proof_ran_on_the_versions_that_the_tests_install():
+    pins = (ROOT / "pyproject.toml").read_text()
+    for entry in catalogue.load().entries:
+        for item in entry.ran.split(", ") if entry.ran else ():
+            assert f'"{item.replace(" ", "==")}' in pins, (entry.id, item)
