@@ -37,14 +37,14 @@ def test_a_folder_says_which_rank_failed_first_and_shows_the_line():
 
 
 def test_the_first_match_is_whole_and_the_others_are_brief():
-    answer = ask("element 0 of tensors does not require grad and does not have a grad_fn")
+    answer = ask("element 0 of tensors does not require grad")
     assert set(answer.matches[0]) == {"id", "title", "why", "confidence", "severity", "check", "stale", "root_cause", "fix", "distinguish"}
     assert set(answer.matches[1]) == {"id", "title", "why", "confidence", "severity", "check", "stale"}
 
 
 def test_a_signature_is_named_as_the_reason_with_its_line():
-    answer = ask("some words first\nRuntimeError: element 0 of tensors does not require grad and does not have a grad_fn")
-    assert answer.matches[0]["why"] == "`element 0 of tensors does not require grad and does not have a grad_fn` in text line 2"
+    answer = ask("some words first\nRuntimeError: element 0 of tensors does not require grad")
+    assert answer.matches[0]["why"] == "`element 0 of tensors does not require grad` in text line 2"
 
 
 def test_similar_entries_come_with_what_separates_them():
@@ -77,7 +77,7 @@ def test_what_is_no_training_failure_gets_no_match_and_a_question(text):
 
 
 def test_only_a_sure_answer_leaves_the_further_titles_out():
-    for text in ("two gpus hang, one is fine", "Expected to have finished reduction in the prior iteration before starting a new one"):
+    for text in ("two gpus hang, one is fine", "Expected to have finished reduction in the prior iteration"):
         answer = ask(text)
         assert (answer.also == []) == (answer.matches[0]["confidence"] == "high")
 
@@ -97,7 +97,7 @@ def test_a_limit_outside_its_range_is_refused(limit):
 
 
 def test_an_entry_that_was_not_checked_for_a_year_is_marked():
-    text = "element 0 of tensors does not require grad and does not have a grad_fn"
+    text = "element 0 of tensors does not require grad"
     assert ask(text).matches[0]["stale"] == ""
     later = ask(text, today=TODAY + timedelta(days=400)).matches[0]["stale"]
     assert later == "last checked 2026-11-20, 400 days ago"
@@ -114,7 +114,7 @@ def test_a_version_outside_the_range_is_marked_and_others_are_not():
 
 
 def test_a_report_keeps_its_secrets():
-    text = as_text(ask("RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn token=abcdef123456789"))
+    text = as_text(ask("RuntimeError: element 0 of tensors does not require grad token=abcdef123456789"))
     assert "abcdef123456789" not in text
 
 

@@ -1,7 +1,8 @@
 """O14: labels that cross entropy can't read."""
 import pytest
 import torch
-from torch.nn.functional import cross_entropy, nll_loss, one_hot
+from torch import nn
+from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, nll_loss, one_hot
 
 LOGITS = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
 CLASSES = torch.tensor([0, 1, 2, 0])
@@ -20,6 +21,8 @@ CLASSES = torch.tensor([0, 1, 2, 0])
         pytest.param(torch.randn(2, 5, 7), torch.zeros(2, 5).long(), id="classes in the last dimension"),
         pytest.param(torch.randn(2, 5, 4, 4), torch.zeros(2, 1, 4, 4).long(), id="mask with a channel"),
         pytest.param(torch.randn(2, 5, 4, 4), torch.full((2, 4, 4), 255), id="void pixels"),
+        pytest.param(torch.randn(2, 5, 4, 4), torch.zeros(2, 8, 8).long(), id="mask of another size"),
+        pytest.param(torch.randn(2 * 6, 5), torch.zeros(2 * 7).long(), id="logits shifted, labels not"),
     ],
 )
 def test_labels_of_another_form_fail_with_a_signature(says, logits, target):
@@ -57,3 +60,24 @@ def test_with_as_many_steps_as_classes_a_swapped_dimension_raises_nothing_and_is
 def test_one_output_unit_and_float_labels_give_zero_loss_whatever_the_model_says():
     labels = torch.tensor([[0.0], [1.0], [1.0], [0.0]])
     assert cross_entropy(100 * LOGITS[:, :1], labels) == 0
+
+
+def test_a_view_of_the_wrong_size_swallows_the_batch_and_flatten_names_the_layer(says):
+    features, layer = torch.randn(4, 16, 45, 45), nn.Linear(400, 3)
+    with pytest.raises(ValueError) as error:
+        cross_entropy(layer(features.view(-1, 400)), CLASSES)
+    says("O14", str(error.value))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        layer(features.flatten(1))
+    assert cross_entropy(nn.Linear(16 * 45 * 45, 3)(features.flatten(1)), CLASSES).isfinite()
+
+
+def test_binary_scores_want_floats_in_their_own_shape(says):
+    scores, target = LOGITS[:, :1], torch.tensor([0, 1, 1, 0])
+    with pytest.raises(ValueError) as error:
+        binary_cross_entropy_with_logits(scores, target.float())
+    says("O14", str(error.value))
+    with pytest.raises(ValueError) as error:
+        binary_cross_entropy(scores.sigmoid(), target.float())
+    says("O14", str(error.value))
+    assert binary_cross_entropy_with_logits(scores, target.float().unsqueeze(1)).isfinite()

@@ -1,9 +1,10 @@
 """O16: NLLLoss on scores that are no log probabilities."""
 import math
 
+import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, log_softmax, nll_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax, nll_loss
 
 CLASSES = 10
 
@@ -52,3 +53,21 @@ def test_the_check_tells_the_three_inputs_apart():
     torch.testing.assert_close(log_softmax(scores, dim=1).exp().sum(1), ones)
     torch.testing.assert_close(scores.softmax(1).sum(1), ones)
     assert not torch.allclose(scores.exp().sum(1), ones) and not torch.allclose(scores.softmax(1).exp().sum(1), ones)
+
+
+@pytest.mark.parametrize("low, high", [(0, 255), (1, 2), (-1, 1)])
+def test_binary_targets_outside_zero_to_one_take_the_floor_away_and_nothing_is_raised(low, high):
+    mask = torch.tensor([low, high] * 8).float()
+
+    def last_loss(target):
+        scores = torch.zeros(16, requires_grad=True)
+        optimizer = torch.optim.SGD([scores], 100.0)
+        for _ in range(50):
+            optimizer.zero_grad()
+            loss = binary_cross_entropy_with_logits(scores, target)
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    assert last_loss(mask) < -10
+    assert 0 <= last_loss((mask == high).float()) < 0.1

@@ -66,3 +66,14 @@ def test_the_fix_an_overridden_train_keeps_statistics_and_dropout_still():
 def test_switching_the_statistics_off_is_no_fix_the_pretrained_ones_no_longer_load():
     with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "running_mean"'):
         nn.BatchNorm2d(4, track_running_stats=False).load_state_dict(nn.BatchNorm2d(4).state_dict())
+
+
+def test_switching_them_off_on_a_loaded_layer_keeps_them_but_training_still_normalises_by_the_batch():
+    layer = Net().backbone[1].train()
+    layer.running_mean.fill_(5.0)
+    layer.track_running_stats = False
+    features = torch.randn(16, 4, 6, 6, generator=torch.Generator().manual_seed(1))
+    trained_on = layer(features)
+    assert (layer.running_mean == 5).all()
+    torch.testing.assert_close(trained_on.mean((0, 2, 3)), torch.zeros(4), atol=1e-5, rtol=0)
+    assert (layer.eval()(features).mean((0, 2, 3)) < -4).all()

@@ -36,8 +36,9 @@ def test_the_fix_loads_the_body_and_names_the_head_as_missing():
     assert torch.equal(source.body.weight, target.body.weight)
 
 
-def test_transformers_stops_too_and_its_switch_loads_the_rest(says, tmp_path):
+def test_transformers_stops_too_and_its_switch_loads_the_rest(says, tmp_path, caplog):
     transformers = pytest.importorskip("transformers")
+    transformers.logging.enable_propagation()
     config = transformers.BertConfig(
         vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=5
     )
@@ -45,6 +46,7 @@ def test_transformers_stops_too_and_its_switch_loads_the_rest(says, tmp_path):
     with pytest.raises(RuntimeError) as error:
         transformers.BertForSequenceClassification.from_pretrained(tmp_path, num_labels=3)
     says("O20", str(error.value))
+    says("O20", next(line for line in caplog.text.splitlines() if "classifier.weight" in line))
     loaded = transformers.BertForSequenceClassification.from_pretrained(
         tmp_path, num_labels=3, ignore_mismatched_sizes=True
     )

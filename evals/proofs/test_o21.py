@@ -68,6 +68,15 @@ def test_the_fix_modules_to_save_trains_saves_and_restores_the_head(tmp_path):
     torch.testing.assert_close(peft.PeftModel.from_pretrained(other_head, tmp_path)(x), model(x))
 
 
+def test_all_linear_wraps_the_head_of_ones_own_model_and_saves_its_base_only_when_it_is_listed():
+    alone = adapt(target_modules="all-linear")
+    assert any("my_head.lora_A" in n for n in trainable(alone))
+    listed = adapt(target_modules="all-linear", modules_to_save=["my_head"])
+    assert not any("my_head.lora_A" in n for n in trainable(listed))
+    assert "base_model.model.my_head.weight" in peft.get_peft_model_state_dict(listed)
+    assert not any(n.endswith("my_head.weight") for n in peft.get_peft_model_state_dict(alone))
+
+
 def test_a_wrong_name_in_modules_to_save_is_dropped_silently():
     wrong = adapt(target_modules=["query"], modules_to_save=["score"])
     assert trainable(wrong) == trainable(adapt(target_modules=["query"]))

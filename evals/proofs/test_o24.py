@@ -1,6 +1,7 @@
 """O24: fp16 updates skipped again and again while the loss stays finite."""
 import math
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
@@ -63,11 +64,32 @@ def test_moving_a_true_nan_to_bf16_without_a_scaler_ruins_the_weights():
 def test_the_lines_of_other_loss_scalers_are_recognised(says):
     for line in (
         "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 64, reducing to 32",
-        "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 65536.0, reducing to 32768.0",
-        "Overflow detected. Skipping step. Attempted loss scale: 32768.0, reducing to 16384.0",
-        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0",
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 0, reducing to 0",
+        "[deepspeed] OVERFLOW! Skipping step. Gradients are non-finite, weights were not updated.",
+        "[deepspeed] fp16 dynamic loss scale overflow! Skipping step. Attempted loss scale: 16.0, reducing to 8.0",
+        "Overflow detected. Skipping step. Attempted loss scale: 0.5, reducing to 0.25",
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 0.00390625",
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 7.62939453125e-06",
         "fairseq.trainer | NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 2.0",
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
         "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is probably exploding.",
     ):
         says("O24", line)
+
+
+def test_the_lines_of_a_healthy_start_are_not_taken_for_it(says):
+    for line in (
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, but hysteresis is 2. Reducing hysteresis to 1",
+        "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
+        "Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 16384.0",
+        "fairseq.trainer | NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 8192.0",
+    ):
+        with pytest.raises(AssertionError, match="none of the signatures"):
+            says("O24", line)
+
+
+def test_anomaly_mode_points_at_a_true_nan():
+    x = torch.ones(3, requires_grad=True)
+    with torch.autograd.set_detect_anomaly(True), pytest.warns(UserWarning, match="Error detected in PowBackward0"):
+        with pytest.raises(RuntimeError, match="Function 'PowBackward0' returned nan values"):
+            (x - x.detach()).pow(2).sum().sqrt().backward()

@@ -62,3 +62,15 @@ def test_tensorboard_refuses_a_layer_of_nothing_but_nan_or_of_huge_values(says, 
                 writer.add_histogram("weights", values, 0)
             says("O26", str(error.value))
         writer.add_histogram("weights", torch.randn(10), 1)
+
+
+def test_tensorboard_refuses_bf16_values_that_fp16_can_t_hold_and_takes_them_as_floats(says, tmp_path):
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    values = torch.full((10,), 1e5).bfloat16()
+    with SummaryWriter(tmp_path) as writer:
+        with pytest.raises(ValueError) as error:
+            writer.add_histogram("weights", values, 0)
+        says("O26", str(error.value))
+        writer.add_histogram("weights", values.float(), 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+from hashlib import sha256
 from pathlib import Path
 
 from remote_gpu_trainer.catalogue import Catalogue
@@ -34,8 +34,9 @@ def tuning_half(catalogue: Catalogue) -> list[dict]:
     for case in read_lines(EVALS / "cases.jsonl"):
         names = [catalogue.current(name) for name in case["expect"]]
         known = [name for name in names if name in catalogue.by_id]
-        if case["id"].split("-")[0][-1] in "01234567" and "text" in case and (known or not names):
-            found.append({"id": case["id"], "text": case["text"], "labels": known or [NONE]})
+        if case["id"].split("-")[0][-1] in "01234567" and (known or not names):
+            text = case["text"] if "text" in case else (EVALS / case["file"]).read_text(encoding="utf-8")
+            found.append({"id": case["id"], "text": text, "labels": known or [NONE]})
     return found
 
 
@@ -51,7 +52,7 @@ def made_from(catalogue: Catalogue, practice: list[dict], cases: list[dict]) -> 
     """A hash of each part that the ranking is made from, and of the code that reads reports."""
 
     def digest(value) -> str:
-        return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
+        return sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
 
     package = EVALS.parent / "server" / "remote_gpu_trainer"
     return {
