@@ -6,7 +6,9 @@ from remote_gpu_trainer import catalogue
 from remote_gpu_trainer.signatures import Pattern
 
 try:
-    import torch  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)  # small tensors: a pool of threads only waits for itself on a busy box
 except ImportError:
     import os
 

@@ -55,7 +55,7 @@ RESUME_ON_ONE_RANK = """
 def saved(tmp_path_factory):
     """(folder, output of each rank): one model, two ranks, saved in three ways."""
     folder = tmp_path_factory.mktemp("saved")
-    return folder, run_ranks(SAVE, env={"FOLDER": folder}).ranks
+    return folder, run_ranks(SAVE, timeout=60, env={"FOLDER": folder}).ranks
 
 
 def plain_model():
@@ -85,7 +85,7 @@ def test_a_full_state_dict_lies_on_rank_0_alone_and_fits_a_plain_model(saved):
 
 
 def test_another_world_size_refuses_the_old_shard_and_reads_the_distributed_checkpoint(saved, says):
-    [output] = run_ranks(RESUME_ON_ONE_RANK, nproc=1, env={"FOLDER": saved[0]}).ranks
+    [output] = run_ranks(RESUME_ON_ONE_RANK, nproc=1, timeout=60, env={"FOLDER": saved[0]}).ranks
     says("D15", output)
     assert "same weights True" in output and "optimizer step 1.0" in output
 

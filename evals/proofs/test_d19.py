@@ -1,66 +1,96 @@
-"""D19: which rank got out of step, and in which call."""
+"""D19: which rank got out of step, and in which call. Each case has a group of its own, which it may break."""
 import pytest
 from launch import run_ranks
 
-OUT_OF_STEP = """
+CASES = """
     import datetime, pickle, time, torch, torch.distributed as dist
     from torch._C._distributed_c10d import _dump_fr_trace
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
+    dist.init_process_group("gloo")
     rank = dist.get_rank()
-    for _ in range(3):
-        dist.all_reduce(torch.ones(4))
-    try:
-        {fourth}
-    except RuntimeError as error:
-        print(error)
-    last = pickle.loads(_dump_fr_trace())["entries"][-1]
-    line = next(frame["line"] for frame in last["frames"] if frame["name"] == "<module>")
-    print("last", last["collective_seq_id"], last["profiling_name"], "line", line)
+    four = lambda: torch.ones(4)
+    def reduce(group, size=4):
+        dist.all_reduce(torch.ones(size), group=group)
+    def gather(group):
+        dist.all_gather_single(torch.ones(8), torch.ones(4), group=group)
+    for label, fourth in {cases}.items():
+        group = dist.new_group(timeout=datetime.timedelta(seconds=3))
+        for _ in range(3):
+            reduce(group)
+        try:
+            fourth(group)
+            result = "passed"
+        except RuntimeError as error:
+            result = str(error)
+        last = pickle.loads(_dump_fr_trace())["entries"][-1]
+        source = next((frame["name"] for frame in last["frames"] if frame["name"] in ("reduce", "gather")), "")
+        print(label, last["collective_seq_id"], last["profiling_name"], source, result.replace("\\n", " "), sep="|", flush=True)
+        time.sleep(4 * ("absent" in label and rank == 1))
 """
-ANOTHER_CALL = "dist.barrier() if rank == 0 else dist.all_gather_single(torch.ones(8), torch.ones(4))"
-ANOTHER_SIZE = "dist.all_reduce(torch.ones(4 + 2 * rank))"
-ABSENT = "dist.all_reduce(torch.ones(4)) if rank == 0 else time.sleep(6)"
-DETAIL = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+PLAIN = """{"alike": reduce, "another call": (reduce, gather)[rank], "absent": (reduce, lambda group: None)[rank],
+            "another size": lambda group: reduce(group, 4 + 2 * rank)}"""
+DETAIL = """{"alike": reduce, "another call": (reduce, gather)[rank],
+             "another size": lambda group: reduce(group, 4 + 2 * rank), "absent": (reduce, lambda group: None)[rank]}"""
 
 
-def outputs(fourth, env=None):
-    return run_ranks(OUT_OF_STEP.format(fourth=fourth), env=env).ranks
+def outputs(cases, env=None):
+    """For each rank: case -> [number, name, source] of its last record, and what the call said."""
+    finished = run_ranks(CASES.replace("{cases}", cases), timeout=90, env=env)
+    found = [{(parts := line.split("|", 4))[0]: parts[1:] for line in output.splitlines() if line.count("|") >= 4}
+             for output in finished.ranks]
+    assert all("absent" in rank for rank in found), finished.output
+    return finished, found
 
 
-def test_without_the_debug_level_a_mismatch_is_only_a_timeout_that_names_nobody():
-    for output in outputs(ANOTHER_CALL):
-        assert "Timed out waiting" in output and "mismatch" not in output
+@pytest.fixture(scope="module")
+def plain():
+    return outputs(PLAIN)
 
 
-def test_detail_names_both_calls_on_every_rank(says):
-    for output in outputs(ANOTHER_CALL, DETAIL):
-        says("D19", output)
-        assert "OpType=BARRIER" in output and "OpType=_ALLGATHER_BASE" in output
+@pytest.fixture(scope="module")
+def detail():
+    return outputs(DETAIL, {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})[1]
 
 
-def test_detail_names_the_shapes_where_only_the_size_differs(says):
-    for output in outputs(ANOTHER_SIZE, DETAIL):
-        says("D19", output)
-        assert "TensorShape=[4]" in output and "TensorShape=[6]" in output
+def test_without_the_debug_level_a_mismatch_is_only_a_timeout_that_names_nobody(plain):
+    for rank in plain[1]:
+        *_, text = rank["another call"]
+        assert "Timed out waiting" in text and "mismatch" not in text
 
 
-def test_gloo_itself_notices_a_different_size(says):
-    says("D19", outputs(ANOTHER_SIZE)[0])
+def test_the_flight_recorder_has_the_last_call_of_each_rank_without_any_setting(plain):
+    first, second = plain[1]
+    assert first["another call"][:3] == ["4", "gloo:all_reduce", "reduce"]
+    assert second["another call"][2] == "gather"
 
 
-def test_detail_names_the_rank_that_never_came(says):
-    waiting, _ = outputs(ABSENT, DETAIL)
-    says("D19", waiting)
-    assert "Ranks 1 failed to pass monitoredBarrier" in waiting
+def test_the_rank_that_never_came_has_the_lower_number(plain):
+    waiting, absent = plain[1]
+    assert (waiting["absent"][0], absent["absent"][0]) == ("4", "3")
 
 
-@pytest.mark.parametrize("fourth, last", [(ANOTHER_CALL, ["last 4 gloo:barrier", "last 4 gloo:"]),
-                                          (ABSENT, ["last 4 gloo:all_reduce", "last 3 gloo:all_reduce"])])
-def test_the_flight_recorder_shows_the_last_call_of_each_rank_without_any_setting(fourth, last):
-    for output, expected in zip(outputs(fourth), last, strict=True):
-        assert expected in output
+def test_gloo_itself_notices_a_different_size(plain, says):
+    says("D19", plain[0].output)
 
 
-def test_the_same_call_on_both_ranks_prints_none_of_it():
-    for output in outputs("dist.all_reduce(torch.ones(4))", DETAIL):
-        assert output.startswith("last 4 gloo:all_reduce")
+def test_detail_names_both_calls_on_every_rank(detail, says):
+    for rank in detail:
+        *_, text = rank["another call"]
+        says("D19", text)
+        assert "OpType=ALLREDUCE" in text and "OpType=_ALLGATHER_BASE" in text
+
+
+def test_detail_names_the_shapes_where_only_the_size_differs(detail, says):
+    for rank in detail:
+        *_, text = rank["another size"]
+        says("D19", text)
+        assert "TensorShape=[4]" in text and "TensorShape=[6]" in text
+
+
+def test_detail_names_the_rank_that_never_came(detail, says):
+    *_, text = detail[0]["absent"]
+    says("D19", text)
+    assert "Ranks 1 failed to pass monitoredBarrier" in text
+
+
+def test_the_same_call_on_both_ranks_prints_none_of_it(plain, detail):
+    assert all(rank["alike"][3] == "passed" for rank in (*plain[1], *detail))

@@ -12,57 +12,51 @@ ONE_RANK_LEAVES = """
     try:
         dist.all_reduce(torch.ones(4))
     finally:
-        print("waited", round(time.monotonic() - started), flush=True)
+        print("waited", "the time-out" if time.monotonic() - started > {timeout} - 1 else "less", flush=True)
 """
 NAN_ON_RANK_1 = """
     import datetime, torch, torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel as DDP
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
     rank = dist.get_rank()
-    torch.manual_seed(0)
-    model = DDP(torch.nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for step in range(4):
-        batch = torch.ones(2, 4) * (float("nan") if (rank, step) == (1, 1) else 1.0)
-        loss = model(batch).sum()
-        {check}
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    print("epoch over")
-    dist.barrier()
-    dist.destroy_process_group()
+    def epoch(decide):
+        torch.manual_seed(0)
+        model = DDP(torch.nn.Linear(4, 1))
+        steps = 0
+        for step in range(4):
+            batch = torch.ones(2, 4) * (float("nan") if (rank, step) == (1, 1) else 1.0)
+            loss = model(batch).sum()
+            ok = loss.isfinite().float()
+            if decide == "together":
+                dist.all_reduce(ok, dist.ReduceOp.MIN)
+            if not ok:
+                continue
+            loss.backward()
+            steps += 1
+        print(decide, "epoch over after", steps, "steps", flush=True)
+    epoch("together")
+    epoch("each for itself")
 """
-EACH_FOR_ITSELF = "if not loss.isfinite(): continue"
-TOGETHER = ("ok = loss.isfinite().float(); dist.all_reduce(ok, dist.ReduceOp.MIN)\n"
-            "        if not ok: continue")
 
 
-@pytest.mark.parametrize("leaves", ["raise ValueError('bad sample')", "os._exit(0)", "os.kill(os.getpid(), 9)"])
-def test_a_rank_that_dies_is_named_by_the_survivor_as_a_closed_connection(leaves, says):
-    finished = run_ranks(ONE_RANK_LEAVES.format(timeout=20, leaves=leaves))
+@pytest.mark.parametrize("leaves", ["os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_a_rank_that_dies_is_named_by_the_survivor_as_a_broken_connection(leaves, says):
+    finished = run_ranks(ONE_RANK_LEAVES.format(timeout=40, leaves=leaves), timeout=60)
     says("D20", finished.ranks[0])
-    assert "waited 0" in finished.ranks[0]  # not the 20 s of the timeout
+    assert "waited less" in finished.ranks[0]
+    if "kill" in leaves:
+        first = finished.output.split("Root Cause (first observed failure)")[1]
+        assert "rank      : 1" in first and "exitcode  : -9" in first
 
 
 def test_a_rank_that_lives_but_does_not_come_costs_the_whole_timeout(says):
-    waiting, _ = run_ranks(ONE_RANK_LEAVES.format(timeout=3, leaves="time.sleep(8); sys.exit()")).ranks
+    waiting, _ = run_ranks(ONE_RANK_LEAVES.format(timeout=3, leaves="time.sleep(8); sys.exit()"), timeout=60).ranks
     says("D20", waiting)
-    assert "waited 3" in waiting
+    assert "waited the time-out" in waiting
 
 
-def test_the_launcher_names_the_rank_that_failed_first():
-    output = run_ranks(ONE_RANK_LEAVES.format(timeout=20, leaves="os.kill(os.getpid(), 9)")).output
-    first = output.split("Root Cause (first observed failure)")[1]
-    assert "rank      : 1" in first and "exitcode  : -9" in first
-
-
-def test_skipping_a_nan_batch_on_one_rank_leaves_the_other_waiting_in_backward():
-    healthy, skipper = run_ranks(NAN_ON_RANK_1.format(check=EACH_FOR_ITSELF)).ranks
-    assert "epoch over" in skipper
-    assert "epoch over" not in healthy and "_engine_run_backward" in healthy
-
-
-def test_deciding_together_lets_both_finish():
-    for output in run_ranks(NAN_ON_RANK_1.format(check=TOGETHER)).ranks:
-        assert output == "epoch over\n"
+def test_skipping_a_nan_batch_alone_leaves_the_other_rank_in_backward_and_deciding_together_does_not():
+    healthy, skipper = run_ranks(NAN_ON_RANK_1, timeout=60).ranks
+    assert "together epoch over after 3 steps" in healthy and "together epoch over after 3 steps" in skipper
+    assert "each for itself epoch over after 3 steps" in skipper
+    assert "each for itself epoch over" not in healthy and "_engine_run_backward" in healthy

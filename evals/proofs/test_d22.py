@@ -8,7 +8,7 @@ RANKS = 2
 
 
 def epochs(dataset, set_epoch, **options):
-    """What each epoch feeds, as a list of sample numbers, of rank 0 and rank 1 together."""
+    """What each of three epochs feeds: the sample numbers of rank 0, then of rank 1."""
     samplers = [DistributedSampler(dataset, RANKS, rank, **options) for rank in range(RANKS)]
     loaders = [DataLoader(dataset, batch_size=4, sampler=sampler) for sampler in samplers]
     fed = []
@@ -41,46 +41,43 @@ def test_drop_last_leaves_a_sample_out_instead():
     assert len(first) == len(set(first)) == 32
 
 
-def test_without_a_distributed_sampler_each_rank_reads_everything():
-    assert all(len(list(DataLoader(torch.arange(32), batch_size=4))) == 8 for _ in range(RANKS))
-    assert len(DataLoader(torch.arange(32), 4, sampler=DistributedSampler(torch.arange(32), RANKS, 0))) == 4
+def test_without_a_distributed_sampler_a_rank_has_all_batches_not_its_share():
+    data = torch.arange(32)
+    assert len(DataLoader(data, 4)) == 8
+    assert len(DataLoader(data, 4, sampler=DistributedSampler(data, RANKS, 0))) == 4
 
 
 TWO_LOADERS = """
     import datetime, torch, torch.distributed as dist
     from torch.utils.data import DataLoader, DistributedSampler
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
+    dist.init_process_group("gloo")
     rank = dist.get_rank()
     samples = torch.arange(40)
-    {loader}
-    lengths = [None, None]
-    dist.all_gather_object(lengths, len(loader))
-    print("lengths", lengths, flush=True)
-    for batch in loader:
-        dist.all_reduce(torch.ones(4))
-    print("epoch over")
-    dist.barrier()
-    dist.destroy_process_group()
+    kept = samples[samples % 8 != 1]
+    mine = samples[rank::2]
+    for label, loader in (("filter, then split", DataLoader(kept, batch_size=4, sampler=DistributedSampler(kept))),
+                          ("split, then filter", DataLoader(mine[mine % 8 != 1], batch_size=4))):
+        lengths = [None, None]
+        dist.all_gather_object(lengths, len(loader))
+        print(label, lengths, flush=True)
+        group = dist.new_group(timeout=datetime.timedelta(seconds=3))
+        for batch in loader:
+            dist.all_reduce(torch.ones(4), group=group)
+        print(label, "epoch over", flush=True)
 """
-FILTERED_AFTER_THE_SPLIT = ("mine = samples[rank::2]\n"
-                            "    loader = DataLoader(mine[mine % 8 != 1], batch_size=4)")
-FILTERED_BEFORE_THE_SPLIT = ("kept = samples[samples % 8 != 1]\n"
-                             "    loader = DataLoader(kept, batch_size=4, sampler=DistributedSampler(kept))")
 
 
-def test_a_filter_behind_the_split_gives_other_lengths_and_the_longer_rank_waits():
-    longer, shorter = run_ranks(TWO_LOADERS.format(loader=FILTERED_AFTER_THE_SPLIT)).ranks
-    assert "lengths [5, 4]" in longer and "lengths [5, 4]" in shorter
-    assert "epoch over" in shorter and "epoch over" not in longer
+@pytest.fixture(scope="module")
+def two_loaders():
+    return run_ranks(TWO_LOADERS, timeout=60).ranks
 
 
-def test_a_filter_before_the_split_keeps_the_lengths_equal():
-    for output in run_ranks(TWO_LOADERS.format(loader=FILTERED_BEFORE_THE_SPLIT)).ranks:
-        assert "lengths [5, 5]" in output and "epoch over" in output
+def test_a_filter_before_the_split_keeps_the_lengths_equal(two_loaders):
+    for output in two_loaders:
+        assert "filter, then split [5, 5]" in output and "filter, then split epoch over" in output
 
 
-@pytest.mark.parametrize("drop_last, batches", [(False, 3), (True, 2)])
-def test_the_loaders_own_drop_last_cuts_the_short_batch_on_every_rank(drop_last, batches):
-    data = torch.arange(20)
-    for rank in range(RANKS):
-        assert len(DataLoader(data, 4, sampler=DistributedSampler(data, RANKS, rank), drop_last=drop_last)) == batches
+def test_a_filter_behind_the_split_gives_other_lengths_and_the_longer_rank_waits(two_loaders):
+    longer, shorter = two_loaders
+    assert "split, then filter [5, 4]" in longer and "split, then filter [5, 4]" in shorter
+    assert "split, then filter epoch over" in shorter and "split, then filter epoch over" not in longer

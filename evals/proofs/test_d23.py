@@ -1,89 +1,92 @@
-"""D23: every rank prints, evaluates and saves."""
+"""D23: every rank prints, evaluates and saves. Two ranks; `alone` puts the side effect behind the rank."""
+import pytest
 from launch import run_ranks
 
-HEAD = """
+CASES = """
     import os, torch, torch.distributed as dist
     dist.init_process_group("gloo")
-    rank, folder = dist.get_rank(), os.environ["FOLDER"]
-"""
-TAIL = """
+    rank = dist.get_rank()
+    for alone in (False, True):
+        folder = os.path.join(os.environ["FOLDER"], str(alone))
+        if rank == 0:
+            os.makedirs(folder)
+        dist.barrier()
+        mine = not alone or rank == 0
+        tell = lambda *text: print(alone, *text, sep="|", flush=True)
+        if mine:
+            tell("log", "epoch 0, loss 0.5")
+
+        staged, final = f"{folder}/tmp-checkpoint-10", f"{folder}/checkpoint-10"
+        os.makedirs(staged, exist_ok=True)
+        dist.barrier()
+        try:
+            if mine:
+                os.rename(staged, final)
+        except OSError as error:
+            tell("rename", error)
+        dist.barrier()
+        tell("folder", sorted(os.listdir(folder)))
+        dist.barrier()
+
+        path = f"{folder}/last.pt"
+        if rank == 0:
+            torch.save(torch.ones(1000), path)
+        dist.barrier()
+        if mine and rank == 1:
+            half_written = open(path, "wb")              # the first thing that torch.save does
+        dist.barrier()
+        if rank == 0:
+            try:
+                tell("load", torch.load(path).sum().item())
+            except Exception as error:
+                tell("load", type(error).__name__)
+
+        hits = torch.tensor([[1.0, 2.0], [0.0, 2.0]][rank])   # correct and seen in each half of the data
+        if alone:
+            dist.all_reduce(hits)
+        tell("accuracy", (hits[0] / hits[1]).item())
     dist.barrier()
     dist.destroy_process_group()
 """
-PRINTS = """
-    {} print("epoch 0, loss 0.5")
-"""
-RENAMES = """
-    staged, final = f"{{folder}}/tmp-checkpoint-10", f"{{folder}}/checkpoint-10"
-    os.makedirs(staged, exist_ok=True)
-    dist.barrier()
-    try:
-        {} os.rename(staged, final)
-    except OSError as error:
-        print(error)
-    dist.barrier()
-    print(sorted(os.listdir(folder)))
-"""
-READS_WHILE_ANOTHER_SAVES = """
-    path = f"{{folder}}/last.pt"
-    if rank == 0:
-        torch.save(torch.ones(1000), path)
-    dist.barrier()
-    if rank == 1:
-        {second_writer}
-    dist.barrier()
-    if rank == 0:
-        try:
-            print("read", torch.load(path).sum().item())
-        except Exception as error:
-            print(type(error).__name__, error)
-"""
-OPENS_IT_AGAIN = "half_written = open(path, 'wb')  # the first thing that torch.save does"
-KEEPS_OUT = "pass"
-METRIC = """
-    results = [0.5, 0.25, 1.0, 0.25][rank::2]
-    mine = torch.tensor([sum(results), len(results)])
-    {}
-    if rank == 0:
-        print("mean", (mine[0] / mine[1]).item())
-"""
 
 
-def outputs(body, tmp_path):
-    return run_ranks(HEAD + body + TAIL, env={"FOLDER": tmp_path}).ranks
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """(alone, topic) -> what the ranks told, in the order of their numbers."""
+    finished = run_ranks(CASES, timeout=60, env={"FOLDER": tmp_path_factory.mktemp("shared")})
+    found = {}
+    for output in finished.ranks:
+        for line in output.splitlines():
+            if line.startswith(("True|", "False|")):
+                alone, topic, text = line.split("|", 2)
+                found.setdefault((alone == "True", topic), []).append(text)
+    assert found, finished.output
+    return found
 
 
-def test_without_a_check_each_line_appears_once_a_rank(tmp_path):
-    assert outputs(PRINTS.format(""), tmp_path) == ("epoch 0, loss 0.5\n",) * 2
+def test_a_line_appears_once_a_rank_and_once_with_the_check(told):
+    assert told[False, "log"] == ["epoch 0, loss 0.5"] * 2
+    assert told[True, "log"] == ["epoch 0, loss 0.5"]
 
 
-def test_with_the_check_it_appears_once(tmp_path):
-    assert outputs(PRINTS.format("if rank == 0:"), tmp_path) == ("epoch 0, loss 0.5\n", "")
-
-
-def test_two_ranks_that_rename_one_folder_collide(tmp_path, says):
-    [loser] = [output for output in outputs(RENAMES.format(""), tmp_path) if "Errno" in output]
+def test_two_ranks_that_rename_one_folder_collide(told, says):
+    [loser] = told[False, "rename"]
     says("D23", loser)
 
 
-def test_one_rank_that_renames_while_the_other_waits_does_not(tmp_path):
-    for output in outputs(RENAMES.format("if rank == 0:"), tmp_path):
-        assert output == "['checkpoint-10']\n"
+def test_one_rank_that_renames_while_the_other_waits_does_not(told):
+    assert (True, "rename") not in told and told[True, "folder"] == ["['checkpoint-10']"] * 2
 
 
-def test_a_checkpoint_that_another_rank_is_writing_cannot_be_read(tmp_path):
-    first, _ = outputs(READS_WHILE_ANOTHER_SAVES.format(second_writer=OPENS_IT_AGAIN), tmp_path)
-    assert "read" not in first.split() and "Error" in first
+def test_a_checkpoint_that_another_rank_is_writing_cannot_be_read(told):
+    [failure] = told[False, "load"]
+    assert failure.endswith("Error")
 
 
-def test_a_checkpoint_with_one_writer_and_a_barrier_can(tmp_path):
-    first, _ = outputs(READS_WHILE_ANOTHER_SAVES.format(second_writer=KEEPS_OUT), tmp_path)
-    assert first == "read 1000.0\n"
+def test_a_checkpoint_with_one_writer_and_a_barrier_can(told):
+    assert told[True, "load"] == ["1000.0"]
 
 
-def test_the_metric_of_rank_0_alone_covers_its_own_share_of_the_data(tmp_path):
-    assert outputs(METRIC.format("pass"), tmp_path)[0] == "mean 0.75\n"
-
-
-def test_summing_over_the_ranks_first_gives_the_metric_of_all(tmp_path):
-    assert outputs(METRIC.format("dist.all_reduce(mine)"), tmp_path)[0] == "mean 0.5\n"
+def test_each_rank_alone_scores_its_share_and_the_sum_scores_all(told):
+    assert told[False, "accuracy"] == ["0.5", "0.0"]
+    assert told[True, "accuracy"] == ["0.25", "0.25"]

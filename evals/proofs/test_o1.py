@@ -34,10 +34,30 @@ def test_a_broken_loop_hovers_near_the_logarithm_of_the_classes_it_sees():
     assert sum(losses[-50:]) / 50 == pytest.approx(math.log(8), abs=0.35)
 
 
-@pytest.mark.parametrize("classes, start", [(2, 0.693), (10, 2.303), (1000, 6.908), (32000, 10.37), (151936, 11.93)])
+@pytest.mark.parametrize("classes, start", [(2, 0.693), (10, 2.303), (1000, 6.908), (32000, 10.37), (262144, 12.48)])
 def test_equal_scores_cost_the_logarithm_of_the_classes(classes, start):
     loss = cross_entropy(torch.zeros(4, classes), torch.tensor([0, 1, 1, 0]))
     assert loss.item() == pytest.approx(start, abs=0.005)
+
+
+@pytest.mark.parametrize("rate, parked", [(3.0, True), (0.3, False)])
+def test_far_too_large_a_rate_parks_a_sound_loop_at_the_same_number(rate, parked):
+    torch.manual_seed(0)
+    x, y = torch.randn(8, 20), torch.arange(8)
+    hidden = [layer for _ in range(4) for layer in (nn.Linear(20, 20), nn.ReLU())]
+    model = nn.Sequential(*hidden, nn.Linear(20, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss = cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    assert (loss.item() == pytest.approx(math.log(8), abs=0.01)) == parked and (loss.item() < 0.05) != parked
+
+
+def test_unequal_classes_are_stuck_at_the_entropy_of_their_shares():
+    always = torch.tensor([[math.log(0.9), math.log(0.1)]]).repeat(10, 1)
+    assert cross_entropy(always, torch.tensor([0] * 9 + [1])).item() == pytest.approx(0.325, abs=0.001)
 
 
 def test_inputs_without_information_stay_at_chance_and_real_ones_do_not():

@@ -2,7 +2,13 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, nll_loss, one_hot
+from torch.nn.functional import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    nll_loss,
+    one_hot,
+)
 
 LOGITS = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
 CLASSES = torch.tensor([0, 1, 2, 0])

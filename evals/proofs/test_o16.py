@@ -4,7 +4,12 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax, nll_loss
+from torch.nn.functional import (
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    log_softmax,
+    nll_loss,
+)
 
 CLASSES = 10
 

@@ -90,6 +90,9 @@ def test_the_lines_of_a_healthy_start_are_not_taken_for_it(says):
 
 def test_anomaly_mode_points_at_a_true_nan():
     x = torch.ones(3, requires_grad=True)
-    with torch.autograd.set_detect_anomaly(True), pytest.warns(UserWarning, match="Error detected in PowBackward0"):
-        with pytest.raises(RuntimeError, match="Function 'PowBackward0' returned nan values"):
-            (x - x.detach()).pow(2).sum().sqrt().backward()
+    with (
+        torch.autograd.set_detect_anomaly(True),
+        pytest.warns(UserWarning, match="Error detected in PowBackward0"),
+        pytest.raises(RuntimeError, match="Function 'PowBackward0' returned nan values"),
+    ):
+        (x - x.detach()).pow(2).sum().sqrt().backward()

@@ -24,6 +24,7 @@ def test_a_loss_made_under_no_grad_fails_with_the_signature(says):
         pytest.param(lambda out: torch.tensor(out.sum().item()), id="new tensor"),
         pytest.param(lambda out: out.sum().item(), id="item"),
         pytest.param(lambda out: out.sum().detach().numpy(), id="numpy"),
+        pytest.param(lambda out: out.detach().numpy().mean(), id="numpy mean"),
     ],
 )
 def test_each_call_that_leaves_autograd_fails_with_a_signature(says, cut):

@@ -110,11 +110,12 @@ def test_scaler_calls_out_of_order_fail_with_a_signature(says, calls):
     says("O4", str(error.value))
 
 
-def test_a_loss_that_was_not_scaled_fails_with_a_signature(says):
+@pytest.mark.parametrize("call", ["step", "unscale_"])
+def test_a_loss_that_was_not_scaled_fails_with_a_signature(says, call):
     model, optimizer = new()
     loss_of(model).backward()
     with pytest.raises(AssertionError) as error:
-        torch.amp.GradScaler("cpu").step(optimizer)
+        getattr(torch.amp.GradScaler("cpu"), call)(optimizer)
     says("O4", str(error.value))
 
 

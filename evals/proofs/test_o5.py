@@ -2,6 +2,7 @@
 import torch
 from torch import nn
 from torch.nn.functional import dropout
+from torch.optim.swa_utils import update_bn
 
 
 def network():
@@ -65,6 +66,16 @@ def test_the_check_sees_a_part_that_was_switched_on_its_own():
     assert {m.training for m in model.eval().modules()} == {False}
     model[1].train()
     assert {m.training for m in model.modules()} == {True, False}
+
+
+def test_statistics_that_do_not_fit_spoil_evaluation_mode_until_they_are_measured_afresh():
+    torch.manual_seed(0)
+    model, data = nn.BatchNorm1d(4), torch.randn(8, 64, 4) * 5 + 10
+    with torch.no_grad():
+        model(data[0])  # one step only: the statistics are still near 0 and 1
+        assert (model.eval()(data[1]) - model.train()(data[1])).abs().mean() > 1
+        update_bn(data, model)
+        assert (model.eval()(data[1]) - model.train()(data[1])).abs().mean() < 0.3
 
 
 def test_functional_dropout_is_on_unless_told_otherwise():

@@ -56,6 +56,20 @@ def test_a_replaced_step_warns(says):
     says("O8", said(run))
 
 
+def test_a_scheduler_of_another_optimizer_warns_and_changes_no_rate(says):
+    weight, first = new()
+    scheduler = lr_scheduler.ExponentialLR(first, 0.5)
+    second = torch.optim.SGD([weight], lr=1.0)  # made anew, after the scheduler
+
+    def run():
+        for _ in range(3):
+            second.step()
+            scheduler.step()
+
+    says("O8", said(run))
+    assert second.param_groups[0]["lr"] == 1 and scheduler.get_last_lr() == [0.125]
+
+
 def test_a_passed_epoch_warns(says):
     def run():
         _, optimizer = new()

@@ -62,6 +62,7 @@ _SECONDARY = re.compile(
     r"watchdog|timed? ?out|remote process exited|abort|ncclcommwatchdog|heartbeat|store|sendbytes|no error",
     re.I,
 )
+_LOST_PEER = re.compile(r"connection (?:reset|closed)|closed by peer|broken pipe|sigterm|signal 15\b|exitcode\s*:\s*-15|remote process exited|sendbytes failed|recvvalue failed", re.I)
 _WRAPPER = re.compile(r"ChildFailedError|CalledProcessError|SystemExit|ProcessExitedException|ProcessRaisedException|FAILED$|SignalException|subprocess-exited|returned non-zero exit")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _SUMMARY_RANK = re.compile(r"^\s*rank\s*:\s*(\d+)")
@@ -82,7 +83,8 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Line:
-    """One line that was looked at. `kind`: exception, message, frame, failure, warning, progress, plain."""
+    """One line that was looked at. `kind`: trace, frame, exception, message, failure, warning, plain, or
+    consequence: what a rank says because another one is gone."""
 
     source: str
     number: int
@@ -369,7 +371,7 @@ def _classify(lines: List[Line]) -> List[Line]:
             kind, after = "frame", "frame"
         elif _EXCEPTION.match(stripped) and not _WARNING.match(stripped):
             kind = after = "warning" if "Warning" in stripped.split(":")[0] else "exception"
-        elif before == "exception" and not _STAMPED(line) and not _FAILURE.search(text):
+        elif before == "exception" and not line.time and not _FAILURE.search(text):
             kind, after = "message", "exception"
         elif _WARNING.search(text):
             kind = after = "warning"
@@ -380,10 +382,6 @@ def _classify(lines: List[Line]) -> List[Line]:
         state[line.rank] = after
         done.append(Line(line.source, line.number, line.rank, text, kind, line.time))
     return done
-
-
-def _STAMPED(line: Line) -> bool:
-    return bool(line.time)
 
 
 def judge(lines: List[Line], size: int) -> Evidence:
@@ -398,7 +396,7 @@ def judge(lines: List[Line], size: int) -> Evidence:
         elif line.kind == "frame":
             frames.setdefault(line.rank, []).append(line)
         elif line.kind in ("exception", "failure"):
-            failures.append(Failure(line, bool(_SECONDARY.search(line.text)), tuple(frames.pop(line.rank, ())[-12:])))
+            failures.append(Failure(line, bool(_SECONDARY.search(line.text)), tuple(frames.pop(line.rank, ()))))
         if _ROOT.search(line.text):
             in_root = True
         if in_root and root_rank is None and _SUMMARY_RANK.match(line.text):
@@ -408,6 +406,8 @@ def judge(lines: List[Line], size: int) -> Evidence:
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
     telling = [f for f in failures if not _WRAPPER.search(f.line.text)]
     first = _first(telling or failures, root_rank, ranks, lines)
+    lines, failures = _consequences(lines, failures, first)
+    telling = [f for f in failures if not _WRAPPER.search(f.line.text)]
     decisive = _decisive(telling or failures, first, lines)
     is_log = bool(failures) or len(ranks) > 1 or any(line.kind in ("warning", "frame", "trace") for line in lines)
     return Evidence(lines, failures, decisive, first, ranks, size, is_log)
@@ -433,6 +433,16 @@ def _first(failures: List[Failure], root_rank: Optional[int], ranks, lines: List
         if f.frames or f.line.rank not in per_rank:
             per_rank[f.line.rank] = f.line
     return next(iter(per_rank.values())) if len(per_rank) > 1 else pool[-1].line
+
+
+def _consequences(lines: List[Line], failures: List[Failure], first: Optional[Line]):
+    """Once a rank's own exception is known, take "my peer is gone" out of what failed. Time-outs stay: they may be the cause."""
+    if first is None or first.kind != "exception" or first.rank is None or _LOST_PEER.search(first.text):
+        return lines, failures
+    lost = {id(f.line) for f in failures if _LOST_PEER.search(f.line.text)}
+    lost |= {id(frame) for f in failures if id(f.line) in lost for frame in f.frames}
+    changed = [line if id(line) not in lost else Line(line.source, line.number, line.rank, line.text, "consequence", line.time) for line in lines]
+    return changed, [f for f in failures if id(f.line) not in lost]
 
 
 def _behind(lines: List[Line], ranks) -> Optional[Line]:

@@ -13,7 +13,7 @@ import re
 from .evidence import Evidence, Line
 from .words import concepts, pairs, words
 
-WEIGHT = {"exception": 1.0, "message": 0.8, "failure": 0.8, "warning": 0.6, "frame": 0.3, "trace": 0.0, "plain": 0.5}
+WEIGHT = {"exception": 1.0, "message": 0.8, "failure": 0.8, "warning": 0.6, "frame": 0.3, "trace": 0.0, "plain": 0.5, "consequence": 0.1}
 MAX_LINES = 160  # distinct lines that count
 MAX_FEATURES = 900
 

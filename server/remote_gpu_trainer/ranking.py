@@ -89,6 +89,10 @@ class Ranking:
                 matrix.add(row, value, sums)
         return sums
 
+    def known(self, values: dict[str, float]) -> set[str]:
+        """The words and concepts of a question that the ranking has seen. Plain numbers and pairs don't count."""
+        return {word for word in values if word in self.rows and "+" not in word and not word.startswith(("x:", "%", "#num")) and not word[1:].isdigit()}
+
     def reasons(self, name: str, values: dict[str, float], most: int = 5) -> list[str]:
         """The words of the question that speak most for a class."""
         column = self._column[name]

@@ -17,6 +17,10 @@ from .ranking import NONE, Ranking
 from .signatures import Hit, SignatureIndex
 
 
+LEAST_WORDS = 2  # known words without which a report says nothing
+SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
+
+
 @dataclass(frozen=True)
 class Candidate:
     """An entry with its probability and the words that speak for it, strongest first."""
@@ -51,7 +55,13 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
         Candidate(name, shares[name], best.get(name), tuple(ranking.reasons(name, values)) if place < 3 else ())
         for place, name in enumerate(ordered)
     )
-    return Found(candidates, none, _confidence(candidates, none, ranking))
+    said = len(ranking.known(values))
+    if any(hit.decisive for hit in hits):
+        none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
+        said = max(SURE_WORDS.values())
+    elif said < LEAST_WORDS:
+        none = 1.0
+    return Found(candidates, none, _confidence(candidates, none, said, ranking))
 
 
 def votes(values: dict[str, float], hits: list[Hit], ranking: Ranking) -> tuple[dict[str, list[float]], float]:
@@ -105,11 +115,11 @@ def gate_score(values: list[float], weights: list[float]) -> float:
     return sum(w * v for w, v in zip(weights, values))
 
 
-def _confidence(candidates: tuple[Candidate, ...], none: float, ranking: Ranking) -> str:
+def _confidence(candidates: tuple[Candidate, ...], none: float, said: int, ranking: Ranking) -> str:
     if not candidates or none > ranking.limits["none"]:
         return ""
     best = candidates[0].probability
     for name in ("high", "medium"):
-        if best >= ranking.limits[name]:
+        if best >= ranking.limits[name] and said >= SURE_WORDS[name]:
             return name
     return "low"

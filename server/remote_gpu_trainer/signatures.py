@@ -42,7 +42,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Hit:
-    """A signature of `entry_id` found in `line`. `decisive`: the line is one of those that decide."""
+    """A signature of `entry_id` found in `line`. `decisive`: the line is one of those that decide, or none does."""
 
     entry_id: str
     signature: Signature
@@ -79,7 +79,7 @@ class SignatureIndex:
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])
-            hits.append(Hit(entry_id, pattern.source, lines[best], id(lines[best]) in decisive))
+            hits.append(Hit(entry_id, pattern.source, lines[best], not decisive or id(lines[best]) in decisive))
         return hits
 
 

@@ -30,9 +30,9 @@ def out_of_range(applies_to: tuple[str, ...], freeze: str) -> str:
     for item in applies_to:
         if ":" in item or item.startswith("cuda"):
             continue
-        name, *ranges = item.replace(",", " ").split()
+        first, *ranges = item.replace(",", " ").split()
         try:
-            wanted = Requirement(name + ",".join(ranges))
+            wanted = Requirement(",".join([first, *ranges]))
         except InvalidRequirement:
             continue
         version = have.get(canonicalize_name(wanted.name))
