@@ -25,7 +25,7 @@ CASES = """
         model = torch.nn.Linear(1, 2, bias=False)
         fully_shard(model, mesh=mesh, mp_policy=MixedPrecisionPolicy(bf16, reduce))
         model(torch.full((1, 1), (256.0, 1.0)[rank])).sum().backward()
-        return (model.weight.grad.to_local().item(),)
+        return model.weight.grad.dtype, model.weight.grad.to_local().item()
 
     def position_257(wrap):
         net = torch.nn.Linear(4, 4)
@@ -70,12 +70,12 @@ def test_the_same_model_loaded_in_fp32_moves(cases):
     assert cases["loaded in fp32"] == "torch.float32|torch.float32|torch.float32|moves"
 
 
-def test_without_reduce_dtype_gradients_are_summed_in_bf16(cases):
-    assert cases["no reduce_dtype"] == "128.0"
+def test_without_reduce_dtype_gradients_are_summed_in_bf16_and_their_dtype_does_not_show_it(cases):
+    assert cases["no reduce_dtype"] == "torch.float32|128.0"
 
 
 def test_reduce_dtype_fp32_keeps_the_small_gradient(cases):
-    assert cases["reduce_dtype fp32"] == "128.5"
+    assert cases["reduce_dtype fp32"] == "torch.float32|128.5"
 
 
 def test_fsdp1_with_a_buffer_dtype_rounds_position_257(cases):

@@ -54,6 +54,12 @@ def test_three_batch_sizes_that_do_not_multiply_are_refused(says):
     says("D17", str(error.value))
 
 
+def test_auto_means_nothing_to_deepspeed_alone():
+    with pytest.raises(TypeError, match="'>' not supported between instances of 'str' and 'int'"):
+        deepspeed.DeepSpeedConfig({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                                   "gradient_accumulation_steps": "auto"})
+
+
 def test_a_misspelt_section_is_taken_and_does_nothing():
     config = deepspeed.DeepSpeedConfig({"train_batch_size": 4, "zero_optimisation": {"stage": 3}})
     assert config.zero_optimization_stage == 0

@@ -7,6 +7,8 @@ from launch import run_commands
 pytest.importorskip("accelerate")
 
 SAYS_WHO_IT_IS = """\
+import os
+print("fsdp", os.environ.get("ACCELERATE_USE_FSDP"))
 from accelerate import Accelerator
 state = Accelerator(cpu=True).state
 print(f"process {state.process_index} of {state.num_processes}\\n", end="")
@@ -58,10 +60,24 @@ def test_a_config_for_two_starts_two(launch):
     assert processes(output) == ["process 0 of 2", "process 1 of 2"]
 
 
-def test_without_a_config_it_says_how_many_gpus_it_saw(launch, says):
+def test_multi_gpu_beside_an_fsdp_config_turns_fsdp_off(launch):
+    config = ONE_PROCESS.format(kind="FSDP", processes=2) + "fsdp_config:\n  fsdp_version: 2\n"
+    both = ("--num_processes=2", "--main_process_port=0")
+    assert "fsdp true" in launch(*both, config=config)
+    assert "fsdp None" in launch("--multi_gpu", *both)
+
+
+def test_a_config_with_one_gpu_id_refuses_multi_gpu_until_all_are_asked_for(launch, says):
+    config = ONE_PROCESS.format(kind="'NO'", processes=1) + "gpu_ids: '0'\n"
+    both = ("--multi_gpu", "--num_processes=2", "--main_process_port=0")
+    says("D5", launch(*both, config=config))
+    assert processes(launch(*both, "--gpu_ids=all")) == ["process 0 of 2", "process 1 of 2"]
+
+
+def test_without_a_config_it_says_how_many_gpus_it_saw(launch):
     output = launch()
     assert processes(output) == ["process 0 of 1"]
-    says("D5", output)
+    assert "`--num_processes` was set to a value of `0`" in output
 
 
 def test_multi_gpu_with_one_visible_gpu_is_refused(launch, says):

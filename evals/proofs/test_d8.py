@@ -1,8 +1,9 @@
 """D8: parameters without a gradient, in DDP."""
+import pytest
 from launch import run_ranks
 
 TWO_HEADS = """
-    import torch, torch.distributed as dist, types
+    import contextlib, dataclasses, torch, torch.distributed as dist, types
     from torch.nn.parallel import DistributedDataParallel as DDP
     from torch.utils.checkpoint import checkpoint
     dist.init_process_group("gloo")
@@ -16,6 +17,11 @@ TWO_HEADS = """
             x = {body}
             return {returns}
 
+    @dataclasses.dataclass
+    class Outputs:
+        used: torch.Tensor
+        unused: torch.Tensor
+
     net = Model()
     {before}
     model = DDP(net, {options})
@@ -24,6 +30,7 @@ TWO_HEADS = """
         loss = {loss}
         loss.backward()
         print("step", step, "done")
+    print("last gradient", net.head.bias.grad.tolist())
     print([name for name, p in net.named_parameters() if p.requires_grad and p.grad is None])
     dist.barrier()
     dist.destroy_process_group()
@@ -52,8 +59,10 @@ def test_debug_info_names_the_parameters_without_a_gradient():
     assert "did not receive grad for rank" in output and "spare.weight" in output
 
 
-def test_find_unused_parameters_allows_an_output_that_the_loss_leaves_out():
+def test_find_unused_parameters_allows_an_output_of_a_tuple_or_dict_that_the_loss_leaves_out():
     assert ends(train("find_unused_parameters=True"))
+    assert ends(train("find_unused_parameters=True", loss="found['used'].sum()", call="found = model",
+                      returns="dict(used=self.head(x), unused=self.spare(x))"))
 
 
 def test_the_search_is_blind_when_forward_goes_past_the_wrapper(says):
@@ -68,6 +77,13 @@ def test_the_search_is_blind_to_outputs_in_an_object_of_ones_own(says):
     assert ends(train(**hidden))
     output = train("find_unused_parameters=True", **hidden)
     assert "step 0 done" not in output
+    says("D8", output)
+
+
+def test_the_search_does_not_allow_a_dataclass_whose_output_the_loss_leaves_out(says):
+    left_out = {"loss": "found.used.sum()", "call": "found = model", "returns": "Outputs(self.head(x), self.spare(x))"}
+    output = train("find_unused_parameters=True", **left_out)
+    assert "step 0 done" in output and "step 1 done" not in output
     says("D8", output)
 
 
@@ -96,3 +112,22 @@ def test_a_static_graph_allows_both():
 
 def test_checkpointing_without_reentrance_allows_the_search():
     assert ends(train("find_unused_parameters=True", BOTH, REENTRANT.format(False)))
+
+
+@pytest.mark.parametrize("returns", ["Outputs", "types.SimpleNamespace"])
+def test_a_static_graph_averages_nothing_when_outputs_are_hidden_in_an_object(returns):
+    of_its_own = {"loss": "(found.used + found.unused).sum() * dist.get_rank()", "call": "found = model",
+                  "returns": f"{returns}(used=self.head(x), unused=self.spare(x))"}
+
+    def gradients(options):
+        return {line for line in train(options, **of_its_own).splitlines() if line.startswith("last gradient")}
+
+    assert len(gradients("")) == 1
+    assert len(gradients("static_graph=True")) == 2
+
+
+def test_a_static_graph_stops_when_the_first_step_accumulates_without_sync():
+    accumulates = {"call": "stack = contextlib.ExitStack()\n        step or stack.enter_context(model.no_sync())\n"
+                           "        used, unused = model", "loss": BOTH}
+    assert "expect_autograd_hooks_ INTERNAL ASSERT FAILED" in train("static_graph=True", **accumulates)
+    assert ends(train(**accumulates))

