@@ -22,7 +22,7 @@ from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
 from training import data  # noqa: E402
 
 FOLDS = 5
-CASE_SHARE = 1.5  # a real report counts for more than an invented one
+CASE_SHARE, CASE_SHARE_INSIDE = 1.5, 4.0  # a real report counts for more than an invented one
 
 
 class Texts:
@@ -36,11 +36,11 @@ class Texts:
         self.signatures = SignatureIndex(self.catalogue.entries)
         self.base = []
         for entry in self.catalogue.entries:
-            self.base += [(self._values(text), entry.id, weight) for text, weight in data.entry_texts(entry)]
+            self.base += [(self._values(text), entry.id, weight, weight) for text, weight in data.entry_texts(entry)]
         for report in self.practice:
             values, labels = self._values(report["text"]), report["labels"]
             shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
-            self.base += [(values, label, share) for label, share in zip(labels, shares)]
+            self.base += [(values, label, share, share) for label, share in zip(labels, shares)]
         self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
         self.values = [features(found) for found in self.evidence]
 
@@ -53,7 +53,7 @@ class Texts:
         found = list(self.base)
         for row in rows:
             labels = self.cases[row]["labels"]
-            found += [(self.values[row], label, CASE_SHARE / len(labels)) for label in labels]
+            found += [(self.values[row], label, CASE_SHARE / len(labels), CASE_SHARE_INSIDE / len(labels)) for label in labels]
         return found
 
     def about(self) -> dict:

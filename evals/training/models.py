@@ -18,12 +18,12 @@ C = 12.0  # inverse of the L2 penalty; 3, 12 and 50 were tried on the tuning hal
 FIELD_WEIGHTS = {"title": 3.0, "reported_as": 2.5, "symptom": 2.0, "signatures": 2.0, "check": 0.6, "root_cause": 0.8, "fix": 0.5, "false_alarm": 0.3}
 K1, B, USUAL_LENGTH = 1.2, 0.4, 60
 
-Sample = tuple[dict[str, float], str, float]  # words with weights, label, weight of the sample
+Sample = tuple[dict[str, float], str, float, float]  # words with weights, label, weight for each of the two classifiers
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Coefficients: one row a class, and a last one for INSIDE, in which each word's rarity is already multiplied."""
+    """Coefficients: one row a class, and a last one for "any entry at all", with each word's rarity already multiplied in."""
 
     vocabulary: list[str]
     coefficients: numpy.ndarray
@@ -33,22 +33,21 @@ class Learned:
 
 
 def learn(samples: list[Sample], classes: list[str]) -> Learned:
-    """Fit both classifiers. The second sees words weighted by rarity: on held-out reports that told 0.987 from 0.996 (AUC)."""
-    frequency = Counter(word for values, _, _ in samples for word in values)
-    kept = [{w: v for w, v in values.items() if frequency[w] > 1 or "+" not in w} for values, _, _ in samples]
+    """Fit both classifiers. The second sees which words occur, weighted by rarity only: how often matters to it little."""
+    frequency = Counter(word for values, *_ in samples for word in values)
+    kept = [{w: v for w, v in values.items() if frequency[w] > 1 or "+" not in w} for values, *_ in samples]
     rarity = {word: math.log(len(samples) / (1 + count)) for word, count in frequency.items()}
-    weighted = []
+    present = []
     for values in kept:
-        row = {word: value * rarity[word] for word, value in values.items()}
-        length = math.sqrt(sum(v * v for v in row.values())) or 1.0
-        weighted.append({word: v / length for word, v in row.items()})
-    labels, shares = [label for _, label, _ in samples], [share for _, _, share in samples]
+        length = math.sqrt(sum(rarity[word] ** 2 for word in values)) or 1.0
+        present.append({word: rarity[word] / length for word in values})
+    labels = [label for _, label, *_ in samples]
     vectorizer = DictVectorizer()
     matrix = vectorizer.fit_transform(kept)
     vocabulary = list(vectorizer.feature_names_)
-    which = LogisticRegression(C=C, max_iter=300, tol=1e-3).fit(matrix, labels, sample_weight=shares)
-    rows = vectorizer.transform(weighted)
-    any_at_all = LogisticRegression(C=C, max_iter=300, tol=1e-3).fit(rows, [label != NONE for label in labels], sample_weight=shares)
+    which = LogisticRegression(C=C, max_iter=300, tol=1e-3).fit(matrix, labels, sample_weight=[share for *_, share, _ in samples])
+    rows, truth = vectorizer.transform(present), [label != NONE for label in labels]
+    any_at_all = LogisticRegression(C=C, max_iter=300, tol=1e-3).fit(rows, truth, sample_weight=[share for *_, share in samples])
     order = [list(which.classes_).index(name) for name in classes]
     inside = any_at_all.coef_ * numpy.array([rarity[word] for word in vocabulary])
     return Learned(
@@ -79,12 +78,10 @@ def bm25f(entries, classes: list[str]) -> dict[str, dict[int, float]]:
 
 
 def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]]) -> bytes:
-    """The bytes of ranking.bin: each column of weights in 127 steps of its matrix's largest, zeros left out."""
-    coefficients = learned.coefficients.copy()
-    stretch = float(abs(coefficients[:-1]).max() / abs(coefficients[-1]).max())
-    coefficients[-1] *= stretch  # one scale serves all columns; INSIDE is stretched back when it is read
-    rows = {word: coefficients[:, row] for row, word in enumerate(learned.vocabulary)}
-    scales = float(abs(coefficients).max()) / 127, max(v for row in counted.values() for v in row.values()) / 127
+    """The bytes of ranking.bin: weights in 127 steps of their matrix's largest, zeros left out."""
+    rows = {word: learned.coefficients[:-1, row] for row, word in enumerate(learned.vocabulary)}
+    speaks = dict(zip(learned.vocabulary, learned.coefficients[-1]))
+    scales = float(abs(learned.coefficients[:-1]).max()) / 127, max(v for row in counted.values() for v in row.values()) / 127
     kept, tables = [], ([], [])
     for word in sorted(set(rows) | set(counted)):
         cells = (
@@ -106,5 +103,6 @@ def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]]) ->
             starts.append(len(columns))
         matrices.append((starts, columns, values, scale))
     rarity = array("f", [learned.rarity.get(word, learned.unknown) for word in kept])
-    head = {**about, "bias": [round(float(b), 5) for b in learned.bias], "unknown": learned.unknown, "stretch": stretch}
-    return ranking.pack(head, kept, matrices, rarity)
+    inside = array("f", [float(speaks.get(word, 0.0)) for word in kept])
+    head = {**about, "bias": [round(float(b), 5) for b in learned.bias], "unknown": learned.unknown}
+    return ranking.pack(head, kept, matrices, rarity, inside)

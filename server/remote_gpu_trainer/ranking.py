@@ -1,8 +1,8 @@
 """ranking.bin: the numbers that ranking needs, in a form that loads in a few milliseconds.
 
 One line of JSON (classes, weights, limits, lengths), the vocabulary one word a line, then for each of the two
-matrices the row starts (uint32), the classes (uint16) and the values (int8, times a scale), last how rare each word is
-(float32). Little-endian. The first matrix has one column more than there are classes: INSIDE.
+matrices the row starts (uint32), the classes (uint16) and the values (int8, times a scale), last for each word how
+rare it is and how much it speaks for any entry at all (float32). Little-endian.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 
 NONE = "none"
-INSIDE = "%inside"  # a column of its own: does any entry fit, whichever
 VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere")
 GATE = ("inside", "best learned", "lead over the second", "best counted", "signature", "signature elsewhere", "constant")
 PLACE = Path(__file__).with_name("ranking.bin")
@@ -51,7 +50,6 @@ class Ranking:
         self.gate: list[float] = about["gate"]
         self.limits: dict[str, float] = about["limits"]
         self.bias: list[float] = about["bias"]
-        self.stretch: float = about["stretch"]
         self.unknown: float = about["unknown"]  # the rarity of a word never seen
         self.made_from: dict[str, str] = about["made_from"]
         words = rest[: about["vocabulary"]].decode().split("\n")
@@ -68,11 +66,12 @@ class Ranking:
                 place += count * part.itemsize
                 parts.append(part)
             self._matrices.append(_Matrix(*parts, scale))
-        self.rarity = array("f")
-        self.rarity.frombytes(rest[place : place + 4 * len(words)])
-        if sys.byteorder == "big":
-            self.rarity.byteswap()
-        place += 4 * len(words)
+        self.rarity, self.inside = array("f"), array("f")
+        for part in (self.rarity, self.inside):
+            part.frombytes(rest[place : place + 4 * len(words)])
+            if sys.byteorder == "big":
+                part.byteswap()
+            place += 4 * len(words)
         if place != len(rest):
             raise ValueError(f"found {len(rest)} bytes after the head of ranking.bin, expected {place}; run evals/train.py")
         self._column = {name: column for column, name in enumerate(self.classes)}
@@ -80,15 +79,17 @@ class Ranking:
     def learned(self, values: dict[str, float]) -> tuple[dict[str, float], float]:
         """(the classifier's score of every class, NONE among them; the score for any entry at all).
 
-        The second weighs words by rarity, so that a report of unknown words tells little.
+        The second asks which words occur, weighted by rarity, so that a report of unknown words tells little.
         """
-        sums = self._sums(self._matrices[0], values, self.bias)
-        length = math.sqrt(sum((value * self._rarity(word)) ** 2 for word, value in values.items())) or 1.0
-        return dict(zip(self.classes, sums)), (sums[-1] - self.bias[-1]) / self.stretch / length + self.bias[-1]
-
-    def _rarity(self, word: str) -> float:
-        row = self.rows.get(word)
-        return self.unknown if row is None else self.rarity[row]
+        sums = self._sums(self._matrices[0], values, self.bias[:-1])
+        inside = length = 0.0
+        for word in values:
+            row = self.rows.get(word)
+            rarity = self.unknown if row is None else self.rarity[row]
+            length += rarity * rarity
+            if row is not None:
+                inside += self.inside[row]
+        return dict(zip(self.classes, sums)), inside / (math.sqrt(length) or 1.0) + self.bias[-1]
 
     def counted(self, values: dict[str, float]) -> dict[str, float]:
         """BM25F of every entry: unit weights of the question's words, NONE left out."""
@@ -132,9 +133,9 @@ def load() -> Ranking:
     return Ranking(PLACE.read_bytes())
 
 
-def pack(about: dict, words: list[str], matrices: list[tuple[array, array, array, float]], rarity: array) -> bytes:
-    """The bytes of ranking.bin. `about` holds classes, weights, gate, limits, bias, unknown, stretch and made_from."""
+def pack(about: dict, words: list[str], matrices: list[tuple[array, array, array, float]], rarity: array, inside: array) -> bytes:
+    """The bytes of ranking.bin. `about` holds classes, weights, gate, limits, bias, unknown and made_from."""
     vocabulary = "\n".join(words).encode()
     head = {**about, "vocabulary": len(vocabulary), "matrices": [[len(columns), scale] for _, columns, _, scale in matrices]}
     body = b"".join(part.tobytes() for starts, columns, values, _ in matrices for part in (starts, columns, values))
-    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + vocabulary + body + rarity.tobytes()
+    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + vocabulary + body + rarity.tobytes() + inside.tobytes()
