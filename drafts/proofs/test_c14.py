@@ -1,0 +1,115 @@
+"""C14: the learning rate after a resume."""
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, PolynomialLR
+
+WEIGHT = nn.Parameter(torch.zeros(1))
+
+
+def build(lr=0.1, length=10):
+    optimizer = torch.optim.SGD([WEIGHT], lr=lr)
+    return optimizer, CosineAnnealingLR(optimizer, T_max=length)
+
+
+def rates(optimizer, scheduler, steps: int) -> list[float]:
+    used = []
+    for _ in range(steps):
+        used.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return used
+
+
+@pytest.fixture
+def halfway():
+    """(state of the optimizer, state of the scheduler, the five rates that should come)."""
+    optimizer, scheduler = build()
+    rates(optimizer, scheduler, 5)
+    saved = optimizer.state_dict(), scheduler.state_dict()
+    return *saved, rates(optimizer, scheduler, 5)
+
+
+def test_neither_restored_starts_the_whole_curve_again(halfway):
+    assert rates(*build(), 5)[0] == 0.1 > halfway[2][0]
+
+
+def test_the_optimizer_alone_brings_one_right_rate_and_then_a_wrong_curve(halfway):
+    optimizer, scheduler = build()
+    optimizer.load_state_dict(halfway[0])
+    came = rates(optimizer, scheduler, 5)
+    assert came[0] == pytest.approx(halfway[2][0])
+    assert came[-1] > 10 * halfway[2][-1]
+
+
+def test_the_scheduler_alone_starts_at_the_full_rate_and_ends_too_high(halfway):
+    optimizer, scheduler = build()
+    scheduler.load_state_dict(halfway[1])
+    came = rates(optimizer, scheduler, 5)
+    assert came[0] == 0.1 and came[-1] > 1.5 * halfway[2][-1]
+
+
+def test_both_continue_the_curve(halfway):
+    optimizer, scheduler = build()
+    optimizer.load_state_dict(halfway[0])
+    scheduler.load_state_dict(halfway[1])
+    assert rates(optimizer, scheduler, 5) == pytest.approx(halfway[2])
+
+
+def test_a_new_rate_on_the_command_line_is_overwritten_by_the_loaded_state(halfway):
+    optimizer, scheduler = build(lr=0.01)
+    optimizer.load_state_dict(halfway[0])
+    scheduler.load_state_dict(halfway[1])
+    assert rates(optimizer, scheduler, 5) == pytest.approx(halfway[2])
+
+
+def test_setting_group_and_base_rate_after_loading_changes_it(halfway):
+    optimizer, scheduler = build()
+    optimizer.load_state_dict(halfway[0])
+    scheduler.load_state_dict(halfway[1])
+    factor = 0.01 / 0.1
+    for group in optimizer.param_groups:
+        group["lr"] *= factor
+        group["initial_lr"] *= factor
+    scheduler.base_lrs = [base * factor for base in scheduler.base_lrs]
+    assert rates(optimizer, scheduler, 5) == pytest.approx([rate * factor for rate in halfway[2]])
+
+
+def test_a_longer_run_keeps_the_old_length_and_climbs_back_up(halfway):
+    optimizer, scheduler = build(length=20)
+    optimizer.load_state_dict(halfway[0])
+    scheduler.load_state_dict(halfway[1])
+    assert scheduler.T_max == 10
+    came = rates(optimizer, scheduler, 15)
+    assert min(came) < 1e-6 and came[-1] > 0.09
+
+
+def test_an_extended_polynomial_schedule_stays_at_zero():
+    optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+    scheduler = PolynomialLR(optimizer, total_iters=10)
+    rates(optimizer, scheduler, 10)
+    saved = optimizer.state_dict(), scheduler.state_dict()
+    optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+    scheduler = PolynomialLR(optimizer, total_iters=20)
+    optimizer.load_state_dict(saved[0])
+    scheduler.load_state_dict(saved[1])
+    assert rates(optimizer, scheduler, 5) == [0.0] * 5
+
+
+def test_a_scheduler_made_of_a_function_uses_the_new_length():
+    optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+    old = LambdaLR(optimizer, lambda step: 1 - step / 10)
+    rates(optimizer, old, 5)
+    optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+    new = LambdaLR(optimizer, lambda step: 1 - step / 20)
+    new.load_state_dict(old.state_dict())
+    optimizer.step()
+    new.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 * (1 - 6 / 20))
+
+
+def test_last_epoch_on_a_new_optimizer_stops_with_the_signature(says):
+    optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+    with pytest.raises(KeyError) as error:
+        CosineAnnealingLR(optimizer, T_max=10, last_epoch=5)
+    says("C14", str(error.value))

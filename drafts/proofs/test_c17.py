@@ -1,0 +1,104 @@
+"""C17: what the automatic clean-up of Trainer keeps. Needs transformers and accelerate."""
+import json
+import os
+import shutil
+
+import pytest
+import torch
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+pytestmark = pytest.mark.filterwarnings("ignore")
+if int(transformers.__version__.split(".")[0]) < 5:
+    pytest.skip("the clean-up of transformers 5", allow_module_level=True)
+
+
+class Config(transformers.PretrainedConfig):
+    model_type = "line"
+
+
+class Line(transformers.PreTrainedModel):
+    config_class = Config
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layer = torch.nn.Linear(1, 1)
+        self.post_init()
+
+    def _init_weights(self, module):
+        pass
+
+    def forward(self, x, labels=None):
+        out = self.layer(x)
+        return {"loss": (out - labels).square().mean(), "logits": out}
+
+
+class Worsening(transformers.Trainer):
+    """Its evaluation is best at the first checkpoint and gets worse with each step."""
+
+    def evaluate(self, *args, **kwargs):
+        metrics = {"eval_loss": float(self.state.global_step)}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+
+DATA = [{"x": torch.tensor([float(i)]), "labels": torch.tensor([0.5 * i])} for i in range(20)]
+BEST = {"eval_strategy": "steps", "eval_steps": 5, "load_best_model_at_end": True}
+
+
+def run(folder, resume=None, epochs=2, **arguments):
+    torch.manual_seed(0)
+    given = {"per_device_train_batch_size": 2, "num_train_epochs": epochs, "save_steps": 5, "logging_steps": 100,
+             "report_to": [], "use_cpu": True, "disable_tqdm": True} | arguments
+    trainer = Worsening(Line(Config()), transformers.TrainingArguments(str(folder), **given), train_dataset=DATA, eval_dataset=DATA)
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def kept(folder) -> list[int]:
+    return sorted(int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*"))
+
+
+def test_a_limit_alone_keeps_the_newest_and_deletes_the_best(tmp_path):
+    run(tmp_path, save_total_limit=2)
+    assert kept(tmp_path) == [15, 20]
+
+
+def test_a_limit_of_two_with_best_model_keeps_both_the_best_and_the_newest(tmp_path):
+    run(tmp_path, save_total_limit=2, **BEST)
+    assert kept(tmp_path) == [5, 20]
+
+
+def test_a_limit_of_one_with_best_model_leaves_only_the_best_at_the_end(tmp_path):
+    run(tmp_path, save_total_limit=1, **BEST)
+    assert kept(tmp_path) == [5]
+
+
+def test_a_longer_run_then_goes_back_to_the_best_step(tmp_path):
+    run(tmp_path, save_total_limit=1, **BEST)
+    assert transformers.trainer_utils.get_last_checkpoint(str(tmp_path)).endswith("checkpoint-5")
+
+
+def test_save_strategy_best_writes_nothing_that_holds_later_progress(tmp_path):
+    run(tmp_path, save_strategy="best", metric_for_best_model="loss", eval_strategy="steps", eval_steps=5)
+    assert kept(tmp_path) == [5]
+
+
+def test_a_moved_folder_loses_the_protection_of_the_best_with_the_signature(tmp_path, says, caplog):
+    run(tmp_path / "old", save_total_limit=2, **BEST)
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    logger = transformers.utils.logging.get_logger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        run(tmp_path / "new", resume=True, epochs=3, save_total_limit=2, **BEST)
+    finally:
+        logger.removeHandler(caplog.handler)
+    says("C17", caplog.text)
+
+
+def test_the_best_step_stands_in_trainer_state(tmp_path):
+    run(tmp_path, save_total_limit=2, **BEST)
+    state = json.loads((tmp_path / "checkpoint-20" / "trainer_state.json").read_text())
+    assert state["best_model_checkpoint"].endswith("checkpoint-5") and state["global_step"] == 20

@@ -1,0 +1,45 @@
+"""C3: the same command, started again, has to go on by itself."""
+import re
+from pathlib import Path
+
+import torch
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest finished checkpoint, by the number in its name; a name with another ending is a leftover."""
+    found = [(int(match[1]), path) for path in folder.glob("step_*.pt") if (match := re.fullmatch(r"step_(\d+)\.pt", path.name))]
+    return max(found)[1] if found else None
+
+
+def run(folder: Path, until: int, dies_at: int | None = None) -> list[int]:
+    """The whole training script: returns the steps that this start did."""
+    latest = newest(folder)
+    step = torch.load(latest)["step"] if latest else 0
+    done = []
+    while step < until:
+        if step == dies_at:
+            return done
+        step += 1
+        done.append(step)
+        if step % 5 == 0:
+            torch.save({"step": step}, folder / f"step_{step}.pt")
+    return done
+
+
+def test_the_same_command_starts_fresh_the_first_time_and_goes_on_afterwards(tmp_path):
+    assert run(tmp_path, until=20, dies_at=12) == list(range(1, 13))
+    assert run(tmp_path, until=20) == list(range(11, 21))
+    assert run(tmp_path, until=20) == []
+
+
+def test_sorting_names_as_text_resumes_from_an_old_checkpoint(tmp_path):
+    for step in (100, 900, 1000):
+        torch.save({"step": step}, tmp_path / f"step_{step}.pt")
+    assert max(path.name for path in tmp_path.glob("step_*.pt")) == "step_900.pt"
+    assert newest(tmp_path).name == "step_1000.pt"
+
+
+def test_a_half_written_file_is_passed_over(tmp_path):
+    torch.save({"step": 100}, tmp_path / "step_100.pt")
+    (tmp_path / "step_200.pt.tmp").write_bytes(b"half")
+    assert newest(tmp_path).name == "step_100.pt"

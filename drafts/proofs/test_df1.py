@@ -1,0 +1,66 @@
+"""DF1: a denoising loss says little about samples."""
+import torch
+
+A = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64), 0)
+
+
+def knows_the_data(x, t):
+    """The best noise prediction where every pixel is -1 or 1."""
+    a = A[t]
+    return (x - a.sqrt() * torch.tanh(a.sqrt() * x / (1 - a))) / (1 - a).sqrt()
+
+
+def knows_mean_and_variance_only(x, t):
+    return (1 - A[t]).sqrt() * x
+
+
+def loss(model, clean):
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    steps = torch.arange(len(clean)) % 1000
+    noisy = A[steps].sqrt() * clean + (1 - A[steps]).sqrt() * noise
+    return (model(noisy, steps) - noise).pow(2).mean().item()
+
+
+def sample(model, count=2000, steps=100):
+    x = torch.randn(count, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    times = torch.linspace(999, 0, steps).long()
+    for i, t in enumerate(times):
+        eps = model(x, t)
+        clean = (x - (1 - A[t]).sqrt() * eps) / A[t].sqrt()
+        following = A[times[i + 1]] if i + 1 < steps else torch.tensor(1.0, dtype=torch.float64)
+        x = following.sqrt() * clean + (1 - following).sqrt() * eps
+    return x
+
+
+CLEAN = torch.randint(0, 2, (50_000,), generator=torch.Generator().manual_seed(0)).double() * 2 - 1
+
+
+def near_a_mode(x):
+    return ((x.abs() - 1).abs() < 0.1).double().mean().item()
+
+
+def test_a_loss_of_a_quarter_needs_only_the_mean_and_the_variance_of_the_data():
+    assert 0.2 < loss(knows_mean_and_variance_only, CLEAN) < 0.3
+    assert loss(lambda x, t: torch.zeros_like(x), CLEAN) > 0.98
+
+
+def test_samples_of_that_model_are_of_another_kind():
+    assert near_a_mode(sample(knows_the_data)) > 0.95
+    assert near_a_mode(sample(knows_mean_and_variance_only)) < 0.2
+
+
+def test_the_loss_falls_with_noise_whatever_the_model_knows():
+    def at(low, high):
+        steps = torch.randint(low, high, (20_000,), generator=torch.Generator().manual_seed(3))
+        clean, noise = CLEAN[:20_000], torch.randn(20_000, generator=torch.Generator().manual_seed(4)).double()
+        noisy = A[steps].sqrt() * clean + (1 - A[steps]).sqrt() * noise
+        return (knows_mean_and_variance_only(noisy, steps) - noise).pow(2).mean()
+
+    assert at(0, 100) > 0.8 and at(800, 1000) < 0.05
+
+
+def test_the_loss_does_not_see_how_samples_are_made():
+    before = loss(knows_the_data, CLEAN)
+    wrong = sample(lambda x, t: knows_the_data(x, torch.clamp(t + 300, max=999)))
+    assert loss(knows_the_data, CLEAN) == before
+    assert near_a_mode(wrong) < 0.8

@@ -1,0 +1,69 @@
+"""DF6: sampler and number of steps."""
+import numpy as np
+import pytest
+import torch
+
+A = torch.cumprod(1 - torch.linspace(0.00085**0.5, 0.012**0.5, 1000, dtype=torch.float64) ** 2, 0)
+STD = 0.3
+ONE = torch.tensor(1.0, dtype=torch.float64)
+
+
+def network(x, t):
+    """The best noise prediction for data of mean 0 and deviation STD."""
+    return (1 - A[t]).sqrt() * x / (A[t] * STD**2 + 1 - A[t])
+
+
+def sample(steps, noise, times=None):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4000, generator=generator, dtype=torch.float64)
+    times = torch.linspace(999, 0, steps).long() if times is None else torch.tensor(times)
+    for i, t in enumerate(times):
+        a, eps = A[t], network(x, t)
+        clean = (x - (1 - a).sqrt() * eps) / a.sqrt()
+        b = A[times[i + 1]] if i + 1 < len(times) else ONE
+        sigma = noise * ((1 - b) / (1 - a) * (1 - a / b)).sqrt()
+        x = b.sqrt() * clean + (1 - b - sigma**2).clamp(min=0).sqrt() * eps
+        x += sigma * torch.randn(4000, generator=generator, dtype=torch.float64)
+    return x
+
+
+def off(x):
+    """How far the deviation is from that of the data, as a share."""
+    return abs(x.std().item() / STD - 1)
+
+
+def test_both_kinds_of_sampler_reach_the_data_with_many_steps():
+    assert off(sample(250, 0.0)) < 0.05
+    assert off(sample(1000, 1.0)) < 0.05
+
+
+def test_the_result_gets_worse_as_steps_are_taken_away():
+    assert off(sample(3, 0.0)) > 2 * off(sample(250, 0.0))
+
+
+def spaced(count, how):
+    """The steps that diffusers picks of 1000."""
+    if how == "leading":
+        return (np.arange(0, count) * (1000 // count)).round()[::-1].astype(int) + 1
+    if how == "trailing":
+        return np.round(np.arange(1000, 0, -1000 / count)).astype(int) - 1
+    return np.linspace(0, 999, count).round()[::-1].astype(int)
+
+
+@pytest.mark.parametrize("count, first", [(50, 981), (10, 901), (4, 751)])
+def test_leading_spacing_starts_well_below_the_noisiest_step(count, first):
+    assert spaced(count, "leading")[0] == first
+    assert spaced(count, "trailing")[0] == 999
+
+
+def test_leading_spacing_at_four_steps_feeds_pure_noise_to_a_step_that_expects_a_picture():
+    assert A[751].sqrt() > 0.2 and A[999].sqrt() < 0.07
+
+
+def test_a_sampler_can_not_take_more_steps_than_were_trained(says):
+    wanted, trained = 2000, 1000
+    message = (f"`num_inference_steps`: {wanted} cannot be larger than `self.config.train_timesteps`:"
+               f" {trained} as the unet model trained with this scheduler can only handle"
+               f" maximal {trained} timesteps.")
+    assert trained // wanted == 0  # the leading spacing has no step width left
+    says("DF6", message)

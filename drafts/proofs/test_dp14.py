@@ -1,0 +1,76 @@
+"""DP14: samplers, shuffling and the epoch."""
+import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler
+
+DATA = range(16)
+
+
+class Stream(IterableDataset):
+    """Shuffled by its own epoch; `epoch` may be a number or a shared tensor."""
+
+    def __init__(self, epoch=0):
+        self.epoch = epoch
+
+    def set_epoch(self, epoch):
+        if isinstance(self.epoch, torch.Tensor):
+            self.epoch.fill_(epoch)
+        else:
+            self.epoch = epoch
+
+    def __iter__(self):
+        return iter(torch.randperm(16, generator=torch.Generator().manual_seed(int(self.epoch))).tolist())
+
+
+@pytest.mark.parametrize("options", [
+    dict(dataset=DATA, shuffle=True, sampler=RandomSampler(DATA)),
+    dict(dataset=DATA, batch_size=2, batch_sampler=BatchSampler(RandomSampler(DATA), 2, False)),
+    dict(dataset=Stream(), shuffle=True),
+    dict(dataset=Stream(), sampler=[1]),
+])
+def test_two_sources_of_order_are_refused_with_the_signatures(says, options):
+    with pytest.raises(ValueError) as error:
+        DataLoader(**options)
+    says("DP14", str(error.value))
+
+
+def orders(loader, before=lambda epoch: None):
+    found = []
+    for epoch in range(3):
+        before(epoch)
+        found.append([int(x) for x in loader])
+    return found
+
+
+def distinct(found):
+    return len({tuple(order) for order in found})
+
+
+def test_without_set_epoch_a_distributed_sampler_repeats_one_order():
+    sampler = DistributedSampler(DATA, num_replicas=2, rank=0)
+    loader = DataLoader(DATA, sampler=sampler)
+    assert distinct(orders(loader)) == 1
+    assert distinct(orders(loader, before=sampler.set_epoch)) == 3
+
+
+def test_seeding_torch_in_every_epoch_repeats_one_order():
+    loader = DataLoader(DATA, shuffle=True)
+    assert distinct(orders(loader, before=lambda epoch: torch.manual_seed(0))) == 1
+    assert distinct(orders(loader)) == 3
+
+
+def test_shuffle_without_a_distributed_sampler_gives_each_rank_all_the_data():
+    assert len(DataLoader(DATA, shuffle=True)) == 2 * len(DataLoader(DATA, sampler=DistributedSampler(DATA, 2, 0)))
+
+
+@pytest.mark.skipif("fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork")
+@pytest.mark.parametrize("epoch, persistent, found", [
+    (0, False, 3),
+    (0, True, 1),
+    (torch.zeros(1, dtype=torch.int64).share_memory_(), True, 3),
+])
+def test_persistent_workers_miss_a_new_epoch_unless_it_is_shared(epoch, persistent, found):
+    stream = Stream(epoch)
+    loader = DataLoader(stream, batch_size=None, num_workers=1, persistent_workers=persistent,
+                        multiprocessing_context="fork")
+    assert distinct(orders(loader, before=stream.set_epoch)) == found

@@ -1,0 +1,87 @@
+"""DP15: tensors of workers lie in /dev/shm."""
+import os
+import resource
+import signal
+import sys
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm")
+MIB = 1 << 20
+
+
+class Images(Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return torch.full((MIB,), index, dtype=torch.uint8)
+
+
+class Dying(Images):
+    def __getitem__(self, index):
+        os.kill(os.getpid(), signal.SIGBUS)
+
+
+def as_numpy(samples):
+    return torch.stack(samples).numpy()
+
+
+def no_space(worker):
+    """Stands in for a full /dev/shm: no file of this worker may grow beyond 1 MiB."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, MIB))
+
+
+def batch(dataset=None, workers=1, **options):
+    if workers:
+        options["multiprocessing_context"] = "fork"
+    return next(iter(DataLoader(dataset or Images(), batch_size=4, num_workers=workers, **options)))
+
+
+def file_behind(tensor):
+    """The file that the memory of a tensor is mapped from, or ''."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            start, end = (int(x, 16) for x in line.split()[0].split("-"))
+            if start <= tensor.data_ptr() < end:
+                return " ".join(line.split()[5:])
+    return ""
+
+
+@pytest.fixture(params=["file_descriptor", "file_system"])
+def strategy(request):
+    before = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy(request.param)
+    yield request.param
+    torch.multiprocessing.set_sharing_strategy(before)
+
+
+def test_a_workers_batch_lies_in_dev_shm_under_either_strategy(strategy):
+    assert file_behind(batch()).startswith("/dev/shm/torch_")
+
+
+def test_without_workers_or_as_numpy_it_does_not():
+    assert "/dev/shm" not in file_behind(batch(workers=0))
+    assert "/dev/shm" not in file_behind(torch.from_numpy(batch(collate_fn=as_numpy)))
+
+
+def test_a_batch_that_does_not_fit_fails_with_a_signature_under_either_strategy(says, strategy):
+    with pytest.raises(RuntimeError) as error:
+        batch(worker_init_fn=no_space)
+    says("DP15", str(error.value))
+
+
+def test_numpy_batches_pass_where_tensors_do_not_fit():
+    assert batch(worker_init_fn=no_space, collate_fn=as_numpy).nbytes == 4 * MIB
+
+
+def test_a_bus_error_in_a_worker_is_reported_with_the_signature(says):
+    with pytest.raises(RuntimeError) as error:
+        batch(Dying())
+    says("DP15", f"{error.value}\n{error.value.__cause__}")
+
+
+def test_eight_workers_with_64_images_each_need_617_mb():
+    assert 8 * 2 * torch.empty(64, 3, 224, 224, device="meta").nbytes / 1e6 == pytest.approx(617, abs=1)

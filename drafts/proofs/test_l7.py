@@ -1,0 +1,79 @@
+"""L7: what is counted in a perplexity."""
+import math
+
+import pytest
+import torch
+
+torch.manual_seed(0)
+TEXT = torch.randint(1, 30, (400,))
+TABLE = torch.randn(30, 30).log_softmax(-1)  # a model whose next token depends on the last one
+PAD = 0
+
+
+def nll(tokens):
+    """Negative log-likelihood of each token but the first."""
+    return -TABLE[tokens[:-1], tokens[1:]]
+
+
+def perplexity(parts):
+    return math.exp(torch.cat(parts).mean())
+
+
+TRUE = perplexity([nll(TEXT)])
+
+
+def windows(length=100, stride=50, score_all=False):
+    """Strided windows: of each only the tokens that no earlier window has scored, or all of them."""
+    scored, parts = 0, []
+    for begin in range(0, len(TEXT), stride):
+        end = min(begin + length, len(TEXT))
+        values = nll(TEXT[begin:end])
+        parts.append(values if score_all else values[-(end - max(scored, 1)):] if scored else values)
+        scored = end
+        if end == len(TEXT):
+            break
+    return parts
+
+
+def test_windows_that_score_only_new_tokens_give_the_perplexity_of_the_whole_text():
+    assert perplexity(windows()) == pytest.approx(TRUE, rel=1e-5)
+    assert sum(map(len, windows())) == len(TEXT) - 1
+
+
+def test_windows_that_score_everything_count_the_overlap_twice_and_give_another_number():
+    assert sum(map(len, windows(score_all=True))) > 1.7 * len(TEXT)
+    assert abs(perplexity(windows(score_all=True)) - TRUE) > 0.001
+
+
+def test_a_mean_of_batch_means_weighs_a_short_batch_like_a_long_one():
+    hard = torch.full((10,), 5.0)  # ten tokens at a loss of 5, a thousand at 2
+    easy = torch.full((1000,), 2.0)
+    assert perplexity([hard, easy]) == pytest.approx(math.exp(2050 / 1010))
+    assert math.exp((hard.mean() + easy.mean()) / 2) > 4 * perplexity([hard, easy])
+
+
+def test_a_mean_of_perplexities_is_larger_than_the_perplexity_of_the_mean():
+    parts = torch.tensor([1.0, 5.0])
+    assert parts.exp().mean() > 3 * parts.mean().exp()
+
+
+def test_scored_padding_makes_the_number_far_better_or_far_worse():
+    real, easy_pad, hard_pad = nll(TEXT), torch.zeros(400), torch.full((400,), 12.0)
+    assert perplexity([real, easy_pad]) < TRUE / 3
+    assert perplexity([real, hard_pad]) > 3 * TRUE
+
+
+def test_labels_that_are_shifted_a_second_time_score_the_token_after_the_next():
+    shifted_twice = -TABLE[TEXT[:-2], TEXT[2:]]
+    assert math.exp(shifted_twice.mean()) != pytest.approx(TRUE, rel=0.01)
+
+
+def test_a_loss_in_bits_needs_a_power_of_two():
+    assert 2 ** (nll(TEXT).mean().item() / math.log(2)) == pytest.approx(TRUE, rel=1e-5)
+
+
+def test_a_sum_kept_in_bf16_stops_growing():
+    total = torch.zeros((), dtype=torch.bfloat16)
+    for _ in range(4096):
+        total += 3.02
+    assert math.exp(total / 4096) < 2 < math.exp(3.02)

@@ -1,0 +1,77 @@
+"""P14: one non-finite gradient, and what skipping the step can and can't save."""
+import pytest
+import torch
+from torch import nn
+
+
+def train(guard: bool, optimizer_class=torch.optim.AdamW, batch_norm: bool = False):
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 4), nn.BatchNorm1d(4)] if batch_norm else [nn.Linear(4, 4)]
+    model = nn.Sequential(*layers, nn.Linear(4, 1))
+    optimizer = optimizer_class(model.parameters(), lr=1e-2)
+    skipped = 0
+    for step in range(10):
+        x = torch.randn(8, 4)
+        if step == 5:
+            x[0, 0] = torch.nan
+        loss = model(x).square().mean()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if norm.isfinite() or not guard:
+            optimizer.step()
+        else:
+            skipped += 1
+        optimizer.zero_grad()
+    return model, optimizer, loss, skipped
+
+
+@pytest.mark.parametrize("optimizer_class", [torch.optim.SGD, torch.optim.AdamW])
+def test_one_bad_step_makes_every_weight_nan_for_good(optimizer_class):
+    model, _, loss, _ = train(guard=False, optimizer_class=optimizer_class)
+    assert loss.isnan() and all(p.isnan().any() for p in model.parameters())
+
+
+def test_the_averages_of_adam_are_ruined_too():
+    model, optimizer, _, _ = train(guard=False)
+    assert all(optimizer.state[p]["exp_avg"].isnan().any() for p in model.parameters())
+
+
+def test_with_the_guard_one_step_is_skipped_and_weights_and_averages_stay_sound():
+    model, optimizer, loss, skipped = train(guard=True)
+    assert skipped == 1 and loss.isfinite()
+    for p in model.parameters():
+        assert p.isfinite().all() and optimizer.state[p]["exp_avg"].isfinite().all()
+
+
+def test_the_guard_comes_too_late_for_batch_norm_statistics():
+    model, _, _, skipped = train(guard=True, batch_norm=True)
+    assert skipped == 1 and all(p.isfinite().all() for p in model.parameters())
+    assert model[1].running_mean.isnan().any()
+    assert model.eval()(torch.randn(8, 4)).isnan().all()
+
+
+def test_clipping_spreads_a_nan_from_one_gradient_to_all():
+    one, other = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
+    one.grad, other.grad = torch.tensor([torch.nan, 1.0]), torch.ones(2)
+    nn.utils.clip_grad_norm_([one, other], 1.0)
+    assert one.grad.isnan().all() and other.grad.isnan().all()
+
+
+def test_clipping_can_be_told_to_stop_with_the_signature(says):
+    weight = nn.Parameter(torch.zeros(1))
+    weight.grad = torch.tensor([torch.inf])
+    with pytest.raises(RuntimeError) as error:
+        nn.utils.clip_grad_norm_([weight], 1.0, error_if_nonfinite=True)
+    says("P14", str(error.value))
+
+
+def test_gradients_set_to_none_make_the_step_do_nothing_as_in_the_trainer_callback():
+    layer = nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(layer.parameters(), lr=1.0)
+    layer(torch.ones(1, 2)).sum().backward()
+    layer.weight.grad.fill_(torch.nan)
+    before = layer.weight.detach().clone()
+    if any(p.grad is not None and not p.grad.isfinite().all() for p in layer.parameters()):
+        layer.zero_grad(set_to_none=True)
+    optimizer.step()
+    assert torch.equal(before, layer.weight)

@@ -1,0 +1,71 @@
+"""P17: weights that start with the wrong spread."""
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, layer_norm
+
+
+def first_loss(std: float | None, classes: int = 5000, width: int = 512) -> float:
+    """Loss before training of a head that shares its matrix with the embedding."""
+    torch.manual_seed(0)
+    embedding = nn.Embedding(classes, width)
+    if std:
+        nn.init.normal_(embedding.weight, std=std)
+    tokens, targets = torch.randint(classes, (64,)), torch.randint(classes, (64,))
+    hidden = layer_norm(torch.randn(64, width) + embedding(tokens) / embedding.weight.std(), (width,))
+    return cross_entropy(hidden @ embedding.weight.T, targets).item()
+
+
+def test_a_shared_embedding_of_spread_1_starts_in_the_hundreds_and_of_spread_002_near_ln_classes():
+    assert first_loss(None) > 200
+    assert first_loss(0.02) == pytest.approx(math.log(5000), rel=0.1)
+
+
+def stack(kind: str, depth: int = 30):
+    """Spread of the output, gradient norm of the first and of the last layer, before any step."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(256, 256) for _ in range(depth)]
+    for layer in layers:
+        if kind == "he":
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
+        if kind == "normal":
+            nn.init.normal_(layer.weight)
+    x = torch.randn(32, 256)
+    for layer in layers:
+        x = torch.relu(layer(x))
+    x.square().mean().sqrt().backward()
+    return x.std().item(), layers[0].weight.grad.norm().item(), layers[-1].weight.grad.norm().item()
+
+
+def test_thirty_default_layers_with_relu_starve_the_first():
+    _, first, last = stack("default")
+    assert first < 1e-10 and last > 1e-3
+
+
+def test_normal_without_a_spread_explodes():
+    assert stack("normal")[0] > 1e25
+
+
+def test_he_initialisation_keeps_signal_and_gradients_level():
+    spread, first, last = stack("he")
+    assert 0.1 < spread < 10 and 0.1 < first / last < 10
+
+
+def residual(depth: int, scale: float) -> float:
+    torch.manual_seed(0)
+    x = torch.randn(16, 256)
+    for _ in range(depth):
+        x = x + layer_norm(x, (256,)) @ (torch.randn(256, 256) * 0.08 * scale)
+    return x.std().item()
+
+
+def test_a_residual_stream_grows_with_depth_unless_each_branch_starts_smaller():
+    assert residual(48, 1) > 1.8 * residual(12, 1)
+    assert residual(48, 1 / math.sqrt(96)) == pytest.approx(residual(12, 1 / math.sqrt(24)), rel=0.05)
+
+
+def test_the_transformer_layer_of_pytorch_normalises_after_the_branch_unless_told():
+    assert nn.TransformerEncoderLayer(8, 2).norm_first is False

@@ -1,0 +1,65 @@
+"""X3: one learning rate for parts of different age."""
+import pytest
+import torch
+
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.ModuleDict({
+        "vision_tower": torch.nn.Linear(8, 8), "mm_projector": torch.nn.Linear(8, 8),
+        "language_model": torch.nn.Linear(8, 4)})
+
+
+def groups(m, **rates):
+    return [{"params": list(m[name].parameters()), "lr": rate, "name": name} for name, rate in rates.items()]
+
+
+def moved(m, optimizer, steps=20):
+    before = {name: part.weight.detach().clone() for name, part in m.items()}
+    for _ in range(steps):
+        x, y = torch.randn(16, 8), torch.randint(0, 4, (16,))
+        out = m["language_model"](torch.tanh(m["mm_projector"](torch.tanh(m["vision_tower"](x)))))
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(out, y).backward()
+        optimizer.step()
+    return {name: (part.weight - before[name]).abs().mean().item() for name, part in m.items()}
+
+
+def test_adam_moves_all_parts_alike_under_one_rate_however_small_their_gradients():
+    m = model()
+    far = moved(m, torch.optim.AdamW(m.parameters(), 1e-3, weight_decay=0))
+    assert max(far.values()) < 3 * min(far.values())
+
+
+def test_groups_keep_the_vision_tower_near_its_start():
+    m = model()
+    far = moved(m, torch.optim.AdamW(groups(m, vision_tower=2e-6, mm_projector=1e-3, language_model=2e-5),
+                                     weight_decay=0))
+    assert far["mm_projector"] > 20 * far["language_model"] > 20 * 4 * far["vision_tower"]
+
+
+def test_a_part_in_no_group_never_moves():
+    m = model()
+    assert moved(m, torch.optim.AdamW(groups(m, mm_projector=1e-3, language_model=2e-5)))["vision_tower"] == 0
+
+
+def rates(optimizer):
+    return [g["lr"] for g in optimizer.param_groups]
+
+
+def test_a_warm_up_keeps_the_ratio_of_the_groups():
+    optimizer = torch.optim.AdamW(groups(model(), mm_projector=1e-3, language_model=2e-5))
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: (step + 1) / 10)
+    first, second = rates(optimizer)
+    assert first == pytest.approx(1e-4) and first / second == pytest.approx(50)
+
+
+def test_one_cycle_with_one_number_makes_all_rates_equal():
+    optimizer = torch.optim.AdamW(groups(model(), mm_projector=1e-3, language_model=2e-5))
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-3, total_steps=10)
+    first, second = rates(optimizer)
+    assert first == second
+    optimizer = torch.optim.AdamW(groups(model(), mm_projector=1e-3, language_model=2e-5))
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[1e-3, 2e-5], total_steps=10)
+    first, second = rates(optimizer)
+    assert first / second == pytest.approx(50)
