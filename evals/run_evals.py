@@ -10,7 +10,6 @@ reporting half falls below evals/floor.json for this set of cases. --write bring
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
