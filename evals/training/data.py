@@ -6,6 +6,8 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
+from grading.cases import read_cases
+
 from remote_gpu_trainer.catalogue import Catalogue
 from remote_gpu_trainer.entry import Entry
 from remote_gpu_trainer.ranking import NONE
@@ -13,15 +15,12 @@ from remote_gpu_trainer.ranking import NONE
 EVALS = Path(__file__).resolve().parent.parent
 
 
-def read_lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
 def practice_reports(catalogue: Catalogue) -> list[dict]:
     """Invented reports with labels. One whose entry doesn't exist (yet) is a report that nothing explains."""
     found = []
     for path in sorted((EVALS / "practice").glob("*.jsonl")):
-        for report in read_lines(path):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            report = json.loads(line)
             names = [catalogue.current(name) for name in (report["label"], *report.get("also", []))]
             known = [name for name in names if name in catalogue.by_id]
             found.append({"text": report["text"], "labels": known if names[0] in known else [NONE]})
@@ -29,14 +28,13 @@ def practice_reports(catalogue: Catalogue) -> list[dict]:
 
 
 def tuning_half(catalogue: Catalogue) -> list[dict]:
-    """The cases whose id ends in 0–7. Those that only entries to come explain are left out."""
+    """The cases of the tuning half. Those that only entries to come explain are left out."""
     found = []
-    for case in read_lines(EVALS / "cases.jsonl"):
-        names = [catalogue.current(name) for name in case["expect"]]
+    for case in read_cases(EVALS / "cases.jsonl"):
+        names = [catalogue.current(name) for name in case.expect]
         known = [name for name in names if name in catalogue.by_id]
-        if case["id"].split("-")[0][-1] in "01234567" and (known or not names):
-            text = case["text"] if "text" in case else (EVALS / case["file"]).read_text(encoding="utf-8")
-            found.append({"id": case["id"], "text": text, "labels": known or [NONE]})
+        if case.half == "tuning" and (known or not names):
+            found.append({"id": case.id, "text": case.text, "labels": known or [NONE]})
     return found
 
 

@@ -112,7 +112,6 @@ class Evidence:
     decisive: List[Line] = field(default_factory=list)
     first: Optional[Line] = None
     ranks: Tuple[int, ...] = ()
-    bytes_read: int = 0
     is_log: bool = False
 
 
@@ -123,13 +122,12 @@ def from_text(text: str, source: str = "text") -> Evidence:
     if not text.strip():
         raise Unreadable(f"found no text in {source}, expected an error, a log or a sentence about what happens")
     kept = _windows(_blocks_of([data]), len(data), ())
-    return judge(_lines(kept, source, None), len(data))
+    return judge(_lines(kept, source, None))
 
 
 def from_stream(stream, source: str = "stdin", needles: Iterable[bytes] = (), progress=None) -> Evidence:
     """Evidence of a binary stream of any length. `progress(bytes_read)` is called once a block."""
-    kept, size = _read(stream, source, None, needles, progress)
-    return judge(_lines(kept, source, None), size)
+    return judge(_lines(_read(stream, source, None, needles, progress), source, None))
 
 
 def from_path(path: str, needles: Iterable[bytes] = (), progress: Optional[Callable[[int], None]] = None) -> Evidence:
@@ -140,22 +138,21 @@ def from_path(path: str, needles: Iterable[bytes] = (), progress: Optional[Calla
         if not files:
             raise Unreadable(f"found no log in the folder {path}, expected files such as rank_0.log or 0/stderr.log")
         lines: List[Line] = []
-        total = 0
         for name in files:
             full = os.path.join(path, name)
             try:
                 with _open(full) as stream:
-                    kept, size = _read(stream, full, os.path.getsize(full), needles, progress)
+                    kept = _read(stream, full, os.path.getsize(full), needles, progress)
             except Unreadable:
                 continue
             lines.extend(_lines(kept, name, _rank_of(name)))
-            total += size
         if not lines:
             raise Unreadable(f"found only empty or binary files in the folder {path}, expected text logs")
-        return judge(lines, total)
+        return judge(lines)
     with _open(path) as stream:
-        kept, size = _read(stream, path, os.path.getsize(path), needles, progress)
-    return judge(_lines(kept, os.path.basename(path), _rank_of(os.path.basename(path))), size)
+        kept = _read(stream, path, os.path.getsize(path), needles, progress)
+    name = os.path.basename(path)
+    return judge(_lines(kept, name, _rank_of(name)))
 
 
 def _open(path: str):
@@ -205,28 +202,27 @@ def _refuse_binary(head: bytes, source: str) -> None:
 
 
 def _read(stream, source: str, size: Optional[int], needles: Iterable[bytes], progress):
-    """(kept [(first line number, bytes)], bytes read). Decodes UTF-16 with a byte order mark."""
+    """Kept [(first line number, bytes)]. Decodes UTF-16 with a byte order mark."""
     head = stream.read(BLOCK)
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         text = (head + stream.read(WHOLE * 64)).decode("utf-16", "replace")
         head, stream = text.encode("utf-8", "replace"), None
         size = len(head)
     _refuse_binary(head[:65536], source)
-    count = [0]
 
     def pieces():
-        block = head
+        block, count = head, 0
         while block:
-            count[0] += len(block)
+            count += len(block)
             if progress:
-                progress(count[0])
+                progress(count)
             yield block
             block = stream.read(BLOCK) if stream else b""
 
     kept = _windows(_blocks_of(pieces(), source), size, tuple(needles))
     if not any(piece.strip() for _, piece in kept):
         raise Unreadable(f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens")
-    return kept, count[0]
+    return kept
 
 
 def _blocks_of(pieces: Iterable[bytes], source: str = "text"):
@@ -384,7 +380,7 @@ def _classify(lines: List[Line]) -> List[Line]:
     return done
 
 
-def judge(lines: List[Line], size: int) -> Evidence:
+def judge(lines: List[Line]) -> Evidence:
     """What failed, in the order to believe it."""
     failures: List[Failure] = []
     frames: dict = {}
@@ -410,7 +406,7 @@ def judge(lines: List[Line], size: int) -> Evidence:
     telling = [f for f in failures if not _WRAPPER.search(f.line.text)]
     decisive = _decisive(telling or failures, first, lines)
     is_log = bool(failures) or len(ranks) > 1 or any(line.kind in ("warning", "frame", "trace") for line in lines)
-    return Evidence(lines, failures, decisive, first, ranks, size, is_log)
+    return Evidence(lines, failures, decisive, first, ranks, is_log)
 
 
 def _first(failures: List[Failure], root_rank: Optional[int], ranks, lines: List[Line]) -> Optional[Line]:

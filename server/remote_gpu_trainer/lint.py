@@ -19,6 +19,7 @@ except ImportError:  # Python 3.10
 
 from .catalogue import Catalogue
 from .entry import ID, Entry, Fault
+from .signatures import Pattern  # the compiled form that the look-up itself uses
 
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
 ANSWER_WORDS = 190  # root cause, first paragraph of fix and of check: what one match of a reply holds
@@ -96,8 +97,6 @@ def check_links(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fau
 
 
 def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    from .signatures import Pattern  # the compiled form that the look-up itself uses
-
     seen = set()
     for signature in entry.signatures:
         if signature.text in seen:

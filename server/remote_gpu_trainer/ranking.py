@@ -55,23 +55,20 @@ class Ranking:
         words = rest[: about["vocabulary"]].decode().split("\n")
         self.rows = dict(zip(words, range(len(words))))
         place = about["vocabulary"]
-        self._matrices = []
-        for size, scale in about["matrices"]:
-            parts = []
-            for code, count in (("I", len(words) + 1), ("H", size), ("b", size)):
-                part = array(code)
-                part.frombytes(rest[place : place + count * part.itemsize])
-                if sys.byteorder == "big":
-                    part.byteswap()
-                place += count * part.itemsize
-                parts.append(part)
-            self._matrices.append(_Matrix(*parts, scale))
-        self.rarity, self.inside = array("f"), array("f")
-        for part in (self.rarity, self.inside):
-            part.frombytes(rest[place : place + 4 * len(words)])
+
+        def take(code: str, count: int) -> array:
+            nonlocal place
+            part = array(code)
+            part.frombytes(rest[place : place + count * part.itemsize])
             if sys.byteorder == "big":
                 part.byteswap()
-            place += 4 * len(words)
+            place += count * part.itemsize
+            return part
+
+        self._matrices = []
+        for size, scale in about["matrices"]:
+            self._matrices.append(_Matrix(take("I", len(words) + 1), take("H", size), take("b", size), scale))
+        self.rarity, self.inside = take("f", len(words)), take("f", len(words))
         if place != len(rest):
             raise ValueError(f"found {len(rest)} bytes after the head of ranking.bin, expected {place}; run evals/train.py")
         self._column = {name: column for column, name in enumerate(self.classes)}
