@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote_gpu_trainer import evidence
 from remote_gpu_trainer.evidence import Unreadable, from_path, from_stream, from_text
+from remote_gpu_trainer.lines import rank_of
 from tests.conftest import ROOT
 
 LOGS = ROOT / "examples" / "logs"
@@ -102,7 +102,7 @@ def test_a_rank_is_known_from_its_prefix(prefix, rank):
     [("rank_3.log", 3), ("rank-12.err", 12), ("0/stderr.log", 0), ("attempt_0/5/stdout.log", 5), ("worker2.txt", 2), ("slurm-1234_7.out", 7), ("train.log", None)],
 )
 def test_a_rank_is_known_from_its_file(name, rank):
-    assert evidence._rank_of(name) == rank
+    assert rank_of(name) == rank
 
 
 @pytest.mark.parametrize(
@@ -237,15 +237,15 @@ def test_what_is_no_secret_is_not_masked(text):
     assert "***" not in from_text(text).lines[0].text
 
 
-def test_it_is_one_file_of_the_standard_library_that_python_3_8_can_parse():
+@pytest.mark.parametrize("name", ["windows.py", "logfiles.py"])
+def test_what_reads_logs_needs_the_standard_library_only_and_parses_as_python_3_8(name):
     import ast
 
-    source = (ROOT / "server/remote_gpu_trainer/evidence.py").read_text()
-    tree = ast.parse(source, feature_version=(3, 8))
+    tree = ast.parse((ROOT / "server/remote_gpu_trainer" / name).read_text(), feature_version=(3, 8))
     names = {n.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names}
-    names |= {(node.module or "").split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
-    assert not any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
-    assert names <= set(sys.stdlib_module_names)
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {node.module for node in froms if node.level} <= {"windows"}
+    assert names | {(node.module or "").split(".")[0] for node in froms if not node.level} <= set(sys.stdlib_module_names)
 
 
 PIECES = ["[rank0]: ", "[rank1]: ", "Traceback (most recent call last):\n", '  File "a.py", line 3, in f\n', "    x = 1\n", "RuntimeError: boom\n", "\r", "\n",

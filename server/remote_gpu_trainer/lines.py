@@ -1,0 +1,148 @@
+"""Rows of a log to clean lines, each with its rank, its time and what it is: a frame, an exception, a warning, a failure.
+
+Limits: a rank is known only from a prefix or a file name that RANK_PREFIX or RANK_NAME describes; lines are cut at MAX_LINE characters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .windows import Row
+
+MAX_LINE = 2000
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_BAR = re.compile(r"[^|\n]{0,80}?\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
+RANK_PREFIX = re.compile(
+    r"\s*(?:\[rank(\d{1,5})\]:?|\[default(\d{1,5})\]:|\[\d+,(\d{1,5})\]<std(?:out|err)>:?|\(rank[ =]?(\d{1,5})\)|rank[ _]?(\d{1,5})\s?[:|]|\[(\d{1,4})\]:(?=\s))\s?",
+    re.I,
+)
+RANK_NAME = re.compile(
+    r"(?:(?:local_?)?rank|worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})(?:\D|$)|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?$|[-_.](\d{1,5})\.(?:log|txt|out|err)$",
+    re.I,
+)
+_STAMP = re.compile(r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?[\])]?[\s,|:-]*")
+_GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
+_FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
+_FAILURE = re.compile(
+    r"\bKilled\b|killed by signal|Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):|CUDA error|NCCL WARN|"
+    r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?\d|Signal \d+ \(SIG|watchdog|\bFATAL\b|\bfatal error\b|"
+    r"Assertion .{0,200} failed|\[E\d* ?ProcessGroup|Watchdog caught|\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b|exited with (?:code|status|signal)|Exit code|exit code -?[1-9]",
+)
+_WARNING = re.compile(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")
+_SECRETS = re.compile(
+    r"\b(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ya29\.|AIza|rpa_)[A-Za-z0-9_\-.]{8,}|(?<=Bearer )[A-Za-z0-9_\-.=]{8,}"
+    r"|((?:api[_-]?key|token|password|passwd|secret)['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{6,}",
+    re.I,
+)
+# Texts without which the slow patterns above can't match: they are looked for first.
+_FAILURE_HINTS = ("kill", "fault", "bus error", "dumped", "abort", "terminate", "what()", "error", "nccl", "oom", "exit", "signal", "watchdog", "fatal", "assertion")
+_SECRET_HINTS = ("hf_", "sk-", "ghp_", "gho_", "_pat_", "glpat-", "xox", "akia", "ya29.", "aiza", "rpa_", "bearer ", "api", "token", "passw", "secret")
+_PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
+_EXCEPTION_ENDS = ("Error", "Exception", "Interrupt", "Failure", "Exit", "Warning", "Timeout", "Expired", "LimitHit")
+_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
+
+
+@dataclass(slots=True)
+class Line:
+    """One line that was looked at. `kind`: trace, frame, exception, message, failure, warning, plain, or
+    consequence: what a rank says because another one is gone."""
+
+    source: str
+    number: int
+    rank: int | None
+    text: str
+    kind: str = "plain"
+    time: str = ""
+
+
+def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
+    """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
+    found = []
+    for number, raw in rows:
+        line = _clean(raw.decode("utf-8", "replace"), source, number, rank)
+        if line:
+            found.append(line)
+    _classify(found)
+    return found
+
+
+def rank_of(name: str) -> int | None:
+    """The rank that a file's name or path tells."""
+    found = None
+    for found in RANK_NAME.finditer(name):
+        pass
+    return int(next(g for g in found.groups() if g)) if found else None
+
+
+def mask(text: str) -> str:
+    """Hide what looks like a token, a key or a password."""
+    low = text.lower()
+    if not any(hint in low for hint in _SECRET_HINTS):
+        return text
+    return _SECRETS.sub(lambda m: (m[1] or m[2] or "") + "***", text) if len(text) > 8 else text
+
+
+def _clean(text: str, source: str, number: int, rank: int | None) -> Line | None:
+    text = text[: MAX_LINE * 4]
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if "%|" in text:
+        text = _BAR.sub(" ", text)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\t" else " " for c in text)
+    text = text.rstrip()[:MAX_LINE]
+    time = ""
+    for _ in range(3):  # prefixes nest: a rank, a time, a rank again
+        if text.lstrip()[:1] not in _PREFIX_STARTS:
+            break
+        found = RANK_PREFIX.match(text)
+        if found:
+            rank = int(next(g for g in found.groups() if g))
+            text = text[found.end() :]
+            continue
+        found = _STAMP.match(text) or _GLOG.match(text)
+        if not found:
+            break
+        time, text = time or found[1], text[found.end() :]
+    return Line(source, number, rank, mask(text), time=time) if text.strip() else None
+
+
+def _classify(lines: list[Line]) -> None:
+    """Give each line its kind; frames and messages are known from the lines before them of the same rank."""
+    state: dict[int | None, str] = {}
+    for line in lines:
+        text, before = line.text, state.get(line.rank, "")
+        stripped = text.strip()
+        if "Traceback (most recent call last)" in text:
+            kind = after = "trace"
+        elif 'File "' in text and _FRAME.match(text):
+            kind = after = "frame"
+        elif before in ("trace", "frame") and (text[:1] in " \t" or not stripped.strip("^~ ")):
+            kind, after = "frame", "frame"
+        elif is_exception(stripped):
+            kind = after = "exception"
+        elif before == "exception" and not line.time and not _failed(text):
+            kind, after = "message", "exception"
+        elif ("arning" in text or "WARN" in text or "[W" in text) and _WARNING.search(text):
+            kind = after = "warning"
+        elif _failed(text):
+            kind = after = "failure"
+        else:
+            kind = after = "plain"
+        state[line.rank] = after
+        line.kind = kind
+
+
+def is_exception(text: str) -> bool:
+    """Whether a line starts with the name of an exception that isn't a warning."""
+    head, colon, rest = text.partition(":")
+    if not head.endswith(_EXCEPTION_ENDS) or (rest and not rest[0].isspace()):
+        return False
+    return bool(_NAME.match(head)) and not (head.endswith("Warning"))
+
+
+def _failed(text: str) -> bool:
+    low = text.lower()
+    return any(hint in low for hint in _FAILURE_HINTS) and bool(_FAILURE.search(text))

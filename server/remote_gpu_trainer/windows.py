@@ -1,0 +1,212 @@
+"""Blocks of a log to the rows that may matter, in bounded memory. Standard library, Python 3.8.
+
+A small log is kept whole. Of a large one stay its head, its
+tail and a window around each telling row. Rows are folded to their letters first: a block of a million bytes
+holds few different shapes, and only shapes never seen before are searched. So the time hardly depends on how
+many texts are looked for.
+
+Limits: a row of a large log that differs from an earlier one in digits and signs only counts as its repeat; of repeats the first
+PER_SHAPE and the last are kept; in a log of more than MAX_SHAPES shapes, old ones are forgotten and searched again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Dict, Iterable, List, Optional, Set, Tuple
+
+WHOLE = 1 << 20  # bytes up to which every row is kept
+BLOCK = 1 << 20
+HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever they hold
+AROUND = 3000  # bytes kept before a telling row, and after it
+PER_SHAPE = 3
+MAX_KEPT = 4 << 20  # bytes of windows; what comes later only counts among the latest
+MAX_SHAPES, MAX_TELLING, MAX_LATEST = 100_000, 20_000, 300
+MAX_ROW = 16_000  # bytes of a row that are kept
+
+TELLING = (
+    b"Traceback (most", b"Error", b"error:", b"ERROR", b"rror(s)", b"Exception", b"Warning", b"WARN", b"FATAL", b"Fatal", b"Killed",
+    b"killed", b"bort", b"ignal ", b"SIG", b"Segmentation", b"xitcode", b"atchdog", b"imed out", b"imeout", b"oom-kill",
+    b"OutOfMemory", b"out of memory", b"No space left", b"quota", b"Assert", b"assert", b"mismatch", b"failed", b"Failed",
+)  # fmt: skip
+_DIGITS = b"0123456789"
+_FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in range(256))
+Row = Tuple[int, bytes]  # line number from 1; a row ends at a line feed or a carriage return
+
+
+def keep(blocks: Iterable[bytes], size: Optional[int], needles: Tuple[bytes, ...]) -> List[Row]:
+    """Everything of a small input; of a large one head, tail and windows."""
+    first: List[bytes] = []
+    seen = 0
+    if size is None or size <= WHOLE:  # a stream may yet turn out to be small
+        for block in blocks:
+            first.append(block)
+            seen += len(block)
+            if seen > WHOLE:
+                break
+        else:
+            return [row for row in _rows(b"".join(first), 1) if row[1].strip()]
+    keeper = _Keeper(needles)
+    for block in first:
+        keeper.add(block)
+    for block in blocks:
+        keeper.add(block)
+    return keeper.rows()
+
+
+class _Keeper:
+    """Takes the blocks of a large log one after another and keeps what may matter."""
+
+    def __init__(self, needles: Tuple[bytes, ...]):
+        self.anchors: Dict[bytes, List[bytes]] = {}  # a word of a folded needle: the needles that hold it
+        self.plain = [word.translate(_FOLD) for word in TELLING]
+        for needle in needles:
+            folded = needle.translate(_FOLD, _DIGITS)
+            inner = folded.split()[1:-1]  # the words at its ends may be cut
+            if inner:
+                self.anchors.setdefault(max(inner, key=len), []).append(folded)
+            elif folded.strip():
+                self.plain.append(folded)
+        self.known: Set[bytes] = set()
+        self.telling: Dict[bytes, int] = {}  # how often a window of this shape was kept
+        self.kept: Dict[int, List[bytes]] = {}
+        self.size = 0
+        self.latest: "OrderedDict[bytes, List[Row]]" = OrderedDict()
+        self.number, self.seen, self.owed = 1, 0, 0
+        self.last: Optional[_Block] = None
+        self.repeats: Set[bytes] = set()  # telling shapes of the last block that no window was kept for
+        self.tail: List[Tuple[int, bytes]] = []
+
+    def add(self, block: bytes) -> None:
+        now = _Block(block, self.number)
+        present = set(now.shapes)
+        fresh = present - self.known
+        if fresh:
+            if len(self.known) > MAX_SHAPES:
+                self.known = set()
+            self.known |= fresh
+            self._search(fresh)
+        found = present & self.telling.keys()
+        self._remember(self.repeats - found)
+        if self.owed or self.seen < HEAD:
+            self._whole(now, max(self.owed, HEAD - self.seen))
+        early = {shape for shape in found if self.telling[shape] < PER_SHAPE}
+        self.repeats = found - early
+        if early:
+            self._windows(now, early)
+        self.last = now
+        self.number += block.count(b"\n")
+        self.seen += len(block)
+        self.tail.append((now.number, block))
+        while len(self.tail) > 1 and sum(len(b) for _, b in self.tail[1:]) >= TAIL:
+            self.tail.pop(0)
+
+    def _search(self, fresh: Set[bytes]) -> None:
+        """Mark the new shapes that hold a telling word or a needle, both folded as the shapes are."""
+        text = b"\n".join(fresh)
+        wanted = [word for word in self.plain if word in text]
+        words = set(text.split())
+        wanted += [needle for anchor in self.anchors.keys() & words for needle in self.anchors[anchor] if needle in text]
+        for shape in fresh if wanted else ():
+            if len(self.telling) < MAX_TELLING and any(word in shape for word in wanted):
+                self.telling.setdefault(shape, 0)
+
+    def _whole(self, block: "_Block", size: int) -> None:
+        """What is kept whatever it holds: the head of the log, and the rest of a window that the last block ended."""
+        self.owed = 0
+        for row in block.rows():
+            if size <= 0:
+                break
+            self._keep(row)
+            size -= len(row[1]) + 1
+
+    def _windows(self, block: "_Block", early: Set[bytes]) -> None:
+        """Windows around the first rows of each of these shapes; further rows of theirs are repeats."""
+        rows, reach = block.rows(), 0
+        for at, shape in enumerate(block.shapes):
+            if shape not in early:
+                continue
+            if self.telling[shape] >= PER_SHAPE or self.size >= MAX_KEPT:
+                self.repeats.add(shape)
+                continue
+            self.telling[shape] += 1
+            first, last = _around(rows, at)
+            if first == 0 and self.last:
+                for row in self.last.rows()[-20:]:
+                    self._keep(row)
+            for row in rows[max(first, reach) : last]:
+                self._keep(row)
+            reach = last
+            if last == len(rows):
+                self.owed = AROUND
+
+    def _remember(self, gone: Set[bytes]) -> None:
+        """Keep the last time of repeated shapes that the newest block doesn't hold any more."""
+        if not gone or not self.last:
+            return
+        rows, shapes, missing = self.last.rows(), self.last.shapes, set(gone)
+        for at in range(len(shapes) - 1, -1, -1):
+            if shapes[at] in missing:
+                first, last = _around(rows, at)
+                self.latest[shapes[at]] = rows[first:last]
+                self.latest.move_to_end(shapes[at])
+                if len(self.latest) > MAX_LATEST:
+                    self.latest.popitem(last=False)
+                missing.discard(shapes[at])
+                if not missing:
+                    break
+
+    def _keep(self, row: Row) -> None:
+        held = self.kept.setdefault(row[0], [])
+        line = row[1][:MAX_ROW]
+        if line not in held:
+            held.append(line)
+            self.size += len(line) + 60
+
+    def rows(self) -> List[Row]:
+        """Everything that was kept, in order."""
+        self._remember(self.repeats)
+        for window in self.latest.values():
+            for row in window:
+                self._keep(row)
+        for start, block in self.tail:
+            cut = block.rfind(b"\n", 0, max(0, len(block) - TAIL)) + 1
+            for row in _rows(block[cut:], start + block.count(b"\n", 0, cut)):
+                self._keep(row)
+        return [(number, line) for number in sorted(self.kept) for line in self.kept[number] if line.strip()]
+
+
+class _Block:
+    """A block that starts with line `number`, and the shape of each of its rows."""
+
+    def __init__(self, block: bytes, number: int):
+        self.block, self.number = block, number
+        lined = block.replace(b"\r", b"\n") if b"\r" in block else block
+        self.shapes = lined.translate(_FOLD, _DIGITS).split(b"\n")
+        self._rows: List[Row] = []
+
+    def rows(self) -> List[Row]:
+        """One row a shape, in the same order; empty ones too."""
+        if not self._rows:
+            self._rows = _rows(self.block, self.number)
+        return self._rows
+
+
+def _rows(block: bytes, number: int) -> List[Row]:
+    """The pieces between line feeds and carriage returns, each with the number of its line."""
+    lines = block.split(b"\n")
+    if b"\r" not in block:
+        return list(zip(range(number, number + len(lines)), lines))
+    return [(number + i, piece) for i, line in enumerate(lines) for piece in line.split(b"\r")]
+
+
+def _around(rows: List[Row], at: int) -> Tuple[int, int]:
+    """The places of a window around a row, AROUND bytes to each side."""
+    first, size = at, 0
+    while first > 0 and size < AROUND:
+        first -= 1
+        size += len(rows[first][1]) + 1
+    last, size = at + 1, 0
+    while last < len(rows) and size < AROUND:
+        size += len(rows[last][1]) + 1
+        last += 1
+    return first, last
