@@ -22,7 +22,7 @@ from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
 from training import data  # noqa: E402
 
 FOLDS = 5
-CASE_SHARE, CASE_SHARE_INSIDE = 1.5, 4.0  # a real report counts for more than an invented one
+CASE_SHARE, CASE_SHARE_INSIDE = 4.0, 4.0  # a real report counts for more than an invented one
 
 
 class Texts:
@@ -67,25 +67,30 @@ def main() -> int:
     args = parser.parse_args()
     if args.check:
         return check()
-    from training import models, tuning
+    from training import models, network, tuning
 
     texts = Texts()
     counted = models.bm25f(texts.catalogue.entries, texts.classes)
     blank = {**texts.about(), "weights": [1.0] * len(ranking.VOTERS), "gate": [0.0] * len(ranking.GATE), "limits": {}}
+
+    def fit(rows, about: dict) -> bytes:
+        samples = texts.samples(rows)
+        learned = models.learn(samples, texts.classes)
+        return models.pack(about, learned, counted, network.learn([(v, label, share) for v, label, share, _ in samples], texts.classes, learned.rarity))
+
     held = []
     for fold in range(FOLDS):
-        learned = models.learn(texts.samples([r for r in range(len(texts.cases)) if r % FOLDS != fold]), texts.classes)
-        made = ranking.Ranking(models.pack(blank, learned, counted))
+        made = ranking.Ranking(fit([r for r in range(len(texts.cases)) if r % FOLDS != fold], blank))
         for row in range(fold, len(texts.cases), FOLDS):
-            votes, inside = search.votes(texts.values[row], texts.signatures.find(texts.evidence[row]), made)
+            votes = search.votes(made.question(texts.values[row]), texts.signatures.find(texts.evidence[row]), made)
             right = tuple(name for name in texts.cases[row]["labels"] if name != ranking.NONE)
-            held.append(tuning.HeldOut(votes, inside, right))
-    weights, gate = tuning.voter_weights(held), tuning.gate_weights(held)
+            held.append(tuning.HeldOut(votes, right))
+    weights = tuning.voter_weights(held)
+    gate = tuning.gate_weights(held, weights)
     bounds = tuning.limits(held, weights, gate)
     print(tuning.summary(held, weights, gate, bounds))
     if not args.report:
-        learned = models.learn(texts.samples(range(len(texts.cases))), texts.classes)
-        made = models.pack({**texts.about(), "weights": weights, "gate": gate, "limits": bounds}, learned, counted)
+        made = fit(range(len(texts.cases)), {**texts.about(), "weights": weights, "gate": gate, "limits": bounds})
         ranking.PLACE.write_bytes(made)
         print(f"wrote {ranking.PLACE.name}, {len(made)} bytes")
     return 0

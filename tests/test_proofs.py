@@ -6,8 +6,10 @@ from tests.conftest import ROOT
 
 def test_ran_means_that_a_proof_is_there():
     proven = {path.stem.removeprefix("test_").upper() for path in (ROOT / "evals/proofs").glob("test_*.py")}
-    ran = {entry.id.upper() for entry in catalogue.load().entries if entry.ran}
-    assert ran == proven
+    entries = catalogue.load().entries
+    ran = {entry.id for entry in entries if entry.ran}
+    in_part = {entry.id for entry in entries if entry.needs}  # the rest of it needs what a CPU lacks
+    assert ran <= proven and proven - ran <= in_part
 
 
 def test_a_proof_ran_on_the_versions_that_the_tests_install():

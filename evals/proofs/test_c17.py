@@ -6,32 +6,13 @@ import shutil
 import pytest
 import torch
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
+from line_model import DATA, Config, Line  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 if int(transformers.__version__.split(".")[0]) < 5:
     pytest.skip("the clean-up of transformers 5", allow_module_level=True)
-
-
-class Config(transformers.PretrainedConfig):
-    model_type = "line"
-
-
-class Line(transformers.PreTrainedModel):
-    config_class = Config
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.layer = torch.nn.Linear(1, 1)
-        self.post_init()
-
-    def _init_weights(self, module):
-        pass
-
-    def forward(self, x, labels=None):
-        out = self.layer(x)
-        return {"loss": (out - labels).square().mean(), "logits": out}
 
 
 class Worsening(transformers.Trainer):
@@ -44,7 +25,6 @@ class Worsening(transformers.Trainer):
         return metrics
 
 
-DATA = [{"x": torch.tensor([float(i)]), "labels": torch.tensor([0.5 * i])} for i in range(20)]
 BEST = {"eval_strategy": "steps", "eval_steps": 5, "load_best_model_at_end": True}
 
 

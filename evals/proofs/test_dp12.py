@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torchvision import transforms
+from torchvision.transforms import v2
 
 WHITE = np.full((4, 4, 3), 255, np.uint8)
 
@@ -31,15 +33,6 @@ def test_16_bit_values_read_as_signed_turn_negative():
     assert np.array([60000], np.uint16).astype(np.int16).tolist() == [-5536]
 
 
-@pytest.fixture
-def transforms():
-    try:
-        from torchvision import transforms
-    except Exception as error:          # a build for another torch fails with RuntimeError
-        pytest.skip(f"torchvision: {error}")
-    return transforms
-
-
 @pytest.mark.parametrize("array, largest, dtype", [
     (WHITE, 1.0, torch.float32),
     (WHITE.astype(np.float32), 255.0, torch.float32),
@@ -47,7 +40,7 @@ def transforms():
     (WHITE.astype(np.int32), 255, torch.int32),
     (WHITE // 255, 1 / 255, torch.float32),
 ])
-def test_to_tensor_scales_uint8_only(transforms, array, largest, dtype):
+def test_to_tensor_scales_uint8_only(array, largest, dtype):
     x = transforms.ToTensor()(array)
     assert x.dtype == dtype and x.max().item() == pytest.approx(largest)
 
@@ -59,8 +52,7 @@ def test_to_tensor_scales_uint8_only(transforms, array, largest, dtype):
     (np.full((4, 4, 1), 65535, np.uint16), True, 1.0),
     (np.full((4, 4, 1), 65535, np.int32), True, 65535 / 2**31),
 ])
-def test_to_dtype_scales_integers_by_their_type_when_told_to(transforms, array, scale, largest):
-    from torchvision.transforms import v2
+def test_to_dtype_scales_integers_by_their_type_when_told_to(array, scale, largest):
 
     x = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=scale)])(array)
     assert x.max().item() == pytest.approx(largest)

@@ -16,8 +16,7 @@ WANTED = {"high": 0.95, "medium": 0.80}  # share of right first answers at or ab
 class HeldOut:
     """The votes on one report by models that didn't learn from it. `right` is empty out of scope."""
 
-    votes: dict[str, list[float]]
-    inside: float
+    votes: search.Votes
     right: tuple[str, ...]
 
 
@@ -26,9 +25,9 @@ def voter_weights(reports: list[HeldOut], steps: int = 500, rate: float = 0.05) 
     groups = []
     for report in reports:
         if report.right:
-            names = list(report.votes)
-            groups.append((numpy.array([report.votes[n] for n in names]), [names.index(n) for n in report.right]))
-    start = numpy.array([1.0, 0.3, 0.3, 0.5, 0.5, 0.2])
+            names = list(report.votes.of)
+            groups.append((numpy.array([report.votes.of[n] for n in names]), [names.index(n) for n in report.right]))
+    start = numpy.array([6.0, 0.3, 0.3, 0.5, 0.5, 0.2, 1.0])
     w, m, s = start.copy(), numpy.zeros(len(start)), numpy.zeros(len(start))
     for step in range(1, steps + 1):
         gradient = 0.02 * (w - start)
@@ -43,13 +42,19 @@ def voter_weights(reports: list[HeldOut], steps: int = 500, rate: float = 0.05) 
     return [round(float(x), 4) for x in w]
 
 
-def gate_weights(reports: list[HeldOut]) -> list[float]:
-    """Logistic regression: does any entry fit?"""
+def gate_weights(reports: list[HeldOut], weights: list[float]) -> list[float]:
+    """Logistic regression on numbers of equal spread: does any entry fit?"""
     from sklearn.linear_model import LogisticRegression
 
-    rows = numpy.array([search.gate_values(r.votes, r.inside) for r in reports])
-    model = LogisticRegression(C=0.3, max_iter=2000, class_weight="balanced").fit(rows[:, :-1], [bool(r.right) for r in reports])
-    return [round(float(x), 4) for x in (*model.coef_[0], model.intercept_[0])]
+    rows = numpy.array([_gate_row(report, weights) for report in reports])[:, :-1]
+    middle, spread = rows.mean(0), rows.std(0) + 1e-9
+    model = LogisticRegression(max_iter=2000, class_weight="balanced").fit((rows - middle) / spread, [bool(r.right) for r in reports])
+    slopes = model.coef_[0] / spread
+    return [round(float(x), 4) for x in (*slopes, model.intercept_[0] - (slopes * middle).sum())]
+
+
+def _gate_row(report: HeldOut, weights: list[float]) -> list[float]:
+    return search.gate_values(report.votes, search.shares_of(report.votes.of, weights))
 
 
 def limits(reports: list[HeldOut], weights: list[float], gate: list[float]) -> dict[str, float]:
@@ -81,9 +86,9 @@ class Judged:
 
 def judge(report: HeldOut, weights: list[float], gate: list[float]) -> Judged:
     """Where the right entry stands, and how sure everything is."""
-    shares = search.shares_of(report.votes, weights)
+    shares = search.shares_of(report.votes.of, weights)
     order = sorted(shares, key=lambda name: -shares[name])
-    score = search.gate_score(search.gate_values(report.votes, report.inside), gate)
+    score = search.gate_score(search.gate_values(report.votes, shares), gate)
     place = next((i for i, name in enumerate(order) if name in report.right), 999)
     return Judged(float(1 / (1 + numpy.exp(score))), shares[order[0]], place, bool(report.right))
 

@@ -12,6 +12,7 @@ from .lookup import Answer, BadRequest, check_limit, look_up
 from .signatures import SignatureIndex
 
 MAX_TEXT = 20_000_000  # characters of a pasted report
+LONG = 100_000  # characters from which a report may be read in windows
 
 
 @lru_cache(maxsize=1)
@@ -35,7 +36,7 @@ def answer_for(*, text: str | None = None, log: str | None = None, stream=None, 
     elif stream is not None:
         found = evidence.from_stream(stream, needles=signatures().needles(), progress=progress)
     else:
-        found = evidence.from_text(text or "")
+        found = evidence.from_text(text or "", needles=signatures().needles() if text and len(text) > LONG else ())
     return look_up(found, catalogue.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
 
 

@@ -12,9 +12,9 @@ from .logfiles import Unreadable
 __all__ = ["Evidence", "Failure", "Line", "Unreadable", "from_path", "from_stream", "from_text", "mask"]
 
 
-def from_text(text: str, source: str = "text") -> Evidence:
+def from_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> Evidence:
     """Evidence of a pasted report. Raises Unreadable when it is blank or binary."""
-    return judge(lines_of(logfiles.of_text(text, source), source, None))
+    return judge(lines_of(logfiles.of_text(text, source, needles), source, None))
 
 
 def from_stream(stream, source: str = "stdin", needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> Evidence:

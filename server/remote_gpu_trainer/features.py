@@ -7,11 +7,10 @@ saying the same) count once.
 
 from __future__ import annotations
 
-import math
 import re
 
 from .evidence import Evidence, Line
-from .words import concepts, pairs, words
+from .words import pairs, words
 
 WEIGHT = {"exception": 1.0, "message": 0.8, "failure": 0.8, "warning": 0.6, "frame": 0.3, "trace": 0.0, "plain": 0.5, "consequence": 0.1}
 MAX_LINES = 160  # distinct lines that count
@@ -19,18 +18,18 @@ MAX_FEATURES = 900
 
 _SITE = re.compile(r'.*?(?:site-packages|dist-packages|lib/python3\.\d+)/')
 _FRAME = re.compile(r'\s*File "([^"]+)", line \d+(?:, in (\S+))?')
-_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b")
-_SHAPE = re.compile(r"\d+")
+_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0-9a-fA-F]+")
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def features(evidence: Evidence) -> dict[str, float]:
-    """{word: weight}, scaled to length 1. Words with a `+` are neighbours, with `x:` they stood in a decisive line."""
+    """{word: weight}. Words with a `+` are neighbours, with `x:` they stood in a decisive line."""
     marked = {id(line) for line in evidence.decisive[:5]} if evidence.is_log else set()
     weights: dict[str, float] = {}
     seen: set[str] = set()
     for line in _telling_first(evidence, marked):
         text = _readable(line)
-        shape = _SHAPE.sub("#", text.strip())
+        shape = text.translate(_NO_DIGITS).strip()
         if not shape or shape in seen:
             continue
         seen.add(shape)
@@ -40,20 +39,18 @@ def features(evidence: Evidence) -> dict[str, float]:
         weight = 1.0 if decisive or not evidence.is_log else WEIGHT[line.kind]
         tokens = words(text)
         for token in tokens + pairs(tokens):
-            weights[token] = max(weights.get(token, 0.0), weight) + (0.15 * weight if token in weights else 0.0)
+            before = weights.get(token)
+            weights[token] = weight if before is None else max(before, weight) + 0.15 * weight
         if decisive and line.kind != "frame":
             for token in tokens:
                 weights["x:" + token] = 1.0
-    for name in concepts(" ".join(line.text for line in evidence.lines if line.kind == "plain")[:20000]):
-        weights[name] = max(weights.get(name, 0.0), 1.0)
     if evidence.is_log:
         weights["%log"] = 0.5
     if any(line.kind == "exception" for line in evidence.lines):
         weights["%exception"] = 0.5
     if len(weights) > MAX_FEATURES:
         weights = dict(sorted(weights.items(), key=lambda item: -item[1])[:MAX_FEATURES])
-    length = math.sqrt(sum(w * w for w in weights.values())) or 1.0
-    return {token: w / length for token, w in weights.items()}
+    return weights
 
 
 def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
@@ -66,8 +63,9 @@ def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
 
 def _readable(line: Line) -> str:
     """A line without paths and addresses; of a frame, the library file and the function."""
-    frame = _FRAME.match(line.text)
+    frame = _FRAME.match(line.text) if line.kind == "frame" else None
     if frame:
         inside = _SITE.sub("", frame[1])
         return f"{inside.replace('/', ' ') if inside != frame[1] else ''} {frame[2] or ''}"
-    return _PATH.sub(" ", line.text)
+    text = line.text
+    return _PATH.sub(" ", text) if "/" in text or "\\" in text or "0x" in text else text

@@ -59,12 +59,19 @@ class Line:
 
 def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
+    texts = [raw.decode("utf-8", "replace") for _, raw in rows]
+    whole = "\n".join(texts).lower()
+    coloured = "\x1b" in whole  # an escape sequence may stand within a word
+    secrets = tuple(hint for hint in _SECRET_HINTS if coloured or hint in whole)
+    faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
     found = []
-    for number, raw in rows:
-        line = _clean(raw.decode("utf-8", "replace"), source, number, rank)
+    for (number, _), text in zip(rows, texts):
+        line = _clean(text, source, number, rank)
         if line:
+            if secrets:
+                line.text = mask(line.text, secrets)
             found.append(line)
-    _classify(found)
+    _classify(found, faults)
     return found
 
 
@@ -76,10 +83,13 @@ def rank_of(name: str) -> int | None:
     return int(next(g for g in found.groups() if g)) if found else None
 
 
-def mask(text: str) -> str:
-    """Hide what looks like a token, a key or a password."""
+def mask(text: str, hints: tuple[str, ...] = _SECRET_HINTS) -> str:
+    """Hide what looks like a token, a key or a password. `hints`: those that the whole log holds."""
     low = text.lower()
-    if not any(hint in low for hint in _SECRET_HINTS):
+    for hint in hints:
+        if hint in low:
+            break
+    else:
         return text
     return _SECRETS.sub(lambda m: (m[1] or m[2] or "") + "***", text) if len(text) > 8 else text
 
@@ -106,10 +116,10 @@ def _clean(text: str, source: str, number: int, rank: int | None) -> Line | None
         if not found:
             break
         time, text = time or found[1], text[found.end() :]
-    return Line(source, number, rank, mask(text), time=time) if text.strip() else None
+    return Line(source, number, rank, text, time=time) if text and not text.isspace() else None
 
 
-def _classify(lines: list[Line]) -> None:
+def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
     """Give each line its kind; frames and messages are known from the lines before them of the same rank."""
     state: dict[int | None, str] = {}
     for line in lines:
@@ -123,11 +133,11 @@ def _classify(lines: list[Line]) -> None:
             kind, after = "frame", "frame"
         elif is_exception(stripped):
             kind = after = "exception"
-        elif before == "exception" and not line.time and not _failed(text):
+        elif before == "exception" and not line.time and not _failed(text, hints):
             kind, after = "message", "exception"
         elif ("arning" in text or "WARN" in text or "[W" in text) and _WARNING.search(text):
             kind = after = "warning"
-        elif _failed(text):
+        elif _failed(text, hints):
             kind = after = "failure"
         else:
             kind = after = "plain"
@@ -143,6 +153,9 @@ def is_exception(text: str) -> bool:
     return bool(_NAME.match(head)) and not (head.endswith("Warning"))
 
 
-def _failed(text: str) -> bool:
+def _failed(text: str, hints: tuple[str, ...]) -> bool:
     low = text.lower()
-    return any(hint in low for hint in _FAILURE_HINTS) and bool(_FAILURE.search(text))
+    for hint in hints:
+        if hint in low:
+            return bool(_FAILURE.search(text))
+    return False

@@ -8,9 +8,10 @@ import re
 import stat
 from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
-from .windows import BLOCK, WHOLE, Row, keep
+from .windows import BLOCK, Row, keep
 
 MAX_FILES = 512
+MOST_UTF16 = 64 << 20  # bytes of such a log that are read
 LONGEST = 8 << 20  # bytes of one line above which a file of nothing else is no log
 
 _KEY_NAME = re.compile(r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$", re.I)
@@ -21,20 +22,20 @@ class Unreadable(Exception):
     """The input can't be read as a log. The text says what was found, what was expected and what to do."""
 
 
-def of_text(text: str, source: str = "text") -> List[Row]:
-    """Rows of a pasted report. Raises Unreadable when it is blank or binary."""
+def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> List[Row]:
+    """Rows of a pasted report. `needles`: further texts to look for in a long one. Raises Unreadable when it is blank or binary."""
     data = text.encode("utf-8", "replace")
     _refuse_binary(data[:65536], source)
     if not text.strip():
         raise Unreadable(f"found no text in {source}, expected an error, a log or a sentence about what happens")
-    return keep(_blocks([data]), len(data), ())
+    return keep(_blocks([data]), len(data), tuple(needles))
 
 
 def of_stream(stream, source: str = "stdin", size: Optional[int] = None, needles: Iterable[bytes] = (), progress: Optional[Callable[[int], None]] = None) -> List[Row]:
     """Rows of a binary stream. `needles`: further texts to look for. `progress(bytes_read)` is called once a block. Raises Unreadable."""
     head = stream.read(BLOCK)
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        text = (head + stream.read(WHOLE * 64)).decode("utf-16", "replace")
+        text = (head + stream.read(MOST_UTF16)).decode("utf-16", "replace")
         head, stream = text.encode("utf-8", "replace"), None
         size = len(head)
     _refuse_binary(head[:65536], source)

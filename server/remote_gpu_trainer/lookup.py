@@ -6,11 +6,13 @@ object. Shapes are those of `Answer`; everything that comes from a log is cut an
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, dataclass, field
 from datetime import date
 
 from . import search
+from .budget import cut, tokens
 from .catalogue import Catalogue
 from .entry import Entry
 from .evidence import Evidence, Line
@@ -20,12 +22,15 @@ from .signatures import SignatureIndex
 LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
 OLD_DAYS = 365  # after this many days an entry about a library is marked as in doubt
-# Words of each text, lines and characters of evidence. A sure answer has room for its whole fix; an unsure one leaves
-# the room to the titles under `also`, because a reader of the log chooses better among them than the ranking did.
-ROOM = {
-    True: {"root_cause": 70, "fix": 105, "check": 50, "other_check": 18, "distinguish": 40, "lines": 3, "chars": 120},
-    False: {"root_cause": 40, "fix": 60, "check": 35, "other_check": 12, "distinguish": 30, "lines": 2, "chars": 100},
-}
+# Estimated tokens. A sure answer has room for its whole fix; an unsure one leaves the room to the titles under
+# `also`, because a reader of the log chooses better among them than the ranking did.
+FIRST = {True: 330, False: 205}  # of the first match
+OTHER = {True: 36, False: 55}  # of each further match, its title and check
+SHARES = (("check", 0.3), ("fix", 0.6), ("root_cause", 0.85), ("distinguish", 1.0))  # of what is left for the texts, in this order
+DISTINGUISH = 45
+EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
+WHOLE, FURTHER = 540, 80  # of an answer with three matches, and of each match beyond
+LEAST_FIRST = 120
 
 
 class BadRequest(Exception):
@@ -54,9 +59,10 @@ def look_up(
     found = search.rank(evidence, ranking, signatures, limit + ALSO)
     doubts = _doubts(catalogue, today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
-    room = ROOM[found.confidence == "high"]
+    sure = found.confidence == "high"
+    lines, chars = EVIDENCE[sure]
     answer = Answer(
-        evidence=[_shown(line, room["chars"]) for line in evidence.decisive[: room["lines"]]],
+        evidence=[_shown(line, chars) for line in evidence.decisive[:lines]],
         first_failure=_where(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
@@ -70,19 +76,45 @@ def look_up(
             "why": _why(candidate),
             "confidence": found.confidence if place == 0 else _lower(found.confidence),
             "severity": entry.severity,
-            "check": cut(first_paragraph(entry.check), room["other_check" if place else "check"]),
+            "check": "",
             "stale": doubts.get(entry.id, ""),
         }
         if place == 0:
-            match["root_cause"] = cut(first_paragraph(entry.root_cause), room["root_cause"])
-            match["fix"] = cut(first_paragraph(entry.fix), room["fix"])
-            match["distinguish"] = cut(_distinguish(entry, [e for _, e in chosen[1:]]), room["distinguish"])
+            _fill(match, entry, [e for _, e in chosen[1:]], FIRST[sure])
+        else:
+            match["check"] = cut(first_paragraph(entry.check), OTHER[sure] - tokens(match["title"]))
         answer.matches.append(match)
-    if found.confidence != "high":
-        answer.also = [{"id": c.id, "title": plain(catalogue.by_id[c.id].title)} for c in candidates[limit : limit + ALSO]]
     if found.confidence == "low":
         answer.ask = _ask(evidence, nothing=False)
+    if not sure:
+        answer.also = [{"id": c.id, "title": plain(catalogue.by_id[c.id].title)} for c in candidates[limit : limit + ALSO]]
+    others = [entry for _, entry in chosen[1:]]
+    most = WHOLE + FURTHER * max(0, limit - 3)
+    if _cost(answer) > most:  # first the evidence gives way, then the texts of the first match
+        del answer.evidence[1:]
+    over = _cost(answer) - most
+    if over > 0:
+        _fill(answer.matches[0], chosen[0][1], others, max(FIRST[sure] - over, LEAST_FIRST))
     return answer
+
+
+def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
+    """The texts of the first match, in `room` tokens beside its title and reason. What a short one leaves goes to the next."""
+    texts = {
+        "check": first_paragraph(entry.check), "fix": first_paragraph(entry.fix), "root_cause": first_paragraph(entry.root_cause),
+        "distinguish": _distinguish(entry, others),
+    }  # fmt: skip
+    left = room - 30 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
+    spent, whole = 0.0, left
+    for name, share in SHARES:
+        most = max(whole * share - spent, 12.0)
+        match[name] = cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
+        spent += tokens(match[name])
+
+
+def _cost(answer: Answer) -> float:
+    """Estimated tokens of the whole answer, names of its fields included."""
+    return tokens(json.dumps(asdict(answer), ensure_ascii=False, separators=(",", ":")))
 
 
 def check_limit(limit: int) -> None:
@@ -100,22 +132,12 @@ def plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def cut(text: str, most: int) -> str:
-    """At most `most` words, ended at a sentence where one ends in the second half."""
-    kept = text.split(" ")
-    if len(kept) <= most:
-        return text
-    short = " ".join(kept[:most])
-    end = max(short.rfind(". "), short.rfind("; "))
-    return short[: end + 1] if end > len(short) // 2 else short + " …"
-
-
 def _why(candidate: search.Candidate) -> str:
     if candidate.hit:
         line = candidate.hit.line
         rank = f", rank {line.rank}" if line.rank is not None else ""
         return f"`{candidate.hit.signature.text[:80]}` in {line.source} line {line.number}{rank}"
-    return "words: " + ", ".join(candidate.words) if candidate.words else "similar wording"
+    return "words: " + ", ".join(candidate.words[:3]) if candidate.words else "similar wording"
 
 
 def _lower(confidence: str) -> str:
@@ -144,16 +166,16 @@ def _where(line: Line) -> dict:
 
 
 def _ask(evidence: Evidence, nothing: bool) -> str:
-    """What would help, given what is there already."""
+    """What would help, given what is there already: when nothing fits, all of it; else the first two."""
     wanted = []
     if not evidence.is_log:
         wanted.append("the last 50 lines of the log with the last exception")
     elif not any(line.kind in ("exception", "failure") for line in evidence.lines):
         wanted.append("the lines around the first error, from the rank that failed first")
-    if len(evidence.ranks) > 1 or any("gpu" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]):
-        wanted.append("the folder of per-rank logs (torchrun --log-dir), and what `py-spy dump` shows of each rank if it hangs")
+    if len(evidence.ranks) > 1 or any("gpus" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]):
+        wanted.append("the folder of per-rank logs (torchrun --log-dir), and `py-spy dump` of each rank if it hangs")
     wanted.append("what you see in numbers (loss, step time, memory, exit code) and since which change")
-    return ("Nothing in the catalogue fits. " if nothing else "Not sure. ") + "What would help: " + "; ".join(wanted) + "."
+    return ("Nothing in the catalogue fits. " if nothing else "Not sure. ") + "What would help: " + "; ".join(wanted if nothing else wanted[:1]) + "."
 
 
 def _doubts(catalogue: Catalogue, today: date, installed: str | None) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """ranking.bin: the numbers that ranking needs, in a form that loads in a few milliseconds.
 
-One line of JSON (classes, weights, limits, lengths), the vocabulary one word a line, then for each of the two
-matrices the row starts (uint32), the classes (uint16) and the values (int8, times a scale), last for each word how
-rare it is and how much it speaks for any entry at all (float32). Little-endian.
+One line of JSON (classes, weights, limits, and the name, type and length of each part), then the parts, little-endian. The vocabulary is
+one word a line; words that the network knows stand first.
 """
 
 from __future__ import annotations
@@ -11,32 +10,26 @@ import json
 import math
 import sys
 from array import array
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from .matrices import STEPS, Dense, Sparse
+
 NONE = "none"
-VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere")
-GATE = ("inside", "best learned", "lead over the second", "best counted", "signature", "signature elsewhere", "constant")
+VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "network")
+GATE = ("inside", "best learned", "best counted", "signature", "network none", "network best", "classifiers agree", "best share", "constant")
 PLACE = Path(__file__).with_name("ranking.bin")
+MOST_REASONS = 150  # words of a question that are asked why
+INPUT_GAIN = 3.0  # a report's words, scaled to length 1, reach the network this much stronger
 
 
-class _Matrix:
-    """Rows of sparse small integers: one row a word, one column a class."""
+@dataclass(frozen=True)
+class Question:
+    """The words of a report that the ranking knows, as (word, row, weight), and how many it doesn't know."""
 
-    def __init__(self, starts: array, columns: array, values: array, scale: float):
-        self.starts, self.columns, self.values, self.scale = starts, columns, values, scale
-
-    def add(self, row: int, weight: float, sums: list[float]) -> None:
-        weight *= self.scale
-        values, columns = self.values, self.columns
-        for at in range(self.starts[row], self.starts[row + 1]):
-            sums[columns[at]] += weight * values[at]
-
-    def at(self, row: int, column: int) -> float:
-        for at in range(self.starts[row], self.starts[row + 1]):
-            if self.columns[at] == column:
-                return self.values[at] * self.scale
-        return 0.0
+    known: list[tuple[str, int, float]]
+    unknown: int
 
 
 class Ranking:
@@ -50,89 +43,107 @@ class Ranking:
         self.gate: list[float] = about["gate"]
         self.limits: dict[str, float] = about["limits"]
         self.bias: list[float] = about["bias"]
+        self.hidden_bias: list[float] = about["hidden_bias"]
+        self.network_bias: list[float] = about["network_bias"]
         self.unknown: float = about["unknown"]  # the rarity of a word never seen
         self.made_from: dict[str, str] = about["made_from"]
-        words = rest[: about["vocabulary"]].decode().split("\n")
+        parts, scales, columns, hidden = _unpack(about["parts"], rest), about["scales"], len(self.classes), len(self.hidden_bias)
+        words = parts["vocabulary"].tobytes().decode().split("\n")
         self.rows = dict(zip(words, range(len(words))))
-        place = about["vocabulary"]
-
-        def take(code: str, count: int) -> array:
-            nonlocal place
-            part = array(code)
-            part.frombytes(rest[place : place + count * part.itemsize])
-            if sys.byteorder == "big":
-                part.byteswap()
-            place += count * part.itemsize
-            return part
-
-        self._matrices = []
-        for size, scale in about["matrices"]:
-            self._matrices.append(_Matrix(take("I", len(words) + 1), take("H", size), take("b", size), scale))
-        self.rarity, self.inside = take("f", len(words)), take("f", len(words))
-        if place != len(rest):
-            raise ValueError(f"found {len(rest)} bytes after the head of ranking.bin, expected {place}; run evals/train.py")
+        self.network_words = len(parts["words to hidden"]) // hidden
+        self._learned = Sparse(parts["learned starts"], parts["learned places"], parts["learned values"], columns, scales["learned"])
+        self._counted = Sparse(parts["counted starts"], parts["counted places"], parts["counted values"], columns, scales["counted"])
+        self._to_hidden = Dense(parts["words to hidden"].tobytes(), hidden, scales["words to hidden"])
+        self._to_classes = Dense(parts["hidden to classes"].tobytes(), columns, scales["hidden to classes"])
+        self.rarity, self.inside = parts["rarity"], parts["inside"]
         self._column = {name: column for column, name in enumerate(self.classes)}
 
-    def learned(self, values: dict[str, float]) -> tuple[dict[str, float], float]:
+    def question(self, values: dict[str, float]) -> Question:
+        """The weighted words of a report as rows of the matrices."""
+        found = [(word, row, value) for (word, value), row in zip(values.items(), map(self.rows.get, values)) if row is not None]
+        return Question(found, len(values) - len(found))
+
+    def learned(self, asked: Question) -> tuple[dict[str, float], float]:
         """(the classifier's score of every class, NONE among them; the score for any entry at all).
 
-        The second asks which words occur, weighted by rarity, so that a report of unknown words tells little.
+        The first weighs known words by the root of their rarity. The second asks which words occur, weighted by rarity,
+        unknown ones too, so that a report of unknown words tells little.
         """
-        sums = self._sums(self._matrices[0], values, self.bias[:-1])
-        inside = length = 0.0
-        for word in values:
-            row = self.rows.get(word)
-            rarity = self.unknown if row is None else self.rarity[row]
-            length += rarity * rarity
-            if row is not None:
-                inside += self.inside[row]
-        return dict(zip(self.classes, sums)), inside / (math.sqrt(length) or 1.0) + self.bias[-1]
+        rarity, speaks = self.rarity, self.inside
+        weighted, length, inside = [], 0.0, 0.0
+        rare = asked.unknown * self.unknown * self.unknown
+        for _, row, value in asked.known:
+            r = rarity[row]
+            weighted.append((row, int(value * STEPS)))
+            length += value * value * r
+            rare += r * r
+            inside += speaks[row]
+        length = math.sqrt(length) or 1.0
+        sums = [s / length + b for s, b in zip(self._learned.sums(weighted), self.bias)]
+        return dict(zip(self.classes, sums)), inside / (math.sqrt(rare) or 1.0) + self.bias[-1]
 
-    def counted(self, values: dict[str, float]) -> dict[str, float]:
+    def network(self, asked: Question) -> dict[str, float]:
+        """Log-odds of every class, NONE among them, by a network with one hidden layer over single words."""
+        weighted, length, last, rarity = [], 0.0, self.network_words, self.rarity
+        for _, row, value in asked.known:
+            if row < last:
+                root = math.sqrt(rarity[row])
+                weighted.append((row, int(value * root * STEPS / 4)))
+                length += value * value * root * root
+        gain = 4 * INPUT_GAIN / (math.sqrt(length) or 1.0)
+        raised = [s * gain + b for s, b in zip(self._to_hidden.sums(weighted), self.hidden_bias)]
+        sums = self._to_classes.sums([(row, min(3 * STEPS, int(value * STEPS / 4))) for row, value in enumerate(raised) if value > 0])
+        return {name: 4 * s + b for name, s, b in zip(self.classes, sums, self.network_bias)}
+
+    def counted(self, asked: Question) -> dict[str, float]:
         """BM25F of every entry: unit weights of the question's words, NONE left out."""
-        present = {word: 1.0 for word in values}
-        sums = self._sums(self._matrices[1], present, [0.0] * len(self.classes))
+        sums = self._counted.sums([(row, STEPS) for _, row, _ in asked.known])
         return {name: s for name, s in zip(self.classes, sums) if name != NONE}
 
-    def _sums(self, matrix: _Matrix, values: dict[str, float], start: list[float]) -> list[float]:
-        sums = list(start)
-        rows = self.rows
-        for word, value in values.items():
-            row = rows.get(word)
-            if row is not None:
-                matrix.add(row, value, sums)
-        return sums
+    def telling(self, asked: Question) -> int:
+        """How many words and concepts of a question the ranking has seen. Plain numbers and pairs don't count."""
+        return sum("+" not in word and word[:2] not in ("x:", "#n") and word[0] != "%" and not word[1:].isdigit() for word, _, _ in asked.known)
 
-    def known(self, values: dict[str, float]) -> set[str]:
-        """The words and concepts of a question that the ranking has seen. Plain numbers and pairs don't count."""
-        return {word for word in values if word in self.rows and "+" not in word and not word.startswith(("x:", "%", "#num")) and not word[1:].isdigit()}
-
-    def reasons(self, name: str, values: dict[str, float], most: int = 5) -> list[str]:
+    def reasons(self, name: str, asked: Question, most: int = 5) -> list[str]:
         """The words of the question that speak most for a class."""
-        column = self._column[name]
-        spoken = []
-        for word, value in values.items():
-            row = self.rows.get(word)
-            if row is not None and word[0] not in "%":
-                spoken.append((value * self._matrices[0].at(row, column), word))
+        column, matrix = self._column[name], self._learned
+        spoken = [
+            (value * matrix.at(row, column), word)
+            for word, row, value in sorted(asked.known, key=lambda item: -item[2])[:MOST_REASONS]
+            if word[0] != "%" and "+" not in word
+        ]  # fmt: skip
         spoken.sort(reverse=True)
         told: list[str] = []
         for weight, word in spoken:
+            if weight <= 0 or len(told) == most:
+                break
             word = word.removeprefix("x:").replace("+", " ").lstrip("#@")
-            if weight > 0 and word and not any(word in other or other in word for other in told):
+            if word and not any(word in other or other in word for other in told):
                 told.append(word)
-        return told[:most]
+        return told
+
+
+def _unpack(parts: list[list], data: bytes) -> dict[str, array]:
+    found, place = {}, 0
+    for name, code, count in parts:
+        part = array(code)
+        part.frombytes(data[place : place + count * part.itemsize])
+        if sys.byteorder == "big":
+            part.byteswap()
+        place += count * part.itemsize
+        found[name] = part
+    if place != len(data):
+        raise ValueError(f"found {len(data)} bytes after the head of ranking.bin, expected {place}; run evals/train.py")
+    return found
+
+
+def pack(about: dict, parts: dict[str, array]) -> bytes:
+    """The bytes of ranking.bin. `about` holds everything that Ranking reads from the head but `parts`."""
+    head = {**about, "parts": [[name, part.typecode, len(part)] for name, part in parts.items()]}
+    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + b"".join(part.tobytes() for part in parts.values())
 
 
 @lru_cache(maxsize=1)
 def load() -> Ranking:
     """The ranking of this installation."""
     return Ranking(PLACE.read_bytes())
-
-
-def pack(about: dict, words: list[str], matrices: list[tuple[array, array, array, float]], rarity: array, inside: array) -> bytes:
-    """The bytes of ranking.bin. `about` holds classes, weights, gate, limits, bias, unknown and made_from."""
-    vocabulary = "\n".join(words).encode()
-    head = {**about, "vocabulary": len(vocabulary), "matrices": [[len(columns), scale] for _, columns, _, scale in matrices]}
-    body = b"".join(part.tobytes() for starts, columns, values, _ in matrices for part in (starts, columns, values))
-    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + vocabulary + body + rarity.tobytes() + inside.tobytes()

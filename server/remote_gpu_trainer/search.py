@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .evidence import Evidence
 from .features import features
-from .ranking import NONE, Ranking
+from .ranking import NONE, Question, Ranking
 from .signatures import Hit, SignatureIndex
 
 
@@ -42,20 +42,20 @@ class Found:
 
 def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most: int = 13) -> Found:
     """The `most` likeliest entries. An empty confidence means: answer nothing."""
-    values = features(evidence)
     hits = signatures.find(evidence)
-    voted, inside = votes(values, hits, ranking)
-    shares = shares_of(voted, ranking.weights)
-    none = 1 / (1 + math.exp(min(50.0, max(-50.0, gate_score(gate_values(voted, inside), ranking.gate)))))
+    asked = ranking.question(features(evidence))
+    voted = votes(asked, hits, ranking)
+    shares = shares_of(voted.of, ranking.weights)
+    none = 1 / (1 + math.exp(min(50.0, max(-50.0, gate_score(gate_values(voted, shares), ranking.gate)))))
     ordered = sorted(shares, key=lambda name: -shares[name])[:most]
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
         best[hit.entry_id] = hit
     candidates = tuple(
-        Candidate(name, shares[name], best.get(name), tuple(ranking.reasons(name, values)) if place < 3 else ())
+        Candidate(name, shares[name], best.get(name), tuple(ranking.reasons(name, asked)) if place < 3 and name not in best else ())
         for place, name in enumerate(ordered)
     )
-    said = len(ranking.known(values))
+    said = ranking.telling(asked)
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         said = max(SURE_WORDS.values())
@@ -64,17 +64,28 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     return Found(candidates, none, _confidence(candidates, none, said, ranking))
 
 
-def votes(values: dict[str, float], hits: list[Hit], ranking: Ranking) -> tuple[dict[str, list[float]], float]:
-    """({entry: one number a voter, in the order of VOTERS}, how much the report is like one that an entry explains)."""
-    learned, inside = ranking.learned(values)
+@dataclass(frozen=True)
+class Votes:
+    """of: {entry: one number a voter, in the order of VOTERS}; inside: how much the report is like one that an entry
+    explains; none: the network's log-odds that no entry does."""
+
+    of: dict[str, list[float]]
+    inside: float
+    none: float
+
+
+def votes(asked: Question, hits: list[Hit], ranking: Ranking) -> Votes:
+    """What every voter says about every entry."""
+    learned, inside = ranking.learned(asked)
     del learned[NONE]
-    counted = ranking.counted(values)
+    counted = ranking.counted(asked)
+    network = ranking.network(asked)
+    doubt = network.pop(NONE)
     top = max(counted.values(), default=0.0) or 1.0
     decisive = {hit.entry_id for hit in hits if hit.decisive}
     other = {hit.entry_id for hit in hits} - decisive
-    highest = max(learned.values())
-    spread = math.log(sum(math.exp(v - highest) for v in learned.values())) + highest
-    return {
+    spread, network_spread = _spread(learned.values()), _spread(network.values())
+    return Votes({
         name: [
             learned[name] - spread,
             counted.get(name, 0.0) / top,
@@ -82,9 +93,16 @@ def votes(values: dict[str, float], hits: list[Hit], ranking: Ranking) -> tuple[
             1.0 / len(decisive) if name in decisive else 0.0,
             1.0 if name in decisive else 0.0,
             1.0 if name in other else 0.0,
+            network[name] - network_spread,
         ]
         for name in learned
-    }, inside  # fmt: skip
+    }, inside, doubt - network_spread)  # fmt: skip
+
+
+def _spread(values) -> float:
+    """Log of the sum of exponentials."""
+    highest = max(values)
+    return math.log(sum(math.exp(v - highest) for v in values)) + highest
 
 
 def shares_of(voted: dict[str, list[float]], weights: list[float]) -> dict[str, float]:
@@ -96,16 +114,19 @@ def shares_of(voted: dict[str, list[float]], weights: list[float]) -> dict[str, 
     return {name: r / total for name, r in raised.items()}
 
 
-def gate_values(voted: dict[str, list[float]], inside: float) -> list[float]:
-    """What the gate weighs, in the order of GATE."""
-    learned = sorted((numbers[0] for numbers in voted.values()), reverse=True)
+def gate_values(voted: Votes, shares: dict[str, float]) -> list[float]:
+    """What the gate weighs, in the order of GATE. `shares`: what `shares_of` made of these votes."""
+    learned = max(voted.of, key=lambda name: voted.of[name][0])
+    network = max(voted.of, key=lambda name: voted.of[name][6])
     return [
-        inside,
-        learned[0],
-        learned[0] - learned[1],
-        max(numbers[2] for numbers in voted.values()),
-        max(numbers[4] for numbers in voted.values()),
-        max(numbers[5] for numbers in voted.values()),
+        voted.inside,
+        voted.of[learned][0],
+        max(numbers[2] for numbers in voted.of.values()),
+        max(numbers[4] for numbers in voted.of.values()),
+        voted.none,
+        voted.of[network][6],
+        float(learned == network),
+        math.log(max(shares.values())),
         1.0,
     ]
 

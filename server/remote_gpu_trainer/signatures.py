@@ -12,32 +12,69 @@ from dataclasses import dataclass
 from .entry import Entry, Signature
 from .evidence import Evidence, Line
 
+try:
+    from re import _parser
+except ImportError:  # Python 3.10
+    import sre_parse as _parser
+
 MAX_CHARS = 2000  # of a line, for regular expressions
 MAX_TEXT = 400_000  # characters of a report that are joined
 _QUOTES = str.maketrans({c: "'" for c in '`"‘’“”´'})
-_BLANKS = re.compile(r"\s+")
 
 
 def normal(text: str) -> str:
     """The form in which lines and literals are compared."""
-    return _BLANKS.sub(" ", text.translate(_QUOTES)).strip().lower()
+    return " ".join(text.translate(_QUOTES).lower().split())
 
 
 class Pattern:
     """One compiled signature. Raises re.error for a regular expression that doesn't compile."""
 
-    __slots__ = ("literal", "regex", "source")
+    __slots__ = ("anchor", "hint", "literal", "regex", "source")
 
     def __init__(self, signature: Signature):
         self.source = signature
         self.literal = "" if signature.is_regex else normal(signature.text)
         self.regex = re.compile(signature.text, re.I) if signature.is_regex else None
+        runs = _literal_runs(_parser.parse(signature.text)) if signature.is_regex else [self.literal]
+        whole = [word for run in runs for word in _inner_words(run)]
+        self.hint = normal(max(runs, key=len))  # a text that it holds
+        self.anchor = max(whole, key=len, default="")  # a word that every line of this signature holds; "" when there is none
 
     def matches(self, line: str) -> bool:
         """Whether a raw line holds the text."""
         if self.regex:
             return bool(self.regex.search(line[:MAX_CHARS]))
         return self.literal in normal(line)
+
+
+def _literal_runs(tree) -> list[str]:
+    """The plain texts that stand one after another in a regular expression, outside of branches and repeats."""
+    runs, run = [], ""
+    for operator, value in tree:
+        if str(operator) == "LITERAL":
+            run += chr(value)
+        else:
+            runs.append(run)
+            run = ""
+    return [*runs, run]
+
+
+def _inner_words(run: str) -> list[str]:
+    """The words of a text whose both ends lie within it: the first and the last may be parts of longer ones."""
+    letters = run.lower().translate(_LETTERS)
+    return letters[letters.find(" ") : letters.rfind(" ")].split() if " " in letters else []
+
+
+class _Letters(dict):
+    """Everything but letters to a blank, for str.translate."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = found = chr(code) if chr(code).isalpha() else " "
+        return found
+
+
+_LETTERS = _Letters()
 
 
 @dataclass(frozen=True)
@@ -51,10 +88,13 @@ class Hit:
 
 
 class SignatureIndex:
-    """All signatures of a catalogue, compiled once."""
+    """All signatures of a catalogue, compiled once, and found by a word that each needs."""
 
     def __init__(self, entries: tuple[Entry, ...]):
         self.patterns = [(entry.id, Pattern(signature)) for entry in entries for signature in entry.signatures]
+        self._by_anchor: dict[str, list[int]] = {}
+        for place, (_, pattern) in enumerate(self.patterns):
+            self._by_anchor.setdefault(pattern.anchor, []).append(place)
 
     def needles(self) -> list[bytes]:
         """The start of each literal, for the reader of large files."""
@@ -65,9 +105,14 @@ class SignatureIndex:
         lines = evidence.lines
         normals = [normal(line.text) for line in lines]
         joined = " ".join(normals)[:MAX_TEXT]
+        at_word: dict[str, list[int]] = {"": list(range(len(lines)))}
+        for place, text in enumerate(normals):
+            for word in set(text.translate(_LETTERS).split()):
+                at_word.setdefault(word, []).append(place)
+        places = sorted(place for anchor in self._by_anchor.keys() & at_word.keys() for place in self._by_anchor[anchor])
         decisive = {id(line) for line in evidence.decisive[:4]}
         hits = []
-        for entry_id, pattern in self.patterns:
+        for entry_id, pattern in map(self.patterns.__getitem__, places):
             if pattern.literal:
                 if pattern.literal not in joined:
                     continue
@@ -75,7 +120,10 @@ class SignatureIndex:
                 if not at:  # a message that was wrapped over lines
                     at = [_line_at(normals, joined.find(pattern.literal))]
             else:
-                at = [i for i, line in enumerate(lines) if pattern.regex.search(line.text[:MAX_CHARS])]
+                if pattern.hint not in joined:
+                    continue
+                search = pattern.regex.search
+                at = [i for i in at_word[pattern.anchor] if search(lines[i].text[:MAX_CHARS])]
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])

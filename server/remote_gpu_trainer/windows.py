@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
-WHOLE = 1 << 20  # bytes up to which every row is kept
+WHOLE, WHOLE_ROWS = 1 << 19, 6000  # bytes, and rows, up to which every row is kept
 BLOCK = 1 << 20
 HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever they hold
 AROUND = 3000  # bytes kept before a telling row, and after it
 PER_SHAPE = 3
-MAX_KEPT = 4 << 20  # bytes of windows; what comes later only counts among the latest
+MAX_KEPT = 1 << 20  # bytes of windows, 60 more for each row; what comes later only counts among the latest
 MAX_SHAPES, MAX_TELLING, MAX_LATEST = 100_000, 20_000, 300
 MAX_ROW = 16_000  # bytes of a row that are kept
 
@@ -36,15 +36,16 @@ Row = Tuple[int, bytes]  # line number from 1; a row ends at a line feed or a ca
 def keep(blocks: Iterable[bytes], size: Optional[int], needles: Tuple[bytes, ...]) -> List[Row]:
     """Everything of a small input; of a large one head, tail and windows."""
     first: List[bytes] = []
-    seen = 0
-    if size is None or size <= WHOLE:  # a stream may yet turn out to be small
-        for block in blocks:
-            first.append(block)
-            seen += len(block)
-            if seen > WHOLE:
-                break
-        else:
-            return [row for row in _rows(b"".join(first), 1) if row[1].strip()]
+    seen = rows = 0
+    blocks = iter(blocks)
+    for block in blocks:  # a stream may yet turn out to be small
+        first.append(block)
+        seen += len(block)
+        rows += block.count(b"\n") + block.count(b"\r")
+        if seen > WHOLE or rows > WHOLE_ROWS or (size or 0) > WHOLE:
+            break
+    else:
+        return [row for row in _rows(b"".join(first), 1) if row[1].strip()]
     keeper = _Keeper(needles)
     for block in first:
         keeper.add(block)

@@ -1,0 +1,52 @@
+"""How long a program takes and how much memory it needs, each time as a child process; the median of several runs."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of wall clock and the largest resident set in MB."""
+
+    seconds: float
+    megabytes: float
+
+
+def of_program(command: list[str], runs: int = 5, stdin: str | None = None, ok: tuple[int, ...] = (0, 1)) -> Cost:
+    """Median time and largest memory. `stdin` names a file. Raises RuntimeError for another exit code than those in `ok`."""
+    seconds, megabytes = [], 0.0
+    for _ in range(runs):
+        with open(stdin or os.devnull, "rb") as given:
+            started = time.perf_counter()
+            child = subprocess.Popen(command, stdin=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+        seconds.append(time.perf_counter() - started)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode not in ok:
+            raise RuntimeError(f"found exit code {child.returncode} of {' '.join(command)}, expected one of {ok}")
+        megabytes = max(megabytes, usage.ru_maxrss / (1 << 10 if sys.platform != "darwin" else 1 << 20))
+    return Cost(statistics.median(seconds), megabytes)
+
+
+def of_calls(call, items: list, runs: int = 3) -> tuple[float, float]:
+    """(median, 95th percentile) in seconds of call(item) over all items; the best of several rounds for each item."""
+    best = [float("inf")] * len(items)
+    for _ in range(runs):
+        for at, item in enumerate(items):
+            started = time.perf_counter()
+            call(item)
+            best[at] = min(best[at], time.perf_counter() - started)
+    best.sort()
+    return statistics.median(best), best[int(len(best) * 0.95)]
+
+
+def own_memory() -> float:
+    """The largest resident set of this process in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,67 @@
+"""Forty runs of 2 to 4 ranks under torchrun and gloo, one rank of each failing in a known way: is it the one that is named?"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from remote_gpu_trainer import evidence
+
+WORKER = Path(__file__).with_name("worker.py")
+HOWS = ("exception", "exit", "kill", "hang")
+LIMIT_S = 120
+
+
+@dataclass(frozen=True)
+class Run:
+    """`form`: merged (what a terminal shows), or folder (torchrun's --log-dir beside its own output). `says`: whether each line names its rank."""
+
+    how: str
+    ranks: int
+    who: int
+    step: int
+    form: str
+    says: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.how} of rank {self.who} of {self.ranks} at step {self.step}, {self.form}, {self.says}"
+
+
+def all_runs() -> list[Run]:
+    """Ten of each way to fail, over ranks, steps and forms."""
+    found = []
+    for number in range(40):
+        ranks = 2 + number // 4 % 3
+        found.append(Run(HOWS[number % 4], ranks, number // 5 % ranks, 1 + number // 7 % 5, ("merged", "folder")[number // 12 % 2], ("ranks", "plain")[number // 4 % 2]))
+    return found
+
+
+def record(run: Run, folder: Path) -> Path:
+    """Run it. Returns the log file, or the folder of logs. Raises subprocess.TimeoutExpired."""
+    folder.mkdir(parents=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={run.ranks}"]
+    if run.form == "folder":
+        command += ["--log-dir", str(folder / "logs"), "--redirects", "3"]
+    command += [str(WORKER), run.how, str(run.who), str(run.step), run.says]
+    with open(folder / "run.log", "wb") as log:
+        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return folder if run.form == "folder" else folder / "run.log"
+
+
+def named(path: Path) -> int | None:
+    """The rank that the look-up says failed first."""
+    first = evidence.from_path(str(path)).first
+    return None if first is None else first.rank
+
+
+def grade(folder: Path, workers: int = 2) -> list[tuple[Run, int | None]]:
+    """Record every run under `folder`; each with the rank that was named."""
+    runs = all_runs()
+    with ThreadPoolExecutor(workers) as pool:
+        paths = list(pool.map(lambda pair: record(pair[1], folder / f"{pair[0]:02d}"), enumerate(runs)))
+    return [(run, named(path)) for run, path in zip(runs, paths)]

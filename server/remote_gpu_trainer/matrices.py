@@ -1,0 +1,93 @@
+"""Sums of weighted rows of small integers, in plain Python, at the price of one multiplication a row.
+
+A row is one long integer with LANE bytes a column; MIDDLE is added to each value so that none is negative, and taken off
+the sums again. Weights are whole thousandths, so a lane never runs over: 255 · 3000 · 5000 rows stay below 2³².
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+
+LANE, MIDDLE = 4, 128
+STEPS = 1000  # weights are counted in thousandths
+MOST_BYTES = 24 << 20  # of rows that are kept as long integers
+
+
+class Matrix:
+    """What sparse and dense rows share. `scale` turns the stored integers into coefficients."""
+
+    def __init__(self, columns: int, scale: float):
+        self.columns, self.scale = columns, scale
+        blank = bytearray(LANE * columns)
+        blank[::LANE] = bytes([MIDDLE]) * columns
+        self._blank = bytes(blank)
+        self._rows: dict[int, int] = {}
+        self._most_rows = MOST_BYTES // (LANE * columns)
+
+    def _lanes(self, row: int) -> bytearray | None:
+        """The bytes of a row, or None for one that is empty."""
+        raise NotImplementedError
+
+    def _row(self, row: int) -> int:
+        lanes = self._lanes(row)
+        if len(self._rows) >= self._most_rows:
+            self._rows.clear()
+        self._rows[row] = found = int.from_bytes(lanes, "little") if lanes else 0
+        return found
+
+    def sums(self, weighted: list[tuple[int, int]]) -> list[float]:
+        """For each column the sum of weight times value, over (row, weight in thousandths, 0 to 3000)."""
+        total = weights = 0
+        known = self._rows.get
+        for row, weight in weighted:
+            lanes = known(row)
+            if lanes is None:
+                lanes = self._row(row)
+            if lanes:
+                total += lanes * weight
+                weights += weight
+        found = array("I", total.to_bytes(LANE * self.columns, "little"))
+        if sys.byteorder == "big":
+            found.byteswap()
+        middle, scale = MIDDLE * weights, self.scale / STEPS
+        return [(lane - middle) * scale for lane in found]
+
+    def at(self, row: int, column: int) -> float:
+        """One coefficient."""
+        lanes = self._rows.get(row)
+        lanes = self._row(row) if lanes is None else lanes
+        return ((lanes >> (8 * LANE * column) & 255) - MIDDLE) * self.scale if lanes else 0.0
+
+
+class Sparse(Matrix):
+    """Rows of (column, value): `starts` has one more item than there are rows."""
+
+    def __init__(self, starts: array, places: array, values: array, columns: int, scale: float):
+        super().__init__(columns, scale)
+        self.starts, self.places, self.values = starts, places, values
+
+    def _lanes(self, row: int) -> bytearray | None:
+        start, end = self.starts[row], self.starts[row + 1]
+        if start == end:
+            return None
+        lanes = bytearray(self._blank)
+        for at in range(start, end):
+            lanes[self.places[at] * LANE] = self.values[at] + MIDDLE
+        return lanes
+
+
+class Dense(Matrix):
+    """Rows of bytes, one a column, MIDDLE already added. Rows after the last are empty."""
+
+    def __init__(self, values: bytes, columns: int, scale: float):
+        super().__init__(columns, scale)
+        self.bytes = values
+
+    def _lanes(self, row: int) -> bytearray | None:
+        values = self.bytes[row * self.columns : (row + 1) * self.columns]
+        if not values:
+            return None
+        lanes = bytearray(self._blank)
+        lanes[::LANE] = values
+        return lanes

@@ -1,0 +1,65 @@
+"""What an answer costs the agent that reads it, counted by a tokenizer that works offline."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from remote_gpu_trainer.answering import answer_for
+from remote_gpu_trainer.budget import cut, tokens
+from tests.conftest import ROOT
+
+FIRST, WHOLE = 350, 600  # tokens of a first match, and of an answer at limit 3
+COUNT = "import {encode} from 'gpt-tokenizer'; import {readFileSync} from 'fs'; console.log(JSON.stringify(JSON.parse(readFileSync(0, 'utf8')).map(t => encode(t).length)))"
+
+
+def counted(texts: list[str]) -> list[int]:
+    """The true number of tokens of each text, by the npm package gpt-tokenizer."""
+    folder = Path(os.environ.get("CLIENTS", "")).parent.parent
+    if not (folder / "node_modules/gpt-tokenizer").is_dir() or not shutil.which("node"):
+        missing = "gpt-tokenizer is not installed: npm install gpt-tokenizer@4.0.0, and name its node_modules/.bin in $CLIENTS"
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
+    done = subprocess.run(["node", "--input-type=module", "-e", COUNT], cwd=folder, input=json.dumps(texts), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def written(part) -> str:
+    return json.dumps(part, ensure_ascii=False, separators=(",", ":"))
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[dict]:
+    """The answers to all cases."""
+    cases = [json.loads(line) for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [answer_for(text=case["text"] if "text" in case else (ROOT / "evals" / case["file"]).read_text(encoding="utf-8")).as_dict() for case in cases]
+
+
+def test_every_first_match_and_every_answer_keep_to_their_budget(answers):
+    answers = [answer for answer in answers if answer["matches"]]
+    assert len(answers) > 500
+    first = counted([written(answer["matches"][0]) for answer in answers])
+    whole = counted([written(answer) for answer in answers])
+    assert max(first) <= FIRST, written(answers[first.index(max(first))]["matches"][0])
+    assert max(whole) <= WHOLE, written(answers[whole.index(max(whole))])
+
+
+def test_an_estimate_of_a_whole_answer_is_near_the_true_count(answers):
+    texts = [written(answer) for answer in answers]
+    off = [abs(true / tokens(text) - 1) for true, text in zip(counted(texts), texts)]
+    assert sorted(off)[int(len(off) * 0.95)] < 0.15
+
+
+def test_a_sure_first_match_holds_a_fix_and_a_check(answers):
+    sure = [answer["matches"][0] for answer in answers if answer["matches"] and answer["matches"][0]["confidence"] == "high"]
+    assert all(match["fix"] and match["check"] and match["root_cause"] for match in sure)
+
+
+@pytest.mark.parametrize("most", [5, 12, 40, 200])
+def test_a_cut_text_keeps_to_its_tokens_and_says_that_it_was_cut(most):
+    text = "Start it with a launcher. Then look at every rank's log; the first one to fail has the cause, the others only lost it."
+    short = cut(text, most)
+    assert tokens(short) <= most + 2
+    assert short in ("", text) or short.endswith((" …", ".", ";"))

@@ -1,0 +1,43 @@
+"""Logs of real multi-rank failures, and failures within long logs: the right rank and the right line are named."""
+
+import os
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "evals"))
+
+from reading import long, runs  # noqa: E402
+
+RIGHT_RANK, RIGHT_LINE = 0.95, 0.90
+
+
+@pytest.mark.timeout(900)
+def test_the_rank_that_failed_first_is_named_in_forty_runs_under_torchrun(tmp_path):
+    try:
+        import torch.distributed  # noqa: F401
+    except ImportError:
+        missing = "torch is not installed: pip install '.[proofs]'"
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
+    graded = runs.grade(tmp_path)
+    wrong = [f"{run.name}: found rank {named}" for run, named in graded if named != run.who]
+    assert len(graded) == 40
+    assert len(wrong) <= len(graded) * (1 - RIGHT_RANK), "\n".join(wrong)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("megabytes", long.SIZES_MB)
+def test_the_decisive_line_of_twenty_long_logs_is_among_those_shown(megabytes):
+    graded = long.grade(megabytes)
+    missed = [f"{failure.name} at {place}" for failure, place, found in graded if found is None]
+    assert len(graded) == 20
+    assert len(missed) <= len(graded) * (1 - RIGHT_LINE), "\n".join(missed)
+
+
+def test_the_runs_cover_every_way_to_fail_with_two_to_four_ranks():
+    found = runs.all_runs()
+    assert len({run.name for run in found}) == 40
+    assert {(run.how, run.ranks) for run in found} == {(how, ranks) for how in runs.HOWS for ranks in (2, 3, 4)}
+    assert {run.form for run in found} == {"merged", "folder"} and {run.says for run in found} == {"ranks", "plain"}
