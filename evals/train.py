@@ -40,7 +40,8 @@ class Texts:
         for report in self.practice:
             values, labels = self._values(report["text"]), report["labels"]
             shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
-            self.base += [(values, label, share, share) for label, share in zip(labels, shares)]
+            rows = [(values, label, share, share) for label, share in zip(labels, shares)]
+            self.base += rows
         self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
         self.values = [features(found) for found in self.evidence]
 

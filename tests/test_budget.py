@@ -47,7 +47,7 @@ def test_every_first_match_and_every_answer_keep_to_their_budget(answers):
 
 
 def test_an_estimate_of_a_whole_answer_is_near_the_true_count(answers):
-    texts = [written(answer) for answer in answers]
+    texts = [written(answer) for answer in answers if answer["matches"]]
     off = [abs(true / tokens(text) - 1) for true, text in zip(counted(texts), texts)]
     assert sorted(off)[int(len(off) * 0.95)] < 0.15
 

@@ -140,10 +140,10 @@ def test_answers_of_another_agent_are_graded_and_a_foreign_id_is_refused(tmp_pat
         systems.from_file(path, CASES)
 
 
-@pytest.mark.parametrize("name", systems.BASELINES)
+@pytest.mark.parametrize("name", sorted(systems.baselines()))
 def test_a_baseline_ranks_an_entrys_own_words_first_and_always_answers(name):
     few = [Case("0" * 10, "error", "element 0 of tensors does not require grad", ("O3",), "x")]
-    [(matches, further)] = systems.BASELINES[name](few).values()
+    [(matches, further)] = systems.baselines()[name](few).values()
     assert "O3" in matches and len(matches) == 3 and further
 
 

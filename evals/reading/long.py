@@ -27,7 +27,8 @@ class Failure:
 
 
 def failures() -> list[Failure]:
-    return [Failure(**json.loads(line)) for line in FAILURES.read_text(encoding="utf-8").splitlines()]
+    found = [json.loads(line) for line in FAILURES.read_text(encoding="utf-8").splitlines()]
+    return [Failure(f["name"], (FAILURES.parent / f["file"]).read_text(encoding="utf-8"), f["decisive"]) for f in found]
 
 
 def noise(seed: int, size: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import asdict
 from datetime import date
 from functools import lru_cache
@@ -21,12 +22,20 @@ def signatures() -> SignatureIndex:
     return SignatureIndex(catalogue.load().entries)
 
 
+@lru_cache(maxsize=1)
+def _load() -> None:
+    """Read everything that stays, and keep the garbage collector from walking over it during each look-up."""
+    catalogue.load(), ranking.load(), signatures()
+    gc.freeze()
+
+
 def answer_for(*, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None) -> Answer:
     """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence.
 
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
     check_limit(limit)
+    _load()
     if text and len(text) > MAX_TEXT:
         raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
     if log is not None:

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
 def tokens(text: str) -> float:
     """About how many tokens a text has."""
-    count = 0.0
-    for piece in _PIECE.findall(text):
-        first = piece[0]
-        if not first.isascii():
-            count += 1.25
-        elif first.isalpha():
-            size = len(piece)
-            count += 1.0 if size <= 7 else 1.55 if size <= 12 else size / 5
-        elif first.isdigit():
-            count += math.ceil(len(piece) / 3) + 0.5
-        else:
-            count += 0.78
-    return count
+    return sum(map(_of_piece, _PIECE.findall(text)))
+
+
+@lru_cache(maxsize=20000)
+def _of_piece(piece: str) -> float:
+    first, size = piece[0], len(piece)
+    if not first.isascii():
+        return 1.25
+    if first.isalpha():
+        return 1.0 if size <= 7 else 1.55 if size <= 12 else size / 5
+    return math.ceil(size / 3) + 0.5 if first.isdigit() else 0.78
 
 
 def cut(text: str, most: float) -> str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 REACH = 3  # how many words after the first the second may stand
 
-_NOT = "not never no bare hard stop doesn don isn didn won can cannot without fail refuse longer"
+_NOT = "not never no bare hard stop doesn don isn didn won cannot without fail refuse longer"
 _MANY = "two multi multiple several both four eight #2 #3 #4 #5 #6 #7 #8 #16 #32 #64"
 # name: (words, first > second; further pairs after a comma, Chinese terms)
 _TOLD = {
@@ -34,8 +34,8 @@ _TOLD = {
     "@random": ("chance guess", "random > chance guess level, accuracy acc > #50 #10 #0", "随机|瞎猜|乱猜|随机猜"),
     "@dup": ("duplicate twice", "print log run appear show > time twice, every each > process rank gpu, #2 #4 #8 > time", "重复|多次打印|每个进程都|打印多次|两遍"),
     "@spike": ("spik explode blow blew diverge jump skyrocket surge", "shoot shot goes go went > up high", "突然变大|飙升|爆炸|突增|暴涨|突然升高|跳变|尖峰"),
-    "@suddenly": ("suddenly", "after > #num thousand while few step epoch hour, at > step iteration", "突然|跑了|训练到|到第|一段时间后"),
-    "@begin": ("", "first begin start > step iteration batch epoch train, right > away start, from > begin start", "第一步|一开始|刚开始|开头|第一个"),
+    "@suddenly": ("suddenly", "after > #num thousand while few step epoch hour, reach > step iteration", "突然|跑了|训练到|到第|一段时间后"),
+    "@begin": ("", "first begin start > step iteration batch epoch train, right > away start, begin > train", "第一步|一开始|刚开始|开头|第一个"),
     "@end": ("", "last end final > batch step epoch iteration, drop > last", "最后一个|最后一步|最后一批|末尾|结束时"),
     "@noise": ("noise noisy garbag gibberish nonsense blur blurry black gray grey artifact washed oversaturat green", "random > pixel", "噪声|噪点|乱码|胡言|花屏|模糊|全黑|灰色|雪花|偏色|过饱和"),
     "@repeats": ("loop repetitive parrot echo", "repeat > itself sam sentence prompt token word phrase, never not > stop eos", "复读|重复输出|停不下来|一直输出|不停|重复同"),
@@ -63,7 +63,7 @@ _TOLD = {
     "@label": ("label class target", "", "标签|类别"),
     "@detect": ("map ap iou box bbox detect segment miou anchor mask", "", "检测框|检测|分割|边框|框"),
     "@imag": ("image picture photo pixel png jpg opencv pil", "", "图像|图片|照片"),
-    "@vlm": ("llava vlm vision multimodal clip projector mm_projector internvl qwen-vl vit", "vision > language encode tower", "多模态|视觉|看图|图文"),
+    "@vlm": ("llava vlm vision multimodal clip projector mm_projector internvl vit", "vision > language encode tower", "多模态|视觉|看图|图文"),
     "@diffus": ("diffusion ddpm ddim sample unet vae latent guidance guidance_scal cfg ema snr denoise", "", "扩散|采样|文生图|去噪"),
     "@finetune": ("finetune sft lora qlora peft adapter", "fine > tune", "微调"),
     "@pad": ("pad padding attention_mask pad_token padding_sid", "", "填充|补齐"),

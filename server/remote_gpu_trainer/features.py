@@ -13,8 +13,8 @@ from .evidence import Evidence, Line
 from .words import pairs, words
 
 WEIGHT = {"exception": 1.0, "message": 0.8, "failure": 0.8, "warning": 0.6, "frame": 0.3, "trace": 0.0, "plain": 0.5, "consequence": 0.1}
-MAX_LINES = 160  # distinct lines that count
-MAX_FEATURES = 900
+MAX_LINES = 120  # distinct lines that count
+MAX_FEATURES = 700
 
 _SITE = re.compile(r'.*?(?:site-packages|dist-packages|lib/python3\.\d+)/')
 _FRAME = re.compile(r'\s*File "([^"]+)", line \d+(?:, in (\S+))?')

@@ -13,7 +13,7 @@ from .lines import Line
 
 SECONDARY = re.compile(
     r"connection (?:reset|closed|refused)|closed by peer|broken pipe|recvvalue|socket timeout|sigterm|signal 15|keyboardinterrupt|"
-    r"watchdog|timed? ?out|remote process exited|abort|ncclcommwatchdog|heartbeat|store|sendbytes|no error",
+    r"watchdog|timed? ?out|remote process exited|abort|ncclcommwatchdog|heartbeat|store|sendbytes|no error|monitoredbarrier",
     re.I,
 )
 LOST_PEER = re.compile(r"connection (?:reset|closed)|closed by peer|broken pipe|sigterm|signal 15\b|exitcode\s*:\s*-15|remote process exited|sendbytes failed|recvvalue failed", re.I)
@@ -23,6 +23,7 @@ _SUMMARY_CODE = re.compile(r"\s*exitcode\s*:\s*(-?\d{1,5})\b")
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I)
 _NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier", re.I)
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
+_COLLECTIVE = re.compile(r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I)
 TERM = -15  # the launcher ended it
 
 
@@ -133,7 +134,8 @@ def _last_resort(failures: list[Failure], own: list[Failure], summary: Summary) 
     if summary.root is not None:
         of_root = [f for f in failures if f.line.rank == summary.root]
         return _of_rank(summary.root, failures) if of_root else _at_end(summary.root, summary)
-    return _earliest(own or failures) if failures else None
+    collective = [f for f in failures if _COLLECTIVE.search(f.line.text)]  # ends a run; other time-outs are often caught
+    return _earliest(own or collective or failures) if failures else None
 
 
 def _behind(lines: list[Line]) -> Line | None:

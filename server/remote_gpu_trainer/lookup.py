@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date
 
 from . import search
@@ -21,6 +21,7 @@ from .signatures import SignatureIndex
 
 LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
+ALSO_ALONE = 10  # titles when no match is claimed
 OLD_DAYS = 365  # after this many days an entry about a library is marked as in doubt
 # Estimated tokens. A sure answer has room for its whole fix; an unsure one leaves the room to the titles under
 # `also`, because a reader of the log chooses better among them than the ranking did.
@@ -39,7 +40,10 @@ class BadRequest(Exception):
 
 @dataclass
 class Answer:
-    """matches: likeliest first, none when nothing fits. also: further candidates, id and title only."""
+    """matches: likeliest first, none when nothing fits. also: further candidates, id and title only.
+
+    No match but titles: the report is so near to what entries explain that a reader should choose, and so far that none is claimed.
+    """
 
     matches: list[dict] = field(default_factory=list)
     evidence: list[dict] = field(default_factory=list)
@@ -48,7 +52,7 @@ class Answer:
     also: list[dict] = field(default_factory=list)
 
     def as_dict(self) -> dict:
-        return asdict(self)
+        return {name: getattr(self, name) for name in ("matches", "evidence", "first_failure", "ask", "also")}
 
 
 def look_up(
@@ -66,7 +70,9 @@ def look_up(
         first_failure=_where(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
-        answer.ask = _ask(evidence, nothing=True)
+        answer.ask = _ask(evidence, "Not sure that anything in the catalogue fits; see whether a title says what you see." if found.doubtful else "Nothing in the catalogue fits.")
+        if found.doubtful:
+            answer.also = [_title(c, catalogue) for c in candidates[:ALSO_ALONE]]
         return answer
     chosen = [(c, catalogue.by_id[c.id]) for c in candidates[:limit]]
     for place, (candidate, entry) in enumerate(chosen):
@@ -82,12 +88,12 @@ def look_up(
         if place == 0:
             _fill(match, entry, [e for _, e in chosen[1:]], FIRST[sure])
         else:
-            match["check"] = cut(first_paragraph(entry.check), OTHER[sure] - tokens(match["title"]))
+            match["check"] = cut(first_paragraph(entry.check), max(OTHER[sure] - tokens(match["title"]), 16))
         answer.matches.append(match)
     if found.confidence == "low":
-        answer.ask = _ask(evidence, nothing=False)
+        answer.ask = _ask(evidence, "Not sure.", most=1)
     if not sure:
-        answer.also = [{"id": c.id, "title": plain(catalogue.by_id[c.id].title)} for c in candidates[limit : limit + ALSO]]
+        answer.also = [_title(c, catalogue) for c in candidates[limit : limit + ALSO]]
     others = [entry for _, entry in chosen[1:]]
     most = WHOLE + FURTHER * max(0, limit - 3)
     if _cost(answer) > most:  # first the evidence gives way, then the texts of the first match
@@ -96,6 +102,10 @@ def look_up(
     if over > 0:
         _fill(answer.matches[0], chosen[0][1], others, max(FIRST[sure] - over, LEAST_FIRST))
     return answer
+
+
+def _title(candidate: search.Candidate, catalogue: Catalogue) -> dict:
+    return {"id": candidate.id, "title": plain(catalogue.by_id[candidate.id].title)}
 
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
@@ -114,7 +124,7 @@ def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
 
 def _cost(answer: Answer) -> float:
     """Estimated tokens of the whole answer, names of its fields included."""
-    return tokens(json.dumps(asdict(answer), ensure_ascii=False, separators=(",", ":")))
+    return tokens(json.dumps(answer.as_dict(), ensure_ascii=False, separators=(",", ":")))
 
 
 def check_limit(limit: int) -> None:
@@ -165,8 +175,8 @@ def _where(line: Line) -> dict:
     return {"rank": line.rank, "source": line.source, "line": line.number}
 
 
-def _ask(evidence: Evidence, nothing: bool) -> str:
-    """What would help, given what is there already: when nothing fits, all of it; else the first two."""
+def _ask(evidence: Evidence, said: str, most: int = 9) -> str:
+    """What would help, given what is there already: at most so many things, behind what is said about the answer."""
     wanted = []
     if not evidence.is_log:
         wanted.append("the last 50 lines of the log with the last exception")
@@ -175,7 +185,7 @@ def _ask(evidence: Evidence, nothing: bool) -> str:
     if len(evidence.ranks) > 1 or any("gpus" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]):
         wanted.append("the folder of per-rank logs (torchrun --log-dir), and `py-spy dump` of each rank if it hangs")
     wanted.append("what you see in numbers (loss, step time, memory, exit code) and since which change")
-    return ("Nothing in the catalogue fits. " if nothing else "Not sure. ") + "What would help: " + "; ".join(wanted if nothing else wanted[:1]) + "."
+    return f"{said} What would help: {'; '.join(wanted[:most])}."
 
 
 def _doubts(catalogue: Catalogue, today: date, installed: str | None) -> dict[str, str]:

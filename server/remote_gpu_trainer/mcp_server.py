@@ -57,7 +57,7 @@ class Title(BaseModel):
 
 
 class Lookup(BaseModel):
-    """The answer. No matches: nothing fits, and `ask` says what would help."""
+    """The answer. No matches: nothing fits, and `ask` says what would help; titles under `also` are then only for your own choice."""
 
     matches: list[Match]
     evidence: list[Line]

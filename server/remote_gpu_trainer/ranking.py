@@ -18,9 +18,9 @@ from .matrices import STEPS, Dense, Sparse
 
 NONE = "none"
 VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "network")
-GATE = ("inside", "best learned", "best counted", "signature", "network none", "network best", "classifiers agree", "best share", "constant")
+GATE = ("inside", "best learned", "best counted", "signature", "network none", "network best", "classifiers agree", "best share", "learned over none", "constant")
 PLACE = Path(__file__).with_name("ranking.bin")
-MOST_REASONS = 150  # words of a question that are asked why
+MOST_REASONS = 60  # words of a question that are asked why
 INPUT_GAIN = 3.0  # a report's words, scaled to length 1, reach the network this much stronger
 
 
@@ -100,9 +100,14 @@ class Ranking:
         sums = self._counted.sums([(row, STEPS) for _, row, _ in asked.known])
         return {name: s for name, s in zip(self.classes, sums) if name != NONE}
 
-    def telling(self, asked: Question) -> int:
-        """How many words and concepts of a question the ranking has seen. Plain numbers and pairs don't count."""
-        return sum("+" not in word and word[:2] not in ("x:", "#n") and word[0] != "%" and not word[1:].isdigit() for word, _, _ in asked.known)
+    def telling(self, asked: Question, most: int) -> int:
+        """How many words and concepts of a question the ranking has seen, counted up to `most`. Plain numbers and pairs don't count."""
+        count = 0
+        for word, _, _ in asked.known:
+            count += "+" not in word and word[0] != "%" and word[:2] not in ("x:", "#n") and not word[1:].isdigit()
+            if count == most:
+                break
+        return count
 
     def reasons(self, name: str, asked: Question, most: int = 5) -> list[str]:
         """The words of the question that speak most for a class."""

@@ -33,11 +33,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Found:
-    """Candidates best first; `none` is the probability that no entry fits; confidence high, medium, low or ''."""
+    """Candidates best first; `none` is the probability that no entry fits; confidence high, medium, low or ''.
+
+    `doubtful`: no candidate is worth a claim, but their titles are worth a look by someone who knows the run.
+    """
 
     candidates: tuple[Candidate, ...]
     none: float
     confidence: str
+    doubtful: bool = False
 
 
 def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most: int = 13) -> Found:
@@ -55,29 +59,31 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
         Candidate(name, shares[name], best.get(name), tuple(ranking.reasons(name, asked)) if place < 3 and name not in best else ())
         for place, name in enumerate(ordered)
     )
-    said = ranking.telling(asked)
+    said = ranking.telling(asked, max(SURE_WORDS.values()))
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         said = max(SURE_WORDS.values())
     elif said < LEAST_WORDS:
         none = 1.0
-    return Found(candidates, none, _confidence(candidates, none, said, ranking))
+    confidence = _confidence(candidates, none, said, ranking)
+    return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
 
 
 @dataclass(frozen=True)
 class Votes:
     """of: {entry: one number a voter, in the order of VOTERS}; inside: how much the report is like one that an entry
-    explains; none: the network's log-odds that no entry does."""
+    explains; none: the network's log-odds that no entry does; over: how far the linear classifier's best entry lies above its class for none."""
 
     of: dict[str, list[float]]
     inside: float
     none: float
+    over: float
 
 
 def votes(asked: Question, hits: list[Hit], ranking: Ranking) -> Votes:
     """What every voter says about every entry."""
     learned, inside = ranking.learned(asked)
-    del learned[NONE]
+    none = learned.pop(NONE)
     counted = ranking.counted(asked)
     network = ranking.network(asked)
     doubt = network.pop(NONE)
@@ -96,7 +102,7 @@ def votes(asked: Question, hits: list[Hit], ranking: Ranking) -> Votes:
             network[name] - network_spread,
         ]
         for name in learned
-    }, inside, doubt - network_spread)  # fmt: skip
+    }, inside, doubt - network_spread, max(learned.values()) - none)  # fmt: skip
 
 
 def _spread(values) -> float:
@@ -127,6 +133,7 @@ def gate_values(voted: Votes, shares: dict[str, float]) -> list[float]:
         voted.of[network][6],
         float(learned == network),
         math.log(max(shares.values())),
+        voted.over,
         1.0,
     ]
 

@@ -105,11 +105,8 @@ class SignatureIndex:
         lines = evidence.lines
         normals = [normal(line.text) for line in lines]
         joined = " ".join(normals)[:MAX_TEXT]
-        at_word: dict[str, list[int]] = {"": list(range(len(lines)))}
-        for place, text in enumerate(normals):
-            for word in set(text.translate(_LETTERS).split()):
-                at_word.setdefault(word, []).append(place)
-        places = sorted(place for anchor in self._by_anchor.keys() & at_word.keys() for place in self._by_anchor[anchor])
+        held = {"", *joined.translate(_LETTERS).split()}
+        places = sorted(place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor])
         decisive = {id(line) for line in evidence.decisive[:4]}
         hits = []
         for entry_id, pattern in map(self.patterns.__getitem__, places):
@@ -123,7 +120,7 @@ class SignatureIndex:
                 if pattern.hint not in joined:
                     continue
                 search = pattern.regex.search
-                at = [i for i in at_word[pattern.anchor] if search(lines[i].text[:MAX_CHARS])]
+                at = [i for i, text in enumerate(normals) if pattern.anchor in text and search(lines[i].text[:MAX_CHARS])]
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])

@@ -90,7 +90,7 @@ class _Keeper:
         self._remember(self.repeats - found)
         if self.owed or self.seen < HEAD:
             self._whole(now, max(self.owed, HEAD - self.seen))
-        early = {shape for shape in found if self.telling[shape] < PER_SHAPE}
+        early = {shape for shape in found if self.telling[shape] < PER_SHAPE} if self.size < MAX_KEPT else set()
         self.repeats = found - early
         if early:
             self._windows(now, early)
@@ -114,15 +114,12 @@ class _Keeper:
     def _whole(self, block: "_Block", size: int) -> None:
         """What is kept whatever it holds: the head of the log, and the rest of a window that the last block ended."""
         self.owed = 0
-        for row in block.rows():
-            if size <= 0:
-                break
+        for row in block.rows(0, block.reach(0, size)):
             self._keep(row)
-            size -= len(row[1]) + 1
 
     def _windows(self, block: "_Block", early: Set[bytes]) -> None:
         """Windows around the first rows of each of these shapes; further rows of theirs are repeats."""
-        rows, reach = block.rows(), 0
+        reach = 0
         for at, shape in enumerate(block.shapes):
             if shape not in early:
                 continue
@@ -130,25 +127,25 @@ class _Keeper:
                 self.repeats.add(shape)
                 continue
             self.telling[shape] += 1
-            first, last = _around(rows, at)
+            first, last = block.around(at)
             if first == 0 and self.last:
-                for row in self.last.rows()[-20:]:
+                count = len(self.last.shapes)
+                for row in self.last.rows(max(0, count - 20), count):
                     self._keep(row)
-            for row in rows[max(first, reach) : last]:
+            for row in block.rows(max(first, reach), last):
                 self._keep(row)
             reach = last
-            if last == len(rows):
+            if last == len(block.shapes):
                 self.owed = AROUND
 
     def _remember(self, gone: Set[bytes]) -> None:
         """Keep the last time of repeated shapes that the newest block doesn't hold any more."""
         if not gone or not self.last:
             return
-        rows, shapes, missing = self.last.rows(), self.last.shapes, set(gone)
+        shapes, missing = self.last.shapes, set(gone)
         for at in range(len(shapes) - 1, -1, -1):
             if shapes[at] in missing:
-                first, last = _around(rows, at)
-                self.latest[shapes[at]] = rows[first:last]
+                self.latest[shapes[at]] = self.last.rows(*self.last.around(at))
                 self.latest.move_to_end(shapes[at])
                 if len(self.latest) > MAX_LATEST:
                     self.latest.popitem(last=False)
@@ -181,15 +178,43 @@ class _Block:
 
     def __init__(self, block: bytes, number: int):
         self.block, self.number = block, number
-        lined = block.replace(b"\r", b"\n") if b"\r" in block else block
-        self.shapes = lined.translate(_FOLD, _DIGITS).split(b"\n")
-        self._rows: List[Row] = []
+        self._lined = block.replace(b"\r", b"\n") if b"\r" in block else block
+        self.shapes = self._lined.translate(_FOLD, _DIGITS).split(b"\n")
+        self._lines: List[bytes] = []
 
-    def rows(self) -> List[Row]:
-        """One row a shape, in the same order; empty ones too."""
-        if not self._rows:
-            self._rows = _rows(self.block, self.number)
-        return self._rows
+    def lines(self) -> List[bytes]:
+        """The text of each row, in the order of the shapes."""
+        if not self._lines:
+            self._lines = self._lined.split(b"\n")
+        return self._lines
+
+    def rows(self, first: int, last: int) -> List[Row]:
+        """Rows from one place up to another, each with the number of its line."""
+        lines = self.lines()
+        offset = sum(map(len, lines[:first])) + first
+        number = self.number + self.block.count(b"\n", 0, offset)
+        found = []
+        for line in lines[first:last]:
+            found.append((number, line))
+            offset += len(line) + 1
+            number += self.block[offset - 1 : offset] == b"\n"
+        return found
+
+    def reach(self, first: int, size: int) -> int:
+        """The place after the rows that hold the next `size` bytes."""
+        lines = self.lines()
+        while first < len(lines) and size > 0:
+            size -= len(lines[first]) + 1
+            first += 1
+        return first
+
+    def around(self, at: int) -> Tuple[int, int]:
+        """The places of a window around a row, AROUND bytes to each side."""
+        lines, first, size = self.lines(), at, 0
+        while first > 0 and size < AROUND:
+            first -= 1
+            size += len(lines[first]) + 1
+        return first, self.reach(at + 1, AROUND)
 
 
 def _rows(block: bytes, number: int) -> List[Row]:
@@ -198,16 +223,3 @@ def _rows(block: bytes, number: int) -> List[Row]:
     if b"\r" not in block:
         return list(zip(range(number, number + len(lines)), lines))
     return [(number + i, piece) for i, line in enumerate(lines) for piece in line.split(b"\r")]
-
-
-def _around(rows: List[Row], at: int) -> Tuple[int, int]:
-    """The places of a window around a row, AROUND bytes to each side."""
-    first, size = at, 0
-    while first > 0 and size < AROUND:
-        first -= 1
-        size += len(rows[first][1]) + 1
-    last, size = at + 1, 0
-    while last < len(rows) and size < AROUND:
-        size += len(rows[last][1]) + 1
-        last += 1
-    return first, last

@@ -34,6 +34,8 @@ def _parts(token: str) -> tuple[str, ...]:
         return (named,) if named else (("#" + token,) if len(token) <= 2 else ("#num",))
     if "\u4e00" <= token[0] <= "\u9fff":
         return tuple(token[i : i + 2] for i in range(len(token) - 1)) or (token,)
+    if token[-1] == "s" and token[:-1].isupper() and len(token) > 2:  # GPUs, LRs: the plural of an acronym
+        return (stem(token[:-1].lower()),)
     low = token.lower()
     pieces = [p.lower() for p in _CAMEL.findall(token)] if ("_" in token.strip("_") or (token != low and token != token.upper() and token[1:] != low[1:])) else []
     if len(pieces) > 1:

@@ -1,0 +1,63 @@
+"""What is kept of a large log, and with which line numbers."""
+
+import io
+
+from remote_gpu_trainer import windows
+from remote_gpu_trainer.logfiles import of_stream
+
+
+def rows(data: bytes, needles=()) -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {}
+    for number, row in of_stream(io.BytesIO(data), needles=needles):
+        found.setdefault(number, []).append(row)
+    return found
+
+
+BORING = b"step 12 loss 0.5\n"
+
+
+def test_a_small_log_is_kept_whole_and_a_large_one_is_not():
+    assert len(rows(BORING * 5000)) == 5000
+    assert len(rows(BORING * 200_000)) < 20_000
+
+
+def test_first_times_and_the_last_time_of_a_repeated_line_are_kept():
+    parts = []
+    for number in range(300_000):
+        parts.append(b"Error: retry %d\n" % number if number % 1000 == 500 else BORING)
+    found = rows(b"".join(parts))
+    kept = [int(row[0].split()[-1]) for row in found.values() if row[0].startswith(b"Error")]
+    assert kept[: windows.PER_SHAPE] == [500, 1500, 2500] and kept[-1] == 299_500
+
+
+def test_the_last_time_of_a_line_that_stopped_long_ago_is_kept():
+    data = b"".join(b"Error: early %d\n" % n for n in range(50)) + BORING * 100_000 + b"Error: late\n" + BORING * 100_000
+    texts = [row for held in rows(data).values() for row in held]
+    assert b"Error: early 49" in texts and b"Error: late" in texts
+
+
+def test_carriage_returns_make_rows_but_no_line_numbers():
+    bars = b"".join(b"\r%d%%|# | %d/100" % (n % 100, n % 100) for n in range(60_000))
+    found = rows(b"first\n" + bars + b"\n" + BORING * 40_000 + b"KeyError: 'x'\n" + BORING * 40_000)
+    [number] = [number for number, held in found.items() if b"KeyError: 'x'" in held]
+    assert number == 3 + 40_000
+
+
+def test_a_needle_is_found_by_its_inner_words_whatever_stands_around_it():
+    data = BORING * 100_000 + b"[3] the quick brown fox 9 jumps.\n" + BORING * 100_000
+    assert any(b"brown fox" in row for held in rows(data, [b"quick brown fox"]).values() for row in held)
+    assert not any(b"brown fox" in row for held in rows(data).values() for row in held)
+
+
+def test_a_window_that_a_block_cuts_goes_on_in_the_next():
+    head = BORING * (windows.BLOCK // len(BORING))
+    data = head[: windows.BLOCK - 40] + b"\nTraceback (most recent call last):\n" + b"".join(b"  frame %d of it\n" % n for n in range(20)) + b"boom\n" + BORING * 60_000
+    texts = [row for held in rows(data).values() for row in held]
+    assert b"  frame 0 of it" in texts and b"boom" in texts
+
+
+def test_many_shapes_are_forgotten_without_losing_an_error(monkeypatch):
+    monkeypatch.setattr(windows, "MAX_SHAPES", 1000)
+    lines = [b"note %s\n" % bytes([97 + n % 26, 97 + n // 26 % 26, 97 + n // 676 % 26]) for n in range(17_576)] * 4
+    lines[40_000] = b"AssertionError: here\n"
+    assert any(b"AssertionError: here" in held for held in rows(b"".join(lines) + BORING * 10_000).values())
