@@ -133,7 +133,8 @@ def _ratio(ours: float, other: float) -> str:
     return f"{ours / other:.2f}"
 
 
-PARTS = {"warm": warm, "cold": cold, "catalogues": catalogues, "logs": logs, "server": server}
+# Children first: their memory counts from what this process held when it started them.
+PARTS = {"cold": cold, "logs": logs, "server": server, "warm": warm, "catalogues": catalogues}
 
 
 def page(rows: list[Row]) -> str:

@@ -46,10 +46,10 @@ def test_every_first_match_and_every_answer_keep_to_their_budget(answers):
     assert max(whole) <= WHOLE, written(answers[whole.index(max(whole))])
 
 
-def test_an_estimate_of_a_whole_answer_is_near_the_true_count(answers):
+def test_the_estimate_of_a_whole_answer_is_on_the_safe_side_and_not_far_off(answers):
     texts = [written(answer) for answer in answers if answer["matches"]]
-    off = [abs(true / tokens(text) - 1) for true, text in zip(counted(texts), texts)]
-    assert sorted(off)[int(len(off) * 0.95)] < 0.15
+    shares = [true / tokens(text) for true, text in zip(counted(texts), texts)]
+    assert max(shares) <= 1 and min(shares) > 0.65
 
 
 def test_a_sure_first_match_holds_a_fix_and_a_check(answers):

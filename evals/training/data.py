@@ -57,5 +57,5 @@ def made_from(catalogue: Catalogue, practice: list[dict], cases: list[dict]) -> 
         "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in catalogue.entries]),
         "practice reports": digest(practice),
         "tuning half": digest(cases),
-        "words": digest([(package / name).read_text(encoding="utf-8") for name in ("words.py", "features.py")]),
+        "words": digest([(package / name).read_text(encoding="utf-8") for name in ("words.py", "concepts.py", "features.py")]),
     }

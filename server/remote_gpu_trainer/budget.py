@@ -1,6 +1,6 @@
 """How many tokens a text will cost an agent, estimated without a tokenizer, and texts cut to a number of them.
 
-The estimate was fitted to a GPT tokenizer on the catalogue and on reports: sums over an answer are within 9 % of the true count.
+The estimate was fitted to a GPT tokenizer on the catalogue and on reports, and leans to the safe side: of a whole answer in JSON the true count is 74 to 90 % of it.
 """
 
 from __future__ import annotations

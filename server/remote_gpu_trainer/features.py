@@ -26,6 +26,7 @@ def features(evidence: Evidence) -> dict[str, float]:
     """{word: weight}. Words with a `+` are neighbours, with `x:` they stood in a decisive line."""
     marked = {id(line) for line in evidence.decisive[:5]} if evidence.is_log else set()
     weights: dict[str, float] = {}
+    known = weights.get
     seen: set[str] = set()
     for line in _telling_first(evidence, marked):
         text = _readable(line)
@@ -38,9 +39,10 @@ def features(evidence: Evidence) -> dict[str, float]:
         decisive = id(line) in marked
         weight = 1.0 if decisive or not evidence.is_log else WEIGHT[line.kind]
         tokens = words(text)
+        again = 0.15 * weight
         for token in tokens + pairs(tokens):
-            before = weights.get(token)
-            weights[token] = weight if before is None else max(before, weight) + 0.15 * weight
+            before = known(token)
+            weights[token] = weight if before is None else (before if before > weight else weight) + again
         if decisive and line.kind != "frame":
             for token in tokens:
                 weights["x:" + token] = 1.0
