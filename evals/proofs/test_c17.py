@@ -1,6 +1,5 @@
 """C17: what the automatic clean-up of Trainer keeps. Needs transformers and accelerate."""
 import json
-import os
 import shutil
 
 import pytest

@@ -1,5 +1,4 @@
 """C9: what Trainer of transformers resumes from. Needs transformers and accelerate."""
-import os
 import shutil
 
 import pytest
