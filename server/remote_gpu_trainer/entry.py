@@ -22,14 +22,15 @@ FIELDS = (
     "Applies to", "Needs", "Severity", "Verified", "Sources",
 )  # fmt: skip
 
-ID = re.compile(r"[A-Z]{1,6}[0-9]{1,3}[a-z]?")
+_ID = r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?"  # K8S is a family with a digit in its name
+ID = re.compile(_ID)
 _HEADING = re.compile(r"### (\S+) — (.+)")
 _RETIRED = re.compile(r"### (\S+) → (\S+)")
 _FIELD = re.compile(r"\*\*([^*:]{1,40}):\*\*(?: |$)")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _CODE = re.compile(r"``(.+?)``|`([^`]+)`")
 _VERIFIED = re.compile(r"(\d{4}-\d{2}-\d{2}), (?:(read)|(ran) \(([^()]+)\))")
-_APART = re.compile(r"([A-Z]{1,6}[0-9]{1,3}[a-z]?): (.+)", re.S)
+_APART = re.compile(rf"({_ID}): (.+)", re.S)
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ ALSO_ALONE = 10  # titles when no match is claimed
 OLD_DAYS = 365  # after this many days an entry about a library is marked as in doubt
 # Estimated tokens. A sure answer has room for its whole fix; an unsure one leaves the room to the titles under
 # `also`, because a reader of the log chooses better among them than the ranking did.
-FIRST = {True: 345, False: 230}  # of the first match
+FIRST = {True: 332, False: 230}  # of the first match
 OTHER = {True: 36, False: 55}  # of each further match, its title and check
-SHARES = (("check", 0.3), ("fix", 0.6), ("root_cause", 0.85), ("distinguish", 1.0))  # of what is left for the texts, in this order
+SHARES = (("fix", 0.48), ("check", 0.74), ("root_cause", 0.92), ("distinguish", 1.0))  # of what is left for the texts, in this order
 DISTINGUISH = 45
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
 WHOLE, FURTHER = 635, 95  # of an answer with three matches, and of each match beyond
