@@ -56,6 +56,7 @@ def test_a_group_of_almost_equal_rewards_is_blown_up_to_full_size():
 
 
 def test_a_policy_that_overflowed_fails_with_the_signature(says):
+    torch.distributions.Distribution.set_default_validate_args(True)  # torch's default, which some libraries switch off
     with pytest.raises(ValueError) as error:
         torch.distributions.Normal(torch.full((2,), float("nan")), torch.ones(2))
     says("R3", str(error.value))

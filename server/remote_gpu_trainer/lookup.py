@@ -88,7 +88,7 @@ def look_up(
         if place == 0:
             _fill(match, entry, [e for _, e in chosen[1:]], FIRST[sure])
         else:
-            match["check"] = cut(first_paragraph(entry.check), max(OTHER[sure] - tokens(match["title"]), 16))
+            match["check"] = cut(first_paragraph(entry.check), max(OTHER[sure] - tokens(match["title"]), 16)) or f"see entry {entry.id}"
         answer.matches.append(match)
     if found.confidence == "low":
         answer.ask = _ask(evidence, "Not sure.", most=1)
