@@ -120,6 +120,7 @@ def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
         most = max(whole * share - spent, 12.0)
         match[name] = cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
         spent += tokens(match[name])
+    match["check"] = match["check"] or f"see entry {entry.id}"
 
 
 def _cost(answer: Answer) -> float:
