@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -20,12 +19,12 @@ class Cost:
     megabytes: float
 
 
-def of_program(command: list[str], runs: int = 5, stdin: str | None = None, ok: tuple[int, ...] = (0, 1)) -> Cost:
-    """Median time and largest memory. `stdin` names a file. Raises RuntimeError for another exit code than those in `ok`."""
+def of_program(command: list[str], runs: int = 5, ok: tuple[int, ...] = (0, 1)) -> Cost:
+    """Median time and largest memory. Raises RuntimeError for another exit code than those in `ok`."""
     seconds, megabytes = [], 0.0
     for _ in range(runs):
         # A file for the output: grep stops at the first line when it sees the null device.
-        with open(stdin or os.devnull, "rb") as given, tempfile.TemporaryFile() as out:
+        with open(os.devnull, "rb") as given, tempfile.TemporaryFile() as out:
             started = time.perf_counter()
             child = subprocess.Popen(command, stdin=given, stdout=out, stderr=subprocess.DEVNULL)
             _, status, usage = os.wait4(child.pid, 0)
@@ -47,8 +46,3 @@ def of_calls(call, items: list, runs: int = 3) -> tuple[float, float]:
             best[at] = min(best[at], time.perf_counter() - started)
     best.sort()
     return statistics.median(best), best[int(len(best) * 0.95)]
-
-
-def own_memory() -> float:
-    """The largest resident set of this process in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -22,7 +22,7 @@ from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
 from training import data  # noqa: E402
 
 FOLDS = 5
-CASE_SHARE, CASE_SHARE_INSIDE = 4.0, 4.0  # a real report counts for more than an invented one
+CASE_SHARE = 4.0  # a real report counts for more than an invented one
 
 
 class Texts:
@@ -36,12 +36,11 @@ class Texts:
         self.signatures = SignatureIndex(self.catalogue.entries)
         self.base = []
         for entry in self.catalogue.entries:
-            self.base += [(self._values(text), entry.id, weight, weight) for text, weight in data.entry_texts(entry)]
+            self.base += [(self._values(text), entry.id, weight) for text, weight in data.entry_texts(entry)]
         for report in self.practice:
             values, labels = self._values(report["text"]), report["labels"]
             shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
-            rows = [(values, label, share, share) for label, share in zip(labels, shares)]
-            self.base += rows
+            self.base += [(values, label, share) for label, share in zip(labels, shares)]
         self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
         self.values = [features(found) for found in self.evidence]
 
@@ -54,7 +53,7 @@ class Texts:
         found = list(self.base)
         for row in rows:
             labels = self.cases[row]["labels"]
-            found += [(self.values[row], label, CASE_SHARE / len(labels), CASE_SHARE_INSIDE / len(labels)) for label in labels]
+            found += [(self.values[row], label, CASE_SHARE / len(labels)) for label in labels]
         return found
 
     def about(self) -> dict:
@@ -77,7 +76,7 @@ def main() -> int:
     def fit(rows, about: dict) -> bytes:
         samples = texts.samples(rows)
         learned = models.learn(samples, texts.classes)
-        return models.pack(about, learned, counted, network.learn([(v, label, share) for v, label, share, _ in samples], texts.classes, learned.rarity))
+        return models.pack(about, learned, counted, network.learn(samples, texts.classes, learned.rarity))
 
     held = []
     for fold in range(FOLDS):
@@ -88,8 +87,9 @@ def main() -> int:
             held.append(tuning.HeldOut(votes, right))
     weights = tuning.voter_weights(held)
     gate = tuning.gate_weights(held, weights)
-    bounds = tuning.limits(held, weights, gate)
-    print(tuning.summary(held, weights, gate, bounds))
+    judged = [tuning.judge(report, weights, gate) for report in held]
+    bounds = tuning.limits(judged)
+    print(tuning.summary(judged, weights, gate, bounds))
     if not args.report:
         made = fit(range(len(texts.cases)), {**texts.about(), "weights": weights, "gate": gate, "limits": bounds})
         ranking.PLACE.write_bytes(made)

@@ -58,9 +58,25 @@ def _gate_row(report: HeldOut, weights: list[float]) -> list[float]:
     return search.gate_values(report.votes, search.shares_of(report.votes.of, weights))
 
 
-def limits(reports: list[HeldOut], weights: list[float], gate: list[float]) -> dict[str, float]:
+@dataclass(frozen=True)
+class Judged:
+    none: float
+    share: float
+    place: int
+    inside: bool
+
+
+def judge(report: HeldOut, weights: list[float], gate: list[float]) -> Judged:
+    """Where the right entry stands, and how sure everything is."""
+    shares = search.shares_of(report.votes.of, weights)
+    order = sorted(shares, key=lambda name: -shares[name])
+    score = search.gate_score(search.gate_values(report.votes, shares), gate)
+    place = next((i for i, name in enumerate(order) if name in report.right), 999)
+    return Judged(float(1 / (1 + numpy.exp(score))), shares[order[0]], place, bool(report.right))
+
+
+def limits(judged: list[Judged]) -> dict[str, float]:
     """The highest chance of "none" at which an answer is given, and the least share for each confidence."""
-    judged = [judge(report, weights, gate) for report in reports]
     outside = sorted(j.none for j in judged if not j.inside)
     none = _limit(outside, FALSE_ANSWERS)
     found = {"none": none, "titles": max(none, _limit(outside, FALSE_TITLES))}
@@ -82,26 +98,8 @@ def _limit(outside: list[float], share: float) -> float:
     return (outside[at] + outside[max(at - 1, 0)]) / 2 if outside else 0.5
 
 
-@dataclass(frozen=True)
-class Judged:
-    none: float
-    share: float
-    place: int
-    inside: bool
-
-
-def judge(report: HeldOut, weights: list[float], gate: list[float]) -> Judged:
-    """Where the right entry stands, and how sure everything is."""
-    shares = search.shares_of(report.votes.of, weights)
-    order = sorted(shares, key=lambda name: -shares[name])
-    score = search.gate_score(search.gate_values(report.votes, shares), gate)
-    place = next((i for i, name in enumerate(order) if name in report.right), 999)
-    return Judged(float(1 / (1 + numpy.exp(score))), shares[order[0]], place, bool(report.right))
-
-
-def summary(reports: list[HeldOut], weights: list[float], gate: list[float], bounds: dict[str, float]) -> str:
+def summary(judged: list[Judged], weights: list[float], gate: list[float], bounds: dict[str, float]) -> str:
     """Lines for a person: the ranking alone, then with the gate."""
-    judged = [judge(r, weights, gate) for r in reports]
     inside, outside = [j for j in judged if j.inside], [j for j in judged if not j.inside]
     alone = " ".join(f"hit@{k} {sum(j.place < k for j in inside) / len(inside):.3f}" for k in (1, 3, 10))
     given = [j for j in inside if j.none <= bounds["none"]]

@@ -23,6 +23,12 @@ def signatures() -> SignatureIndex:
 
 
 @lru_cache(maxsize=1)
+def _needles() -> tuple[bytes, ...]:
+    """What a reader of large logs looks for."""
+    return tuple(signatures().needles())
+
+
+@lru_cache(maxsize=1)
 def _load() -> None:
     """Read everything that stays, and keep the garbage collector from walking over it during each look-up."""
     catalogue.load(), ranking.load(), signatures()
@@ -39,13 +45,13 @@ def answer_for(*, text: str | None = None, log: str | None = None, stream=None, 
     if text and len(text) > MAX_TEXT:
         raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
     if log is not None:
-        found = evidence.from_path(log, signatures().needles(), progress)
+        found = evidence.from_path(log, _needles(), progress)
         if text and text.strip():
             found.lines.extend(evidence.from_text(text).lines)
     elif stream is not None:
-        found = evidence.from_stream(stream, needles=signatures().needles(), progress=progress)
+        found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
-        found = evidence.from_text(text or "", needles=signatures().needles() if text and len(text) > LONG else ())
+        found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
     return look_up(found, catalogue.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
 
 

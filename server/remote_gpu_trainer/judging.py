@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .first_failure import LOST_PEER, SECONDARY, Failure, first_failure
-from .lines import Line
+from .lines import FRAME, SAYS_SO, Line
 
-_FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 _NOISE = re.compile(r"^\W*$|^[\s=*#_~-]{6,}|^Root Cause|^Other Failures|^\s*\[\d+\]:\s*$|^-+$")
 _WRAPPER = re.compile(r"ChildFailedError|CalledProcessError|SystemExit|ProcessExitedException|ProcessRaisedException|FAILED$|SignalException|subprocess-exited|returned non-zero exit")
 
@@ -35,7 +34,7 @@ def judge(lines: list[Line]) -> Evidence:
         elif line.kind == "frame":
             frames.setdefault(line.rank, []).append(line)
         elif line.kind in ("exception", "failure"):
-            failures.append(Failure(line, bool(SECONDARY.search(line.text)), tuple(frames.pop(line.rank, ()))))
+            failures.append(Failure(line, bool(SECONDARY.search(line.text, 0, SAYS_SO)), tuple(frames.pop(line.rank, ()))))
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
     telling = [f for f in failures if not _WRAPPER.search(f.line.text)]
     first = first_failure(telling or failures, lines)
@@ -52,7 +51,7 @@ def _consequences(lines: list[Line], failures: list[Failure], first: Line | None
         return lines, failures
     lost = {id(f.line) for f in failures if LOST_PEER.search(f.line.text)}
     lost |= {id(frame) for f in failures if id(f.line) in lost for frame in f.frames}
-    changed = [line if id(line) not in lost else Line(line.source, line.number, line.rank, line.text, "consequence", line.time) for line in lines]
+    changed = [line if id(line) not in lost else replace(line, kind="consequence") for line in lines]
     return changed, [f for f in failures if id(f.line) not in lost]
 
 
@@ -73,7 +72,7 @@ def _decisive(failures: list[Failure], first: Line | None, lines: list[Line]) ->
         for line in lines:
             if line.kind == "message" and line.source == failure.line.source and line.rank == failure.line.rank and 0 < line.number - failure.line.number <= 4:
                 add(line)
-        for frame in [f for f in failure.frames if _FRAME.match(f.text)][-2:]:
+        for frame in [f for f in failure.frames if FRAME.match(f.text)][-2:]:
             add(frame)
     if first:
         add(first)

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from .windows import Row
 
 MAX_LINE = 2000
+SAYS_SO = 800  # characters within which a line says that something failed
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_BAR = re.compile(r"[^|\n]{0,80}?\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
+_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
+BAR_TITLE = 80  # characters before a bar that belong to it
 RANK_PREFIX = re.compile(
     r"\s*(?:\[rank(\d{1,5})\]:?|\[default(\d{1,5})\]:|\[\d+,(\d{1,5})\]<std(?:out|err)>:?|\(rank[ =]?(\d{1,5})\)|rank[ _]?(\d{1,5})\s?[:|]|\[(\d{1,4})\]:(?=\s))\s?",
     re.I,
@@ -24,7 +26,7 @@ RANK_NAME = re.compile(
 )
 _STAMP = re.compile(r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?[\])]?[\s,|:-]*")
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
-_FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
+FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 _FAILURE = re.compile(
     r"\bKilled\b|killed by signal|Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):|CUDA error|NCCL WARN|"
     r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?\d|Signal \d+ \(SIG|watchdog|\bFATAL\b|\bfatal error\b|"
@@ -99,7 +101,7 @@ def _clean(text: str, source: str, number: int, rank: int | None) -> Line | None
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "%|" in text:
-        text = _BAR.sub(" ", text)
+        text = _without_bars(text)
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\t" else " " for c in text)
     text = text.rstrip()[:MAX_LINE]
@@ -119,6 +121,16 @@ def _clean(text: str, source: str, number: int, rank: int | None) -> Line | None
     return Line(source, number, rank, text, time=time) if text and not text.isspace() else None
 
 
+def _without_bars(text: str) -> str:
+    """A line without progress bars and what stands before each; written out, because a pattern with an open start is slow."""
+    kept, at = "", 0
+    for bar in _BAR.finditer(text):
+        title = max(text.rfind("|", at, bar.start()) + 1, bar.start() - BAR_TITLE, at)
+        kept += text[at:title] + " "
+        at = bar.end()
+    return kept + text[at:]
+
+
 def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
     """Give each line its kind; frames and messages are known from the lines before them of the same rank."""
     state: dict[int | None, str] = {}
@@ -127,7 +139,7 @@ def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
         stripped = text.strip()
         if "Traceback (most recent call last)" in text:
             kind = after = "trace"
-        elif 'File "' in text and _FRAME.match(text):
+        elif 'File "' in text and FRAME.match(text):
             kind = after = "frame"
         elif before in ("trace", "frame") and (text[:1] in " \t" or not stripped.strip("^~ ")):
             kind, after = "frame", "frame"
@@ -157,5 +169,5 @@ def _failed(text: str, hints: tuple[str, ...]) -> bool:
     low = text.lower()
     for hint in hints:
         if hint in low:
-            return bool(_FAILURE.search(text))
+            return bool(_FAILURE.search(text, 0, SAYS_SO))
     return False

@@ -75,6 +75,7 @@ def look_up(
             answer.also = [_title(c, catalogue) for c in candidates[:ALSO_ALONE]]
         return answer
     chosen = [(c, catalogue.by_id[c.id]) for c in candidates[:limit]]
+    others = [entry for _, entry in chosen[1:]]
     for place, (candidate, entry) in enumerate(chosen):
         match = {
             "id": entry.id,
@@ -86,19 +87,18 @@ def look_up(
             "stale": doubts.get(entry.id, ""),
         }
         if place == 0:
-            _fill(match, entry, [e for _, e in chosen[1:]], FIRST[sure])
+            _fill(match, entry, others, FIRST[sure])
         else:
-            match["check"] = cut(first_paragraph(entry.check), max(OTHER[sure] - tokens(match["title"]), 16)) or f"see entry {entry.id}"
+            match["check"] = _check(entry, max(OTHER[sure] - tokens(match["title"]), 16))
         answer.matches.append(match)
     if found.confidence == "low":
         answer.ask = _ask(evidence, "Not sure.", most=1)
     if not sure:
         answer.also = [_title(c, catalogue) for c in candidates[limit : limit + ALSO]]
-    others = [entry for _, entry in chosen[1:]]
-    most = WHOLE + FURTHER * max(0, limit - 3)
-    if _cost(answer) > most:  # first the evidence gives way, then the texts of the first match
+    over = _cost(answer) - WHOLE - FURTHER * max(0, limit - 3)
+    if over > 0:  # first the evidence gives way, then the texts of the first match
+        over -= _tokens_of(answer.evidence[1:])
         del answer.evidence[1:]
-    over = _cost(answer) - most
     if over > 0:
         _fill(answer.matches[0], chosen[0][1], others, max(FIRST[sure] - over, LEAST_FIRST))
     return answer
@@ -110,22 +110,27 @@ def _title(candidate: search.Candidate, catalogue: Catalogue) -> dict:
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
     """The texts of the first match, in `room` tokens beside its title and reason. What a short one leaves goes to the next."""
-    texts = {
-        "check": first_paragraph(entry.check), "fix": first_paragraph(entry.fix), "root_cause": first_paragraph(entry.root_cause),
-        "distinguish": _distinguish(entry, others),
-    }  # fmt: skip
+    texts = {"fix": first_paragraph(entry.fix), "root_cause": first_paragraph(entry.root_cause), "distinguish": _distinguish(entry, others)}
     left = room - 30 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
     spent, whole = 0.0, left
     for name, share in SHARES:
         most = max(whole * share - spent, 12.0)
-        match[name] = cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
+        match[name] = _check(entry, most) if name == "check" else cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
         spent += tokens(match[name])
-    match["check"] = match["check"] or f"see entry {entry.id}"
+
+
+def _check(entry: Entry, most: float) -> str:
+    """The check in about so many tokens, or where to read it."""
+    return cut(first_paragraph(entry.check), most) or f"see entry {entry.id}"
 
 
 def _cost(answer: Answer) -> float:
     """Estimated tokens of the whole answer, names of its fields included."""
-    return tokens(json.dumps(answer.as_dict(), ensure_ascii=False, separators=(",", ":")))
+    return _tokens_of(answer.as_dict())
+
+
+def _tokens_of(value) -> float:
+    return tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
 def check_limit(limit: int) -> None:

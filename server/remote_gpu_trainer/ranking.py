@@ -122,7 +122,7 @@ class Ranking:
         for weight, word in spoken:
             if weight <= 0 or len(told) == most:
                 break
-            word = word.removeprefix("x:").replace("+", " ").lstrip("#@")
+            word = word.removeprefix("x:").lstrip("#@")
             if word and not any(word in other or other in word for other in told):
                 told.append(word)
         return told

@@ -1,7 +1,7 @@
 """Evidence to ranked entries, and when to answer nothing. Pure: no clock, no file, no network.
 
-Three voters rank: literal signatures, words weighted by field (BM25F), and a linear classifier over the entries.
-Whether to answer at all is asked apart: a second classifier says how much the report is like one that any entry explains, and a
+Four voters rank: literal signatures, words weighted by field (BM25F), a linear classifier over the entries, and a
+network with one hidden layer. Whether to answer at all is asked apart: a second classifier says how much the report is like one that any entry explains, and a
 small gate weighs that with the lead of the first entry and with signatures. All numbers are made by evals/train.py
 from practice reports and the tuning half of the cases, and lie in ranking.bin.
 """
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from .evidence import Evidence
 from .features import features
-from .ranking import NONE, Question, Ranking
+from .ranking import NONE, VOTERS, Question, Ranking
 from .signatures import Hit, SignatureIndex
 
+LEARNED, COUNTED, SIGNATURE, NETWORK = map(VOTERS.index, ("learned", "counted", "signature", "network"))
 
 LEAST_WORDS = 2  # known words without which a report says nothing
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
@@ -122,15 +123,15 @@ def shares_of(voted: dict[str, list[float]], weights: list[float]) -> dict[str, 
 
 def gate_values(voted: Votes, shares: dict[str, float]) -> list[float]:
     """What the gate weighs, in the order of GATE. `shares`: what `shares_of` made of these votes."""
-    learned = max(voted.of, key=lambda name: voted.of[name][0])
-    network = max(voted.of, key=lambda name: voted.of[name][6])
+    learned = max(voted.of, key=lambda name: voted.of[name][LEARNED])
+    network = max(voted.of, key=lambda name: voted.of[name][NETWORK])
     return [
         voted.inside,
-        voted.of[learned][0],
-        max(numbers[2] for numbers in voted.of.values()),
-        max(numbers[4] for numbers in voted.of.values()),
+        voted.of[learned][LEARNED],
+        max(numbers[COUNTED] for numbers in voted.of.values()),
+        max(numbers[SIGNATURE] for numbers in voted.of.values()),
         voted.none,
-        voted.of[network][6],
+        voted.of[network][NETWORK],
         float(learned == network),
         math.log(max(shares.values())),
         voted.over,

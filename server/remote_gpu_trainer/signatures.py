@@ -103,7 +103,8 @@ class SignatureIndex:
     def find(self, evidence: Evidence) -> list[Hit]:
         """Every (entry, signature) at most once, at its most decisive line."""
         lines = evidence.lines
-        normals = [normal(line.text) for line in lines]
+        whole = "\n".join([line.text for line in lines]).translate(_QUOTES).lower()
+        normals = [" ".join(text.split()) for text in whole.split("\n")]
         joined = " ".join(normals)[:MAX_TEXT]
         held = {"", *joined.translate(_LETTERS).split()}
         places = sorted(place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor])

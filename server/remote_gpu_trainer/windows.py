@@ -1,9 +1,8 @@
 """Blocks of a log to the rows that may matter, in bounded memory. Standard library, Python 3.8.
 
-A small log is kept whole. Of a large one stay its head, its
-tail and a window around each telling row. Rows are folded to their letters first: a block of a million bytes
-holds few different shapes, and only shapes never seen before are searched. So the time hardly depends on how
-many texts are looked for.
+A small log is kept whole. Of a large one stay its head, its tail and a window around each telling row. Rows
+are folded to their letters first: a block of a million bytes holds few different shapes, and only shapes never
+seen before are searched. So the time hardly depends on how many texts are looked for.
 
 Limits: a row of a large log that differs from an earlier one in digits and signs only counts as its repeat; of repeats the first
 PER_SHAPE and the last are kept; in a log of more than MAX_SHAPES shapes, old ones are forgotten and searched again.
@@ -18,6 +17,7 @@ WHOLE, WHOLE_ROWS = 1 << 19, 6000  # bytes, and rows, up to which every row is k
 BLOCK = 1 << 20
 HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever they hold
 AROUND = 3000  # bytes kept before a telling row, and after it
+SHORT = 16  # bytes that a row counts at least, so that a megabyte of empty rows is not a million rows of work
 PER_SHAPE = 3
 MAX_KEPT = 1 << 20  # bytes of windows, 60 more for each row; what comes later only counts among the latest
 MAX_SHAPES, MAX_TELLING, MAX_LATEST = 100_000, 20_000, 300
@@ -168,7 +168,7 @@ class _Keeper:
                 self._keep(row)
         for start, block in self.tail:
             cut = block.rfind(b"\n", 0, max(0, len(block) - TAIL)) + 1
-            for row in _rows(block[cut:], start + block.count(b"\n", 0, cut)):
+            for row in _rows(block[cut:], start + block.count(b"\n", 0, cut))[-TAIL // SHORT :]:
                 self._keep(row)
         return [(number, line) for number in sorted(self.kept) for line in self.kept[number] if line.strip()]
 
@@ -181,6 +181,7 @@ class _Block:
         self._lined = block.replace(b"\r", b"\n") if b"\r" in block else block
         self.shapes = self._lined.translate(_FOLD, _DIGITS).split(b"\n")
         self._lines: List[bytes] = []
+        self._numbers: List[int] = []
 
     def lines(self) -> List[bytes]:
         """The text of each row, in the order of the shapes."""
@@ -190,21 +191,15 @@ class _Block:
 
     def rows(self, first: int, last: int) -> List[Row]:
         """Rows from one place up to another, each with the number of its line."""
-        lines = self.lines()
-        offset = sum(map(len, lines[:first])) + first
-        number = self.number + self.block.count(b"\n", 0, offset)
-        found = []
-        for line in lines[first:last]:
-            found.append((number, line))
-            offset += len(line) + 1
-            number += self.block[offset - 1 : offset] == b"\n"
-        return found
+        if not self._numbers:
+            self._numbers = [number for number, _ in _rows(self.block, self.number)]
+        return list(zip(self._numbers[first:last], self.lines()[first:last]))
 
     def reach(self, first: int, size: int) -> int:
         """The place after the rows that hold the next `size` bytes."""
         lines = self.lines()
         while first < len(lines) and size > 0:
-            size -= len(lines[first]) + 1
+            size -= max(len(lines[first]) + 1, SHORT)
             first += 1
         return first
 
@@ -213,7 +208,7 @@ class _Block:
         lines, first, size = self.lines(), at, 0
         while first > 0 and size < AROUND:
             first -= 1
-            size += len(lines[first]) + 1
+            size += max(len(lines[first]) + 1, SHORT)
         return first, self.reach(at + 1, AROUND)
 
 
