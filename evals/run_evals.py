@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on evals/cases.jsonl.
 
-usage: python evals/run_evals.py [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
+usage: python evals/run_evals.py [--suite lookup|staleness|all] [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
 
 Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside
 baselines over the same entries (MiniLM too when the extra `minilm` is installed). The half of a case follows from its id: 0–7 tunes, 8–f reports. Exits 1 when the
@@ -16,13 +16,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import floor, grade, report, systems  # noqa: E402
+from grading import floor, grade, nudge, report, stale, systems  # noqa: E402
 from grading.cases import read_cases  # noqa: E402
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", choices=("lookup", "all"), default="lookup", help="which tool to grade (default lookup)")
+    parser.add_argument("--suite", choices=("lookup", "staleness", "all"), default="lookup", help="which tool to grade (default lookup)")
     parser.add_argument("--system", choices=("lookup", "mcp"), default="lookup", help="call the function, or the real server over stdio")
     parser.add_argument("--answers", type=Path, metavar="FILE", help='grade these answers: {"id", "ids": [...]} a line')
     parser.add_argument("--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json")
@@ -30,6 +30,13 @@ def main() -> int:
     parser.add_argument("--wrong", action="store_true", help="list the misses of the tuning half")
     args = parser.parse_args()
 
+    if args.suite in ("staleness", "all"):
+        count, wrong = stale.run(HERE / "staleness.jsonl")
+        print(f"staleness: {count - len(wrong)} of {count} cases right")
+        for line in wrong:
+            print(line, file=sys.stderr)
+        if wrong or args.suite == "staleness":
+            return 1 if wrong else 0
     cases = read_cases(HERE / "cases.jsonl")
     if args.answers:
         name, answers = args.answers.name, systems.from_file(args.answers, cases)
@@ -42,12 +49,21 @@ def main() -> int:
         for baseline, answer in systems.baselines().items():
             graded[baseline] = grade.grade(cases, answer(cases))
     print(report.text(cases, graded))
+    if not args.answers:
+        misses = read_cases(HERE / "near.jsonl")
+        near = {half: [g.false for g in grade.grade(misses, systems.lookup(misses)) if g.case.half == half] for half in ("reporting", "tuning")}
+        said = "near misses (out of scope, chosen because they look like an entry): answered " + ", ".join(f"{sum(found)} of {len(found)} of the {half} half" for half, found in near.items())
+        asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
+        said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
+        print(said)
+        if args.wrong:
+            print("\n".join(changed))
     if args.wrong:
         print(report.misses(cases, answers, "tuning"))
     if args.answers:
         return 0
     if args.write:
-        (HERE / "RESULTS.md").write_text(report.page(cases, graded), encoding="utf-8")
+        (HERE / "RESULTS.md").write_text(report.page(cases, graded) + "\n" + said + "\n", encoding="utf-8")
         floor.raise_to(HERE / "floor.json", cases, graded[name])
     below = floor.below(HERE / "floor.json", cases, graded[name])
     for line in below:

@@ -40,7 +40,7 @@ class Texts:
         for report in self.practice:
             values, labels = self._values(report["text"]), report["labels"]
             shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
-            self.base += [(values, label, share) for label, share in zip(labels, shares)]
+            self.base += [(values, label, share * report["share"]) for label, share in zip(labels, shares)]
         self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
         self.values = [features(found) for found in self.evidence]
 
@@ -84,7 +84,7 @@ def main() -> int:
         for row in range(fold, len(texts.cases), FOLDS):
             votes = search.votes(made.question(texts.values[row]), texts.signatures.find(texts.evidence[row]), made)
             right = tuple(name for name in texts.cases[row]["labels"] if name != ranking.NONE)
-            held.append(tuning.HeldOut(votes, right))
+            held.append(tuning.HeldOut(votes, right, texts.cases[row]["near"]))
     weights = tuning.voter_weights(held)
     gate = tuning.gate_weights(held, weights)
     judged = [tuning.judge(report, weights, gate) for report in held]

@@ -56,7 +56,7 @@ def test_a_file_of_versions_marks_what_is_about_others(tmp_path, capsys):
     (tmp_path / "freeze.txt").write_text("torch==2.13.0\n")
     assert main(["lookup", "--installed", str(tmp_path / "freeze.txt"), "loss stays at 0.693 for ever"]) == 0
     assert main(["lookup", "--installed", str(tmp_path / "gone.txt"), "loss"]) == 2
-    assert "gone.txt unreadable (No such file or directory), expected a file of 'pip freeze' text" in capsys.readouterr().err
+    assert "gone.txt unreadable (No such file or directory), expected 'pip freeze' text, requirements.txt, uv.lock" in capsys.readouterr().err
 
 
 BAD = {

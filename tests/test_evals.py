@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -38,8 +39,22 @@ def test_every_case_has_a_public_source_or_says_that_it_was_made():
     assert all(not c.expect for c in CASES if c.source.startswith("made: "))
 
 
+NEAR = read_cases(ROOT / "evals/near.jsonl")
+
+
+def test_near_misses_are_out_of_scope_and_no_cases():
+    assert len(NEAR) >= 100 and not any(c.expect for c in NEAR) and all(c.near for c in NEAR)
+    assert not {c.source for c in NEAR} & {c.source for c in CASES}
+
+
+def test_a_near_miss_with_an_answer_is_refused(tmp_path):
+    (tmp_path / "near.jsonl").write_text(json.dumps({"id": id_of("https://a"), "kind": "error", "text": "x", "expect": ["O3"], "source": "https://a"}))
+    with pytest.raises(BadCase, match="expected an empty list among near misses"):
+        read_cases(tmp_path / "near.jsonl")
+
+
 def test_no_practice_report_is_a_case():
-    texts = {" ".join(c.text.split()) for c in CASES}
+    texts = {" ".join(c.text.split()) for c in CASES + NEAR}
     for path in (ROOT / "evals/practice").glob("*.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert " ".join(json.loads(line)["text"].split()) not in texts
@@ -155,7 +170,9 @@ def test_the_ranking_was_made_from_what_lies_here():
 def test_the_reporting_half_is_held_and_the_exit_code_says_so():
     done = subprocess.run([sys.executable, str(ROOT / "evals/run_evals.py"), "--no-baselines"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "reporting half" in done.stdout
+    assert "reporting half" in done.stdout and "near misses" in done.stdout
+    asked = re.search(r"put in or taken out, (\d+) of (\d+) reports", done.stdout)
+    assert int(asked[1]) >= 0.85 * int(asked[2])
 
 
 def test_the_server_answers_the_cases_as_the_function_does():

@@ -9,6 +9,7 @@ from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_cl
 
 from remote_gpu_trainer import catalogue
 from remote_gpu_trainer.answering import answer_for
+from remote_gpu_trainer.checking import check
 from remote_gpu_trainer.mcp_server import make_server
 from tests.conftest import ROOT
 
@@ -28,13 +29,47 @@ def call(arguments: dict, tool: str = "lookup_symptom"):
     return with_client(lambda client: client.call_tool(tool, arguments))
 
 
-def test_one_tool_is_listed_read_only_with_a_schema_for_its_answer():
-    [tool] = with_client(lambda client: client.list_tools()).tools
-    assert tool.name == "lookup_symptom" and tool.title
+def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
+    tools = {tool.name: tool for tool in with_client(lambda client: client.list_tools()).tools}
+    assert set(tools) == {"lookup_symptom", "check_staleness"}
+    tool = tools["lookup_symptom"]
+    assert tool.title
     assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint and tool.annotations.idempotent_hint
     assert set(tool.input_schema["properties"]) == {"symptom", "limit", "log_path", "installed"}
     assert set(tool.output_schema["properties"]) == {"matches", "evidence", "first_failure", "ask", "also"}
     assert tool.description.startswith("Call before editing code or retrying")
+    tool = tools["check_staleness"]
+    assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint
+    assert set(tool.input_schema["properties"]) == {"installed", "released", "scope", "on"}
+    assert set(tool.output_schema["properties"]) == {"stale", "out_of_range", "concerns", "doubt", "contradictions"}
+    assert tool.description.startswith("Call before telling the user a price, quota or billing command")
+
+
+def test_what_is_stale_is_the_same_over_mcp_as_from_the_function():
+    asked = {"on": "2027-06-01", "scope": "runpod", "installed": "torch==2.13.0+cu130", "released": "torch 2.14"}
+    reply = call(asked, "check_staleness")
+    expected = check("2027-06-01", packages=asked["installed"], released=asked["released"], scope="runpod").as_dict()
+    assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
+    assert expected["stale"][0]["source"].startswith("https://")
+
+
+@pytest.mark.parametrize("arguments, said", [({"on": "soon"}, "found day 'soon'"), ({"scope": "nowhere"}, "found scope 'nowhere'"), ({"installed": "[[package]]\nname ="}, "broken"), ({"released": "x"}, "found released 'x'")])
+def test_a_wrong_question_about_age_is_an_error_with_one_line(arguments, said):
+    reply = call(arguments, "check_staleness")
+    assert reply.is_error and said in reply.content[0].text and "\n" not in reply.content[0].text.split(said)[0]
+
+
+def test_a_profile_is_a_resource_with_source_date_and_mark_of_each_fact():
+    async def use(client):
+        found = await client.read_resource("profile://runpod")
+        with pytest.raises(Exception) as refused:
+            await client.read_resource("profile://nowhere")
+        return found, str(refused.value)
+
+    found, refused = with_client(use)
+    facts = json.loads(found.contents[0].text)["facts"]
+    assert facts["stop_billing"]["value"]["command"] and {"source", "date", "status", "kind", "mark"} <= set(facts["stop_billing"])
+    assert "found profile 'nowhere', expected one of" in refused
 
 
 def test_text_and_structured_content_are_each_complete_and_the_same_as_the_command():
@@ -100,7 +135,7 @@ def test_entries_are_resources_and_an_unknown_id_is_refused():
 
     entry, templates, refused = with_client(use)
     assert entry.contents[0].text == catalogue.load().get("O7").markdown
-    assert templates.resource_templates[0].uri_template == "entry://{id}"
+    assert {t.uri_template for t in templates.resource_templates} == {"entry://{id}", "profile://{name}"}
     assert "found id 'Z99', expected one of the catalogue's" in refused
 
 
@@ -111,7 +146,7 @@ def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
         return tools, await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693 from the first step"})
 
     tools, reply = with_client(use, SERVER, mode=mode)
-    assert [tool.name for tool in tools.tools] == ["lookup_symptom"]
+    assert {tool.name for tool in tools.tools} == {"lookup_symptom", "check_staleness"}
     assert reply.structured_content["matches"]
 
 

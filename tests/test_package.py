@@ -24,6 +24,9 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "remote_gpu_trainer/_bundle/references/training/convergence-debugging.md" in names
     assert "remote_gpu_trainer/_bundle/SKILL.md" in names
+    for folder in ("references", "profiles", "scripts"):
+        here = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+        assert here <= {name.removeprefix("remote_gpu_trainer/_bundle/") for name in names}
     assert "remote_gpu_trainer/ranking.bin" in names
     assert not any(name.startswith(("tests/", "evals/", "server/")) for name in names)
 
@@ -40,6 +43,11 @@ def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_
     assert done.stdout.startswith("O3  ")
     lint = subprocess.run([command, "lint"], cwd=tmp_path, capture_output=True, text=True)
     assert (lint.returncode, lint.stdout) == (0, "")
+    profile = subprocess.run([command, "profile", "runpod"], cwd=tmp_path, capture_output=True, text=True)
+    assert profile.returncode == 0 and profile.stdout.startswith("runpod: ")
+    [script] = (tmp_path / "v").rglob("_bundle/scripts/check_staleness.py")
+    stale = subprocess.run([str(scripts / "python"), str(script), "--on", "2020-01-01"], cwd=tmp_path, capture_output=True, text=True)
+    assert (stale.returncode, stale.stdout) == (0, "")
 
 
 def test_the_package_imports_where_posix_only_modules_do_not_exist():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from remote_gpu_trainer import catalogue
+
 from .cases import Case, set_hash
 from .grade import Grade, Rates, rates
 
@@ -33,12 +35,20 @@ def _tables(cases: list[Case], graded: dict[str, list[Grade]]) -> list[str]:
         lines.append("")
     system, grades = next(iter(graded.items()))
     reporting = [g for g in grades if g.case.half == "reporting"]
-    for title, key in (("family", lambda g: g.case.family), ("kind", lambda g: g.case.kind)):
+    for title, key in (("part", lambda g: _part(g.case)), ("family", lambda g: g.case.family), ("kind", lambda g: g.case.kind)):
         lines += [f"**{system}, reporting half, by {title}**", "", _row(title, "n", *NAMES), _row(*["---"] * 7)]
         for name in sorted({key(g) for g in reporting}):
             lines.append(_rates_row(name, rates([g for g in reporting if key(g) == name])))
         lines.append("")
     return lines
+
+
+def _part(case: Case) -> str:
+    """`training` or `platforms`, by the page of the best answer; `none` out of scope."""
+    if not case.expect:
+        return "none"
+    entry = catalogue.load().by_id.get(catalogue.load().current(case.expect[0]))
+    return "platforms" if entry and entry.path.startswith("profiles/") else "training"
 
 
 def _row(*cells: str) -> str:

@@ -13,28 +13,41 @@ from remote_gpu_trainer.entry import Entry
 from remote_gpu_trainer.ranking import NONE
 
 EVALS = Path(__file__).resolve().parent.parent
+# Where people say they are. Put before some reports, so that a platform's name alone decides nothing.
+PLACES = (
+    "On a RunPod pod.", "This is a vast.ai instance.", "Running in a Kaggle notebook.", "In Google Colab.", "AutoDL 上跑的。", "As a Slurm job on our cluster, sbatch.",
+    "Inside a Kubernetes pod.", "Lambda Cloud instance.", "AWS EC2 g5 spot.", "On a Paperspace machine.", "WSL2 on my own PC.", "Modal function.", "GCP VM with an L4.", "在恒源云的机器上。",
+)  # fmt: skip
+WAITING = 0.3
+EVERY = 12  # one report in so many gets a second copy with a place
 
 
 def practice_reports(catalogue: Catalogue) -> list[dict]:
-    """Invented reports with labels. One whose entry doesn't exist (yet) is a report that nothing explains."""
+    """Invented reports with labels. One whose entry isn't written yet belongs to its neighbours under `also`, or to nothing."""
     found = []
     for path in sorted((EVALS / "practice").glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             report = json.loads(line)
             names = [catalogue.current(name) for name in (report["label"], *report.get("also", []))]
             known = [name for name in names if name in catalogue.by_id]
-            found.append({"text": report["text"], "labels": known if names[0] in known else [NONE]})
+            labels = known or [NONE]
+            # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
+            share = WAITING if not known and report["label"] != NONE else 1.0
+            found.append({"text": report["text"], "labels": labels, "share": share})
+            number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
+            if number % EVERY == 0 and not (labels[0] in catalogue.by_id and catalogue.by_id[labels[0]].path.startswith("profiles/")):
+                found.append({"text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}", "labels": labels, "share": share})
     return found
 
 
 def tuning_half(catalogue: Catalogue) -> list[dict]:
-    """The cases of the tuning half. Those that only entries to come explain are left out."""
+    """The tuning half of the cases and of the near misses. Those that only entries to come explain are left out."""
     found = []
-    for case in read_cases(EVALS / "cases.jsonl"):
+    for case in [*read_cases(EVALS / "cases.jsonl"), *read_cases(EVALS / "near.jsonl")]:
         names = [catalogue.current(name) for name in case.expect]
         known = [name for name in names if name in catalogue.by_id]
         if case.half == "tuning" and (known or not names):
-            found.append({"id": case.id, "text": case.text, "labels": known or [NONE]})
+            found.append({"id": case.id, "text": case.text, "labels": known or [NONE], "near": case.near})
     return found
 
 

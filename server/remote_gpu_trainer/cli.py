@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import __version__
+from . import __version__, platform_commands
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,9 +33,10 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         from .catalogue import CatalogueError
         from .evidence import Unreadable
+        from .facts import FactError
         from .lookup import BadRequest
 
-        if not isinstance(error, (BadRequest, CatalogueError, Unreadable)):
+        if not isinstance(error, (BadRequest, CatalogueError, FactError, Unreadable)) and type(error).__name__ != "ProfileError":
             raise
         print(f"remote-gpu-trainer {args.command}: {error}", file=sys.stderr)
         return 2
@@ -52,9 +53,11 @@ def make_parser() -> argparse.ArgumentParser:
     look.add_argument("--log", metavar="FILE", help="a log file, or a folder of per-rank logs read as one run")
     look.add_argument("--id", metavar="ID", help="print one whole entry, for example O7")
     look.add_argument("--limit", type=int, default=3, metavar="N", help="how many matches, 1 to 10 (default 3)")
-    look.add_argument("--installed", metavar="FILE", help="a file of 'pip freeze' text: entries about other versions are marked")
+    look.add_argument("--installed", metavar="FILE", help="'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment: entries about other versions are marked")
     look.add_argument("--json", action="store_true", help="print the object that the MCP tool returns")
     look.set_defaults(run=lookup)
+
+    platform_commands.add_to(commands)
 
     lint = commands.add_parser("lint", help="check the catalogue's grammar, ids, links, signatures and dates", description="Check the catalogue. One line a finding, exit 1 when there is one.")  # fmt: skip
     lint.add_argument("root", nargs="?", type=Path, help="a folder that holds references/ (default: this installation's)")
@@ -111,12 +114,15 @@ def show_entry(args: argparse.Namespace) -> int:
 
 
 def read_installed(path: str | None) -> str | None:
+    if not path:
+        return None
+    from .installed import InstalledError, read
     from .lookup import BadRequest
 
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace") if path else None
-    except OSError as error:
-        raise BadRequest(f"found --installed {path} unreadable ({error.strerror}), expected a file of 'pip freeze' text") from None
+        return read(path)
+    except InstalledError as error:
+        raise BadRequest(f"--installed: {error}") from None
 
 
 def run_lint(args: argparse.Namespace) -> int:

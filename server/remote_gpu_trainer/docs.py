@@ -1,7 +1,8 @@
 """Generated parts of the documents, between `<!-- generated: NAME -->` and `<!-- end -->`.
 
 Names: `families` (a table of the families), `contents` (the entries of the page it stands in), `help` (every
-command's --help), `count` (how many entries there are). Nothing outside the marks is touched.
+command's --help), `count` (how many entries there are), `schema` (the facts of a profile), `shares` (how many of
+them are confirmed), `limits` (after how many days a thing is stale). Nothing outside the marks is touched.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from unittest import mock
 
 from . import catalogue
 from .catalogue import Catalogue
+from .facts import split
 from .lookup import plain
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
@@ -41,19 +43,23 @@ def outdated(root: Path, parser: argparse.ArgumentParser, write: bool) -> list[s
 
 def make(part: str, page: str, read: Catalogue, parser: argparse.ArgumentParser) -> str:
     """The text of one generated part. Raises KeyError for an unknown name."""
-    return {"families": _families, "contents": _contents, "help": _help, "count": _count}[part](page, read, parser)
+    parts = {"families": _families, "contents": _contents, "help": _help, "count": _count, "schema": _schema, "shares": _shares, "limits": _limits}
+    return parts[part](page, read, parser)
 
 
 def _families(page: str, read: Catalogue, parser) -> str:
-    rows = ["| ids | what goes wrong | file |", "|---|---|---|"]
+    """A row for each page; a page may hold several families."""
+    pages: dict[str, list[str]] = {}
     for family, group in read.families.items():
-        title = _title_of(read.root / group[0].path)
-        rows.append(f"| {family}1–{group[-1].id} | {title} | `{group[0].path}` |")
+        numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
+        pages.setdefault(group[0].path, []).append(f"{family}{numbers[0]}–{numbers[-1]}")
+    rows = ["| ids | what goes wrong | file |", "|---|---|---|"]
+    rows += [f"| {', '.join(families)} | {_title_of(read.root / path)} | `{path}` |" for path, families in pages.items()]
     return "\n".join(rows) + "\n"
 
 
 def _title_of(path: Path) -> str:
-    first = path.read_text(encoding="utf-8").split("\n", 1)[0]
+    first = split(path.read_text(encoding="utf-8"))[1].lstrip().split("\n", 1)[0]
     return first.removeprefix("# ").strip()
 
 
@@ -84,3 +90,36 @@ def _help(page: str, read: Catalogue, parser: argparse.ArgumentParser) -> str:
                 command.print_help()
             texts.append(out.getvalue().strip())
     return "```text\n" + "\n\n".join(texts) + "\n```\n"
+
+
+def _schema(page: str, read: Catalogue, parser) -> str:
+    from .profile import NOT_THERE, Facts
+
+    rows = ["| fact | its value | may be null for kind |", "|---|---|---|"]
+    for name, field in Facts.model_fields.items():
+        model = next(m for m in (field.annotation, *getattr(field.annotation, "__args__", ())) if hasattr(m, "model_fields"))
+        value = model.model_fields["value"].annotation
+        about = [f"`{key}`" + (f": {f.description}" if f.description else "") for key, f in value.model_fields.items()]
+        null = ", ".join(kind for kind, names in NOT_THERE.items() if name in names)
+        rows.append(f"| `{name}` {'(' + field.description + ')' if field.description else ''} | {'; '.join(about)} | {null or '–'} |")
+    return "\n".join(rows) + "\n"
+
+
+def _shares(page: str, read: Catalogue, parser) -> str:
+    from .profile import Facts, read_profile
+
+    rows, total, sure = ["| platform | confirmed | of | unconfirmed |", "|---|---|---|---|"], 0, 0
+    for path in sorted((read.root / "profiles").glob("[a-z]*.md")):
+        facts = read_profile(path).facts
+        there = {name: getattr(facts, name) for name in Facts.model_fields if getattr(facts, name) is not None}
+        open_ = [name for name, fact in there.items() if fact.status != "confirmed"]
+        rows.append(f"| {path.stem} | {len(there) - len(open_)} | {len(there)} | {', '.join(open_) or '–'} |")
+        total, sure = total + len(there), sure + len(there) - len(open_)
+    rows.append(f"| **all** | **{sure}** | **{total}** | **{sure / max(total, 1):.0%} confirmed** |")
+    return "\n".join(rows) + "\n"
+
+
+def _limits(page: str, read: Catalogue, parser) -> str:
+    from .ages import LIMITS
+
+    return "\n".join(["| kind | days |", "|---|---|", *(f"| {kind} | {days} |" for kind, days in LIMITS.items())]) + "\n"

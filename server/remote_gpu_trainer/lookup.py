@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from . import search
+from .ages import stale_entry
 from .budget import cut, tokens
 from .catalogue import Catalogue
 from .entry import Entry
@@ -22,7 +23,6 @@ from .signatures import SignatureIndex
 LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
 ALSO_ALONE = 10  # titles when no match is claimed
-OLD_DAYS = 365  # after this many days an entry about a library is marked as in doubt
 # Estimated tokens. A sure answer has room for its whole fix; an unsure one leaves the room to the titles under
 # `also`, because a reader of the log chooses better among them than the ranking did.
 FIRST = {True: 332, False: 230}  # of the first match
@@ -61,7 +61,7 @@ def look_up(
     """What explains this evidence. `installed` is `pip freeze` text. Raises BadRequest for a limit outside 1–10."""
     check_limit(limit)
     found = search.rank(evidence, ranking, signatures, limit + ALSO)
-    doubts = _doubts(catalogue, today, installed)
+    doubts = _doubts([catalogue.by_id[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     sure = found.confidence == "high"
     lines, chars = EVIDENCE[sure]
@@ -194,18 +194,23 @@ def _ask(evidence: Evidence, said: str, most: int = 9) -> str:
     return f"{said} What would help: {'; '.join(wanted[:most])}."
 
 
-def _doubts(catalogue: Catalogue, today: date, installed: str | None) -> dict[str, str]:
-    """{id: why this entry may not hold here}."""
+def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[str, str]:
+    """{id: why an entry may not hold here}, for those that there is a reason for."""
     doubts = {}
-    for entry in catalogue.entries:
-        days = (today - entry.verified).days
-        if days > OLD_DAYS:
-            doubts[entry.id] = f"last checked {entry.verified}, {days} days ago"
+    for entry in entries:
+        stale = stale_entry(entry, today)
+        if stale:
+            doubts[entry.id] = f"last checked {stale.checked}, {(today - stale.checked).days} days ago; {stale.limit_days} is the limit"
     if installed:
-        from .versions import out_of_range  # packaging is only needed here
+        from . import installed as environment  # packaging is only needed here
+        from .versions import out_of_range
 
-        for entry in catalogue.entries:
-            why = out_of_range(entry.applies_to, installed)
+        try:
+            have = environment.versions(installed)
+        except environment.InstalledError as error:
+            raise BadRequest(str(error)) from None
+        for entry in entries:
+            why = out_of_range(entry.applies_to, have)
             if why:
                 doubts[entry.id] = why
     return doubts

@@ -1,8 +1,9 @@
-"""The same look-up over MCP, and the entries as resources. No logic: arguments in, the shared answer out."""
+"""The same answers over MCP, and entries and profiles as resources. No logic: arguments in, the shared answer out."""
 
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import Annotated, Literal
 
 from mcp.server import MCPServer
@@ -10,10 +11,13 @@ from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field
 
-from . import __version__, catalogue
+from . import __version__, catalogue, checking
 from .answering import answer_for
 from .evidence import Unreadable
+from .facts import FactError
+from .installed import InstalledError
 from .lookup import LIMITS, BadRequest
+from .staleness import BadQuestion
 
 INSTRUCTIONS = (
     "Knows why training runs on GPU boxes fail. Look up the error or the log before you change code or start again; "
@@ -56,6 +60,52 @@ class Title(BaseModel):
     title: str
 
 
+class StaleItem(BaseModel):
+    """A fact or entry past its limit; open `source` again before relying on it."""
+
+    id: str
+    what: str
+    checked: str
+    limit_days: int
+    source: str
+
+
+class Bound(BaseModel):
+    """An entry's version range beside what is installed."""
+
+    id: str
+    requirement: str
+    installed: str
+
+
+class Doubt(BaseModel):
+    id: str
+    what: str
+    checked: str | None
+    why: str
+    source: str
+
+
+class Stated(BaseModel):
+    value: str
+    place: str
+
+
+class Contradiction(BaseModel):
+    id: str
+    values: list[Stated]
+
+
+class Staleness(BaseModel):
+    """What may not hold any more. All lists empty: nothing speaks against what was asked about."""
+
+    stale: list[StaleItem] = Field(description="past its limit, soonest first")
+    out_of_range: list[Bound] = Field(description="entries about other versions than the installed ones")
+    concerns: list[Bound] = Field(description="entries bound to versions that are installed")
+    doubt: list[Doubt] = Field(description="facts that no dated page says, and entries checked before the release")
+    contradictions: list[Contradiction]
+
+
 class Lookup(BaseModel):
     """The answer. No matches: nothing fits, and `ask` says what would help; titles under `also` are then only for your own choice."""
 
@@ -64,6 +114,12 @@ class Lookup(BaseModel):
     first_failure: Place | None
     ask: str
     also: list[Title]
+
+
+def _complete(found: dict) -> CallToolResult:
+    """Some clients hand the model the text, others the structured content: each is complete."""
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
 
 
 def make_server() -> MCPServer:
@@ -85,10 +141,35 @@ def make_server() -> MCPServer:
             answer = answer_for(text=symptom, log=log_path, limit=limit, installed=installed)
         except (BadRequest, Unreadable, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
-        found = answer.as_dict()
-        # Some clients hand the model the text, others the structured content: each is complete.
-        text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
+        return _complete(answer.as_dict())
+
+    @server.tool(
+        title="Check what is out of date",
+        annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False),
+    )
+    def check_staleness(
+        installed: Annotated[str | None, Field(description="text of pip freeze, requirements.txt or uv.lock")] = None,
+        released: Annotated[str | None, Field(description="a release that came out, such as 'torch 2.14'")] = None,
+        scope: Annotated[str | None, Field(description="an id, a family, a page, a folder or a platform, such as runpod")] = None,
+        on: Annotated[str | None, Field(description="the day to judge by, YYYY-MM-DD; today when left out")] = None,
+    ) -> Annotated[CallToolResult, Staleness]:
+        """Call before telling the user a price, quota or billing command, and after changing torch or the driver; with `scope` for one platform or entry."""
+        try:
+            found = checking.check(on, packages=installed, released=released, scope=scope).as_dict()
+        except (BadQuestion, InstalledError, FactError, catalogue.CatalogueError) as error:
+            raise ToolError(str(error)) from None
+        return _complete(found)
+
+    @server.resource("profile://{name}", name="profile", title="The facts of one platform", mime_type="application/json")
+    def profile_facts(name: str) -> str:
+        """Billing, deletion, storage, ssh, limits and preemption of one platform, each with source, date and what speaks against it."""
+        from .choosing import as_dict
+        from .profile import ProfileError, get
+
+        try:
+            return json.dumps(as_dict(get(name), date.today()), ensure_ascii=False, indent=1)
+        except (ProfileError, catalogue.CatalogueError) as error:
+            raise ResourceNotFoundError(str(error)) from None
 
     @server.resource("entry://{id}", name="entry", title="One entry of the catalogue", mime_type="text/markdown")
     def entry(id: str) -> str:

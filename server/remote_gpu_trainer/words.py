@@ -23,6 +23,7 @@ _NUMBERS = (
 )  # fmt: skip
 _CODES = {"137": "#sigkill", "139": "#sigsegv", "134": "#sigabrt", "135": "#sigbus", "29500": "#port29500", "98": "#errno98", "1800000": "#30min", "600000": "#10min", "65504": "#fp16max", "65536": "#scale65536"}
 
+
 @lru_cache(maxsize=20000)
 def _parts(token: str) -> tuple[str, ...]:
     """What one token counts as: itself, and the parts of an identifier."""

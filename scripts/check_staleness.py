@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Tell which facts and entries of this bundle were checked too long ago. Python 3.8, standard library, offline, reads only.
+
+usage: check_staleness.py [--on YYYY-MM-DD] [--root FOLDER] [--limit KIND=DAYS] [--json | --markdown]
+
+It goes by age alone: versions, releases and contradictions are told by `remote-gpu-trainer staleness`. It doesn't judge whether a statement is true.
+Exit 0: nothing is past its limit. Exit 1: something is. Exit 2: it could not tell.
+"""
+
+import argparse
+import json
+import sys
+from datetime import date
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+for _place in (HERE.parent / "server", HERE.parent.parent.parent):  # a checkout, or an installed bundle
+    if (_place / "remote_gpu_trainer" / "ages.py").is_file():
+        sys.path.insert(0, str(_place))
+        break
+
+from remote_gpu_trainer import ages, catalogue, facts  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--on", metavar="DATE", help="the day to judge by, YYYY-MM-DD (default today)")
+    parser.add_argument("--root", type=Path, default=HERE.parent, metavar="FOLDER", help="the bundle (default: the one this script is in)")
+    parser.add_argument("--limit", action="append", default=[], metavar="KIND=DAYS", help="another limit for " + ", ".join(ages.LIMITS))
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print an object")
+    form.add_argument("--markdown", action="store_true", help="print a table")
+    args = parser.parse_args()
+    try:
+        day = date.fromisoformat(args.on) if args.on else date.today()
+    except ValueError:
+        return refuse("found day {!r}, expected YYYY-MM-DD".format(args.on))
+    limits = dict(ages.LIMITS)
+    for item in args.limit:
+        kind, _, days = item.partition("=")
+        if kind not in limits or not days.isdigit():
+            return refuse("found limit {!r}, expected KIND=DAYS with one of {}".format(item, ", ".join(limits)))
+        limits[kind] = int(days)
+    if not (args.root / "references").is_dir():
+        return refuse("found no references/ in {}, expected the bundle".format(args.root))
+    read = catalogue.read(args.root)
+    try:
+        found = ages.past(read.entries, facts.read_all(args.root), day, limits)
+    except (facts.FactError, OSError) as error:
+        return refuse(str(error))
+    rows = [{"id": f.id, "what": f.what, "checked": f.checked.isoformat(), "limit_days": f.limit_days, "source": f.source} for f in found]
+    if args.json:
+        print(json.dumps({"stale": rows}, ensure_ascii=False, indent=1))
+    elif args.markdown:
+        print("# Past their limit on {} ({})\n\n| id | checked | limit_days | source |\n|---|---|---|---|".format(day, len(rows)))
+        for row in rows:
+            print("| {id} | {checked} | {limit_days} | {source} |".format(**row))
+    else:
+        for row in rows:
+            print("{id}: checked {checked}, limit {limit_days} days: {source}".format(**row))
+        print("{} past their limit of {} entries and facts".format(len(rows), len(read.entries) + len(facts.read_all(args.root))), file=sys.stderr)
+    return 1 if rows else 0
+
+
+def refuse(text: str) -> int:
+    print("check_staleness: " + text, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

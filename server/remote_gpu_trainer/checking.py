@@ -1,0 +1,68 @@
+"""The edge of the staleness check: reads the pages and the clock. Both front ends call it."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from . import ages, catalogue, facts, staleness, statements
+
+
+def check(on: str | date | None = None, *, packages: str | None = None, released: str | None = None, scope: str | None = None, limits: list[str] | None = None, root: Path | None = None) -> staleness.Report:
+    """Check this installation's catalogue, or the one under `root`. `limits`: overrides such as `price=60`.
+
+    Raises BadQuestion, InstalledError, FactError and CatalogueError, each with one line that says what to do.
+    """
+    read = catalogue.read(root) if root else catalogue.load()
+    return staleness.check(
+        read.entries, facts.read_all(read.root), statements.read(read.root),
+        on=read_day(on), packages=packages, released=released, scope=scope, limits=read_limits(limits or []),
+    )  # fmt: skip
+
+
+def read_day(on: str | date | None) -> date:
+    """The day of the check; today when none is told. Raises BadQuestion."""
+    if on is None or isinstance(on, date):
+        return on or date.today()
+    try:
+        return date.fromisoformat(on.strip())
+    except ValueError:
+        raise staleness.BadQuestion(f"found day {on[:40]!r}, expected YYYY-MM-DD") from None
+
+
+def read_limits(overrides: list[str]) -> dict[str, int]:
+    """The table of limits with `KIND=DAYS` put over it. Raises BadQuestion."""
+    limits = dict(ages.LIMITS)
+    for item in overrides:
+        kind, _, days = item.partition("=")
+        if kind not in limits or not days.isascii() or not days.isdigit():
+            raise staleness.BadQuestion(f"found limit {item[:40]!r}, expected KIND=DAYS with one of {', '.join(limits)}")
+        limits[kind] = int(days)
+    return limits
+
+
+def as_text(report: staleness.Report) -> str:
+    """The report for a terminal, one line a finding."""
+    out = [f"{s['id']}: stale, checked {s['checked']}, limit {s['limit_days']} days: {s['source']}" for s in report.stale]
+    out += [f"{c['id']}: contradiction: " + "; ".join(f"{v['value']} in {v['place']}" for v in c["values"]) for c in report.contradictions]
+    out += [f"{o['id']}: doesn't concern this environment: about {o['requirement']}, installed is {o['installed']}" for o in report.out_of_range]
+    out += [f"{c['id']}: concerns this environment: {c['requirement']}, installed is {c['installed']}" for c in report.concerns]
+    out += [f"{d['id']}: in doubt: {d['why']}: {d['source']}" for d in report.doubt]
+    return "\n".join(out) or "nothing stale"
+
+
+def as_markdown(report: staleness.Report, on: date) -> str:
+    """The report as a page for an issue: one table a kind of finding."""
+    tables = (
+        ("Past their limit, soonest first", ("id", "checked", "limit_days", "source"), report.stale),
+        ("Contradictions", ("id", "values"), [{"id": c["id"], "values": "; ".join(f"{v['value']} ({v['place']})" for v in c["values"])} for c in report.contradictions]),
+        ("Not about this environment", ("id", "requirement", "installed"), report.out_of_range),
+        ("About this environment", ("id", "requirement", "installed"), report.concerns),
+        ("In doubt", ("id", "why", "source"), report.doubt),
+    )
+    out = [f"# Staleness on {on}", ""]
+    for title, columns, rows in tables:
+        if rows:
+            out += [f"## {title} ({len(rows)})", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+            out += ["| " + " | ".join(str(row[c]).replace("|", "\\|") for c in columns) + " |" for row in rows] + [""]
+    return "\n".join(out if len(out) > 2 else [*out, "Nothing is stale.", ""])

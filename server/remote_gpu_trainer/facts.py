@@ -1,0 +1,100 @@
+"""The heads of a platform page's facts (source, date, status, kind), read line by line. Standard library, Python 3.8.
+
+The front matter of a page is YAML in one plain form: `facts:` at the margin, each fact's name behind two blanks, and `source`, `date`,
+`status` and `kind` behind four, each on a line of its own. `profile.py` reads the whole with a YAML parser; a test
+holds the two readers together.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+KINDS = ("platform", "price", "quota")
+_NAME = re.compile(r"  ([a-z_]+):\s*(null|~)?\s*$")
+_FIELD = re.compile(r"    (source|date|status|kind):\s*(.*?)\s*$")
+
+
+class FactError(Exception):
+    """A page whose facts can't be read. The text says which, where, and what was expected."""
+
+
+@dataclass(frozen=True)
+class FactHead:
+    """Where a fact comes from and how old it is. `date` is None when no page with a date says it."""
+
+    profile: str
+    name: str
+    source: str
+    date: Optional[date]
+    status: str
+    kind: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.profile}.{self.name}"
+
+
+def split(text: str) -> Tuple[str, str]:
+    """(front matter, body) of a page; the first is empty when the page has none."""
+    text = text.replace("\r\n", "\n")
+    if not text.startswith("---\n"):
+        return "", text
+    head, mark, body = text[4:].partition("\n---\n")
+    return (head, body) if mark else ("", text)
+
+
+def heads(text: str, profile: str) -> List[FactHead]:
+    """The heads of all facts of a page. Raises FactError for a date or kind that can't be read."""
+    found: List[FactHead] = []
+    inside, name, fields = False, "", {}
+
+    def close() -> None:
+        if name and fields:
+            found.append(_head(profile, name, fields))
+
+    for line in split(text)[0].split("\n"):
+        if line[:1].strip():
+            inside = line.startswith("facts:")
+            continue
+        if not inside:
+            continue
+        start = _NAME.match(line)
+        if start:
+            close()
+            name, fields = start[1], {}
+            continue
+        field = _FIELD.match(line)
+        if field and name:
+            fields[field[1]] = _bare(field[2])
+    close()
+    return found
+
+
+def _bare(text: str) -> str:
+    """A plain YAML value without its quotes or a comment behind it."""
+    if text[:1] in "'\"" and text.find(text[0], 1) > 0:
+        return text[1 : text.find(text[0], 1)]
+    return text.split(" #")[0].strip()
+
+
+def _head(profile: str, name: str, fields: Dict[str, str]) -> FactHead:
+    told, kind = fields.get("date", ""), fields.get("kind", KINDS[0])
+    if kind not in KINDS:
+        raise FactError(f"profiles/{profile}.md: {name}: found kind {kind!r}, expected one of {', '.join(KINDS)}")
+    try:
+        day = None if told in ("", "null", "~") else date.fromisoformat(told)
+    except ValueError:
+        raise FactError(f"profiles/{profile}.md: {name}: found date {told!r}, expected YYYY-MM-DD or null") from None
+    return FactHead(profile, name, fields.get("source", ""), day, fields.get("status", "unconfirmed"), kind)
+
+
+def read_all(root: Path) -> List[FactHead]:
+    """The heads of every page under `root`/profiles, by name. Raises FactError."""
+    found: List[FactHead] = []
+    for path in sorted((root / "profiles").glob("[a-z]*.md")):  # _schema.md holds none
+        found += heads(path.read_text(encoding="utf-8"), path.stem)
+    return found

@@ -1,0 +1,176 @@
+"""What is out of date: the cases, the script without packages, the command, and the look-up that marks its matches."""
+
+import ast
+import json
+import subprocess
+import sys
+from datetime import date, timedelta
+
+import pytest
+
+from remote_gpu_trainer import ages, catalogue, checking, cli, facts, installed, statements
+from remote_gpu_trainer.staleness import Statement, contradictions
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "evals"))
+
+from grading import stale  # noqa: E402
+
+CASES = ROOT / "evals/staleness.jsonl"
+SCRIPT = ROOT / "scripts/check_staleness.py"
+
+
+def test_forty_cases_are_answered_right():
+    count, wrong = stale.run(CASES)
+    assert count >= 40 and wrong == []
+
+
+def test_a_wrong_expectation_is_seen():
+    case = {"id": "x", "on": "2026-11-20", "profiles": {"runpod": {"price": {"source": "https://a.b", "date": "2026-01-01", "status": "confirmed", "kind": "price"}}}, "expect": {}}
+    assert stale.answer(case) == {"stale": ["runpod.price"]}
+
+
+def test_the_whole_catalogue_takes_a_third_of_a_second_cold():
+    resource = pytest.importorskip("resource")
+    command = [sys.executable, "-m", "remote_gpu_trainer", "staleness", "--json"]
+    taken = []
+    for _ in range(5):  # time of the processor: other tests run beside this one
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run(command, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert done.returncode in (0, 1), done.stderr
+        if taken[-1] < 0.3:
+            break
+    assert min(taken) < 0.3
+
+
+def test_nothing_here_contradicts_itself():
+    assert contradictions(statements.read(ROOT)) == []
+
+
+def test_two_values_of_one_thing_are_named_with_their_places():
+    said = [Statement("a.b.c", "5", "one"), Statement("a.b.c", "5.0", "two"), Statement("d", "x", "one"), Statement("d", "y", "two")]
+    assert contradictions(said) == [{"id": "d", "values": [{"value": "x", "place": "one"}, {"value": "y", "place": "two"}]}]
+
+
+def test_a_number_in_prose_is_held_against_the_front_matter(tmp_path):
+    (tmp_path / "references").mkdir()
+    (tmp_path / "profiles").mkdir()
+    page = (ROOT / "profiles/aws.md").read_text(encoding="utf-8")
+    (tmp_path / "profiles/aws.md").write_text(page, encoding="utf-8")
+    (tmp_path / "references/a.md").write_text("Notice.\n\n120 s <!-- fact: aws.preemption.notice_seconds = 120 -->\n", encoding="utf-8")
+    assert contradictions(statements.read(tmp_path)) == []
+    (tmp_path / "references/a.md").write_text("30 s <!-- fact: aws.preemption.notice_seconds = 30 -->\n", encoding="utf-8")
+    [found] = contradictions(statements.read(tmp_path))
+    assert found["id"] == "aws.preemption.notice_seconds" and [v["place"] for v in found["values"]] == ["references/a.md:1", "profiles/aws.md"]
+    (tmp_path / "references/a.md").write_text("<!-- fact: aws.preemption.notice = 30 -->", encoding="utf-8")
+    with pytest.raises(Exception, match="expected a field of profiles/NAME.md"):
+        statements.read(tmp_path)
+
+
+# the script
+
+
+def run_script(*arguments: str, python: str = sys.executable, cwd=None):
+    return subprocess.run([python, "-I", str(SCRIPT), *arguments], capture_output=True, text=True, cwd=cwd)
+
+
+def test_the_script_needs_no_package_and_agrees_with_the_command(tmp_path):
+    done = subprocess.run([sys.executable, "-I", "-S", str(SCRIPT), "--on", "2027-06-01", "--json"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    report = checking.check("2027-06-01")
+    assert json.loads(done.stdout)["stale"] == report.stale
+
+
+def test_the_script_ends_with_zero_when_nothing_is_stale_and_two_when_it_cannot_tell(tmp_path):
+    assert run_script("--on", "2020-01-01").returncode == 0
+    wrong = run_script("--on", "tomorrow")
+    assert wrong.returncode == 2 and "expected YYYY-MM-DD" in wrong.stderr
+    wrong = run_script("--root", str(tmp_path))
+    assert wrong.returncode == 2 and "found no references/" in wrong.stderr
+    assert run_script("--help").returncode == 0
+
+
+def test_the_script_and_what_it_imports_are_written_for_python_3_8():
+    for path in (SCRIPT, *(ROOT / "server/remote_gpu_trainer" / f"{name}.py" for name in ("__init__", "ages", "facts", "entry", "catalogue"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+        assert not any(isinstance(node, ast.Attribute) and node.attr in ("removeprefix", "removesuffix") for node in ast.walk(tree)), path
+
+
+# the command
+
+
+def command(capsys, *arguments: str):
+    code = cli.main(["staleness", *arguments])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_the_command_says_what_to_open_again_and_exits_with_one(capsys):
+    code, out, _ = command(capsys, "--on", "2030-01-01", "--scope", "O1")
+    assert code == 1 and out.startswith("O1: stale, checked 2026-11-20, limit 730 days: [")
+
+
+def test_the_command_exits_with_zero_when_nothing_is_stale(capsys):
+    assert command(capsys, "--on", "2026-11-20", "--scope", "O1") == (0, "nothing stale\n", "")
+
+
+def test_markdown_is_a_page_with_a_table(capsys):
+    code, out, _ = command(capsys, "--on", "2030-01-01", "--scope", "runpod", "--markdown")
+    assert code == 1 and out.startswith("# Staleness on 2030-01-01\n") and "| id | checked | limit_days | source |" in out
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("--on", "soon"), "found day 'soon'"),
+        (("--scope", "nowhere"), "found scope 'nowhere'"),
+        (("--released", "torch"), "found released 'torch'"),
+        (("--limit", "price=-1"), "found limit 'price=-1'"),
+        (("--installed", "/no/such/file"), "found /no/such/file unreadable"),
+        (("--json", "--markdown"), "found --json and --markdown"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_code_two(capsys, arguments, said):
+    code, out, error = command(capsys, *arguments)
+    assert code == 2 and out == "" and said in error
+
+
+def test_an_interpreter_tells_what_is_installed(capsys):
+    text = installed.read(sys.executable)
+    assert str(installed.versions(text)["pytest"]) == pytest.__version__
+    code, out, _ = command(capsys, "--installed", sys.executable, "--json", "--on", "2026-11-20", "--scope", "references")
+    assert code in (0, 1) and "concerns" in json.loads(out)
+
+
+def test_a_text_that_looks_like_a_command_is_only_text():
+    assert installed.versions("torch==2.13.0; $(touch /tmp/x)\n`id`\n") == installed.versions("torch==2.13.0")
+
+
+# ages and the look-up
+
+
+def test_the_limit_of_each_kind_is_one_table():
+    assert ages.LIMITS == {"price": 90, "quota": 90, "platform": 180, "library": 365, "mechanism": 730}
+
+
+def test_every_entry_has_a_kind_and_every_fact_a_limit():
+    for entry in catalogue.load().entries:
+        assert ages.kind_of(entry) in ages.LIMITS
+    assert all(head.kind in ages.LIMITS for head in facts.read_all(ROOT))
+
+
+def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
+    from remote_gpu_trainer import evidence, ranking
+    from remote_gpu_trainer.lookup import look_up
+    from remote_gpu_trainer.signatures import SignatureIndex
+
+    read = catalogue.load()
+    asked = evidence.from_text("element 0 of tensors does not require grad")
+    entry = read.get("O3")
+    late = entry.verified + timedelta(ages.LIMITS[ages.kind_of(entry)] + 1)
+    match = look_up(asked, read, ranking.load(), SignatureIndex(read.entries), limit=3, today=late).matches[0]
+    assert match["id"] == "O3" and match["stale"].startswith("last checked 2026-11-20")
+    fresh = look_up(asked, read, ranking.load(), SignatureIndex(read.entries), limit=3, today=date(2026, 11, 20)).matches[0]
+    assert fresh["stale"] == ""
