@@ -33,7 +33,7 @@ def inspect(home, *args):
 def test_inspector_lists_the_tool_and_gets_an_entry_in_both_eras(home, era):
     code, listed, _ = inspect(home, "--protocol-era", era, "--method", "tools/list", "--strict")
     assert code == 0
-    assert [tool["name"] for tool in listed["tools"]] == ["lookup_symptom"]
+    assert [tool["name"] for tool in listed["tools"]] == ["lookup_symptom", "check_staleness"]
     code, reply, _ = inspect(
         home, "--protocol-era", era, "--method", "tools/call", "--tool-name", "lookup_symptom",
         "--tool-args-json", json.dumps({"log_path": str(ROOT / "examples/logs/bad-label-3-ranks"), "limit": 1}),
