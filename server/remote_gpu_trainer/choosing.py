@@ -79,7 +79,7 @@ def _against(profile: Profile, name: str, number: float) -> str:
     if not need.test(fact.value, number):
         return f"{said}: {need.fact} is {_short(fact)} ({fact.status}, {fact.source})"
     if fact.status != "confirmed":
-        return f"{said}: {need.fact} is unconfirmed ({fact.note or fact.source})"
+        return f"{said}: {need.fact} is unconfirmed ({fact.note.split('. ')[0] or fact.source})"
     return ""
 
 
