@@ -79,16 +79,17 @@ def staleness(args: argparse.Namespace) -> int:
     """`staleness`: 0 fresh, 1 something to look at."""
     from . import checking
     from .installed import InstalledError, read
-    from .lookup import BadRequest
     from .staleness import BadQuestion
 
-    if args.json and args.markdown:
-        raise BadRequest("found --json and --markdown, expected one of them")
     try:
+        if args.json and args.markdown:
+            raise BadQuestion("found --json and --markdown, expected one of them")
         packages = read(args.installed) if args.installed else None
         day = checking.read_day(args.on)
         report = checking.check(day, packages=packages, released=args.released, scope=args.scope, limits=args.limit)
     except (BadQuestion, InstalledError) as error:
+        from .lookup import BadRequest  # the ranking is read with it, and only a refusal needs it
+
         raise BadRequest(str(error)) from None
     if args.json:
         print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
