@@ -10,7 +10,6 @@ Exit 0: nothing is past its limit. Exit 1: something is. Exit 2: it could not te
 import argparse
 import json
 import sys
-from datetime import date
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -32,23 +31,17 @@ def main() -> int:
     form.add_argument("--markdown", action="store_true", help="print a table")
     args = parser.parse_args()
     try:
-        day = date.fromisoformat(args.on) if args.on else date.today()
-    except ValueError:
-        return refuse("found day {!r}, expected YYYY-MM-DD".format(args.on))
-    limits = dict(ages.LIMITS)
-    for item in args.limit:
-        kind, _, days = item.partition("=")
-        if kind not in limits or not days.isdigit():
-            return refuse("found limit {!r}, expected KIND=DAYS with one of {}".format(item, ", ".join(limits)))
-        limits[kind] = int(days)
+        day, limits = ages.read_day(args.on), ages.read_limits(args.limit)
+    except ages.BadQuestion as error:
+        return refuse(str(error))
     if not (args.root / "references").is_dir():
         return refuse("found no references/ in {}, expected the bundle".format(args.root))
     read = catalogue.read(args.root)
     try:
-        found = ages.past(read.entries, facts.read_all(args.root), day, limits)
+        heads = facts.read_all(args.root)
     except (facts.FactError, OSError) as error:
         return refuse(str(error))
-    rows = [{"id": f.id, "what": f.what, "checked": f.checked.isoformat(), "limit_days": f.limit_days, "source": f.source} for f in found]
+    rows = [item.as_dict() for item in ages.past(read.entries, heads, day, limits)]
     if args.json:
         print(json.dumps({"stale": rows}, ensure_ascii=False, indent=1))
     elif args.markdown:
@@ -58,7 +51,7 @@ def main() -> int:
     else:
         for row in rows:
             print("{id}: checked {checked}, limit {limit_days} days: {source}".format(**row))
-        print("{} past their limit of {} entries and facts".format(len(rows), len(read.entries) + len(facts.read_all(args.root))), file=sys.stderr)
+        print("{} past their limit of {} entries and facts".format(len(rows), len(read.entries) + len(heads)), file=sys.stderr)
     return 1 if rows else 0
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from datetime import date
 
 import pytest
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
@@ -48,7 +49,7 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
 def test_what_is_stale_is_the_same_over_mcp_as_from_the_function():
     asked = {"on": "2027-06-01", "scope": "runpod", "installed": "torch==2.13.0+cu130", "released": "torch 2.14"}
     reply = call(asked, "check_staleness")
-    expected = check("2027-06-01", packages=asked["installed"], released=asked["released"], scope="runpod").as_dict()
+    expected = check(date(2027, 6, 1), packages=asked["installed"], released=asked["released"], scope="runpod").as_dict()
     assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
     assert expected["stale"][0]["source"].startswith("https://")
 

@@ -79,7 +79,7 @@ def run_script(*arguments: str, python: str = sys.executable, cwd=None):
 def test_the_script_needs_no_package_and_agrees_with_the_command(tmp_path):
     done = subprocess.run([sys.executable, "-I", "-S", str(SCRIPT), "--on", "2027-06-01", "--json"], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    report = checking.check("2027-06-01")
+    report = checking.check(date(2027, 6, 1))
     assert json.loads(done.stdout)["stale"] == report.stale
 
 

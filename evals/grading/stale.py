@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 from remote_gpu_trainer import checking
+from remote_gpu_trainer.ages import BadQuestion, read_day
 from remote_gpu_trainer.facts import FactError
 from remote_gpu_trainer.installed import InstalledError
-from remote_gpu_trainer.staleness import BadQuestion
 
 LISTS = ("stale", "out_of_range", "concerns", "doubt", "contradictions")
 _ENTRY = """### {id} — a title of five words or more
@@ -54,7 +54,7 @@ def answer(case: dict) -> dict:
         root = Path(folder)
         _write(root, case)
         try:
-            report = checking.check(case["on"], packages=case.get("packages"), released=case.get("released"), scope=case.get("scope"), limits=case.get("limits"), root=root)
+            report = checking.check(read_day(case["on"]), packages=case.get("packages"), released=case.get("released"), scope=case.get("scope"), limits=case.get("limits"), root=root)
         except (BadQuestion, InstalledError, FactError) as error:
             wanted = case["expect"].get("error", "")
             return {"error": wanted if wanted and wanted in str(error) else str(error)}

@@ -17,6 +17,10 @@ from .facts import FactHead
 LIMITS: Dict[str, int] = {"price": 90, "quota": 90, "platform": 180, "library": 365, "mechanism": 730}
 
 
+class BadQuestion(Exception):
+    """The question can't be answered as it is. One line: what was found, what was expected."""
+
+
 @dataclass(frozen=True)
 class Stale:
     """A fact or an entry that was last checked more than `limit_days` ago. `source`: the page to open again."""
@@ -31,6 +35,31 @@ class Stale:
     def due(self) -> date:
         """The last day on which it still counted as fresh."""
         return self.checked + timedelta(self.limit_days)
+
+    def as_dict(self) -> Dict[str, object]:
+        """The finding as the answers hold it."""
+        return {"id": self.id, "what": self.what, "checked": self.checked.isoformat(), "limit_days": self.limit_days, "source": self.source}
+
+
+def read_day(told: Optional[str]) -> date:
+    """A day as YYYY-MM-DD; today when none is told. Raises BadQuestion."""
+    if told is None:
+        return date.today()
+    try:
+        return date.fromisoformat(told.strip())
+    except ValueError:
+        raise BadQuestion(f"found day {told[:40]!r}, expected YYYY-MM-DD") from None
+
+
+def read_limits(overrides: Iterable[str]) -> Dict[str, int]:
+    """The table of limits with `KIND=DAYS` put over it. Raises BadQuestion."""
+    limits = dict(LIMITS)
+    for item in overrides:
+        kind, _, days = item.partition("=")
+        if kind not in limits or not days.isascii() or not days.isdigit():
+            raise BadQuestion(f"found limit {item[:40]!r}, expected KIND=DAYS with one of {', '.join(limits)}")
+        limits[kind] = int(days)
+    return limits
 
 
 def kind_of(entry: Entry) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from . import ages, catalogue, facts, staleness, statements
 
 
-def check(on: str | date | None = None, *, packages: str | None = None, released: str | None = None, scope: str | None = None, limits: list[str] | None = None, root: Path | None = None) -> staleness.Report:
+def check(on: date | None = None, *, packages: str | None = None, released: str | None = None, scope: str | None = None, limits: list[str] | None = None, root: Path | None = None) -> staleness.Report:
     """Check this installation's catalogue, or the one under `root`. `limits`: overrides such as `price=60`.
 
     Raises BadQuestion, InstalledError, FactError and CatalogueError, each with one line that says what to do.
@@ -16,29 +16,8 @@ def check(on: str | date | None = None, *, packages: str | None = None, released
     read = catalogue.read(root) if root else catalogue.load()
     return staleness.check(
         read.entries, facts.read_all(read.root), statements.read(read.root),
-        on=read_day(on), packages=packages, released=released, scope=scope, limits=read_limits(limits or []),
+        on=on or date.today(), packages=packages, released=released, scope=scope, limits=ages.read_limits(limits or []),
     )  # fmt: skip
-
-
-def read_day(on: str | date | None) -> date:
-    """The day of the check; today when none is told. Raises BadQuestion."""
-    if on is None or isinstance(on, date):
-        return on or date.today()
-    try:
-        return date.fromisoformat(on.strip())
-    except ValueError:
-        raise staleness.BadQuestion(f"found day {on[:40]!r}, expected YYYY-MM-DD") from None
-
-
-def read_limits(overrides: list[str]) -> dict[str, int]:
-    """The table of limits with `KIND=DAYS` put over it. Raises BadQuestion."""
-    limits = dict(ages.LIMITS)
-    for item in overrides:
-        kind, _, days = item.partition("=")
-        if kind not in limits or not days.isascii() or not days.isdigit():
-            raise staleness.BadQuestion(f"found limit {item[:40]!r}, expected KIND=DAYS with one of {', '.join(limits)}")
-        limits[kind] = int(days)
-    return limits
 
 
 def as_text(report: staleness.Report) -> str:

@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         from .facts import FactError
         from .lookup import BadRequest
 
-        if not isinstance(error, (BadRequest, CatalogueError, FactError, Unreadable)) and type(error).__name__ != "ProfileError":
+        if not isinstance(error, (BadRequest, CatalogueError, FactError, Unreadable)):
             raise
         print(f"remote-gpu-trainer {args.command}: {error}", file=sys.stderr)
         return 2

@@ -106,14 +106,13 @@ def _schema(page: str, read: Catalogue, parser) -> str:
 
 
 def _shares(page: str, read: Catalogue, parser) -> str:
-    from .profile import Facts, read_profile
+    from .profile import Facts, read_all
 
     rows, total, sure = ["| platform | confirmed | of | unconfirmed |", "|---|---|---|---|"], 0, 0
-    for path in sorted((read.root / "profiles").glob("[a-z]*.md")):
-        facts = read_profile(path).facts
-        there = {name: getattr(facts, name) for name in Facts.model_fields if getattr(facts, name) is not None}
+    for platform, profile in read_all(read.root).items():
+        there = {name: fact for name in Facts.model_fields if (fact := getattr(profile.facts, name)) is not None}
         open_ = [name for name, fact in there.items() if fact.status != "confirmed"]
-        rows.append(f"| {path.stem} | {len(there) - len(open_)} | {len(there)} | {', '.join(open_) or '–'} |")
+        rows.append(f"| {platform} | {len(there) - len(open_)} | {len(there)} | {', '.join(open_) or '–'} |")
         total, sure = total + len(there), sure + len(there) - len(open_)
     rows.append(f"| **all** | **{sure}** | **{total}** | **{sure / max(total, 1):.0%} confirmed** |")
     return "\n".join(rows) + "\n"

@@ -92,9 +92,11 @@ def _head(profile: str, name: str, fields: Dict[str, str]) -> FactHead:
     return FactHead(profile, name, fields.get("source", ""), day, fields.get("status", "unconfirmed"), kind)
 
 
+def pages(root: Path) -> List[Path]:
+    """The pages that hold facts, by name; `_schema.md` holds none."""
+    return sorted((root / "profiles").glob("[a-z]*.md"))
+
+
 def read_all(root: Path) -> List[FactHead]:
     """The heads of every page under `root`/profiles, by name. Raises FactError."""
-    found: List[FactHead] = []
-    for path in sorted((root / "profiles").glob("[a-z]*.md")):  # _schema.md holds none
-        found += heads(path.read_text(encoding="utf-8"), path.stem)
-    return found
+    return [head for path in pages(root) for head in heads(path.read_text(encoding="utf-8"), path.stem)]

@@ -12,12 +12,12 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field
 
 from . import __version__, catalogue, checking
+from .ages import BadQuestion, read_day
 from .answering import answer_for
 from .evidence import Unreadable
 from .facts import FactError
 from .installed import InstalledError
 from .lookup import LIMITS, BadRequest
-from .staleness import BadQuestion
 
 INSTRUCTIONS = (
     "Knows why training runs on GPU boxes fail. Look up the error or the log before you change code or start again; "
@@ -155,7 +155,7 @@ def make_server() -> MCPServer:
     ) -> Annotated[CallToolResult, Staleness]:
         """Call before telling the user a price, quota or billing command, and after changing torch or the driver; with `scope` for one platform or entry."""
         try:
-            found = checking.check(on, packages=installed, released=released, scope=scope).as_dict()
+            found = checking.check(read_day(on), packages=installed, released=released, scope=scope).as_dict()
         except (BadQuestion, InstalledError, FactError, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(found)

@@ -15,14 +15,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from . import catalogue
-from .facts import split
+from .facts import FactError, pages, split
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where libyaml is there
 Value = TypeVar("Value")
 Kind = Literal["price", "quota", "platform"]
 
 
-class ProfileError(Exception):
+class ProfileError(FactError):
     """A profile that doesn't keep to the schema. One line a fault."""
 
 
@@ -175,15 +175,21 @@ def read(path: Path) -> tuple[Profile, str]:
         raise ProfileError("\n".join(lines)) from None
 
 
+def read_all(root: Path) -> dict[str, Profile]:
+    """{name: profile} of the pages under `root`/profiles. Raises ProfileError."""
+    return {path.stem: read_profile(path) for path in pages(root)}
+
+
 @lru_cache(maxsize=1)
 def load() -> dict[str, Profile]:
     """{name: profile} of this installation. Raises ProfileError and CatalogueError."""
-    return {path.stem: read_profile(path) for path in sorted((catalogue.bundle_root() / "profiles").glob("*.md")) if not path.stem.startswith("_")}
+    return read_all(catalogue.bundle_root())
 
 
 def get(name: str) -> Profile:
-    """The profile of this name. Raises ProfileError."""
-    found = load().get(name.strip().lower())
-    if found is None:
-        raise ProfileError(f"found profile {name[:40]!r}, expected one of {', '.join(load())}")
-    return found
+    """The profile of this name, its page alone being read. Raises ProfileError."""
+    places = {path.stem: path for path in pages(catalogue.bundle_root())}
+    wanted = name.strip().lower()
+    if wanted not in places:
+        raise ProfileError(f"found profile {name[:40]!r}, expected one of {', '.join(places)}")
+    return read_profile(places[wanted])

@@ -11,15 +11,12 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 
 from . import ages, installed, versions
+from .ages import BadQuestion
 from .entry import Entry
 from .facts import FactHead
 
 _RELEASED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*")
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
-
-
-class BadQuestion(Exception):
-    """The question can't be answered as it is. One line: what was found, what was expected."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def check(
     entries, facts = list(entries), list(facts)
     if scope:
         entries, facts = _within(scope, entries, facts)
-    report = Report(stale=[_stale(item) for item in ages.past(entries, facts, on, limits)])
+    report = Report(stale=[item.as_dict() for item in ages.past(entries, facts, on, limits)])
     for fact in facts:
         if fact.date is None:
             report.doubt.append({"id": fact.id, "what": f"{fact.kind} fact of {fact.profile}", "checked": None, "why": UNDATED, "source": fact.source})
@@ -86,10 +83,6 @@ def check(
         report.doubt += by_release(entries, read_release(released), on)
     report.contradictions = contradictions(statements)
     return report
-
-
-def _stale(item: ages.Stale) -> dict:
-    return {"id": item.id, "what": item.what, "checked": item.checked.isoformat(), "limit_days": item.limit_days, "source": item.source}
 
 
 def _within(scope: str, entries: list[Entry], facts: list[FactHead]) -> tuple[list[Entry], list[FactHead]]:
