@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote_gpu_trainer.entry import Entry, Signature, read_page
+from remote_gpu_trainer.entry import Entry, Signature
+from remote_gpu_trainer.grammar import read_page
 from tests.conftest import ENTRY
 
 

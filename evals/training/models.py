@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 from remote_gpu_trainer import ranking, words
 from remote_gpu_trainer.matrices import MIDDLE
 from remote_gpu_trainer.ranking import NONE
+from remote_gpu_trainer.vocabulary import pack as pack_words
 
 from . import network
 
@@ -124,7 +125,7 @@ def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]], ne
         parts[name] = array("B", (numpy.rint(matrix / scales[name]).astype(int) + MIDDLE).astype(numpy.uint8).tobytes())
     parts["rarity"] = array("f", [learned.rarity.get(word, learned.unknown) for word in kept])
     parts["inside"] = array("f", [float(speaks.get(word, 0.0)) for word in kept])
-    parts["vocabulary"] = array("B", "\n".join(kept).encode())
+    parts |= pack_words(kept)
     head = {
         **about, "scales": scales, "unknown": learned.unknown, "bias": [round(float(b), 5) for b in learned.bias],
         "hidden_bias": [round(float(b), 5) for b in net.hidden_bias], "network_bias": [round(float(b), 5) for b in net.bias],

@@ -6,15 +6,15 @@ made from were found to differ from what circulates.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Dict, Iterable, List, Mapping, Optional
 
 from .entry import Entry
 from .facts import FactHead
 
 # Kind: days. Kinds of facts stand in their pages, those of entries follow from `kind_of`.
-LIMITS: Dict[str, int] = {"price": 90, "quota": 90, "platform": 180, "library": 365, "mechanism": 730}
+LIMITS: dict[str, int] = {"price": 90, "quota": 90, "platform": 180, "library": 365, "mechanism": 730}
 
 
 class BadQuestion(Exception):
@@ -36,12 +36,12 @@ class Stale:
         """The last day on which it still counted as fresh."""
         return self.checked + timedelta(self.limit_days)
 
-    def as_dict(self) -> Dict[str, object]:
+    def as_dict(self) -> dict[str, object]:
         """The finding as the answers hold it."""
         return {"id": self.id, "what": self.what, "checked": self.checked.isoformat(), "limit_days": self.limit_days, "source": self.source}
 
 
-def read_day(told: Optional[str]) -> date:
+def read_day(told: str | None) -> date:
     """A day as YYYY-MM-DD; today when none is told. Raises BadQuestion."""
     if told is None:
         return date.today()
@@ -51,7 +51,7 @@ def read_day(told: Optional[str]) -> date:
         raise BadQuestion(f"found day {told[:40]!r}, expected YYYY-MM-DD") from None
 
 
-def read_limits(overrides: Iterable[str]) -> Dict[str, int]:
+def read_limits(overrides: Iterable[str]) -> dict[str, int]:
     """The table of limits with `KIND=DAYS` put over it. Raises BadQuestion."""
     limits = dict(LIMITS)
     for item in overrides:
@@ -69,13 +69,13 @@ def kind_of(entry: Entry) -> str:
     return "library" if any(":" not in item for item in entry.applies_to) else "mechanism"
 
 
-def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> Optional[Stale]:
+def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
     """The entry as a finding when it is past its limit on that day, else None. On the limit itself it still counts."""
     found = Stale(entry.id, entry.title.replace("`", ""), entry.verified, limits[kind_of(entry)], entry.sources[0] if entry.sources else "")
     return found if found.due < on else None
 
 
-def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> Optional[Stale]:
+def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
     """The fact as a finding when it is past its limit on that day. One without a date has no age: it is in doubt, not stale."""
     if fact.date is None:
         return None
@@ -83,7 +83,7 @@ def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> 
     return found if found.due < on else None
 
 
-def past(entries: Iterable[Entry], facts: Iterable[FactHead], on: date, limits: Mapping[str, int] = LIMITS) -> List[Stale]:
+def past(entries: Iterable[Entry], facts: Iterable[FactHead], on: date, limits: Mapping[str, int] = LIMITS) -> list[Stale]:
     """Everything past its limit, what came due first at the head."""
     found = [stale_entry(entry, on, limits) for entry in entries] + [stale_fact(fact, on, limits) for fact in facts]
     return sorted((item for item in found if item), key=lambda item: (item.due, item.id))

@@ -29,10 +29,16 @@ def _needles() -> tuple[bytes, ...]:
 
 
 @lru_cache(maxsize=1)
-def _load() -> None:
-    """Read everything that stays, and keep the garbage collector from walking over it during each look-up."""
-    catalogue.load(), ranking.load(), signatures()
-    gc.freeze()
+def prepare() -> None:
+    """Read everything that stays, and keep the garbage collector from walking over it, now and during each look-up."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        catalogue.load(), ranking.load(), signatures()
+        gc.freeze()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def answer_for(*, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None) -> Answer:
@@ -41,7 +47,7 @@ def answer_for(*, text: str | None = None, log: str | None = None, stream=None, 
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
     check_limit(limit)
-    _load()
+    prepare()
     if text and len(text) > MAX_TEXT:
         raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
     if log is not None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from .entry import Entry, Fault, Retired, read_page
+from .entry import Entry, Fault, Retired
+from .grammar import read_page
 
 FOLDERS = ("references", "profiles")
 
@@ -77,7 +78,7 @@ def read(root: Path) -> Catalogue:
     for path in pages(root):
         name = path.relative_to(root).as_posix()
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_bytes().decode()
         except (UnicodeDecodeError, OSError) as error:
             faults.append(Fault(name, 1, f"found a page that can't be read ({error}), expected UTF-8 text"))
             continue

@@ -7,19 +7,20 @@ Modules are imported where a command needs them, because a look-up must start in
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
 import time
 from pathlib import Path
 
-from . import __version__, platform_commands
+from . import __version__
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command. Returns the exit code."""
-    parser = make_parser()
-    args = parser.parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = make_parser(only_lookup=argv[:1] == ["lookup"]).parse_args(argv)
     for stream in (sys.stdout, sys.stderr):  # a log may hold what a console's code page lacks
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -42,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """All commands with their options; the help texts in the docs are generated from it."""
+def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
+    """All commands with their options, or the one that must start fast; the help texts in the docs are generated from it."""
     parser = argparse.ArgumentParser(prog="remote-gpu-trainer", description="What is wrong with this training run, and how to tell.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -56,6 +57,10 @@ def make_parser() -> argparse.ArgumentParser:
     look.add_argument("--installed", metavar="FILE", help="'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment: entries about other versions are marked")
     look.add_argument("--json", action="store_true", help="print the object that the MCP tool returns")
     look.set_defaults(run=lookup)
+    if only_lookup:
+        return parser
+
+    from . import platform_commands
 
     platform_commands.add_to(commands)
 
@@ -82,9 +87,14 @@ def lookup(args: argparse.Namespace) -> int:
     check_limit(args.limit)
     if args.id is not None:
         return show_entry(args)
-    from .answering import answer_for
-    from .lookup import as_text
+    gc.disable()  # modules and pages stay: to look for garbage among them takes a tenth of the time
+    try:
+        from .answering import answer_for, prepare
+        from .lookup import as_text
 
+        prepare()
+    finally:
+        gc.enable()
     answer = answer_for(
         text=None if args.text == "-" else args.text,
         log=args.log,

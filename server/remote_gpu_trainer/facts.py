@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
 
 KINDS = ("platform", "price", "quota")
 _NAME = re.compile(r"  ([a-z_]+):\s*(null|~)?\s*$")
@@ -29,7 +28,7 @@ class FactHead:
     profile: str
     name: str
     source: str
-    date: Optional[date]
+    date: date | None
     status: str
     kind: str
 
@@ -38,7 +37,7 @@ class FactHead:
         return f"{self.profile}.{self.name}"
 
 
-def split(text: str) -> Tuple[str, str]:
+def split(text: str) -> tuple[str, str]:
     """(front matter, body) of a page; the first is empty when the page has none."""
     text = text.replace("\r\n", "\n")
     if not text.startswith("---\n"):
@@ -47,9 +46,9 @@ def split(text: str) -> Tuple[str, str]:
     return (head, body) if mark else ("", text)
 
 
-def heads(text: str, profile: str) -> List[FactHead]:
+def heads(text: str, profile: str) -> list[FactHead]:
     """The heads of all facts of a page. Raises FactError for a date or kind that can't be read."""
-    found: List[FactHead] = []
+    found: list[FactHead] = []
     inside, name, fields = False, "", {}
 
     def close() -> None:
@@ -81,7 +80,7 @@ def _bare(text: str) -> str:
     return text.split(" #")[0].strip()
 
 
-def _head(profile: str, name: str, fields: Dict[str, str]) -> FactHead:
+def _head(profile: str, name: str, fields: dict[str, str]) -> FactHead:
     told, kind = fields.get("date", ""), fields.get("kind", KINDS[0])
     if kind not in KINDS:
         raise FactError(f"profiles/{profile}.md: {name}: found kind {kind!r}, expected one of {', '.join(KINDS)}")
@@ -92,11 +91,11 @@ def _head(profile: str, name: str, fields: Dict[str, str]) -> FactHead:
     return FactHead(profile, name, fields.get("source", ""), day, fields.get("status", "unconfirmed"), kind)
 
 
-def pages(root: Path) -> List[Path]:
+def pages(root: Path) -> list[Path]:
     """The pages that hold facts, by name; `_schema.md` holds none."""
     return sorted((root / "profiles").glob("[a-z]*.md"))
 
 
-def read_all(root: Path) -> List[FactHead]:
+def read_all(root: Path) -> list[FactHead]:
     """The heads of every page under `root`/profiles, by name. Raises FactError."""
     return [head for path in pages(root) for head in heads(path.read_text(encoding="utf-8"), path.stem)]

@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import stat
-from typing import Callable, Iterable, Iterator, List, Optional, Tuple
+from collections.abc import Callable, Iterable, Iterator
 
 from .windows import BLOCK, Row, keep
 
@@ -22,7 +22,7 @@ class Unreadable(Exception):
     """The input can't be read as a log. The text says what was found, what was expected and what to do."""
 
 
-def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> List[Row]:
+def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> list[Row]:
     """Rows of a pasted report. `needles`: further texts to look for in a long one. Raises Unreadable when it is blank or binary."""
     data = text.encode("utf-8", "replace")
     _refuse_binary(data[:65536], source)
@@ -31,7 +31,7 @@ def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> L
     return keep(_blocks([data]), len(data), tuple(needles))
 
 
-def of_stream(stream, source: str = "stdin", size: Optional[int] = None, needles: Iterable[bytes] = (), progress: Optional[Callable[[int], None]] = None) -> List[Row]:
+def of_stream(stream, source: str = "stdin", size: int | None = None, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> list[Row]:
     """Rows of a binary stream. `needles`: further texts to look for. `progress(bytes_read)` is called once a block. Raises Unreadable."""
     head = stream.read(BLOCK)
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -55,7 +55,7 @@ def of_stream(stream, source: str = "stdin", size: Optional[int] = None, needles
     return kept
 
 
-def of_path(path: str, needles: Iterable[bytes] = (), progress: Optional[Callable[[int], None]] = None) -> List[Tuple[str, List[Row]]]:
+def of_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> list[tuple[str, list[Row]]]:
     """[(name, rows)] of a file, or of every log in a folder. Raises Unreadable."""
     needles = tuple(needles)
     if not os.path.isdir(path):
@@ -95,7 +95,7 @@ def _open(path: str):
         raise Unreadable(f"found {path} unreadable ({reason}), expected a log that this user may read") from None
 
 
-def _log_files(folder: str) -> List[str]:
+def _log_files(folder: str) -> list[str]:
     found = []
     for base, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in ("__pycache__", "wandb", "node_modules"))

@@ -72,8 +72,8 @@ class Sparse(Matrix):
         if start == end:
             return None
         lanes = bytearray(self._blank)
-        for at in range(start, end):
-            lanes[self.places[at] * LANE] = self.values[at] + MIDDLE
+        for place, value in zip(self.places[start:end].tolist(), self.values[start:end].tolist()):
+            lanes[place * LANE] = value + MIDDLE
         return lanes
 
 

@@ -1,7 +1,7 @@
-"""ranking.bin: the numbers that ranking needs, in a form that loads in a few milliseconds.
+"""ranking.bin: the numbers that ranking needs, in a form that needs no work before it is asked.
 
-One line of JSON (classes, weights, limits, and the name, type and length of each part), then the parts, little-endian. The vocabulary is
-one word a line; words that the network knows stand first.
+One line of JSON (classes, weights, limits, and the name, type and length of each part), then the parts, little-endian, read where they
+lie. The words are a table of their own (vocabulary.py); those that the network knows have the first rows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from .matrices import STEPS, Dense, Sparse
+from .vocabulary import Rows
 
 NONE = "none"
 VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "network")
@@ -36,8 +37,8 @@ class Ranking:
     """What evals/train.py learned. Raises ValueError when the bytes are no ranking."""
 
     def __init__(self, data: bytes):
-        head, _, rest = data.partition(b"\n")
-        about = json.loads(head)
+        end = data.find(b"\n") + 1
+        about = json.loads(data[:end])
         self.classes: list[str] = about["classes"]
         self.weights: list[float] = about["weights"]
         self.gate: list[float] = about["gate"]
@@ -47,20 +48,19 @@ class Ranking:
         self.network_bias: list[float] = about["network_bias"]
         self.unknown: float = about["unknown"]  # the rarity of a word never seen
         self.made_from: dict[str, str] = about["made_from"]
-        parts, scales, columns, hidden = _unpack(about["parts"], rest), about["scales"], len(self.classes), len(self.hidden_bias)
-        words = parts["vocabulary"].tobytes().decode().split("\n")
-        self.rows = dict(zip(words, range(len(words))))
+        parts, scales, columns, hidden = _unpack(about["parts"], memoryview(data)[end:]), about["scales"], len(self.classes), len(self.hidden_bias)
+        self.rows = Rows(parts["words"], parts["word starts"], parts["word slots"])
         self.network_words = len(parts["words to hidden"]) // hidden
         self._learned = Sparse(parts["learned starts"], parts["learned places"], parts["learned values"], columns, scales["learned"])
         self._counted = Sparse(parts["counted starts"], parts["counted places"], parts["counted values"], columns, scales["counted"])
-        self._to_hidden = Dense(parts["words to hidden"].tobytes(), hidden, scales["words to hidden"])
-        self._to_classes = Dense(parts["hidden to classes"].tobytes(), columns, scales["hidden to classes"])
+        self._to_hidden = Dense(parts["words to hidden"], hidden, scales["words to hidden"])
+        self._to_classes = Dense(parts["hidden to classes"], columns, scales["hidden to classes"])
         self.rarity, self.inside = parts["rarity"], parts["inside"]
         self._column = {name: column for column, name in enumerate(self.classes)}
 
     def question(self, values: dict[str, float]) -> Question:
         """The weighted words of a report as rows of the matrices."""
-        found = [(word, row, value) for (word, value), row in zip(values.items(), map(self.rows.get, values)) if row is not None]
+        found = [(word, row, value) for (word, value), row in zip(values.items(), map(self.rows.__getitem__, values)) if row is not None]
         return Question(found, len(values) - len(found))
 
     def learned(self, asked: Question) -> tuple[dict[str, float], float]:
@@ -128,18 +128,24 @@ class Ranking:
         return told
 
 
-def _unpack(parts: list[list], data: bytes) -> dict[str, array]:
+def _unpack(parts: list[list], data: memoryview) -> dict[str, memoryview]:
     found, place = {}, 0
     for name, code, count in parts:
-        part = array(code)
-        part.frombytes(data[place : place + count * part.itemsize])
-        if sys.byteorder == "big":
-            part.byteswap()
-        place += count * part.itemsize
-        found[name] = part
+        end = place + count * array(code).itemsize
+        part = data[place:end]
+        if len(part) == end - place:
+            found[name] = part.cast(code) if sys.byteorder == "little" else _turned(code, part)
+        place = end
     if place != len(data):
         raise ValueError(f"found {len(data)} bytes after the head of ranking.bin, expected {place}; run evals/train.py")
     return found
+
+
+def _turned(code: str, data: memoryview) -> memoryview:
+    """The numbers of a part on a machine whose bytes lie the other way round."""
+    part = array(code, bytes(data))
+    part.byteswap()
+    return memoryview(part)
 
 
 def pack(about: dict, parts: dict[str, array]) -> bytes:

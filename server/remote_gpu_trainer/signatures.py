@@ -11,11 +11,7 @@ from dataclasses import dataclass
 
 from .entry import Entry, Signature
 from .evidence import Evidence, Line
-
-try:
-    from re import _parser
-except ImportError:  # Python 3.10
-    import sre_parse as _parser
+from .literals import runs
 
 MAX_CHARS = 2000  # of a line, for regular expressions
 MAX_TEXT = 400_000  # characters of a report that are joined
@@ -28,36 +24,28 @@ def normal(text: str) -> str:
 
 
 class Pattern:
-    """One compiled signature. Raises re.error for a regular expression that doesn't compile."""
+    """One signature. A regular expression is compiled when a line is first held against it; re.error is raised then."""
 
-    __slots__ = ("anchor", "hint", "literal", "regex", "source")
+    __slots__ = ("_regex", "anchor", "hint", "literal", "source")
 
     def __init__(self, signature: Signature):
         self.source = signature
+        self._regex: re.Pattern | None = None
         self.literal = "" if signature.is_regex else normal(signature.text)
-        self.regex = re.compile(signature.text, re.I) if signature.is_regex else None
-        runs = _literal_runs(_parser.parse(signature.text)) if signature.is_regex else [self.literal]
-        whole = [word for run in runs for word in _inner_words(run)]
-        self.hint = normal(max(runs, key=len))  # a text that it holds
+        texts = runs(signature.text) if signature.is_regex else [self.literal]
+        whole = [word for text in texts for word in _inner_words(text)]
+        self.hint = normal(max(texts, key=len))  # a text that it holds
         self.anchor = max(whole, key=len, default="")  # a word that every line of this signature holds; "" when there is none
+
+    def search(self, line: str) -> bool:
+        """Whether the regular expression is found in a raw line."""
+        if self._regex is None:
+            self._regex = re.compile(self.source.text, re.I)
+        return bool(self._regex.search(line[:MAX_CHARS]))
 
     def matches(self, line: str) -> bool:
         """Whether a raw line holds the text."""
-        if self.regex:
-            return bool(self.regex.search(line[:MAX_CHARS]))
-        return self.literal in normal(line)
-
-
-def _literal_runs(tree) -> list[str]:
-    """The plain texts that stand one after another in a regular expression, outside of branches and repeats."""
-    runs, run = [], ""
-    for operator, value in tree:
-        if str(operator) == "LITERAL":
-            run += chr(value)
-        else:
-            runs.append(run)
-            run = ""
-    return [*runs, run]
+        return self.search(line) if self.source.is_regex else self.literal in normal(line)
 
 
 def _inner_words(run: str) -> list[str]:
@@ -88,7 +76,7 @@ class Hit:
 
 
 class SignatureIndex:
-    """All signatures of a catalogue, compiled once, and found by a word that each needs."""
+    """All signatures of a catalogue, found by a word that each needs."""
 
     def __init__(self, entries: tuple[Entry, ...]):
         self.patterns = [(entry.id, Pattern(signature)) for entry in entries for signature in entry.signatures]
@@ -120,8 +108,7 @@ class SignatureIndex:
             else:
                 if pattern.hint not in joined:
                     continue
-                search = pattern.regex.search
-                at = [i for i, text in enumerate(normals) if pattern.anchor in text and search(lines[i].text[:MAX_CHARS])]
+                at = [i for i, text in enumerate(normals) if pattern.anchor in text and pattern.search(lines[i].text)]
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])

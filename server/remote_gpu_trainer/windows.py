@@ -11,7 +11,7 @@ PER_SHAPE and the last are kept; in a log of more than MAX_SHAPES shapes, old on
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Dict, Iterable, List, Optional, Set, Tuple
+from collections.abc import Iterable
 
 WHOLE, WHOLE_ROWS = 1 << 19, 6000  # bytes, and rows, up to which every row is kept
 BLOCK = 1 << 20
@@ -30,12 +30,12 @@ TELLING = (
 )  # fmt: skip
 _DIGITS = b"0123456789"
 _FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in range(256))
-Row = Tuple[int, bytes]  # line number from 1; a row ends at a line feed or a carriage return
+Row = tuple  # (line number from 1, bytes); a row ends at a line feed or a carriage return
 
 
-def keep(blocks: Iterable[bytes], size: Optional[int], needles: Tuple[bytes, ...]) -> List[Row]:
+def keep(blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...]) -> list[Row]:
     """Everything of a small input; of a large one head, tail and windows."""
-    first: List[bytes] = []
+    first: list[bytes] = []
     seen = rows = 0
     blocks = iter(blocks)
     for block in blocks:  # a stream may yet turn out to be small
@@ -57,8 +57,8 @@ def keep(blocks: Iterable[bytes], size: Optional[int], needles: Tuple[bytes, ...
 class _Keeper:
     """Takes the blocks of a large log one after another and keeps what may matter."""
 
-    def __init__(self, needles: Tuple[bytes, ...]):
-        self.anchors: Dict[bytes, List[bytes]] = {}  # a word of a folded needle: the needles that hold it
+    def __init__(self, needles: tuple[bytes, ...]):
+        self.anchors: dict[bytes, list[bytes]] = {}  # a word of a folded needle: the needles that hold it
         self.plain = [word.translate(_FOLD) for word in TELLING]
         for needle in needles:
             folded = needle.translate(_FOLD, _DIGITS)
@@ -67,15 +67,15 @@ class _Keeper:
                 self.anchors.setdefault(max(inner, key=len), []).append(folded)
             elif folded.strip():
                 self.plain.append(folded)
-        self.known: Set[bytes] = set()
-        self.telling: Dict[bytes, int] = {}  # how often a window of this shape was kept
-        self.kept: Dict[int, List[bytes]] = {}
+        self.known: set[bytes] = set()
+        self.telling: dict[bytes, int] = {}  # how often a window of this shape was kept
+        self.kept: dict[int, list[bytes]] = {}
         self.size = 0
-        self.latest: "OrderedDict[bytes, List[Row]]" = OrderedDict()
+        self.latest: "OrderedDict[bytes, list[Row]]" = OrderedDict()
         self.number, self.seen, self.owed = 1, 0, 0
-        self.last: Optional[_Block] = None
-        self.repeats: Set[bytes] = set()  # telling shapes of the last block that no window was kept for
-        self.tail: List[Tuple[int, bytes]] = []
+        self.last: _Block | None = None
+        self.repeats: set[bytes] = set()  # telling shapes of the last block that no window was kept for
+        self.tail: list[tuple[int, bytes]] = []
 
     def add(self, block: bytes) -> None:
         now = _Block(block, self.number)
@@ -101,7 +101,7 @@ class _Keeper:
         while len(self.tail) > 1 and sum(len(b) for _, b in self.tail[1:]) >= TAIL:
             self.tail.pop(0)
 
-    def _search(self, fresh: Set[bytes]) -> None:
+    def _search(self, fresh: set[bytes]) -> None:
         """Mark the new shapes that hold a telling word or a needle, both folded as the shapes are."""
         text = b"\n".join(fresh)
         wanted = [word for word in self.plain if word in text]
@@ -117,7 +117,7 @@ class _Keeper:
         for row in block.rows(0, block.reach(0, size)):
             self._keep(row)
 
-    def _windows(self, block: "_Block", early: Set[bytes]) -> None:
+    def _windows(self, block: "_Block", early: set[bytes]) -> None:
         """Windows around the first rows of each of these shapes; further rows of theirs are repeats."""
         reach = 0
         for at, shape in enumerate(block.shapes):
@@ -138,7 +138,7 @@ class _Keeper:
             if last == len(block.shapes):
                 self.owed = AROUND
 
-    def _remember(self, gone: Set[bytes]) -> None:
+    def _remember(self, gone: set[bytes]) -> None:
         """Keep the last time of repeated shapes that the newest block doesn't hold any more."""
         if not gone or not self.last:
             return
@@ -160,7 +160,7 @@ class _Keeper:
             held.append(line)
             self.size += len(line) + 60
 
-    def rows(self) -> List[Row]:
+    def rows(self) -> list[Row]:
         """Everything that was kept, in order."""
         self._remember(self.repeats)
         for window in self.latest.values():
@@ -180,16 +180,16 @@ class _Block:
         self.block, self.number = block, number
         self._lined = block.replace(b"\r", b"\n") if b"\r" in block else block
         self.shapes = self._lined.translate(_FOLD, _DIGITS).split(b"\n")
-        self._lines: List[bytes] = []
-        self._numbers: List[int] = []
+        self._lines: list[bytes] = []
+        self._numbers: list[int] = []
 
-    def lines(self) -> List[bytes]:
+    def lines(self) -> list[bytes]:
         """The text of each row, in the order of the shapes."""
         if not self._lines:
             self._lines = self._lined.split(b"\n")
         return self._lines
 
-    def rows(self, first: int, last: int) -> List[Row]:
+    def rows(self, first: int, last: int) -> list[Row]:
         """Rows from one place up to another, each with the number of its line."""
         if not self._numbers:
             self._numbers = [number for number, _ in _rows(self.block, self.number)]
@@ -203,7 +203,7 @@ class _Block:
             first += 1
         return first
 
-    def around(self, at: int) -> Tuple[int, int]:
+    def around(self, at: int) -> tuple[int, int]:
         """The places of a window around a row, AROUND bytes to each side."""
         lines, first, size = self.lines(), at, 0
         while first > 0 and size < AROUND:
@@ -212,7 +212,7 @@ class _Block:
         return first, self.reach(at + 1, AROUND)
 
 
-def _rows(block: bytes, number: int) -> List[Row]:
+def _rows(block: bytes, number: int) -> list[Row]:
     """The pieces between line feeds and carriage returns, each with the number of its line."""
     lines = block.split(b"\n")
     if b"\r" not in block:
