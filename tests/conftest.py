@@ -70,3 +70,22 @@ def engine(name: str, install: str, *places: str) -> str:
     if os.environ.get("REQUIRE_ENGINES"):
         pytest.fail(f"{name} is not installed: {install}")
     pytest.skip(f"{name} is not installed: {install}")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update", action="store_true", help="rewrite the golden files; read the difference before you commit it")
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a whole text with tests/golden/NAME, or write it with --update: golden('a.txt', text)."""
+
+    def compare(name: str, text: str) -> None:
+        path = ROOT / "tests" / "golden" / name
+        if request.config.getoption("--update"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        expected = path.read_text(encoding="utf-8") if path.exists() else ""
+        assert text == expected, f"{name} differs from its golden file; if that is right: pytest --update {request.node.path.name}"
+
+    return compare

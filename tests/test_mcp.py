@@ -12,6 +12,7 @@ from remote_gpu_trainer import catalogue
 from remote_gpu_trainer.answering import answer_for
 from remote_gpu_trainer.checking import check
 from remote_gpu_trainer.mcp_server import make_server
+from remote_gpu_trainer.rendering import rendered
 from tests.conftest import ROOT
 
 SERVER = StdioServerParameters(command=sys.executable, args=["-m", "remote_gpu_trainer", "serve"])
@@ -32,7 +33,7 @@ def call(arguments: dict, tool: str = "lookup_symptom"):
 
 def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     tools = {tool.name: tool for tool in with_client(lambda client: client.list_tools()).tools}
-    assert set(tools) == {"lookup_symptom", "check_staleness"}
+    assert set(tools) == {"lookup_symptom", "render_run_script", "check_staleness"}
     tool = tools["lookup_symptom"]
     assert tool.title
     assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint and tool.annotations.idempotent_hint
@@ -44,6 +45,36 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     assert set(tool.input_schema["properties"]) == {"installed", "released", "scope", "on"}
     assert set(tool.output_schema["properties"]) == {"stale", "out_of_range", "concerns", "doubt", "contradictions"}
     assert tool.description.startswith("Call before telling the user a price, quota or billing command")
+    tool = tools["render_run_script"]
+    assert not tool.annotations.destructive_hint and not tool.annotations.open_world_hint
+    assert set(tool.input_schema["properties"]) == {"job", "profile", "target", "write_to"}
+    assert set(tool.output_schema["properties"]) == {"file_name", "script", "path", "start", "watch", "stop", "resume", "warnings"}
+    assert tool.description.startswith("Call instead of writing nohup, tmux or sbatch yourself")
+
+
+JOB = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
+
+
+def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
+    reply = call({"job": JOB, "profile": "runpod"}, "render_run_script")
+    expected = rendered(JOB, "runpod")
+    assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
+    assert [w["id"] for w in expected["warnings"][:3]] == ["RP3", "C3", "RP14"]
+    written = call({"job": JOB, "profile": "runpod", "write_to": str(tmp_path)}, "render_run_script").structured_content
+    assert (tmp_path / "sft.run.sh").read_text() == expected["script"] and "script" not in written
+
+
+@pytest.mark.parametrize("arguments, said", [({"job": {}, "profile": "runpod"}, "name: found nothing"), ({"job": JOB, "profile": "moon"}, "found profile 'moon'"), ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: found 'moon'"), ({"job": {**JOB, "variables": {"HF_TOKEN": "hf_" + "a" * 30}}, "profile": "runpod"}, "found what looks like a key itself")])
+def test_a_job_that_cannot_run_is_an_error_that_names_the_field_and_no_value(arguments, said):
+    reply = call(arguments, "render_run_script")
+    assert reply.is_error and said in reply.content[0].text and "hf_a" not in reply.content[0].text
+
+
+def test_the_schema_of_a_job_is_a_resource():
+    async def use(client):
+        return (await client.read_resource("schema://job")).contents[0]
+
+    assert json.loads(with_client(use).text)["required"] == ["name", "command", "deadline"]
 
 
 def test_what_is_stale_is_the_same_over_mcp_as_from_the_function():
@@ -147,7 +178,7 @@ def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
         return tools, await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693 from the first step"})
 
     tools, reply = with_client(use, SERVER, mode=mode)
-    assert {tool.name for tool in tools.tools} == {"lookup_symptom", "check_staleness"}
+    assert {tool.name for tool in tools.tools} == {"lookup_symptom", "render_run_script", "check_staleness"}
     assert reply.structured_content["matches"]
 
 

@@ -41,8 +41,8 @@ def prepare() -> None:
             gc.enable()
 
 
-def answer_for(*, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None) -> Answer:
-    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence.
+def answer_for(*, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None, seconds: float = 40) -> Answer:
+    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence. `seconds`: most for a log at HOST:PATH.
 
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
@@ -51,7 +51,7 @@ def answer_for(*, text: str | None = None, log: str | None = None, stream=None, 
     if text and len(text) > MAX_TEXT:
         raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
     if log is not None:
-        found = evidence.from_path(log, _needles(), progress)
+        found = _of_path(log, progress, seconds)
         if text and text.strip():
             found.lines.extend(evidence.from_text(text).lines)
     elif stream is not None:
@@ -59,6 +59,14 @@ def answer_for(*, text: str | None = None, log: str | None = None, stream=None, 
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
     return look_up(found, catalogue.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
+
+
+def _of_path(log: str, progress, seconds: float) -> evidence.Evidence:
+    if ":" not in log:
+        return evidence.from_path(log, _needles(), progress)
+    from . import remote_logs  # ssh and all that comes with it, for paths that may be HOST:PATH
+
+    return remote_logs.from_path(log, _needles(), progress, seconds)
 
 
 def whole_entry(entry: Entry) -> dict:

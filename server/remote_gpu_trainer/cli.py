@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import __version__
+from . import __version__, ledger
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,6 +25,8 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
+        if line := ledger.reminder():
+            print(line, file=sys.stderr)
         return args.run(args)
     except KeyboardInterrupt:
         return 130
@@ -35,11 +37,13 @@ def main(argv: list[str] | None = None) -> int:
         from .catalogue import CatalogueError
         from .evidence import Unreadable
         from .facts import FactError
+        from .job_reading import JobError
         from .lookup import BadRequest
 
-        if not isinstance(error, (BadRequest, CatalogueError, FactError, Unreadable)):
+        if not isinstance(error, (BadRequest, CatalogueError, FactError, JobError, Unreadable)):
             raise
-        print(f"remote-gpu-trainer {args.command}: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"remote-gpu-trainer {args.command}: {line}", file=sys.stderr)
         return 2
 
 
@@ -51,7 +55,7 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
 
     look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.")  # fmt: skip
     look.add_argument("text", nargs="?", help="what happens, or '-' for standard input")
-    look.add_argument("--log", metavar="FILE", help="a log file, or a folder of per-rank logs read as one run")
+    look.add_argument("--log", metavar="PATH", help="a log file, or a folder of per-rank logs read as one run; HOST:PATH for one on a box, where it stays")
     look.add_argument("--id", metavar="ID", help="print one whole entry, for example O7")
     look.add_argument("--limit", type=int, default=3, metavar="N", help="how many matches, 1 to 10 (default 3)")
     look.add_argument("--installed", metavar="FILE", help="'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment: entries about other versions are marked")
@@ -60,9 +64,11 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     if only_lookup:
         return parser
 
-    from . import platform_commands
+    from . import box_commands, platform_commands, run_commands
 
     platform_commands.add_to(commands)
+    run_commands.add_to(commands)
+    box_commands.add_to(commands)
 
     lint = commands.add_parser("lint", help="check the catalogue's grammar, ids, links, signatures and dates", description="Check the catalogue. One line a finding, exit 1 when there is one.")  # fmt: skip
     lint.add_argument("root", nargs="?", type=Path, help="a folder that holds references/ (default: this installation's)")
@@ -102,6 +108,7 @@ def lookup(args: argparse.Namespace) -> int:
         limit=args.limit,
         installed=read_installed(args.installed),
         progress=Progress(),
+        seconds=600,
     )
     if args.json:
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))

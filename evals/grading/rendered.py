@@ -1,0 +1,95 @@
+"""The cases of render_run_script: a job and a platform, and what the answer must hold.
+
+A case is a line of evals/render.jsonl: `job`, `profile`, `target`, `on`, and `expect`, which is {"error": part of a line} or any of `warnings` (ids in order, facts
+left out), `stale` (ids of facts), `values` {variable: what a bash that reads the script holds}, `objects` {path into the YAML: value}, `start` (parts of the start lines).
+Every shell script must also pass `bash -n`, and every answer beside the script stay under 400 tokens of four characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from datetime import date
+from pathlib import Path
+
+import yaml
+
+from remote_gpu_trainer.job_reading import JobError
+from remote_gpu_trainer.profile import ProfileError
+from remote_gpu_trainer.rendering import rendered
+
+MOST_CHARACTERS = 1600
+
+
+def run(path: Path) -> tuple[int, list[str]]:
+    """(how many cases, what each wrong one gave)."""
+    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    wrong = []
+    for case in cases:
+        for fault in faults(case):
+            wrong.append(f"{case['id']}: {fault}")
+    return len(cases), wrong
+
+
+def faults(case: dict) -> list[str]:
+    """What is not as the case expects."""
+    expect = case["expect"]
+    try:
+        answer = rendered(case["job"], case["profile"], case.get("target"), on=date.fromisoformat(case.get("on", "2026-08-25")))
+    except (JobError, ProfileError) as error:
+        wanted = expect.get("error")
+        return [] if wanted and wanted in str(error) else [f"found the error {error}, expected {wanted or 'a script'}"]
+    if "error" in expect:
+        return [f"found a script, expected the error {expect['error']}"]
+    found = []
+    ids = [warning["id"] for warning in answer["warnings"]]
+    for name, kept in (("warnings", [i for i in ids if "." not in i]), ("stale", [i for i in ids if "." in i])):
+        if name in expect and kept != expect[name]:
+            found.append(f"{name}: found {kept}, expected {expect[name]}")
+    script, objects = answer["script"], {}
+    if answer["file_name"].endswith(".yaml"):
+        documents = [document for document in yaml.safe_load_all(script)]
+        objects = {document.get("kind", "task"): document for document in documents}
+        script = objects["ConfigMap"]["data"]["run.sh"] if "ConfigMap" in objects else objects["task"]["run"]
+    checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True)
+    if checked.returncode:
+        found.append(f"bash -n: {checked.stderr.decode()[:200]}")
+    for place, wanted in expect.get("objects", {}).items():
+        if (value := _at(objects, place)) != wanted:
+            found.append(f"{place}: found {value!r}, expected {wanted!r}")
+    if wanted := expect.get("values"):
+        held = _held(script, list(wanted))
+        found += [f"{name}: found {held[name]!r}, expected {value!r}" for name, value in wanted.items() if held[name] != value]
+    found += [f"start: found {answer['start']!r}, expected {part!r} in it" for part in expect.get("start", []) if part not in answer["start"]]
+    beside = sum(len(str(answer[name])) for name in answer if name != "script")
+    if beside > MOST_CHARACTERS:
+        found.append(f"found {beside} characters beside the script, expected at most {MOST_CHARACTERS}")
+    return found
+
+
+def _at(objects: dict, place: str):
+    here = objects
+    for part in place.split("/"):
+        try:
+            here = here[int(part)] if isinstance(here, list) else here[part]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return None
+    return here
+
+
+def _held(script: str, names: list[str]) -> dict:
+    """What a bash holds after the assignments alone: arrays as lists."""
+    lines = [line for line in re.findall(r"^RGT_[A-Z_]+=(?:\(|'|[^\n]).*?(?=\nRGT_[A-Z_]+=|\n\n)", script, flags=re.S | re.M)]
+    head = "\n".join(lines)
+    ask = "".join(
+        f'declare -p {name} 2>/dev/null | grep -q "^declare -a" && echo a || echo s; [[ ${{#{name}[@]}} -eq 0 ]] || printf "%s\\0" "${{{name}[@]}}"; printf "\\1\\0"\n'
+        for name in names
+    )
+    done = subprocess.run(["bash", "-s"], input=(head + "\n" + ask).encode(), capture_output=True, timeout=30)
+    found = {}
+    for name, block in zip(names, done.stdout.decode().split("\1\0")):
+        kind, _, rest = block.partition("\n")
+        parts = rest.split("\0")[:-1]
+        found[name] = parts if kind == "a" else parts[0]
+    return found

@@ -1,0 +1,64 @@
+"""Cells of a queue: from a file with one cell a line, or from a sweep that expands to one cell a combination."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+
+MOST = 10_000
+_ODD = re.compile(r"[^A-Za-z0-9._=+-]+")
+
+
+class CellError(Exception):
+    """A queue or sweep that can't be read. One line with file and line."""
+
+
+def read_queue(text: str, where: str = "queue") -> list[dict]:
+    """Cells of a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one. Empty lines and # lines don't count. Raises CellError."""
+    cells = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            name, *arguments = shlex.split(line)
+        except ValueError as error:
+            raise CellError(f"{where}:{number}: {error}, expected NAME and arguments quoted as in a shell") from None
+        cells.append({"name": name, "arguments": arguments})
+    if not cells:
+        raise CellError(f"{where}: found no cell, expected one a line: NAME ARGUMENT …")
+    return cells
+
+
+def expand(sweep: dict, where: str = "sweep") -> list[dict]:
+    """Every combination of a sweep, in the order in which it is written: {"grid": {"--lr": [1e-4, 3e-4], "--seed": [1, 2]}, "arguments": [...]}.
+
+    A cell is named by its values: lr=0.0001_seed=1. Raises CellError.
+    """
+    grid = sweep.get("grid")
+    if not isinstance(grid, dict) or not grid or not all(isinstance(values, list) and values for values in grid.values()):
+        raise CellError(f"{where}: expected `grid`, an object that gives each option a list of values")
+    if unknown := sorted(set(sweep) - {"grid", "arguments"}):
+        raise CellError(f"{where}: found {unknown[0]!r}, expected grid and arguments")
+    always = [_text(value, where) for value in sweep.get("arguments", [])]
+    cells, seen = [], {}
+    for values in itertools.islice(itertools.product(*grid.values()), MOST + 1):
+        texts = [_text(value, where) for value in values]
+        name = "_".join(f"{_short(option)}={_short(text)}" for option, text in zip(grid, texts))[:90].strip("._-=+") or "cell"
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] > 1:
+            name = f"{name}-{seen[name]}"
+        cells.append({"name": name, "arguments": [*always, *itertools.chain.from_iterable(zip(map(str, grid), texts))]})
+    if len(cells) > MOST:
+        raise CellError(f"{where}: found more than {MOST:,} combinations, expected fewer")
+    return cells
+
+
+def _text(value: object, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise CellError(f"{where}: found {value!r:.40}, expected text or a number; write true and false in quotes")
+    return str(value)
+
+
+def _short(text: str) -> str:
+    return _ODD.sub("-", str(text)).strip("-.=+") or "x"

@@ -1,0 +1,48 @@
+"""What the code was when the script was rendered: the commit, the uncommitted difference, and what git ignores and doesn't send."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+MOST_DIFFERENCE = 60_000  # bytes that travel in the script; beyond, the commit has to come first
+MOST_NAMES = 400
+
+
+class CodeError(Exception):
+    """A folder that can't be recorded. One line."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`commit`: its id and subject, or why there is none. `difference`: git diff HEAD. `ignored`: names, one a line, not sent."""
+
+    commit: str
+    difference: str
+    ignored: str
+    tracked: bool
+
+
+def take(folder: Path) -> Snapshot:
+    """The state of a code folder. Raises CodeError."""
+    if not folder.is_dir():
+        raise CodeError(f"code: found no folder at {str(folder)[:100]}, expected one with the program")
+    if _git(folder, "rev-parse", "--is-inside-work-tree").strip() != "true":
+        return Snapshot("no git repository: the files were sent as they were\n", "", "", tracked=False)
+    commit = _git(folder, "log", "-1", "--format=%H %cI %s") or "no commit yet\n"
+    difference = _git(folder, "diff", "HEAD", "--", ".") if not commit.startswith("no ") else ""
+    if len(difference.encode()) > MOST_DIFFERENCE:
+        raise CodeError(f"code: found {len(difference.encode()):,} bytes of uncommitted difference, expected at most {MOST_DIFFERENCE:,}; commit first")
+    ignored = _git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory").splitlines()
+    told = ignored[:MOST_NAMES] + ([f"… and {len(ignored) - MOST_NAMES} more"] if len(ignored) > MOST_NAMES else [])
+    return Snapshot(commit, difference, "".join(f"{name}\n" for name in told), tracked=True)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Output of a git command that only reads; '' when it fails or git is missing."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), "-c", "core.quotepath=off", *arguments], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace").replace("\0", "") if done.returncode == 0 else ""

@@ -1,0 +1,80 @@
+"""The reading of logs as one program for another machine: `evidence` and what it imports, bundled from this installation's own files.
+
+The program is for `python3 -` (3.8 or later, standard library). It prints one JSON object: the findings, or `unreadable` with the reason. Lines are
+cleaned and masked there, before they leave; of very many, the plain ones are left out first.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = __name__.rpartition(".")[0]
+MOST = 3_000_000  # bytes of lines that come back
+
+_PROGRAM = r'''
+import sys
+if sys.version_info < (3, 8):
+    print('{"unreadable": "found Python %d.%d there, expected 3.8 or later"}' % sys.version_info[:2])
+    sys.exit()
+import dataclasses, importlib.abc, importlib.util, json, os
+PACKAGE, SOURCES, LOG, NEEDLES, MOST = @VALUES@
+if sys.version_info < (3, 10):
+    whole = dataclasses.dataclass
+    def without_slots(cls=None, slots=False, **options):
+        return whole(cls, **options) if cls else lambda made: whole(made, **options)
+    dataclasses.dataclass = without_slots
+class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        if name == PACKAGE or name in SOURCES:
+            return importlib.util.spec_from_loader(name, self, is_package=name == PACKAGE)
+    def exec_module(self, module):
+        exec(compile(SOURCES.get(module.__name__, ""), module.__name__, "exec"), module.__dict__)
+sys.meta_path.insert(0, Bundle())
+evidence = __import__(PACKAGE + ".evidence", fromlist=["from_path"])
+def row(line):
+    return [line.source, line.number, line.rank, line.text, line.kind, line.time]
+try:
+    found = evidence.from_path(os.path.expanduser(LOG), [needle.encode() for needle in NEEDLES])
+except evidence.Unreadable as error:
+    print(json.dumps({"unreadable": str(error)}))
+    sys.exit()
+must = {id(line) for line in found.decisive} | {id(found.first)}
+sizes = [len(json.dumps(row(line))) + 2 for line in found.lines]
+chosen, size = set(), 0
+order = range(len(sizes)) if sum(sizes) <= MOST else sorted(range(len(sizes)), key=lambda i: (id(found.lines[i]) not in must, found.lines[i].kind == "plain", -i))
+for i in order:
+    if size + sizes[i] > MOST:
+        break
+    size += sizes[i]
+    chosen.add(i)
+lines = [line for i, line in enumerate(found.lines) if i in chosen]
+place = {id(line): i for i, line in enumerate(lines)}
+def pointed(line):
+    return None if line is None else place.get(id(line), row(line))
+print(json.dumps({"lines": [row(line) for line in lines], "decisive": [pointed(line) for line in found.decisive], "first": pointed(found.first), "ranks": found.ranks, "is_log": found.is_log}))
+'''
+
+
+@lru_cache(maxsize=1)
+def sources() -> dict[str, str]:
+    """{module: source} of `evidence` and everything of this package that it imports, at any depth."""
+    found: dict[str, str] = {}
+    wanted = ["evidence"]
+    while wanted:
+        name = wanted.pop()
+        if f"{PACKAGE}.{name}" in found:
+            continue
+        text = (HERE / f"{name}.py").read_text(encoding="utf-8")
+        found[f"{PACKAGE}.{name}"] = text
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                wanted += [node.module] if node.module else [alias.name for alias in node.names]
+    return dict(sorted(found.items()))
+
+
+def program(log: str, needles: tuple[bytes, ...] = ()) -> str:
+    """The program that reads `log` there. `needles` as in `evidence.from_path`."""
+    return _PROGRAM.replace("@VALUES@", repr((PACKAGE, sources(), log, [needle.decode("utf-8", "replace") for needle in needles], MOST)), 1)

@@ -1,0 +1,25 @@
+"""Text from a box, a log or a provider as it may be shown: no escapes, no controls, no secrets, and short."""
+
+from __future__ import annotations
+
+import re
+
+from .lines import _ANSI, mask
+
+_IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):[^\s/@]{3,200}@")
+_BASIC = re.compile(r"(authorization['\"]?\s*[:=]\s*['\"]?(?:basic\s+)?)[^\s'\"*]{8,}", re.I)
+
+
+def shown(text: object, most: int = 300) -> str:
+    """One line of at most `most` characters that is safe to print. Line breaks become blanks."""
+    flat = _ANSI.sub("", str(text)[: most * 8])
+    if not flat.isprintable():
+        flat = "".join(c if c.isprintable() else " " for c in flat)
+    flat = _BASIC.sub(r"\1***", _IN_ADDRESS.sub(r"\1:***@", mask(flat))).rstrip()
+    return flat if len(flat) <= most else flat[: most - 2] + " …"
+
+
+def shown_lines(text: object, most: int = 40, width: int = 300) -> list[str]:
+    """The last `most` lines that hold anything. A carriage return ends a line, as on a terminal."""
+    cut = [shown(line, width) for line in re.split(r"[\r\n]+", str(text)[-most * width * 4 :])]
+    return [line for line in cut if line.strip()][-most:]

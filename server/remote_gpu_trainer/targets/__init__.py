@@ -1,0 +1,1 @@
+"""The engines that a script can be rendered for."""

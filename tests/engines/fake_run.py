@@ -1,0 +1,21 @@
+"""A run folder whose script only prints what a test wants `status --json` to say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+SAYS = {
+    "name": "toy", "phase": "running", "alive": True, "attempt": 1, "step": 120, "exit": None, "class": "", "entry": "", "reason": "", "started": 1, "updated": 2,
+    "heartbeat_age": 3, "log_age": 4, "log": "log/train.log.0000", "deadline": None, "keeper_alive": True, "stalled": False, "gpu": None, "disk_free_mb": 90000,
+    "last_sync": None, "host": "box", "boot_id": "b", "tail": "step 119 loss 0.3\nstep 120 loss 0.2\n", "expect_missing": [],
+}  # fmt: skip
+
+
+def fake_run(home: Path, name: str = "toy", raw: bytes | None = None, **says) -> Path:
+    """Make or change the run `name`; `says` goes over SAYS, `raw` is printed instead of JSON."""
+    folder = home / "runs" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "says").write_bytes(raw if raw is not None else json.dumps({**SAYS, **says}).encode())
+    (folder / "run.sh").write_text('[ "$1 $2" = "status --json" ] || exit 64\ncat "$(dirname "$0")/says"\n')
+    return folder
