@@ -11,6 +11,7 @@ from .shell_text import Value
 
 UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
 RETRIES = {"preempted": 9, "killed": 3, "stall": 2, "network": 3, "hang": 2, "unknown": 1, "bug": 0, "oom": 0, "host-oom": 0, "disk": 0, "gpu": 0}
+STEP = """(global_step|[Ss]tep|[Ii]ter(ation)?)["' =:#]*[0-9]+|[|] +[0-9]+/"""  # "step 12", "'global_step': 12", a progress bar's "| 12/100"
 NOTICES = {"aws": "aws", "gcp": "gcp"}  # whose metadata service tells of a preemption; the others send signals, or nothing
 _KEY = re.compile(r"\$\{?([A-Z][A-Z0-9_]*(?:KEY|TOKEN)[A-Z0-9_]*)")
 
@@ -66,14 +67,13 @@ def values(job: Job, profile: Profile, target: str, version: str, sha: str, fold
         "RGT_STALL_POWER_SECONDS": _number(job.stall.idle_power_minutes * 60 if job.gpus else 0),
         "RGT_MIN_FREE_MB": _number(job.floors.free_gb * 1000),
         "RGT_MIN_FREE_INODES": job.floors.free_inodes,
+        "RGT_STEP_PATTERN": job.step_pattern or STEP,
         "RGT_REHEARSE": job.rehearsal.arguments,
         "RGT_REHEARSE_MINUTES": _number(job.rehearsal.minutes),
         "RGT_CODE_COMMIT": snapshot.commit if snapshot else "",
         "RGT_CODE_DIFF": snapshot.difference if snapshot else "",
         "RGT_CODE_IGNORED": snapshot.ignored if snapshot else "",
     }
-    if job.step_pattern:
-        found["RGT_STEP_PATTERN"] = job.step_pattern
     if target == "slurm":
         found["RGT_REQUEUE"] = "yes" if job.slurm.requeue else "no"
     if job.queue:

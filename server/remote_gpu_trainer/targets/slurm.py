@@ -120,8 +120,8 @@ rgt_slurm_nodes() {
   RGT_RENDEZVOUS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
   [[ -n $RGT_RENDEZVOUS ]] || return 1
   export RGT_RENDEZVOUS
-  trap 'asked=USR1 woken=1; scancel --signal=USR1 "$SLURM_JOB_ID"' USR1
-  trap 'asked=TERM woken=1; scancel --signal=TERM "$SLURM_JOB_ID"' TERM
+  trap 'asked=USR1 woken=1; rgt_slurm_pass USR1 "$run_dir/run.sh"' USR1
+  trap 'asked=TERM woken=1; rgt_slurm_pass TERM "$run_dir/run.sh"' TERM
   # srun no longer takes the cores of sbatch over by itself (Slurm 22.05). A node that ended must not cut the others' save
   # short, as --kill-on-bad-exit=1 does (TERM, and KILL after KillWait): they have a quarter of an hour.
   srun --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
@@ -139,7 +139,18 @@ rgt_slurm_nodes() {
   return "$code"
 }
 
+# scancel and srun signal every process of a step, and USR1 would end the program: a second step tells the runners alone.
+rgt_slurm_pass() {
+  RGT_PASS=$1 timeout -k 5 60 srun --overlap --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 bash "$2"
+}
+
 if [[ -n ${RGT_RENDEZVOUS-} && -n ${SLURM_NODEID-} ]]; then # one node of several
+  if [[ -n ${RGT_PASS-} ]]; then
+    rgt_rank=$SLURM_NODEID
+    rgt_resolve
+    rgt_alive "$RGT_RUN_DIR/runner.pid" && kill -s "$RGT_PASS" "$rgt_pid"
+    exit 0
+  fi
   RGT_REQUEUE=no
   [[ $# -gt 0 ]] || set -- run --node-rank "$SLURM_NODEID"
 elif [[ -n ${SLURM_JOB_ID-} && $# -eq 0 ]]; then # started by sbatch
@@ -152,7 +163,6 @@ elif [[ -n ${SLURM_JOB_ID-} && $# -eq 0 ]]; then # started by sbatch
     set -- run
   fi
 fi
-
 """
 
 
