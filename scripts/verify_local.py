@@ -1,0 +1,554 @@
+#!/usr/bin/env python3
+"""Tell whether a folder of pulled results is complete, unaltered and loadable. Python 3.8, standard library; torch where it is there.
+
+usage:
+  verify_local.py FOLDER --manifest FILE [--expect N] [--list-metrics] [--allow-pickle | --no-load] [--json]
+  verify_local.py --make FOLDER -o FILE [--run-id ID] [--roster FILE]
+  verify_local.py --show FILE [--folder NAME]
+
+Checking goes by the manifest that was made where the results were written: no file missing, none besides, sizes, SHA-256. Then the
+checkpoints are loaded, and each *metrics*.json parsed. Cells are the names of the roster that the manifest was made with, each of which needs its
+weights; without a roster, FOLDER and each folder directly in it that holds weights. Results without any weights: --expect 0.
+When all of it holds, FOLDER/PULL_VERIFIED.json is written; `release` asks for that file. An older one is set aside first
+(PULL_VERIFIED.old.json). Nothing else is written, nothing is deleted.
+
+Exit 0: verified, the marker is there. Exit 1: something is bad. Exit 2: it could not tell (usage, an unreadable manifest, torch missing,
+a checkpoint that holds more than plain tensors). Without exit 0 there is no marker.
+
+Not covered: whether the weights are any good, and whether the source was right when its manifest was made.
+
+example:
+  verify_local.py ~/results/sweep7 --manifest ~/results/sweep7/PULL_MANIFEST.json --expect 12
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+import sys
+import time
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
+
+SCHEMA = 1
+MARKER, OLD_MARKER, MANIFEST = "PULL_VERIFIED.json", "PULL_VERIFIED.old.json", "PULL_MANIFEST.json"
+OURS = {MARKER, OLD_MARKER, MANIFEST}
+CELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@,-]*")
+TORCH_SUFFIXES = {".pt", ".pth", ".ckpt"}
+# What trainers leave beside the weights. Its numpy or Python objects are no reason to doubt the weights: pytorch_model.bin, rng_state_0.pth
+SIDE_FILE = re.compile(r"(optimizer|scheduler|scaler|rng_state|random_states|training_args|sampler)", re.I)
+WEIGHTS_BIN = re.compile(r"(pytorch_|adapter_|diffusion_pytorch_)?model.*\.bin")
+# https://github.com/huggingface/safetensors#format: 8 bytes of length, JSON, data; bits for each type
+BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16}
+BITS.update({"I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6})
+LARGEST_HEADER = 100_000_000  # the limit of the safetensors library itself
+
+
+class Finding(NamedTuple):
+    level: str  # bad, unknown or note
+    kind: str  # manifest, path, missing, extra, bytes, sha256, link, cells, load, metrics
+    path: str
+    found: str
+    expected: str
+    do: str
+
+    def line(self) -> str:
+        return f"{self.level}: {self.path}: found {self.found}, expected {self.expected}; {self.do}"
+
+
+class Listed(NamedTuple):
+    path: str
+    bytes: int
+    sha256: str
+
+
+class Manifest(NamedTuple):
+    run_id: str
+    cells: Optional[List[str]]  # the roster, where it was made with one
+    files: List[Listed]
+    digest: str  # SHA-256 of the manifest's own bytes
+
+
+class CannotTell(Exception):
+    """What was asked can't be answered: the text is for stderr, the exit code is 2."""
+
+
+# ---------------------------------------------------------------- manifest
+
+
+def unsafe(path: object) -> Optional[str]:
+    """What is wrong with a manifest's path, or None when it stays below its folder on every system."""
+    if not isinstance(path, str) or not path:
+        return "no text"
+    if any(ord(char) < 32 or ord(char) == 127 for char in path):
+        return "a control character"
+    if any(0xD800 <= ord(char) <= 0xDFFF for char in path):
+        return "bytes that aren't UTF-8"
+    if "\\" in path or ":" in path.split("/")[0]:
+        return "a backslash or a drive"
+    parts = path.split("/")
+    if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
+        return "an absolute path, an empty part, '.' or '..'"
+    if path in OURS:
+        return "a name that this tool writes itself"
+    return None
+
+
+def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
+    """The manifest and what is bad in it. Raises CannotTell when it can't be read as one."""
+    try:
+        raw = path.read_bytes()
+        data = json.loads(raw.decode("utf-8"))
+    except (OSError, ValueError) as error:
+        raise CannotTell(f"manifest {path}: found {error}, expected JSON; fetch it again from the box") from None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        shown = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        raise CannotTell(f"manifest {path}: found schema {shown!r}, expected {SCHEMA}; make it with verify_local.py --make")
+    run_id, rows = data.get("run_id"), data.get("files")
+    if not isinstance(run_id, str) or not isinstance(rows, list):
+        raise CannotTell(f"manifest {path}: found no run_id and files, expected both; make it with verify_local.py --make")
+    cells = data.get("cells")
+    if cells is not None and not (isinstance(cells, list) and cells and all(isinstance(name, str) and CELL_NAME.fullmatch(name) for name in cells)):
+        raise CannotTell(f"manifest {path}: found cells {ascii(cells)[:80]}, expected names; make it with verify_local.py --make")
+    listed: List[Listed] = []
+    findings: List[Finding] = []
+    seen: Set[str] = set()
+    for number, row in enumerate(rows):
+        row = row if isinstance(row, dict) else {}
+        name, size, digest = row.get("path"), row.get("bytes"), row.get("sha256")
+        fault = unsafe(name)
+        if fault is None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+            fault = "no size"
+        if fault is None and not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
+            fault = "no SHA-256"
+        if fault is None and name in seen:
+            fault = "a path that was listed before"
+        if fault is not None:
+            shown = ascii(name)[:120]
+            findings.append(Finding("bad", "manifest", f"files[{number}] {shown}", fault, "a safe relative path, a size, a SHA-256", "don't use this manifest"))
+            continue
+        seen.add(name)
+        listed.append(Listed(name, size, digest))
+    return Manifest(run_id, cells, listed, hashlib.sha256(raw).hexdigest()), findings
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def walk(folder: Path) -> Iterator[Tuple[str, str]]:
+    """(relative path with slashes, "file", "link" or "other") for everything below, sorted; links are not followed."""
+
+    def fail(error: OSError) -> NoReturn:
+        raise CannotTell(f"{error.filename}: found {error.strerror}, expected a readable folder")
+
+    for here, folders, files in os.walk(str(folder), onerror=fail):
+        folders.sort()
+        for name in sorted(files + [name for name in folders if os.path.islink(os.path.join(here, name))]):
+            full = os.path.join(here, name)
+            kind = "link" if os.path.islink(full) else "file" if os.path.isfile(full) else "other"
+            yield os.path.relpath(full, str(folder)).replace(os.sep, "/"), kind
+
+
+def write_atomically(path: Path, data: Dict[str, Any]) -> None:
+    new = path.with_name("." + path.name + ".new")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(data, ensure_ascii=False, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(str(new), str(path))
+    if hasattr(os, "O_DIRECTORY"):  # POSIX only: the rename itself reaches the disk
+        handle = os.open(str(path.parent), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        except OSError:
+            pass  # some network file systems refuse it for folders
+        finally:
+            os.close(handle)
+
+
+def cell_of(path: str) -> str:
+    return path.split("/")[0] if "/" in path else "."
+
+
+# ---------------------------------------------------------------- loading
+
+
+def import_torch() -> Any:
+    try:
+        import torch  # type: ignore
+    except Exception:  # a broken install raises whatever it likes
+        return None
+    return torch
+
+
+def is_checkpoint(path: str) -> bool:
+    name, suffix = PurePosixPath(path).name, PurePosixPath(path).suffix.lower()
+    return suffix in TORCH_SUFFIXES or suffix in (".safetensors", ".distcp") or WEIGHTS_BIN.fullmatch(name) is not None
+
+
+def is_metrics(path: str) -> bool:
+    name = PurePosixPath(path).name.lower()
+    return "metrics" in name and name.endswith(".json")
+
+
+def safetensors_fault(path: Path) -> Optional[str]:
+    """What is wrong with a .safetensors file's header, or None."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        if len(start) < 8:
+            return f"{size} bytes"
+        (length,) = struct.unpack("<Q", start)
+        if length > min(LARGEST_HEADER, size - 8):
+            return f"a header of {length} bytes in a file of {size}"
+        try:
+            header = json.loads(file.read(length).decode("utf-8"))
+        except ValueError as error:
+            return f"a header that isn't JSON ({error})"
+    if not isinstance(header, dict):
+        return "a header that isn't an object"
+    spans = []
+    for name, tensor in header.items():
+        if name == "__metadata__":
+            continue
+        try:
+            begin, end = tensor["data_offsets"]
+            count = 1
+            for side in tensor["shape"]:
+                count *= side
+            bits = BITS.get(tensor["dtype"])
+            if bits is not None and (end - begin) * 8 != count * bits:
+                return "tensor {} of {} bytes for {} {}".format(ascii(name)[:60], end - begin, tensor["shape"], tensor["dtype"])
+            spans.append((begin, end))
+        except (KeyError, TypeError, ValueError):
+            return f"a broken description of tensor {ascii(name)[:60]}"
+    at = 0
+    for begin, end in sorted(spans):
+        if begin != at or end < begin:
+            return f"a gap or an overlap at data byte {at}"
+        at = end
+    if 8 + length + at != size:
+        return f"{size} bytes, the header describes {8 + length + at}"
+    return None if at else "no tensor data"
+
+
+def zip_fault(path: Path) -> Optional[str]:
+    """What is wrong with a zip archive (torch.save's own form), or None when every member's CRC holds."""
+    try:
+        with zipfile.ZipFile(str(path)) as archive:
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
+        return f"a torn archive ({error})"
+    return None if broken is None else f"a wrong CRC in {ascii(broken)[:80]}"
+
+
+def holds_tensor(torch: Any, value: Any, depth: int = 0) -> bool:
+    if isinstance(value, torch.Tensor):
+        return bool(value.numel())
+    if depth > 8:
+        return False
+    if isinstance(value, dict):
+        return any(holds_tensor(torch, item, depth + 1) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return any(holds_tensor(torch, item, depth + 1) for item in value)
+    state = getattr(value, "state_dict", None)  # a whole module, with --allow-pickle
+    return callable(state) and holds_tensor(torch, state(), depth + 1)
+
+
+def torch_load(torch: Any, path: Path, allow_pickle: bool) -> Any:
+    asked: Dict[str, Any] = {"map_location": "cpu", "weights_only": not allow_pickle}
+    if zipfile.is_zipfile(str(path)):
+        try:
+            return torch.load(str(path), mmap=True, **asked)  # a file larger than the memory loads as well
+        except TypeError:
+            pass  # before torch 2.1
+    return torch.load(str(path), **asked)
+
+
+def try_checkpoint(folder: Path, path: str, torch: Any, allow_pickle: bool, load: bool) -> Optional[Finding]:
+    """What to report about one file of weights; None when it loads, or when that wasn't asked for."""
+    full, side = folder / path, is_side_file(path)
+
+    def report(level: str, found: str, expected: str = "a checkpoint that loads", do: str = "copy it again from a good save") -> Finding:
+        return Finding(level, "load", path, found, expected, do)
+
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix == ".safetensors":
+        fault = safetensors_fault(full)
+        return report("bad", fault) if fault else None
+    if suffix == ".distcp":
+        return report("unknown", "not loaded: a shard of a distributed checkpoint", do="load it in your own program, then --no-load") if load else None
+    start = first_bytes(full)
+    fault = zip_fault(full) if start == b"PK\x03\x04" else None
+    if fault is None and load and start[:2] != b"PK" and start[:1] != b"\x80":
+        fault = f"a file that begins with {start!r}, neither archive nor pickle"
+    if fault:
+        return report("bad", fault)
+    if not load:
+        return None
+    if torch is None:
+        return report("note" if side else "unknown", "not loaded: torch missing", do="run this where torch is installed, or --no-load")
+    try:
+        value = torch_load(torch, full, allow_pickle)
+    except Exception as error:
+        first = " ".join(str(error).split())
+        # "WeightsUnpickler error: Unsupported global: GLOBAL numpy.core.multiarray._reconstruct was not an allowed global by default."
+        named = re.search(r"Unsupported (?:global: GLOBAL|class|operand) [\w.]+", first)
+        if named and not allow_pickle:
+            return report("note" if side else "unknown", "not loaded: " + named[0], "plain tensors", "--allow-pickle runs code of the file: only if you wrote it")
+        return report("bad", f"{type(error).__name__}: {first[:160]}")
+    if not side and not holds_tensor(torch, value):
+        return report("bad", f"no weights ({type(value).__name__})", "at least one tensor that isn't empty")
+    return None
+
+
+def first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def read_metrics(path: Path) -> Any:
+    """Raises ValueError for what isn't JSON or says nothing."""
+    value = json.loads(path.read_bytes().decode("utf-8"))
+    if not isinstance(value, (dict, list)) or not value:
+        raise ValueError(f"{type(value).__name__} without content")
+    return value
+
+
+def numbers(value: Any, name: str = "") -> Iterator[Tuple[str, str]]:
+    if isinstance(value, dict):
+        for key in value:
+            yield from numbers(value[key], name + "." + str(key) if name else str(key))
+    elif isinstance(value, bool) or value is None or isinstance(value, (list, str)):
+        return
+    else:
+        yield " ".join(name.split()), repr(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+# ---------------------------------------------------------------- verbs
+
+
+def compare(folder: Path, manifest: Manifest, skip: Set[str]) -> Tuple[List[Finding], List[str]]:
+    """(findings, paths whose bytes are the ones that were listed)."""
+    findings: List[Finding] = []
+    there: Dict[str, str] = {path: kind for path, kind in walk(folder) if path not in skip}
+    listed = {item.path: item for item in manifest.files}
+    for path in sorted(set(there) - set(listed)):
+        found = "a file" if there[path] == "file" else "a " + there[path]
+        findings.append(Finding("bad", "extra", path, found + " that isn't listed", "the manifest's files only", f"move it out of {folder}"))
+    good: List[str] = []
+    for path in sorted(listed):
+        item, full = listed[path], folder / path
+        if path not in there:
+            findings.append(Finding("bad", "missing", path, "nothing", f"{item.bytes} bytes", "pull it again"))
+        elif there[path] != "file":
+            findings.append(Finding("bad", "link", path, "a " + there[path], "a plain file", "pull it again into an empty folder"))
+        elif full.stat().st_size != item.bytes:
+            findings.append(Finding("bad", "bytes", path, f"{full.stat().st_size} bytes", f"{item.bytes} bytes", "pull it again"))
+        else:
+            digest = sha256(full)
+            if digest == item.sha256:
+                good.append(path)
+            else:
+                findings.append(Finding("bad", "sha256", path, "SHA-256 " + digest[:12], item.sha256[:12], "pull it again with rsync --checksum"))
+    return findings, good
+
+
+def is_side_file(path: str) -> bool:
+    return SIDE_FILE.match(PurePosixPath(path).name) is not None
+
+
+def cells_of(manifest: Manifest) -> List[str]:
+    if manifest.cells is not None:
+        return manifest.cells
+    return sorted({cell_of(item.path) for item in manifest.files if is_checkpoint(item.path) and not is_side_file(item.path)})
+
+
+def look_inside(folder: Path, manifest: Manifest, good: List[str], args: argparse.Namespace) -> Tuple[List[Finding], List[str], Dict[str, Dict[str, str]], Any]:
+    """(findings, names of the cells, their metrics, torch or None)."""
+    findings: List[Finding] = []
+    cells = cells_of(manifest)
+    metrics: Dict[str, Dict[str, str]] = {}
+    weights = [path for path in good if is_checkpoint(path)]
+    needs_torch = any(PurePosixPath(path).suffix.lower() in TORCH_SUFFIXES | {".bin"} for path in weights)
+    torch = import_torch() if needs_torch and not args.no_load else None
+    for path in weights:
+        finding = try_checkpoint(folder, path, torch, args.allow_pickle, not args.no_load)
+        findings += [finding] if finding else []
+    for path in filter(is_metrics, good):
+        try:
+            metrics.setdefault(cell_of(path), {}).update(numbers(read_metrics(folder / path)))
+        except (ValueError, RecursionError) as error:
+            findings.append(Finding("bad", "metrics", path, str(error)[:120], "JSON with content", "evaluate this cell again"))
+    for cell in cells:
+        if not any(cell_of(item.path) == cell and is_checkpoint(item.path) and not is_side_file(item.path) for item in manifest.files):
+            findings.append(Finding("bad", "cells", cell, "no checkpoint", "a file of weights", "finish the cell, or take it off the roster"))
+    if args.expect is not None and len(cells) != args.expect:
+        findings.append(Finding("bad", "cells", str(folder), f"{len(cells)} cells", f"{args.expect} cells", "compare with the roster"))
+    elif not cells and args.expect is None:
+        findings.append(Finding("bad", "cells", str(folder), "no checkpoint", "at least one cell", "look at the box, or --expect 0"))
+    if not manifest.files:
+        findings.append(Finding("bad", "manifest", str(args.manifest), "an empty list", "at least one file", "look at the roster on the box"))
+    return findings, cells, metrics, torch
+
+
+def verify(args: argparse.Namespace) -> int:
+    folder, source = args.folder, args.manifest
+    if not folder.is_dir():
+        raise CannotTell(f"{folder}: found no folder, expected the pulled results")
+    manifest, findings = read_manifest(source)
+    marker = folder / MARKER
+    if marker.is_file() or marker.is_symlink():
+        os.replace(str(marker), str(folder / OLD_MARKER))  # from here on an interrupted check leaves no marker
+    skip = set(OURS)
+    if folder.resolve() in source.resolve().parents:
+        skip.add(source.resolve().relative_to(folder.resolve()).as_posix())
+    more, good = compare(folder, manifest, skip)
+    inside, cells, metrics, torch = look_inside(folder, manifest, good, args)
+    findings += more + inside
+    levels = {finding.level for finding in findings}
+    verdict = "bad" if "bad" in levels else "unknown" if "unknown" in levels else "ok"
+    total = sum(item.bytes for item in manifest.files)
+    answer: Dict[str, Any] = {
+        "verdict": verdict,
+        "run_id": manifest.run_id,
+        "cells": len(cells),
+        "files": len(manifest.files),
+        "bytes": total,
+        "loaded": not args.no_load and verdict == "ok",
+        "findings": [finding._asdict() for finding in findings],
+        "marker": None,
+    }
+    if verdict == "ok":
+        proof = {key: answer[key] for key in ("run_id", "files", "bytes", "loaded")}
+        proof.update({"schema": SCHEMA, "manifest_sha256": manifest.digest, "cells": cells, "torch": getattr(torch, "__version__", None)})
+        proof["checked"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        write_atomically(marker, proof)
+        answer["marker"] = str(marker)
+    if args.list_metrics:
+        answer["metrics"] = metrics
+    if args.json:
+        print(json.dumps(answer, ensure_ascii=False, indent=1))
+    else:
+        for cell, values in sorted(metrics.items()) if args.list_metrics else []:
+            for key, shown in values.items():
+                print(f"{cell}\t{key}\t{shown}")
+        told = ", not loaded as asked" if args.no_load else ""
+        print(f"{'verified' if verdict == 'ok' else verdict}: {len(cells)} cells, {len(manifest.files)} files, {total} bytes{told}")
+    for finding in findings:
+        print("verify_local: " + finding.line(), file=sys.stderr)
+    return {"ok": 0, "bad": 1, "unknown": 2}[verdict]
+
+
+def read_roster(path: Path) -> List[str]:
+    """Names of cells, one a line; empty lines and lines with # are no cells."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise CannotTell(f"roster {path}: found {error}, expected a text with one cell a line") from None
+    names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    for name in names:
+        if not CELL_NAME.fullmatch(name) or names.count(name) > 1:
+            raise CannotTell(f"roster {path}: found {ascii(name)[:80]}, expected names of letters, digits and ._+=@,- once each")
+    if not names:
+        raise CannotTell(f"roster {path}: found no cell, expected one a line")
+    return names
+
+
+def make(args: argparse.Namespace) -> int:
+    folder, out = args.make, args.output
+    if not folder.is_dir():
+        raise CannotTell(f"{folder}: found no folder, expected the results")
+    cells = read_roster(args.roster) if args.roster else None
+    rows: List[Dict[str, Any]] = []
+    for path, kind in walk(folder):
+        if path in OURS or (folder / path).resolve() == out.resolve() or (cells is not None and cell_of(path) not in cells):
+            continue
+        if kind != "file" or unsafe(path):
+            print(f"verify_local: {ascii(path)}: found a {kind}, expected a plain file with a safe name; move it away", file=sys.stderr)
+            return 1
+        rows.append({"path": path, "bytes": (folder / path).stat().st_size, "sha256": sha256(folder / path)})
+    missing = sorted(set(cells or []) - {cell_of(row["path"]) for row in rows})
+    if missing or not rows:
+        shown = ", ".join(missing) or "any cell"
+        print(f"verify_local: {folder}: found no files of {shown}, expected each cell of the roster", file=sys.stderr)
+        return 1
+    run_id = args.run_id or folder.resolve().name
+    head: Dict[str, Any] = {"schema": SCHEMA, "run_id": run_id}
+    if cells is not None:
+        head["cells"] = cells
+    write_atomically(out, {**head, "files": sorted(rows, key=lambda row: row["path"])})
+    print(f"{out}: {len(rows)} files, {sum(row['bytes'] for row in rows)} bytes")
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """For download_loop.sh: TSV lines run_id NAME, total FILES BYTES, folder NAME FILES BYTES; or one folder's paths, each ended by NUL."""
+    manifest, findings = read_manifest(args.show)
+    for finding in findings:
+        print("verify_local: " + finding.line(), file=sys.stderr)
+    folders = sorted({cell_of(item.path) for item in manifest.files})
+    odd = [name for name in folders if name != "." and not CELL_NAME.fullmatch(name)]
+    if findings or odd or not folders:
+        if not findings:
+            found = ascii(odd[0])[:80] if odd else "no file"
+            print(f"verify_local: {args.show}: found {found}, expected folders named with letters, digits and ._+=@,-", file=sys.stderr)
+        return 1
+    if args.folder_name is not None:
+        paths = [item.path for item in manifest.files if cell_of(item.path) == args.folder_name]
+        sys.stdout.buffer.write(b"".join(path.encode("utf-8") + b"\0" for path in paths))
+        return 0 if paths else 1
+    print("run_id\t" + " ".join(manifest.run_id.split()))
+    print(f"total\t{len(manifest.files)}\t{sum(item.bytes for item in manifest.files)}")
+    for name in folders:
+        sizes = [item.bytes for item in manifest.files if cell_of(item.path) == name]
+        print(f"folder\t{name}\t{len(sizes)}\t{sum(sizes)}")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="the pulled results")
+    parser.add_argument("--manifest", type=Path, metavar="FILE", help="what should be there; without it nothing is verified")
+    parser.add_argument("--expect", type=int, metavar="N", help="how many cells there must be")
+    parser.add_argument("--list-metrics", action="store_true", help="print the numbers of *metrics*.json: cell, name, value")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--allow-pickle", action="store_true", help="load files that hold Python objects: this runs their code, so only your own")
+    how.add_argument("--no-load", action="store_true", help="don't load checkpoints (archives are still checked); the marker says so")
+    parser.add_argument("--json", action="store_true", help="print an object: verdict, run_id, cells, files, bytes, loaded, findings, marker")
+    parser.add_argument("--make", type=Path, metavar="FOLDER", help="write the manifest of FOLDER instead")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where --make writes")
+    parser.add_argument("--run-id", metavar="ID", help="name in the manifest of --make (default: the folder's)")
+    parser.add_argument("--roster", type=Path, metavar="FILE", help="--make: only these cells, each of which must be there")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="print a manifest's folders as TSV instead")
+    parser.add_argument("--folder", metavar="NAME", dest="folder_name", help="--show: this folder's paths, each ended by NUL")
+    args = parser.parse_args()
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore
+    try:
+        if args.show:
+            return show(args)
+        if args.make:
+            if args.output is None:
+                raise CannotTell("found no -o FILE, expected where the manifest goes; verify_local.py --help")
+            return make(args)
+        if args.folder is None:
+            raise CannotTell("found no FOLDER, expected the pulled results; verify_local.py --help")
+        if args.manifest is None:
+            raise CannotTell("found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help")
+        return verify(args)
+    except (CannotTell, OSError) as error:
+        print(f"verify_local: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

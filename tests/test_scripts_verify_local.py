@@ -1,0 +1,392 @@
+"""scripts/verify_local.py: pulled results are complete, unaltered and loadable, or there is no marker."""
+
+import argparse
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+SCRIPT = ROOT / "scripts/verify_local.py"
+OLD_PYTHON = Path("/root/.pyenv/versions/3.8.18/bin/python3.8")
+MARKER = "PULL_VERIFIED.json"
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import verify_local  # noqa: E402
+
+
+def run(*args, python=sys.executable, **env):
+    done = subprocess.run([str(python), str(SCRIPT), *map(str, args)], capture_output=True, text=True, env={**os.environ, **env})
+    return done.returncode, done.stdout, done.stderr
+
+
+def safetensors(path: Path, count: int = 4) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4 * count))
+
+
+def manifest(folder: Path, **change) -> Path:
+    """A manifest of the folder as it is now."""
+    rows = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.parent / path.name not in [folder / name for name in verify_local.OURS]:
+            data = path.read_bytes()
+            rows.append({"path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+    out = folder / "PULL_MANIFEST.json"
+    out.write_text(json.dumps({"schema": 1, "run_id": "sweep7", "files": rows, **change}))
+    return out
+
+
+@pytest.fixture
+def pulled(tmp_path):
+    """Two cells with weights and metrics."""
+    for name in ("seed0", "seed1"):
+        cell = tmp_path / "pulled" / name
+        cell.mkdir(parents=True)
+        safetensors(cell / "best.safetensors")
+        (cell / "best_metrics.json").write_text('{"val": {"acc": 0.5}, "epoch": 3}')
+    return tmp_path / "pulled"
+
+
+def test_whole_results_get_a_marker_that_names_the_manifest(pulled):
+    listing = manifest(pulled)
+    code, out, err = run(pulled, "--manifest", listing, "--expect", 2)
+    assert (code, err) == (0, "")
+    assert out.startswith("verified: 2 cells, 4 files, ")
+    proof = json.loads((pulled / MARKER).read_text())
+    assert proof["manifest_sha256"] == hashlib.sha256(listing.read_bytes()).hexdigest()
+    assert (proof["run_id"], proof["cells"], proof["loaded"]) == ("sweep7", ["seed0", "seed1"], True)
+    assert run(pulled, "--manifest", listing)[0] == 0  # a second time: the marker of the first is no extra file
+
+
+def cut(pulled):
+    path = pulled / "seed0/best.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def alter(pulled):
+    path = pulled / "seed0/best.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+
+
+def drop(pulled):
+    (pulled / "seed1/best_metrics.json").rename(pulled.parent / "gone")
+
+
+def add(pulled):
+    (pulled / "seed1/other.txt").write_text("from elsewhere")
+
+
+def link(pulled):
+    drop(pulled)
+    (pulled / "seed1/best_metrics.json").symlink_to(pulled.parent / "gone")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        (cut, "bytes", "expected"),
+        (alter, "sha256", "pull it again with rsync --checksum"),
+        (drop, "missing", "found nothing"),
+        (add, "extra", "a file that isn't listed"),
+        (link, "link", "found a link, expected a plain file"),
+    ],
+    ids=["a cut file", "an altered byte", "a missing file", "a file besides", "a link in place of a file"],
+)
+def test_results_that_differ_from_the_manifest_are_bad_and_lose_an_older_marker(pulled, change, kind, text):
+    listing = manifest(pulled)
+    assert run(pulled, "--manifest", listing)[0] == 0
+    change(pulled)
+    code, out, err = run(pulled, "--manifest", listing, "--json")
+    answer = json.loads(out)
+    assert (code, answer["verdict"], answer["marker"]) == (1, "bad", None)
+    assert [finding["kind"] for finding in answer["findings"]] == [kind]
+    assert text in err
+    assert not (pulled / MARKER).exists()
+    assert (pulled / verify_local.OLD_MARKER).is_file()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../out.pt", "/etc/passwd", "a//b", "a/./b", "a\\b", "C:/b", "a\nb", "", "PULL_VERIFIED.json", None, 7, "a/\ud800"],
+    ids=ascii,
+)
+def test_a_path_that_could_leave_the_folder_makes_the_manifest_bad(pulled, path):
+    listing = manifest(pulled)
+    data = json.loads(listing.read_text())
+    data["files"].append({"path": path, "bytes": 1, "sha256": "0" * 64})
+    listing.write_text(json.dumps(data))
+    code, out, _ = run(pulled, "--manifest", listing, "--json")
+    assert code == 1
+    assert [finding["kind"] for finding in json.loads(out)["findings"]] == ["manifest"]
+    assert not (pulled / MARKER).exists()
+
+
+def test_a_path_listed_twice_makes_the_manifest_bad(pulled):
+    listing = manifest(pulled)
+    data = json.loads(listing.read_text())
+    listing.write_text(json.dumps({**data, "files": data["files"] + data["files"][:1]}))
+    assert run(pulled, "--manifest", listing)[0] == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 2}', '{"schema": 1, "files": []}', "\xff"], ids=["nothing", "a list", "another schema", "no run", "no UTF-8"])
+def test_a_manifest_that_cannot_be_read_is_not_told_as_bad_results(pulled, text):
+    listing = pulled.parent / "m.json"
+    listing.write_bytes(text.encode("latin-1"))
+    code, out, err = run(pulled, "--manifest", listing)
+    assert (code, out) == (2, "")
+    assert "found" in err and "expected" in err
+
+
+def test_without_a_manifest_nothing_is_verified(pulled):
+    code, out, err = run(pulled)
+    assert (code, out) == (2, "")
+    assert err == "verify_local: found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help\n"
+
+
+def test_a_wrong_count_of_cells_is_bad_and_an_empty_manifest_too(pulled, tmp_path):
+    assert run(pulled, "--manifest", manifest(pulled), "--expect", 3)[0] == 1
+    (tmp_path / "empty").mkdir()
+    listing = tmp_path / "m.json"
+    listing.write_text('{"schema": 1, "run_id": "x", "files": []}')
+    assert run(tmp_path / "empty", "--manifest", listing)[0] == 1
+    assert run(tmp_path / "empty", "--manifest", listing, "--expect", 0)[0] == 1
+
+
+def test_a_cell_of_the_roster_without_weights_is_bad(pulled):
+    drop_to = pulled.parent / "gone"
+    (pulled / "seed1/best.safetensors").rename(drop_to)
+    assert run(pulled, "--manifest", manifest(pulled), "--expect", 2)[0] == 1
+    code, out, _ = run(pulled, "--manifest", manifest(pulled, cells=["seed0", "seed1"]), "--json")
+    assert code == 1
+    assert [(finding["kind"], finding["path"]) for finding in json.loads(out)["findings"]] == [("cells", "seed1")]
+
+
+def test_weights_directly_in_the_folder_are_a_cell_and_a_folder_of_logs_is_none(tmp_path):
+    folder = tmp_path / "out"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "logs/train.log").write_text("step 1\n")
+    safetensors(folder / "model.safetensors")
+    code, out, _ = run(folder, "--manifest", manifest(folder), "--expect", 1)
+    assert (code, out.split(",")[0]) == (0, "verified: 1 cells")
+
+
+def test_results_without_weights_are_bad_unless_none_are_expected(tmp_path):
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval/metrics.json").write_text('{"acc": 1}')
+    assert run(tmp_path, "--manifest", manifest(tmp_path))[0] == 1
+    assert run(tmp_path, "--manifest", manifest(tmp_path), "--expect", 0)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"short", "5 bytes"),
+        (struct.pack("<Q", 10**12) + b"{}", "a header of 1000000000000 bytes"),
+        (struct.pack("<Q", 2) + b"{{", "isn't JSON"),
+        (struct.pack("<Q", 2) + b"{}", "no tensor data"),
+    ],
+    ids=["a few bytes", "a header longer than the file", "a header of other text", "no tensors"],
+)
+def test_a_broken_safetensors_file_is_bad_even_when_its_hash_fits(pulled, data, text):
+    (pulled / "seed0/best.safetensors").write_bytes(data)
+    code, _, err = run(pulled, "--manifest", manifest(pulled))
+    assert code == 1
+    assert text in err
+
+
+def test_metrics_that_do_not_parse_are_bad(pulled):
+    (pulled / "seed0/best_metrics.json").write_text('{"acc": 0.')
+    code, _, err = run(pulled, "--manifest", manifest(pulled))
+    assert code == 1
+    assert "seed0/best_metrics.json" in err
+
+
+def test_metrics_are_listed_by_cell_name_and_value(pulled):
+    _, out, _ = run(pulled, "--manifest", manifest(pulled), "--list-metrics")
+    assert out.splitlines()[:2] == ["seed0\tval.acc\t0.5", "seed0\tepoch\t3"]
+    _, out, _ = run(pulled, "--manifest", manifest(pulled), "--list-metrics", "--json")
+    assert json.loads(out)["metrics"]["seed1"] == {"val.acc": "0.5", "epoch": "3"}
+
+
+# ---------------------------------------------------------------- torch
+
+
+@pytest.fixture
+def weights(pulled):
+    """Saves a value as seed0's checkpoint in place of the safetensors file."""
+    torch = pytest.importorskip("torch")
+
+    def save(value, name="best.pth", **kw):
+        torch.save(value, str(pulled / "seed0" / name), **kw)
+        return pulled
+
+    (pulled / "seed0/best.safetensors").rename(pulled.parent / "set-aside")
+    return torch, save
+
+
+def test_plain_weights_load_in_both_forms(weights):
+    torch, save = weights
+    save({"model": torch.ones(3)})
+    folder = save({"model": torch.ones(3)}, "old.pt", _use_new_zipfile_serialization=False)
+    assert run(folder, "--manifest", manifest(folder))[0] == 0
+    assert json.loads((folder / MARKER).read_text())["torch"] == torch.__version__
+
+
+def test_a_checkpoint_with_python_objects_is_unknown_until_pickle_is_allowed(weights):
+    torch, save = weights
+    folder = save({"model": torch.ones(3), "args": argparse.Namespace(lr=1)})
+    code, out, err = run(folder, "--manifest", manifest(folder), "--json")
+    assert (code, json.loads(out)["verdict"]) == (2, "unknown")
+    assert "not loaded: Unsupported global: GLOBAL argparse.Namespace" in err
+    assert not (folder / MARKER).exists()
+    assert run(folder, "--manifest", manifest(folder), "--allow-pickle")[0] == 0
+
+
+def test_a_checkpoint_that_runs_code_does_not_run_it(weights, tmp_path):
+    torch, save = weights
+    made = tmp_path / "made"
+
+    class Runs:
+        def __reduce__(self):
+            return (os.mkdir, (str(made),))
+
+    folder = save({"model": torch.ones(3), "x": Runs()})
+    assert run(folder, "--manifest", manifest(folder))[0] == 1  # torch knows the module as one that runs commands
+    assert not made.exists()
+
+
+def test_random_states_beside_the_weights_are_only_noted(weights):
+    torch, save = weights
+    save({"model": torch.ones(3)})
+    folder = save({"args": argparse.Namespace()}, "rng_state.pth")
+    code, out, _ = run(folder, "--manifest", manifest(folder), "--json")
+    assert code == 0
+    assert [finding["level"] for finding in json.loads(out)["findings"]] == ["note"]
+
+
+def test_a_checkpoint_without_a_tensor_is_bad(weights):
+    _, save = weights
+    folder = save({"epoch": 3})
+    code, _, err = run(folder, "--manifest", manifest(folder))
+    assert code == 1
+    assert "found no weights (dict)" in err
+
+
+def test_a_torn_checkpoint_is_bad_even_when_its_hash_fits(weights):
+    torch, save = weights
+    folder = save({"model": torch.ones(3000)})
+    path = folder / "seed0/best.pth"
+    path.write_bytes(path.read_bytes()[:-2000])
+    for more in ([], ["--no-load"]):
+        assert run(folder, "--manifest", manifest(folder), *more)[0] == 1
+    path.write_bytes(b"<html>not found</html>" * 20)
+    assert run(folder, "--manifest", manifest(folder))[0] == 1
+
+
+# ---------------------------------------------------------------- without torch, old Python
+
+
+def without_torch(tmp_path) -> str:
+    (tmp_path / "no" / "torch").mkdir(parents=True)
+    (tmp_path / "no" / "torch" / "__init__.py").write_text("raise ImportError('none here')")
+    return str(tmp_path / "no")
+
+
+def archive(path: Path, spoil: bool = False) -> None:
+    with zipfile.ZipFile(path, "w") as out:
+        out.writestr("archive/data.pkl", b"weights" * 100)
+    if spoil:
+        data = bytearray(path.read_bytes())
+        data[100] ^= 1
+        path.write_bytes(bytes(data))
+
+
+def test_without_torch_an_archive_is_unknown_and_with_no_load_it_is_checked_by_crc(pulled, tmp_path):
+    archive(pulled / "seed0/best.pth")
+    place = without_torch(tmp_path)
+    code, _, err = run(pulled, "--manifest", manifest(pulled), PYTHONPATH=place)
+    assert code == 2
+    assert "not loaded: torch missing" in err
+    code, out, _ = run(pulled, "--manifest", manifest(pulled), "--no-load", PYTHONPATH=place)
+    assert (code, out.rstrip().endswith("not loaded as asked")) == (0, True)
+    assert json.loads((pulled / MARKER).read_text())["loaded"] is False
+    archive(pulled / "seed0/best.pth", spoil=True)
+    code, _, err = run(pulled, "--manifest", manifest(pulled), "--no-load", PYTHONPATH=place)
+    assert code == 1
+    assert "a wrong CRC" in err
+
+
+@pytest.mark.skipif(not OLD_PYTHON.exists(), reason="Python 3.8 is not installed here")
+def test_it_runs_on_python_3_8(pulled):
+    code, out, err = run("--make", pulled, "-o", pulled / "PULL_MANIFEST.json", python=OLD_PYTHON)
+    assert code == 0, err
+    code, out, err = run(pulled, "--manifest", pulled / "PULL_MANIFEST.json", "--json", python=OLD_PYTHON)
+    assert (code, json.loads(out)["verdict"], err) == (0, "ok", "")
+
+
+# ---------------------------------------------------------------- --make, --show
+
+
+def test_a_made_manifest_is_the_same_bytes_again_and_verifies(pulled):
+    out = pulled / "PULL_MANIFEST.json"
+    code, said, _ = run("--make", pulled, "-o", out, "--run-id", "sweep7")
+    assert (code, said.split(": ")[1].split(",")[0]) == (0, "4 files")
+    first = out.read_bytes()
+    assert run("--make", pulled, "-o", out, "--run-id", "sweep7")[0] == 0
+    assert out.read_bytes() == first
+    assert run(pulled, "--manifest", out)[0] == 0
+
+
+def test_a_roster_limits_the_manifest_and_each_of_its_cells_must_be_there(pulled, tmp_path):
+    roster = tmp_path / "roster.txt"
+    roster.write_text("# cells\nseed0\n\n")
+    out = tmp_path / "m.json"
+    assert run("--make", pulled, "-o", out, "--roster", roster)[0] == 0
+    made = json.loads(out.read_text())
+    assert made["cells"] == ["seed0"]
+    assert {row["path"].split("/")[0] for row in made["files"]} == {"seed0"}
+    roster.write_text("seed0\nseed9\n")
+    code, _, err = run("--make", pulled, "-o", out, "--roster", roster)
+    assert code == 1
+    assert "found no files of seed9" in err
+    assert json.loads(out.read_text()) == made
+
+
+@pytest.mark.parametrize("name", ["../x", "-rf", "a b", "a/b", ".hidden", "x\nx"], ids=ascii)
+def test_a_roster_with_an_odd_or_repeated_name_is_refused(pulled, tmp_path, name):
+    roster = tmp_path / "roster.txt"
+    roster.write_text(name + "\n")
+    assert run("--make", pulled, "-o", tmp_path / "m.json", "--roster", roster)[0] == 2
+    assert not (tmp_path / "m.json").exists()
+
+
+def test_a_link_is_not_put_into_a_manifest(pulled, tmp_path):
+    (pulled / "seed0/link").symlink_to("/etc/passwd")
+    code, _, err = run("--make", pulled, "-o", tmp_path / "m.json")
+    assert code == 1
+    assert "found a link" in err
+
+
+def test_show_gives_folders_and_their_paths_to_a_shell(pulled):
+    listing = manifest(pulled)
+    _, out, _ = run("--show", listing)
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert lines[0] == ["run_id", "sweep7"]
+    assert [line[:3] for line in lines[2:]] == [["folder", "seed0", "2"], ["folder", "seed1", "2"]]
+    _, out, _ = run("--show", listing, "--folder", "seed1")
+    assert out == "seed1/best.safetensors\0seed1/best_metrics.json\0"
+
+
+def test_help_has_usage_exit_codes_and_an_example():
+    code, out, _ = run("--help")
+    assert code == 0
+    for text in ("usage:", "Exit 0:", "Exit 1:", "Exit 2:", "example:"):
+        assert text in out
