@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remote_gpu_trainer.cells import CellError, expand, read_queue
-from remote_gpu_trainer.job import MOST_BYTES, Job
+from remote_gpu_trainer.job import Job
 from remote_gpu_trainer.job_reading import JobError, from_file, from_object, with_options, with_queue
+from remote_gpu_trainer.job_values import MOST_BYTES
 
 LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 
