@@ -53,7 +53,7 @@ def folders(job: Job, target: str) -> tuple[str, str]:
         return run, "."
     if target == "skypilot" and job.code:
         return run, "~/sky_workdir"
-    return run, f"{run}/code"
+    return run, f"{run}/code" if job.code else run
 
 
 def field_of(message: str) -> str:

@@ -175,6 +175,10 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     """The whole batch script. Raises ValueError where values, options and script don't belong together."""
     fields.same("nodes", options.nodes, values, "RGT_NODES")
     fields.same("requeue", "yes" if options.requeue else "no", {"RGT_REQUEUE": values.get("RGT_REQUEUE") or "no"}, "RGT_REQUEUE")
+    save = str(values.get("RGT_SAVE_SECONDS", 0))
+    fields.matched("RGT_SAVE_SECONDS", save, r"[0-9]{1,6}", "whole seconds", "give what one save takes, at worst")
+    if int(save) > options.signal_seconds:
+        raise fields.refuse("signal_seconds", options.signal_seconds, f"at least {save}, what a save takes", "let Slurm tell earlier")
     cells = values.get("RGT_CELLS", [])
     if options.cells != len(cells):
         raise fields.refuse("cells", options.cells, f"{len(cells)}, the number of RGT_CELLS", "give one array task a cell")
