@@ -101,6 +101,8 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         yield Warning("C4", "no kubernetes.claim: logs, markers and checkpoints end with the pod.")
     if target == "ssh" and not profile.facts.ssh.value.full and job.code:
         yield Warning("RP6", f"ssh isn't a full one there ({profile.facts.ssh.value.limits[:120]}): rsync of the code may fail.")
+    if target == "skypilot" and job.skypilot.spot and job.hours is not None:
+        yield Warning("GEN1", f"SkyPilot moves a spot task to a new box, where {job.hours:g} h begin anew: give the deadline as a time, such as 2026-11-22T09:00Z.")
     if target == "skypilot" and job.skypilot.spot and not job.durable:
         yield Warning("C4", "spot without a durable place: SkyPilot starts the job again on another machine, without the files.")
 

@@ -81,7 +81,7 @@ def _slurm(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
     return Commands(
         "\n".join([*lines, submit]),
         f"squeue --me --name={job.name} --start && bash {folder}/run.sh status --json",
-        f"scancel --batch --signal=TERM --name={job.name}",
+        f"scancel --state=PENDING --name={job.name}; timeout 3 scancel --batch --signal=TERM --name={job.name}",
         submit,
     )
 
