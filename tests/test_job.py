@@ -124,6 +124,7 @@ def test_a_queue_file_is_read_as_a_shell_would_and_run_by_none(tmp_path):
     assert [cell.name for cell in from_object(with_queue(LEAST, tmp_path / "q.txt", None)).queue.cells] == ["lr-1", "odd"]
     with pytest.raises(CellError, match="^queue:2: No closing quotation"):
         read_queue("a\nb 'c\n")
+    assert read_queue("a 'two\nlines' x\nb 'U+2028 \u2028'\n") == [{"name": "a", "arguments": ["two\nlines", "x"]}, {"name": "b", "arguments": ["U+2028 \u2028"]}]
     with pytest.raises(CellError, match="found no cell"):
         read_queue("# nothing\n")
 

@@ -15,16 +15,22 @@ class CellError(Exception):
 
 
 def read_queue(text: str, where: str = "queue") -> list[dict]:
-    """Cells of a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one. Empty lines and # lines don't count. Raises CellError."""
-    cells = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
+    """Cells of a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one. A quoted argument may hold line breaks. Empty lines and # lines don't count. Raises CellError."""
+    cells, begun, first = [], "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if not begun and (not line.strip() or line.lstrip().startswith("#")):
             continue
+        begun, first = (f"{begun}\n{line}", first) if begun else (line, number)
         try:
-            name, *arguments = shlex.split(line)
+            name, *arguments = shlex.split(begun)
         except ValueError as error:
-            raise CellError(f"{where}:{number}: {error}, expected NAME and arguments quoted as in a shell") from None
+            if "closing quotation" in str(error):  # a quoted value may hold line breaks
+                continue
+            raise CellError(f"{where}:{first}: {error}, expected NAME and arguments quoted as in a shell") from None
         cells.append({"name": name, "arguments": arguments})
+        begun = ""
+    if begun:
+        raise CellError(f"{where}:{first}: No closing quotation, expected NAME and arguments quoted as in a shell")
     if not cells:
         raise CellError(f"{where}: found no cell, expected one a line: NAME ARGUMENT …")
     return cells

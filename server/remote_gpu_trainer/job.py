@@ -158,7 +158,7 @@ class Job(Strict):
     resume: Literal["automatic", "none"] | Resume = "automatic"
     save_signal: Literal["TERM", "USR1", "USR2", "INT"] = Field("TERM", description="what asks the program to save; torchrun passes on TERM alone")
     durable: Durable | None = None
-    results: list[BoxPath] = Field([], description="files that must exist and not be empty at the end")
+    results: list[BoxPath] = Field([], description="files that must exist and not be empty at the end; in a queue, {cell} stands for the cell's name")
     budget: float | None = Field(None, gt=0, description="money, in the currency of price")
     price: float | None = Field(None, gt=0, description="of one box and hour")
     hours_between_kills: float | None = Field(None, gt=0, description="mean time between preemptions, where it is known")

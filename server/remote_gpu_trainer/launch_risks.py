@@ -17,7 +17,7 @@ USED = ("self_stop", "limits", "preemption", "paths", "survives")  # the facts t
 
 @dataclass(frozen=True)
 class Warning:
-    """`id`: an entry of the catalogue, or PLATFORM.fact for a fact that may be out of date."""
+    """`id`: an entry of the catalogue, PLATFORM.fact for a fact that may be out of date, or job.field where no entry tells of it."""
 
     id: str
     text: str
@@ -94,6 +94,11 @@ def _notice(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         yield Warning(LOST.get(profile.name, LOST[""]), f"checkpoints every {every:g} min are copied away every {job.durable.every_minutes:g} min only: that much is lost with the box.")
 
 
+def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    if job.queue and any("{cell}" not in path for path in job.results):
+        yield Warning("job.results", "results without {cell}: one cell's file makes the next one look finished. Write results: [out/{cell}/final.pt].")
+
+
 def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if target == "kubernetes" and job.code:
         yield Warning("K8S3", "the code isn't sent to a cluster: build it into the image, or copy it onto the claim.")
@@ -116,4 +121,4 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
             yield Warning(f"{profile.name}.{name}", f"{against}: open {fact.source} before you rely on it.")
 
 
-RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (_durable, _resume, _deadline, _meter, _notice, _target)
+RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (_durable, _resume, _deadline, _meter, _notice, _queue, _target)
