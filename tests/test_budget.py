@@ -4,12 +4,14 @@ import json
 import os
 import shutil
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from remote_gpu_trainer.answering import answer_for
 from remote_gpu_trainer.budget import cut, tokens
+from remote_gpu_trainer.rendering import rendered
 from tests.conftest import ROOT
 
 FIRST, WHOLE = 350, 600  # tokens of a first match, and of an answer at limit 3
@@ -63,3 +65,13 @@ def test_a_cut_text_keeps_to_its_tokens_and_says_that_it_was_cut(most):
     short = cut(text, most)
     assert tokens(short) <= most + 2
     assert short in ("", text) or short.endswith((" …", ".", ";"))
+
+
+def test_what_stands_beside_a_rendered_script_keeps_to_its_budget():
+    answers = []
+    for line in (ROOT / "evals/render.jsonl").read_text(encoding="utf-8").splitlines():
+        case = json.loads(line)
+        if "error" not in case["expect"] and "code" not in case["job"]:
+            answers.append(rendered(case["job"], case["profile"], case.get("target"), on=date.fromisoformat(case.get("on", "2026-11-20"))))
+    beside = counted([written({name: value for name, value in answer.items() if name != "script"}) for answer in answers])
+    assert len(beside) > 30 and max(beside) <= 400, answers[beside.index(max(beside))]["warnings"]

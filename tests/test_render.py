@@ -176,7 +176,7 @@ def test_every_warning_names_an_entry_that_exists_or_a_fact():
 
 def test_a_stale_fact_that_the_script_rests_on_is_named_with_its_source():
     stale = [w for w in render(job(at_end={"do": "stop"}), profile.get("runpod"), "ssh", date(2028, 1, 1)).warnings if "." in w.id]
-    assert {w.id for w in stale} >= {"runpod.self_stop", "runpod.limits", "runpod.preemption"} and all("https://" in w.text for w in stale)
+    assert {w.id for w in stale} >= {"runpod.self_stop", "runpod.limits", "runpod.preemption"} and all("days old; its source: profile://runpod" in w.text for w in stale)
 
 
 def test_the_usual_target_of_a_platform():

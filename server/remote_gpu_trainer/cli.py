@@ -64,11 +64,12 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     if only_lookup:
         return parser
 
-    from . import box_commands, platform_commands, run_commands
+    from . import box_commands, health_commands, platform_commands, run_commands
 
     platform_commands.add_to(commands)
     run_commands.add_to(commands)
     box_commands.add_to(commands)
+    health_commands.add_to(commands)
 
     lint = commands.add_parser("lint", help="check the catalogue's grammar, ids, links, signatures and dates", description="Check the catalogue. One line a finding, exit 1 when there is one.")  # fmt: skip
     lint.add_argument("root", nargs="?", type=Path, help="a folder that holds references/ (default: this installation's)")

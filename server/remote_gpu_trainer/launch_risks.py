@@ -118,7 +118,7 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
         if fact is None or (name == "self_stop" and job.at_end.do != "stop"):
             continue
         if against := mark(fact, on):
-            yield Warning(f"{profile.name}.{name}", f"{against}: open {fact.source} before you rely on it.")
+            yield Warning(f"{profile.name}.{name}", f"{against.partition(', the limit')[0]}; its source: profile://{profile.name}")
 
 
 RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (_durable, _resume, _deadline, _meter, _notice, _queue, _target)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any
 
+import anyio
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from . import __version__, catalogue, checking
 from .ages import BadQuestion, read_day
-from .answer_models import Lookup, RunScript, Staleness
+from .answer_models import BoxHealth, Lookup, RunScript, Staleness
 from .answering import answer_for
 from .evidence import Unreadable
 from .facts import FactError
@@ -30,6 +34,22 @@ def _complete(found: dict) -> CallToolResult:
     """Some clients hand the model the text, others the structured content: each is complete."""
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
+
+
+async def _telling_progress(context: Context, seconds: float, work: Callable[[], dict]) -> dict:
+    """Run `work` beside the server, and say every two seconds how long it has been."""
+    done: list[dict] = []
+
+    async def run() -> None:
+        done.append(await anyio.to_thread.run_sync(work, abandon_on_cancel=True))
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        for passed in itertools.count(2, 2):
+            await anyio.sleep(2)
+            await context.report_progress(min(passed, seconds), seconds, f"asked {passed} s ago, waiting for the box")
+    return done[0]
 
 
 def make_server() -> MCPServer:
@@ -88,6 +108,25 @@ def make_server() -> MCPServer:
             return _complete(rendered(job, profile, target, write_to))
         except (JobError, FactError, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
+
+    @server.tool(
+        title="Check whether a GPU box is fit to train on",
+        annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True),
+    )
+    async def gpu_health(
+        context: Context,
+        host: Annotated[str | None, Field(description="a name of the ssh configuration, user@host, or the provider's ssh line; this machine when left out")] = None,
+        expect: Annotated[str | None, Field(description="what was paid for, such as gpus=8,name=H100,vram=80,nvlink=all,driver>=550")] = None,
+        stress_seconds: Annotated[float, Field(description="load on all GPUs, about 15 fit into a call; not while a job runs there", ge=0, le=3600)] = 0,
+    ) -> Annotated[CallToolResult, BoxHealth]:
+        """Call after the first login to a new or restarted box, before installing, and when a run hangs, slows down or dies without a traceback."""
+        from . import box, health  # ssh and all that comes with it, for sessions that have a box
+
+        try:
+            asked, place = health.Question(expect or "", stress=stress_seconds), box.parse(host or "local")
+            return _complete(await _telling_progress(context, 50, lambda: health.examine_in_a_call(place, asked).as_dict()))
+        except* (BadRequest, box.BadBox, catalogue.CatalogueError) as errors:
+            raise ToolError(str(errors.exceptions[0])) from None
 
     @server.resource("schema://job", name="job", title="The fields of a job", mime_type="application/schema+json")
     def job_schema() -> str:

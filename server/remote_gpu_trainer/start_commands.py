@@ -46,19 +46,20 @@ def _from_home(folder: str) -> str:
 def _ssh(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
     folder = job.folder
     verb = "start --queue" if job.queue else "start"
-    nodes = [(f"BOX{n}", f" --node-rank {n}") for n in range(job.nodes)] if job.nodes > 1 else [("BOX", "")]
-    lines = []
-    for box, _ in nodes:
-        lines.append(f"ssh {box} 'mkdir -p {folder}/code'")
-        lines += _code(job, snapshot, f"{box}:{_from_home(folder)}/code/")
-        lines.append(f"ssh {box} 'cat > {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh' < {file}")
-    lines += [f'ssh {box} "bash {folder}/run.sh {verb}{rank} --sent-at $(date +%s)"' for box, rank in nodes]
+    box, rank, before, after = ("BOX$n", " --node-rank $n", f"for n in $(seq 0 {job.nodes - 1}); do\n", "\ndone") if job.nodes > 1 else ("BOX", "", "", "")
+    send = [
+        f"ssh {box} 'mkdir -p {folder}/code'",
+        *_code(job, snapshot, f"{box}:{_from_home(folder)}/code/"),
+        f"ssh {box} 'cat > {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh' < {file}",
+        f'ssh {box} "bash {folder}/run.sh {verb}{rank} --sent-at $(date +%s)"',
+    ]
     where = "" if job.run_dir is None else f" --run {folder}"
+    resume = f'ssh {box} "bash {folder}/run.sh resume{" --queue" if job.queue else ""}{rank} --sent-at $(date +%s)"'
     return Commands(
-        "\n".join(lines),
-        f"remote-gpu-trainer status BOX{where or f' --run {job.name}'} --wait",
-        "\n".join(f"ssh {box} 'bash {folder}/run.sh stop'" for box, _ in nodes),
-        "\n".join(f'ssh {box} "bash {folder}/run.sh resume{" --queue" if job.queue else ""}{rank} --sent-at $(date +%s)"' for box, rank in nodes),
+        before + "\n".join(send) + after,
+        f"remote-gpu-trainer status BOX{'0' if job.nodes > 1 else ''}{where or f' --run {job.name}'} --wait",
+        f"{before}ssh {box} 'bash {folder}/run.sh stop'{after}",
+        before + resume + after,
     )
 
 
