@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -12,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from remote_gpu_trainer import shell_text
+
 from tests.conftest import ROOT
 
 PROGRAM = ROOT / "tests" / "runner_program.py"
@@ -43,7 +44,7 @@ class Box:
         return self
 
     def verb(self, *words: str, timeout: float = 60) -> subprocess.CompletedProcess:
-        return subprocess.run(["bash", str(self.script), *words], env=self.env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        return subprocess.run(["bash", str(self.script), *words], env=self.env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False)
 
     def popen(self, *words: str, **more) -> subprocess.Popen:
         child = subprocess.Popen(["bash", str(self.script), *words], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **more)
@@ -134,8 +135,6 @@ class Box:
 
 def undisturbed(steps: int = 40, ranks: int = 1) -> bytes:
     """The final weights of a run that nothing happened to."""
-    import struct
-
     weights = [1, 2, 3, 4]
     for step in range(steps):
         share = sum((step + 1) * (rank + 1) for rank in range(ranks))

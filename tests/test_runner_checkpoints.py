@@ -1,0 +1,115 @@
+"""Is a checkpoint whole? The program that the run script carries, on files of every kind."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def checker(tmp_path_factory) -> Path:
+    text = (ROOT / "scripts" / "run_one.sh.template").read_text()
+    path = tmp_path_factory.mktemp("checker") / "check_checkpoint.py"
+    path.write_text(re.search(r"cat <<'PY'\n(.*?)\nPY\n", text, re.DOTALL)[1])
+    return path
+
+
+def ask(checker: Path, folder: Path, pattern: str, *cache: Path) -> list[tuple[str, str]]:
+    """(kind, name) newest first, up to the first whole one."""
+    out = subprocess.run([sys.executable, checker, folder, pattern, *cache], capture_output=True, check=True).stdout.decode().split("\0")
+    return [(out[n], os.path.relpath(out[n + 1], folder)) for n in range(0, len(out) - 1, 3)]
+
+
+def zipped(path: Path, size: int = 1000) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data", os.urandom(size))
+    time.sleep(0.01)
+
+
+def safetensors(path: Path, cut: int = 0) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    content = len(header).to_bytes(8, "little") + header + b"\1" * 16
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content[: len(content) - cut])
+    time.sleep(0.01)
+
+
+def test_the_newest_whole_file_is_found_behind_torn_ones(checker, tmp_path):
+    for n in (1, 2, 3, 10):
+        zipped(tmp_path / f"s-{n}.pt")
+    whole = (tmp_path / "s-10.pt").read_bytes()
+    (tmp_path / "s-10.pt").write_bytes(whole[:-10])
+    (tmp_path / "s-3.pt").write_bytes(b"\0" * 900)
+    os.utime(tmp_path / "s-10.pt", (time.time() + 2, time.time() + 2))
+    assert ask(checker, tmp_path, "*.pt") == [("torn", "s-10.pt"), ("torn", "s-3.pt"), ("whole", "s-2.pt")]
+
+
+def test_one_wrong_byte_in_a_zip_is_torn(checker, tmp_path):
+    zipped(tmp_path / "s-1.pt")
+    content = bytearray((tmp_path / "s-1.pt").read_bytes())
+    content[200] ^= 1
+    (tmp_path / "s-1.pt").write_bytes(content)
+    assert ask(checker, tmp_path, "*.pt") == [("torn", "s-1.pt")]
+
+
+@pytest.mark.parametrize(("cut", "kind"), [(0, "whole"), (1, "torn"), (40, "torn")])
+def test_safetensors_must_have_the_size_of_their_header(checker, tmp_path, cut, kind):
+    safetensors(tmp_path / "model.safetensors", cut)
+    assert ask(checker, tmp_path, "*.safetensors") == [(kind, "model.safetensors")]
+
+
+def test_a_folder_is_as_whole_as_its_worst_file(checker, tmp_path):
+    for n in (10, 20):
+        safetensors(tmp_path / f"checkpoint-{n}/model.safetensors")
+        zipped(tmp_path / f"checkpoint-{n}/optimizer.pt")
+    assert ask(checker, tmp_path, "checkpoint-*") == [("whole", "checkpoint-20")]
+    safetensors(tmp_path / "checkpoint-20/model.safetensors", cut=3)
+    assert ask(checker, tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+
+
+def test_a_folder_that_lacks_what_its_neighbour_holds_is_torn(checker, tmp_path):
+    for n in (10, 20):
+        zipped(tmp_path / f"checkpoint-{n}/rng_state_0.pth")
+        zipped(tmp_path / f"checkpoint-{n}/model.pt")
+    (tmp_path / "checkpoint-10/trainer_state.json").write_text("{}")
+    os.utime(tmp_path / "checkpoint-10/trainer_state.json", (1, 1))
+    assert ask(checker, tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+
+
+def test_an_index_must_find_its_shards(checker, tmp_path):
+    safetensors(tmp_path / "c-1/model-1.safetensors")
+    (tmp_path / "c-1/model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}))
+    assert ask(checker, tmp_path, "c-*") == [("torn", "c-1")]
+
+
+def test_leftovers_and_notes_are_no_checkpoints(checker, tmp_path):
+    zipped(tmp_path / "s-1.pt")
+    for name in ("s-2.pt.tmp", "s-3.pt.torn", ".s-4.pt.Xy12", "latest", "log.txt", "args.json"):
+        (tmp_path / name).write_text("x")
+    assert ask(checker, tmp_path, "*") == [("whole", "s-1.pt")]
+
+
+def test_what_was_whole_is_not_read_again_until_it_changes(checker, tmp_path):
+    zipped(tmp_path / "a/s-1.pt")
+    cache = tmp_path / "cache"
+    assert ask(checker, tmp_path / "a", "*.pt", cache) == [("whole", "s-1.pt")]
+    assert len(cache.read_text().splitlines()) == 1
+    (tmp_path / "a/s-1.pt").write_bytes(b"PK broken")
+    assert ask(checker, tmp_path / "a", "*.pt", cache) == [("torn", "s-1.pt")]
+
+
+def test_real_files_of_torch_and_safetensors_are_whole(checker, tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(8)}, tmp_path / "new.pt")
+    torch.save({"w": torch.ones(8)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    for name in ("new.pt", "old.pt"):
+        assert ask(checker, tmp_path, name) == [("whole", name)]

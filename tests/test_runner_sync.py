@@ -1,0 +1,125 @@
+"""Copies to the durable place: each looked at there, none of them able to stop or hold up the run."""
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.runner_box import Box, undisturbed
+
+pytest_plugins = ["tests.runner_box", "tests.engines.sshd"]
+
+
+def rows(box: Box) -> list[dict]:
+    path = box.run_dir / "synced.tsv"
+    names = ("t", "mode", "result", "item", "to", "seconds", "detail")
+    return [dict(zip(names, line.split("\t"), strict=True)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def durable(box: Box, **more) -> dict:
+    return {"RGT_DURABLE": str(box.folder / "durable"), "RGT_SYNC": [str(box.checkpoints), "final.bin"], "RGT_SYNC_MINUTES": "0.02"} | more
+
+
+def test_checkpoints_are_copied_while_it_runs_and_checked_whole_at_the_end(box: Box):
+    box.make(**durable(box))
+    box.start()
+    box.until(lambda: any(row["mode"] == "quick" and row["result"] == "ok" for row in rows(box)))
+    assert box.wait()["phase"] == "done"
+    last = {row["item"]: row for row in rows(box) if row["mode"] == "full"}
+    assert {row["result"] for row in last.values()} == {"ok"} and len(last) == 2
+    assert (box.folder / "durable/final.bin").read_bytes() == undisturbed()
+    assert box.status()["last_sync"] | {"t": 0} == {"t": 0, "ok": True, "to": str(box.folder / "durable")}
+
+
+def test_a_copy_that_was_changed_at_the_destination_is_noticed_and_mended(box: Box):
+    box.make("--sleep", 0, **durable(box))
+    assert box.verb("run").returncode == 0
+    copy = box.folder / "durable/ckpt/step-40.pt"
+    right, when = copy.read_bytes(), copy.stat().st_mtime_ns
+    copy.write_bytes(right[:-9] + b"!" + right[-8:])
+    os.utime(copy, ns=(when, when))
+    bad = box.verb("sync")
+    assert bad.returncode == 1 and "differs at the destination: step-40.pt" in bad.stderr
+    assert box.verb("sync").returncode == 0
+    assert copy.read_bytes() == right
+
+
+def test_a_network_that_is_cut_during_a_copy_is_waited_for(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    real = shutil.which("rsync")
+    (tools / "rsync").write_text(f'#!/bin/bash\n[[ -e {box.folder}/cut ]] && echo "connection unexpectedly closed" >&2 && exit 12\nexec {real} "$@"\n')
+    (tools / "rsync").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    cut = box.folder / "cut"
+    box.make(**durable(box))
+    box.start()
+    box.until(lambda: any(row["result"] == "ok" for row in rows(box)))
+    cut.touch()
+    box.until(lambda: any("connection unexpectedly closed" in row["detail"] for row in rows(box)))
+    box.until(lambda: box.status()["phase"] == "syncing", timeout=30)
+    box.until(lambda: box.events("sync-failed"))
+    cut.unlink()
+    assert box.wait()["phase"] == "done"
+    assert box.status()["last_sync"]["ok"] is True
+    assert (box.folder / "durable/final.bin").read_bytes() == undisturbed()
+
+
+def test_a_destination_that_never_answers_does_not_fail_the_run(box: Box):
+    (box.folder / "durable").mkdir()
+    (box.folder / "durable/ckpt").write_text("in the way")
+    box.make("--sleep", 0, **durable(box, RGT_SYNC_TRIES=2))
+    assert box.verb("run").returncode == 0
+    assert box.marker("done")["exit"] == 0
+    assert box.status()["last_sync"]["ok"] is False
+
+
+def test_copies_go_over_ssh_and_are_checked_there(box: Box, sshd):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {sshd.ssh_config} "$@"\n')
+    (tools / "ssh").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.make("--sleep", 0, **durable(box, RGT_DURABLE="gpu:~/kept/it's here"))
+    assert box.verb("run").returncode == 0, box.log()
+    assert {row["result"] for row in rows(box)} == {"ok"}, rows(box)
+    assert (Path(sshd.home) / "kept/it's here/final.bin").read_bytes() == undisturbed()
+
+
+def test_without_rsync_a_local_copy_is_made_by_cp(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    for folder in ("/bin", "/usr/bin", "/usr/sbin"):
+        for program in Path(folder).iterdir():
+            if program.name != "rsync" and not (tools / program.name).exists():
+                (tools / program.name).symlink_to(program)
+    box.env["PATH"] = str(tools)
+    box.make("--sleep", 0, **durable(box))
+    assert box.verb("run").returncode == 0, box.log()
+    assert {row["result"] for row in rows(box) if row["mode"] == "full"} == {"ok"}
+    assert (box.folder / "durable/final.bin").read_bytes() == undisturbed()
+
+
+def test_a_new_box_takes_the_checkpoints_from_the_durable_place(box: Box):
+    box.make(**durable(box))
+    box.start()
+    box.at_step(17)
+    box.verb("stop")
+    shutil.rmtree(box.run_dir)
+    shutil.rmtree(box.checkpoints)
+    box.start()
+    assert box.wait()["phase"] == "done"
+    assert box.events("restored")
+    assert box.steps()[0][1] > 15
+    assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
+
+
+def test_data_are_staged_before_the_program_starts(box: Box):
+    source = box.folder / "data"
+    source.mkdir()
+    (source / "a b.txt").write_text("numbers")
+    box.make(RGT_COMMAND=["cat", "data here/a b.txt"], RGT_EXPECT=[], RGT_STAGE=[str(source), "data here"])
+    assert box.verb("run").returncode == 0, box.log()
+    assert box.output() == b"numbers"
+    box.make(RGT_COMMAND=["true"], RGT_EXPECT=[], RGT_STAGE=[str(box.folder / "nowhere"), "x"])
+    assert box.verb("resume").returncode == 0
+    assert "staging" in box.wait("failed")["reason"]
