@@ -298,4 +298,7 @@ def test_only_a_run_that_is_to_go_on_ends_with_75(tmp_path, verb, class_, codes)
         if pod.poll() is None:
             os.killpg(pod.pid, signal.SIGKILL)
             pod.wait()
+        keeper = tmp_path / "run/keeper.pid"  # in a pod it ends with the container
+        if keeper.exists():
+            subprocess.run(["kill", keeper.read_text().split()[0]], capture_output=True)
     assert json.loads((tmp_path / "run/.preempted").read_text())["class"] == class_
