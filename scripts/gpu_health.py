@@ -18,6 +18,7 @@ Not covered: a fault that shows only under load (use --stress), the network betw
 """
 
 import argparse
+import errno
 import glob
 import json
 import os
@@ -217,7 +218,8 @@ FIELDS = [
      ("remapped_rows.correctable", "n"), ("remapped_rows.uncorrectable", "n"), ("remapped_rows.pending", "y"), ("remapped_rows.failure", "y"),
      ("remapped_rows.histogram.low", "n"), ("remapped_rows.histogram.none", "n"), ("inforom.checksum_validation", "t")],
     [("index", "n"), ("pci.bus_id", "t"), ("gpu_recovery_action", "t"),
-     ("clocks_throttle_reasons.active|clocks_event_reasons.active", "x"), ("clocks_throttle_reasons.hw_slowdown|clocks_event_reasons.hw_slowdown", "a"),
+     ("clocks_throttle_reasons.active|clocks_event_reasons.active", "x"), ("clocks_throttle_reasons.hw_slowdown|clocks_event_reasons.hw_slowdown",
+     "a"),
      ("clocks_throttle_reasons.hw_thermal_slowdown|clocks_event_reasons.hw_thermal_slowdown", "a"),
      ("clocks_throttle_reasons.hw_power_brake_slowdown|clocks_event_reasons.hw_power_brake_slowdown", "a"),
      ("clocks_throttle_reasons.sw_thermal_slowdown|clocks_event_reasons.sw_thermal_slowdown", "a"),
@@ -233,13 +235,18 @@ WATCH_FIELDS = ["index", "pci.bus_id", "utilization.gpu", "utilization.memory", 
 
 # What every driver in the captures (465 to 610) tells, and what 590 and later tell besides. Missing: unknown.
 REQUIRED = ("name", "pci.bus_id", "driver_version", "memory.total", "memory.used", "utilization.gpu", "temperature.gpu", "pcie.link.width.current",
-            "pcie.link.width.max", "ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "clocks_event_reasons.hw_slowdown", "mig.mode.current")
+            "pcie.link.width.max", "ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "clocks_event_reasons.hw_slowdown",
+            "mig.mode.current")
 REQUIRED_590 = ("remapped_rows.failure", "remapped_rows.pending", "gpu_recovery_action")
 
 FILES = ("nvidia-smi.csv", "nvidia-smi-q.xml", "nvidia-smi-list.txt", "nvlink.txt", "topo.txt", "apps.csv", "dmesg.txt", "proc.json", "exit.json")
 EXTRA_FILES = ("fields.txt",)
 LIMIT = 4 << 20  # bytes of one reply; more is cut, and said
 CALL_SECONDS, SERIES_SECONDS = 25.0, 45.0  # an MCP call has 50 s in all (contracts.md)
+
+
+RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
+BACK = "hand the box back and ask for a refund"
 
 
 def numbers(text):
@@ -277,6 +284,9 @@ for _group in FIELDS:
         for _one in _names.split("|"):
             CANON[_one] = _main
             CANON[_one.replace("clocks_throttle_reasons", "clocks_event_reasons")] = _main
+CANON["kmd_version"] = "kmd_version"
+CANON["reset_status.reset_required"] = "x.reset_required"
+CANON["reset_status.drain_and_reset_recommended"] = "x.drain_and_reset"
 CANON["gpu_bus_id"] = "pci.bus_id"
 CANON["gpu_name"] = "name"
 CANON["gpu_uuid"] = "uuid"
@@ -294,6 +304,9 @@ def sku_of(name):
 
 # \x1b[4m, and the longer forms; a bell-ended title
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b.")
+
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")  # topo -m and dmesg colour their output
 
 
 def clean(text):
@@ -403,7 +416,7 @@ def run(command, seconds):
     out = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                                   env=dict(os.environ, LC_ALL="C"))
+                                   env=dict(os.environ, LC_ALL="C", CUDA_DEVICE_ORDER="PCI_BUS_ID"))  # so that torch counts GPUs as nvidia-smi does
     except OSError as error:
         out.update(rc=127 if isinstance(error, FileNotFoundError) else 126, text=str(error))
         return out
@@ -535,9 +548,11 @@ def gather_log(record, runner, limit):
         lines = []
         try:
             while len(lines) < 50000:
-                lines.append(os.read(handle, 8192).decode("utf-8", "replace").splitlines()[0])
-        except BlockingIOError:
-            pass
+                try:
+                    lines.append(os.read(handle, 8192).decode("utf-8", "replace").splitlines()[0])
+                except OSError as error:
+                    if error.errno != errno.EPIPE:  # EPIPE: the record was overwritten meanwhile, the next one is there
+                        break
         finally:
             os.close(handle)
         if lines:
@@ -675,7 +690,7 @@ print("GPU_HEALTH " + json.dumps(out))
 
 
 def gather_torch(proc, runner, python):
-    got = runner([python, "-c", TORCH_PROBE], 90.0)
+    got = runner([python, "-c", TORCH_PROBE], 40.0)
     line = [part for part in got["text"].splitlines() if part.startswith("GPU_HEALTH ")]
     try:
         proc["torch"] = json.loads(line[-1][11:])
@@ -702,22 +717,33 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
     record = {"files": {}, "exit": {"_by": "gpu_health 1"}, "live": True}
     proc, disks = {}, {}
     real = []
-    for path in list(paths) or ["/", "/tmp", os.path.expanduser("~"), os.getcwd()]:
+    for path in list(paths) or ["/", "/tmp", os.path.expanduser("~"), "."]:
+        try:
+            path = os.path.abspath(path)  # asks no file system: it may be dead
+        except OSError:
+            continue  # the current folder was removed
         if path not in real:
             real.append(path)
-    jobs = [(gather_log, (record, runner, limit)), (gather_system, (proc,)), (gather_disks, (real + ["/dev/shm"], disks)),
-            (gather_holders, (proc,)), (gather_amd, (record, runner, limit))]
+    jobs = [(gather_log, (record, runner, limit)), (gather_system, (proc,)), (gather_holders, (proc,)), (gather_amd, (record, runner, limit))]
+    jobs += [(gather_disks, ([path], disks)) for path in ["/dev/shm"] + real]  # a thread each: a dead mount holds its own only
     if python:
         jobs.append((gather_torch, (proc, runner, python)))
-    threads = []
+    threads, broken = [], []
+
+    def guarded(target, arguments):
+        try:
+            target(*arguments)
+        except Exception as error:  # what one part can't do is said, and the others go on
+            broken.append("%s (%s)" % (target.__name__, short(error, 80)))
+
     for target, arguments in jobs:
-        threads.append(threading.Thread(target=target, args=arguments, daemon=True, name=target.__name__))
+        threads.append(threading.Thread(target=guarded, args=(target, arguments), daemon=True, name=target.__name__))
         threads[-1].start()
     gather_nvidia(record, runner, limit)
-    until = time.monotonic() + (95.0 if python else 12.0)
+    until, disks_until = time.monotonic() + (45.0 if python else 12.0), time.monotonic() + 3.0
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()) if thread.name != "gather_disks" else 3.0)
-    record["proc"] = dict(proc, disks=dict(disks), unfinished=[thread.name for thread in threads if thread.is_alive()])
+        thread.join(max(0.0, (disks_until if thread.name == "gather_disks" else until) - time.monotonic()))
+    record["proc"] = dict(proc, disks=dict(disks), unfinished=broken + [thread.name for thread in threads if thread.is_alive()])
     record["seconds"] = round(time.monotonic() - began, 3)
     return record
 
@@ -755,8 +781,12 @@ def kind_of(text):
         return "nvidia-smi-list.txt"
     if re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M):
         return "topo.txt"
-    if smi_failure(head):
+    if smi_failure(head) or HANDLE.search(head):
         return "nvidia-smi.csv"
+    if re.search(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", head, re.M):
+        return "lspci.txt"
+    if re.search(r"^NVML version\s*:", head, re.M):
+        return "version.txt"
     if re.search(r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;|^\[\s*\d+\.\d+\]|amdgpu", text[:200000], re.M):
         return "dmesg.txt"
     if "[tid " in head:
@@ -817,7 +847,7 @@ FAILURES = (
     ("nvml", re.compile(r"Failed to initialize NVML: \S.*")),
 )
 # Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error · ... gpu 0000:01:00.0: GPU is lost. · new drivers: GPU0000:07:00.0
-HANDLE = re.compile(r"Unable to determine the device handle for gpu\s*([0-9a-f:.]+?):? *:\s*(.{0,80})", re.I)
+HANDLE = re.compile(r"Unable to determine the device handle for gpu\s*((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?): .{0,80}", re.I)
 # nvidia-smi's exit codes follow nvmlReturn (man page; 18 from gputil#55)
 RC_FAILURES = {9: "no_driver", 6: "no_devices", 12: "library", 18: "mismatch", 17: "blocked", 4: "denied", 15: "lost", 16: "reset"}
 
@@ -832,6 +862,7 @@ def smi_failure(text):
     return None
 
 
+ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")  # dram, sram, l2_cache …: a part may count where the total doesn't
 HEADER_CELL = re.compile(r"[a-z][A-Za-z0-9_.]*(?: \[[^\]]{1,12}\])?$")
 
 
@@ -846,7 +877,11 @@ def parse_csv(text, asked=()):
             block += 1
             names = [cell.split(" [")[0] for cell in cells]
             was_asked = asked[block] if block < len(asked) and isinstance(asked[block], list) and len(asked[block]) == len(names) else names
-            header = [CANON.get(name) or CANON.get(str(other)) for name, other in zip(names, was_asked)]
+            header = [CANON.get(name) or CANON.get(str(other)) or (name if ECC_PART.match(name) else None) for name, other in zip(names, was_asked)]
+            if block < len(asked) and isinstance(asked[block], list):
+                want = [CANON.get(str(name)) for name in asked[block]]
+                if len(want) != len(names) or any(one != other for one, other in zip(header, want) if one and other):
+                    problems.append("%d columns came, %d were asked for, or in another order" % (len(names), len(want)))
             continue
         if header is None or smi_failure(line) or HANDLE.search(line):
             if not (smi_failure(line) or HANDLE.search(line)) and not line.startswith("NVML library version"):
@@ -859,11 +894,16 @@ def parse_csv(text, asked=()):
         if len(cells) != len(header):
             problems.append("a row has %d cells, its header %d: %s" % (len(cells), len(header), short(line, 120)))
             continue
+        broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")] + [line[-40:] for cell in cells[-1:] if not cell]
+        if broken:
+            problems.append("a cell breaks off: %s" % short(broken[0], 40))
         row = {}
         for name, cell in zip(header, cells):
             if name and (name not in row or state(row[name]) != "value"):
                 row[name] = cell
         rows.append(row)
+    if block + 1 < len(asked):
+        problems.append("%d tables came, %d were asked for" % (block + 1, len(asked)))
     return rows, problems[:5]
 
 
@@ -871,15 +911,18 @@ def parse_csv(text, asked=()):
 XML_PLACES = {
     "name": ["product_name"], "uuid": ["uuid"], "persistence_mode": ["persistence_mode"], "display_active": ["display_active"],
     "mig.mode.current": ["mig_mode/current_mig"], "mig.mode.pending": ["mig_mode/pending_mig"], "compute_mode": ["compute_mode"],
-    "pcie.link.gen.gpucurrent": ["pci/pci_gpu_link_info/pcie_gen/current_link_gen"], "pcie.link.gen.max": ["pci/pci_gpu_link_info/pcie_gen/max_link_gen"],
+    "pcie.link.gen.gpucurrent": ["pci/pci_gpu_link_info/pcie_gen/current_link_gen"],
+    "pcie.link.gen.max": ["pci/pci_gpu_link_info/pcie_gen/max_link_gen"],
     "pcie.link.width.current": ["pci/pci_gpu_link_info/link_widths/current_link_width"],
     "pcie.link.width.max": ["pci/pci_gpu_link_info/link_widths/max_link_width"],
     "memory.total": ["fb_memory_usage/total"], "memory.used": ["fb_memory_usage/used"], "memory.free": ["fb_memory_usage/free"],
     "utilization.gpu": ["utilization/gpu_util"], "utilization.memory": ["utilization/memory_util"], "fan.speed": ["fan_speed"],
     "ecc.mode.current": ["ecc_mode/current_ecc"], "ecc.mode.pending": ["ecc_mode/pending_ecc"], "pstate": ["performance_state"],
-    "temperature.gpu": ["temperature/gpu_temp"], "temperature.memory": ["temperature/memory_temp"], "temperature.gpu.tlimit": ["temperature/gpu_temp_tlimit"],
+    "temperature.gpu": ["temperature/gpu_temp"], "temperature.memory": ["temperature/memory_temp"],
+    "temperature.gpu.tlimit": ["temperature/gpu_temp_tlimit"],
     "x.slow": ["temperature/gpu_temp_slow_threshold"], "x.memory_max": ["temperature/gpu_temp_max_mem_threshold"],
-    "power.draw": ["gpu_power_readings/average_power_draw", "gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw", "power_readings/power_draw"],
+    "power.draw": ["gpu_power_readings/average_power_draw", "gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw",
+    "power_readings/power_draw"],
     "power.limit": ["gpu_power_readings/current_power_limit", "power_readings/power_limit"],
     "power.default_limit": ["gpu_power_readings/default_power_limit", "power_readings/default_power_limit"],
     "clocks.current.sm": ["clocks/sm_clock"], "clocks.max.sm": ["max_clocks/sm_clock"], "gpu_recovery_action": ["gpu_recovery_action"],
@@ -890,17 +933,22 @@ XML_PLACES = {
     "remapped_rows.histogram.low": ["remapped_rows/row_remapper_histogram/row_remapper_histogram_low"],
     "remapped_rows.histogram.none": ["remapped_rows/row_remapper_histogram/row_remapper_histogram_none"],
     "retired_pages.single_bit_ecc.count": ["retired_pages/multiple_single_bit_retirement/retired_count"],
-    "retired_pages.double_bit.count": ["retired_pages/double_bit_retirement/retired_count"], "retired_pages.pending": ["retired_pages/pending_retirement"],
+    "retired_pages.double_bit.count": ["retired_pages/double_bit_retirement/retired_count"],
+    "retired_pages.pending": ["retired_pages/pending_retirement"],
     "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": ["ecc_errors/aggregate/sram_threshold_exceeded"],
     "x.channel_repair": ["ecc_errors/channel_repair_pending"], "x.tpc_repair": ["ecc_errors/tpc_repair_pending"],
     "x.unrepairable": ["ecc_errors/unrepairable_memory"], "x.virtualization": ["gpu_virtualization_mode/virtualization_mode"],
     "fabric.state": ["fabric/state"], "fabric.status": ["fabric/status"], "fabric.health.summary": ["fabric/health/summary"],
 }
-for _reason in ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown", "sw_power_cap", "applications_clocks_setting"):
-    XML_PLACES["clocks_event_reasons." + _reason] = ["clocks_event_reasons/clocks_event_reason_" + _reason, "clocks_throttle_reasons/clocks_throttle_reason_" + _reason]
+for _reason in ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown", "sw_power_cap",
+        "applications_clocks_setting"):
+    XML_PLACES["clocks_event_reasons." + _reason] = ["clocks_event_reasons/clocks_event_reason_" + _reason,
+        "clocks_throttle_reasons/clocks_throttle_reason_" + _reason]
 # Counts that a sum gives: the field, its branch, the leaves.
-ECC_SUMS = (("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable"), ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
-            ("ecc.errors.corrected.volatile.total", "volatile", "_correctable"), ("ecc.errors.corrected.aggregate.total", "aggregate", "_correctable"))
+ECC_SUMS = (("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable"),
+    ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
+            ("ecc.errors.corrected.volatile.total", "volatile", "_correctable"), ("ecc.errors.corrected.aggregate.total", "aggregate",
+            "_correctable"))
 TYPE.update({"x.slow": "n", "x.memory_max": "n", "x.reset_required": "y", "x.drain_and_reset": "y", "x.channel_repair": "y", "x.tpc_repair": "y",
              "x.unrepairable": "y"})
 
@@ -960,6 +1008,10 @@ def parse_xml(text):
             for one in table.findall("process_info")[:500]:
                 processes.append({"bdf": bdf(cells["pci.bus_id"]), "pid": one.findtext("pid") or "", "name": one.findtext("process_name") or "",
                                   "mib": number(one.findtext("used_memory") or "N/A")})
+    for item in root.iter():
+        if (item.tail or "").strip() or (len(item) and (item.text or "").strip()):
+            problems.append("nvidia-smi -q -x: words between its parts: %s" % short((item.tail or "").strip() or item.text, 80))
+            break
     attached = number(root.findtext("attached_gpus") or "N/A")
     if attached is not None and attached != len(gpus):
         problems.append("nvidia-smi -q -x says %d attached GPUs and describes %d" % (attached, len(gpus)))
@@ -970,14 +1022,17 @@ def parse_xml(text):
 
 # The words of `-q` for the same places. What is not here keeps its own words, small, with underscores: "MIG Mode" is mig_mode.
 Q_WORDS = {
-    "mig_mode/current": "mig_mode/current_mig", "mig_mode/pending": "mig_mode/pending_mig", "gpu_uuid": "uuid", "ecc_mode/current": "ecc_mode/current_ecc",
-    "ecc_mode/pending": "ecc_mode/pending_ecc", "temperature/gpu_current_temp": "temperature/gpu_temp", "temperature/gpu_t.limit_temp": "temperature/gpu_temp_tlimit",
+    "mig_mode/current": "mig_mode/current_mig", "mig_mode/pending": "mig_mode/pending_mig", "gpu_uuid": "uuid",
+    "ecc_mode/current": "ecc_mode/current_ecc",
+    "ecc_mode/pending": "ecc_mode/pending_ecc", "temperature/gpu_current_temp": "temperature/gpu_temp",
+    "temperature/gpu_t.limit_temp": "temperature/gpu_temp_tlimit",
     "temperature/memory_current_temp": "temperature/memory_temp", "temperature/gpu_slowdown_temp": "temperature/gpu_temp_slow_threshold",
     "pci/gpu_link_info/pcie_generation/current": "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
     "pci/gpu_link_info/pcie_generation/max": "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
     "pci/gpu_link_info/link_width/current": "pci/pci_gpu_link_info/link_widths/current_link_width",
     "pci/gpu_link_info/link_width/max": "pci/pci_gpu_link_info/link_widths/max_link_width",
-    "utilization/gpu": "utilization/gpu_util", "utilization/memory": "utilization/memory_util", "clocks/sm": "clocks/sm_clock", "max_clocks/sm": "max_clocks/sm_clock",
+    "utilization/gpu": "utilization/gpu_util", "utilization/memory": "utilization/memory_util", "clocks/sm": "clocks/sm_clock",
+    "max_clocks/sm": "max_clocks/sm_clock",
     "gpu_power_readings/instantaneous_power_draw": "gpu_power_readings/instant_power_draw",
     "remapped_rows/correctable_error": "remapped_rows/remapped_row_corr", "remapped_rows/uncorrectable_error": "remapped_rows/remapped_row_unc",
     "remapped_rows/pending": "remapped_rows/remapped_row_pending", "remapped_rows/remapping_failure_occurred": "remapped_rows/remapped_row_failure",
@@ -1029,6 +1084,8 @@ def parse_q(text):
         if driver:
             cells["driver_version"] = driver
         gpus.append(cells)
+    if text.count("\n    Processes") < len(gpus):
+        problems.append("nvidia-smi -q breaks off: the processes come last, and aren't there")
     attached = re.search(r"^Attached GPUs\s+: (\d+)", text, re.M)
     if not gpus or (attached and int(attached.group(1)) != len(gpus)):
         problems.append("nvidia-smi -q describes %d GPUs%s" % (len(gpus), ", and says %s" % attached.group(1) if attached else ""))
@@ -1056,6 +1113,8 @@ def parse_table(text):
             if re.match(r"\d+$", ecc):
                 cells["ecc.errors.uncorrected.volatile.total"] = ecc
             gpus.append(cells)
+        elif re.match(r"^\|\s+\|\s+\|\s+(Enabled|Disabled|N/A)\*?\s+\|", line) and gpus:
+            gpus[-1].setdefault("mig.mode.current", line.rstrip("|\n ").split()[-1].rstrip("*"))
         elif two and gpus:
             fan, temperature, _, draw, cap, used, total, busy, _ = two.groups()
             gpus[-1].update({"fan.speed": fan, "temperature.gpu": temperature, "power.draw": draw, "power.limit": cap, "memory.used": used,
@@ -1079,18 +1138,19 @@ def parse_list(text):
 
 
 def parse_nvlink(text):
-    """nvidia-smi nvlink -s -> ({index: {link: GB/s, None where inactive}}, [problems])."""
-    out, problems, here = {}, [], None
+    """nvidia-smi nvlink -s -> ({index: {link: GB/s, None where inactive}}, {index: name}, [problems])."""
+    out, names, problems, here = {}, {}, [], None
     for line in clean(text).splitlines():
-        gpu = re.match(r"GPU (\d{1,3}): ", line)
+        gpu = re.match(r"GPU (\d{1,3}): (.{0,100}?)(?: \(UUID: .*)?$", line)
         link = re.match(r"\s+Link (\d{1,3}): (?:([\d.]{1,10}) GB/s|(<inactive>)|(.*))\s*$", line)
         if gpu:
             here = out.setdefault(int(gpu.group(1)), {})
+            names[int(gpu.group(1))] = gpu.group(2)
         elif link and here is not None and (link.group(2) or link.group(3)):
             here[int(link.group(1))] = number(link.group(2)) if link.group(2) else None
         elif line.strip() and not re.search(r"(?i)not (?:have or )?support|no nvlink|unable to retrieve|NVML", line):
             problems.append("nvlink -s: can't read the line: %s" % short(line, 100))
-    return out, problems[:3]
+    return out, names, problems[:3]
 
 
 def parse_topo(text):
@@ -1104,6 +1164,11 @@ def parse_topo(text):
         row = re.match(r"GPU(\d{1,3})\s+(.*)", line)
         if row:
             cells = row.group(2).split()[:len(heads)]
+            strange = [cell for cell in cells if not re.match(r"(X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$", cell)]
+            strange += [cell for head, cell in zip(heads, cells) if (cell == "X") != (head == row.group(1))]
+            if strange:
+                problems.append("topo -m: GPU%s has the cell %s" % (row.group(1), short(strange[0], 20)))
+                continue
             if len(cells) < len(heads):
                 problems.append("topo -m: GPU%s has %d of %d cells" % (row.group(1), len(cells), len(heads)))
             pairs.update(((int(row.group(1)), int(head)), cell) for head, cell in zip(heads, cells))
@@ -1112,13 +1177,19 @@ def parse_topo(text):
     return pairs, problems[:3]
 
 
+APP_FIELDS = ("timestamp", "gpu_name", "gpu_bus_id", "gpu_serial", "gpu_uuid", "pid", "process_name", "name", "used_gpu_memory", "used_memory")
+
+
 def parse_apps(text):
     """--query-compute-apps -> ([{bdf, pid, name, mib}], [problems])."""
     out, problems, header = [], [], None
     for line in clean(text).splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if "pid" in cells:
+        if "pid" in cells and header is None:
             header = [cell.split(" [")[0] for cell in cells]
+            strange = [cell for cell in header if cell not in APP_FIELDS]
+            if strange or not {"gpu_bus_id", "gpu_uuid"} & set(header):
+                problems.append("compute apps: header %s" % short(line, 100))
         elif header and line.strip():
             if len(cells) < len(header):
                 problems.append("compute apps: a row has %d cells, its header %d" % (len(cells), len(header)))
@@ -1147,7 +1218,8 @@ FM_LINE = re.compile(r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,6
 OLD = re.compile(r"Linux version \d+\.\d+|NVRM: loading NVIDIA UNIX|nvidia: module unloaded|NVRM: .{0,60}unloading")  # what is before is over
 # pci core, after a reset of one device: "nvidia 0000:3b:00.0: reset done"
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …      6,3973,227996636,-;…      2026-11-20T16:31:06 …
-LOG_LIKE = re.compile(r"^\s*(?:<\d+>)?\[|^\d+,\d+,\d+,|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(", re.M)
+LOG_LIKE = re.compile(r"^\s*(?:<\d+>)?\[ *(?:\d+\.\d+\]|[A-Z]\w{2} )|^--|^\d+,\d+,\d+,|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
+    re.M)
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
 LOG_RULES = (  # (kind, level, pattern; a group is the device)
     # NVRM: GPU at 0000:01:00.0 has fallen off the bus.      NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
@@ -1157,6 +1229,8 @@ LOG_RULES = (  # (kind, level, pattern; a group is the device)
     ("init", "fatal", re.compile(r"NVRM: (?:RmInitAdapter: Cannot initialize GSP|.*failed to wait for GFW_BOOT)()")),
     # NVRM: API mismatch: the client has the version 535.171.04, but
     ("mismatch", "fatal", re.compile(r"NVRM: API mismatch()")),
+    # NVRM: _kgspRpcRecvPoll: … Timeout after 6s of waiting for RPC response from GPU1 GSP! (the Xid line itself is read above)
+    ("gsp", "fatal", re.compile(r"NVRM: .*(?:[Tt]imeout|timed out).{0,60}\bGSP\d?\b()")),
     ("reset required", "fatal", re.compile(r"NV_ERR_RESET_REQUIRED()")),
     # NVRM: The NVIDIA probe routine was not called for 3 device(s).
     ("probe", "fatal", re.compile(r"NVRM: (?:No NVIDIA graphics adapter probed|The NVIDIA probe routine was not called)()")),
@@ -1168,10 +1242,13 @@ LOG_RULES = (  # (kind, level, pattern; a group is the device)
     ("amd ecc", "fatal", re.compile(r"amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected")),
     ("amd ring", "degraded", re.compile(r"amdgpu ([0-9a-f:.]+): .{0,60}ring \S+ timeout")),
 )
-LOG_ACTION = {"init": "reboot the box; if it comes back, hand the box back and ask for a refund",
+LOG_ACTION = {"gsp": "reset the GPU or reboot the box; if it comes back, " + BACK,
+    "init": "reboot the box; if it comes back, hand the box back and ask for a refund",
               "mismatch": "stop all GPU programs and reload the nvidia modules, or reboot the box",
-              "reset required": "reset the GPU or reboot the box", "probe": "another driver (nouveau, vfio) holds the card: unbind it, or hand the box back",
-              "aer": "finish, then reboot; if it comes back, hand the box back: slot, riser or card", "amd reset": "restart the job; if it comes back, reboot the box",
+              "reset required": "reset the GPU or reboot the box",
+              "probe": "another driver (nouveau, vfio) holds the card: unbind it, or hand the box back",
+              "aer": "finish, then reboot; if it comes back, hand the box back: slot, riser or card",
+              "amd reset": "restart the job; if it comes back, reboot the box",
               "amd ecc": "reboot the box, or hand it back", "amd ring": "restart the job; if it comes back, reboot the box"}
 
 
@@ -1215,7 +1292,8 @@ def parse_log(text):
             events.append(event)
         elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
             problems.append("a line names an Xid and can't be read: %s" % short(line, 120))
-    return {"events": events, "problems": problems[:3], "first": first, "boot": boot, "looks": bool(LOG_LIKE.search(text))}
+    return {"events": events, "problems": problems[:3], "first": first, "boot": boot, "looks": bool(LOG_LIKE.search(text)),
+            "odd": sum(1 for line in lines if line.strip() and not line.startswith((" ", "\t")) and not LOG_LIKE.search(line)), "lines": len(lines)}
 
 
 def recovery_level(text):
@@ -1270,7 +1348,7 @@ class Gpu:
 
     def __init__(self):
         self.index, self.bdf, self.uuid, self.cells = None, None, None, {}
-        self.seen, self.links, self.migs, self.processes, self.listed_name = set(), None, None, [], None
+        self.seen, self.links, self.migs, self.processes, self.listed_name, self.listed_uuid = set(), None, None, [], None, None
 
     @property
     def label(self):
@@ -1288,6 +1366,10 @@ class Gpu:
 
     def most(self, field):
         return max(self.numbers(field) or [0])
+
+    def most_of(self, start, end=""):
+        """The largest number of all fields that begin and end so."""
+        return max([self.most(field) for field in self.cells if field.startswith(start) and field.endswith(end)] or [0])
 
     def is_yes(self, field):
         return any(yes(text) for text in self.cells.get(field, []))
@@ -1328,7 +1410,8 @@ def exit_of(value):
     if isinstance(value, dict):
         code = next((value[key] for key in ("rc", "exit", "code", "returncode", "exit_code") if key in value), None)
         late = any(value.get(key) for key in ("timed_out", "timeout", "timedout"))
-        return {"rc": code if isinstance(code, int) else None, "timed_out": bool(late), "cut": bool(value.get("cut")), "asked": as_list(value.get("asked"))}
+        return {"rc": code if isinstance(code, int) else None, "timed_out": bool(late), "cut": bool(value.get("cut")),
+            "asked": as_list(value.get("asked"))}
     if isinstance(value, str) and "time" in value.lower():
         return {"rc": None, "timed_out": True, "cut": False, "asked": []}
     return {"rc": value if isinstance(value, int) and not isinstance(value, bool) else None, "timed_out": value is None, "cut": False, "asked": []}
@@ -1349,26 +1432,36 @@ def parse(record):
     for name, text in sorted(files.items()):
         if "\ufffd" in text:
             box.problems.append("%s holds bytes that are no text" % name)
-        if box.recorded and not box.live and text and not text.endswith("\n") and name in FILES:
+        if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", COLOUR.sub("", text) if name in ("topo.txt", "dmesg.txt") else text):
+            box.problems.append("%s holds control characters" % name)
+        if box.recorded and not box.live and name in FILES and name in box.exit and text and not text.endswith("\n"):
             box.problems.append("%s breaks off in its last line" % name)
+        if box.recorded and name in FILES and name not in box.exit:
+            box.problems.append("exit.json does not name %s" % name)
         if name.startswith(("nvidia-smi", "nvlink", "topo", "apps", "table", "q.", "fields")):
             failure = smi_failure(clean(text[:200000])) if name != "fields.txt" else None
             if failure and failure not in box.failures:
                 box.failures.append(failure)
             box.lost += [(bdf(found.group(1)), short(found.group(0))) for found in HANDLE.finditer(clean(text))]
     if box.recorded and not box.live:
-        hung = any(box.exit[name]["timed_out"] for name in box.exit if name != "dmesg.txt") or box.failures or as_dict(box.exit.get("nvidia-smi.csv")).get("rc") == 127
+        hung = any(box.exit[name]["timed_out"] for name in box.exit
+            if name != "dmesg.txt") or box.failures or as_dict(box.exit.get("nvidia-smi.csv")).get("rc") == 127
         for name in FILES[:7] if not hung else FILES[6:7]:
             if name not in files:
                 box.missing.append(name)
         if not box.proc and "proc.json" not in " ".join(record.get("unreadable", [])):
             box.missing.append("proc.json")
+    if box.recorded and box.proc:
+        wrong = [name for name, kind in (("platform", dict), ("disks", dict), ("memory", dict), ("pci", list), ("holders", list))
+            if not isinstance(box.proc.get(name), kind)]
+        if wrong or not box.proc["disks"]:
+            box.problems.append("proc.json lacks %s" % ", ".join(wrong or ["disks"]))
 
     sources, processes = [], []
     if "nvidia-smi.csv" in files:
         rows, problems = parse_csv(files["nvidia-smi.csv"], as_dict(box.exit.get("nvidia-smi.csv")).get("asked", []))
         sources.append(("csv", rows))
-        box.problems += ["nvidia-smi --query-gpu: " + text for text in problems]
+        box.problems += ["nvidia-smi --query-gpu: " + text for text in problems if rows or not (box.failures or box.lost)]
     if "nvidia-smi-q.xml" in files and not (smi_failure(files["nvidia-smi-q.xml"]) or HANDLE.search(files["nvidia-smi-q.xml"])):
         rows, listed, problems = parse_xml(files["nvidia-smi-q.xml"])
         sources.append(("xml", rows))
@@ -1403,12 +1496,15 @@ def parse(record):
     box.sources = [source for source, rows in sources if rows]
     if "nvidia-smi-list.txt" in files:
         listed, problems = parse_list(files["nvidia-smi-list.txt"])
+        if box.recorded and not listed and not box.failures and not box.lost:
+            problems.append("nvidia-smi -L lists nothing")
         box.problems += problems
         if listed:
             box.sources.append("list")
         same = len({one["uuid"] for one in listed}) == len(listed)
         for one in listed:
-            gpu = next((g for g in box.gpus if same and g.uuid and g.uuid == one["uuid"]), None) or next((g for g in box.gpus if g.index == one["index"]), None)
+            gpu = next((g for g in box.gpus if same and g.uuid and g.uuid == one["uuid"]),
+                None) or next((g for g in box.gpus if g.index == one["index"]), None)
             if gpu is None and not any(g.index is not None or g.uuid for g in box.gpus) and one["index"] < len(box.gpus):
                 gpu = box.gpus[one["index"]]
             if gpu is None:
@@ -1416,14 +1512,18 @@ def parse(record):
                 gpu.uuid = one["uuid"]
                 box.gpus.append(gpu)
             gpu.index = one["index"] if gpu.index is None else gpu.index
-            gpu.listed_name, gpu.migs = one["name"], one["migs"]
+            gpu.listed_name, gpu.migs, gpu.listed_uuid = one["name"], one["migs"], one["uuid"]
             gpu.seen.add("list")
     if box.gpus and all(g.index is None for g in box.gpus):
         for position, gpu in enumerate(box.gpus):
             gpu.index = position
     if "nvlink.txt" in files:
-        links, problems = parse_nvlink(files["nvlink.txt"])
+        links, names, problems = parse_nvlink(files["nvlink.txt"])
         box.problems += problems
+        for index in sorted(links) if not box.gpus else []:
+            gpu = Gpu()
+            gpu.index, gpu.listed_name = index, names[index]
+            box.gpus.append(gpu)
         for gpu in box.gpus:
             if gpu.index in links:
                 gpu.links = links[gpu.index]
@@ -1433,6 +1533,11 @@ def parse(record):
     if "topo.txt" in files:
         box.topo, problems = parse_topo(files["topo.txt"])
         box.problems += problems
+        covered = {one for one, _ in box.topo}
+        answering = [gpu for gpu in box.gpus if gpu.seen & {"csv", "xml"}]
+        if box.recorded and len(answering) > 1 and len(covered) != len(answering) and (box.exit.get("topo.txt")
+                or {}).get("rc") == 0 and len(covered) < len(box.gpus):
+            box.problems.append("topo -m shows %d of %d GPUs" % (len(covered), len(answering)))
     if "apps.csv" in files and not smi_failure(files["apps.csv"]):
         listed, problems = parse_apps(files["apps.csv"])
         box.problems += problems
@@ -1445,6 +1550,29 @@ def parse(record):
     if "dmesg.txt" in files or "fabricmanager.txt" in files:
         box.log = parse_log(files.get("dmesg.txt", "") + files.get("fabricmanager.txt", ""))
         box.problems += box.log["problems"]
+    if "retired.csv" in files:  # gpu_bus_id, retired_pages.address, retired_pages.cause: one row a page, [N/A] where there is none
+        pages = {}
+        for line in clean(files["retired.csv"]).splitlines()[1:]:
+            cells = [cell.strip() for cell in line.split(",")]
+            place = next((bdf(cell) for cell in cells if bdf(cell)), None)
+            if place and any(re.match(r"0x[0-9a-fA-F]+$", cell) for cell in cells):
+                kind = "retired_pages.double_bit.count" if "Double" in line else "retired_pages.single_bit_ecc.count"
+                pages[place, kind] = pages.get((place, kind), 0) + 1
+        for (place, kind), count in sorted(pages.items()):
+            gpu = next((g for g in box.gpus if g.bdf == place), None)
+            if gpu is None:
+                gpu = Gpu()
+                gpu.bdf = place
+                gpu.seen.add("retired")
+                box.gpus.append(gpu)
+            gpu.cells.setdefault(kind, []).append(str(count))
+    for line in clean(files.get("lspci.txt", "")).splitlines():
+        # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): the card no longer answers on the bus
+        if "NVIDIA" in line and "(rev ff)" in line:
+            box.lost.append((bdf(line.split()[0]), short(line)))
+    told = dict(re.findall(r"^(NVML|DRIVER|KMD) version\s*: ([\d.]+)", files.get("version.txt", ""), re.M))
+    if "NVML" in told and version(told.get("KMD") or told.get("DRIVER"))[:2] not in ((), version(told["NVML"])[:2]):
+        box.failures.append(("mismatch", "NVML version %s, driver version %s" % (told["NVML"], told.get("KMD") or told.get("DRIVER"))))
     drivers = [gpu.raw("driver_version") for gpu in box.gpus if state(gpu.raw("driver_version")) == "value"]
     box.driver = drivers[0] if drivers else ""
     return box
@@ -1455,8 +1583,6 @@ def parse(record):
 # Levels. fatal: do not train. degraded: finish what runs, then reset, repair or ask. warn: know it. unknown: could not be told.
 
 RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
-RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
-BACK = "hand the box back and ask for a refund"
 
 
 def verdict(findings):
@@ -1492,7 +1618,8 @@ def judge(record, expectations=None):
             judge_link(box, gpu, add)
             judge_speed(gpu, add)
             judge_modes(box, gpu, add)
-            judge_readable(box, gpu, add)
+            if gpu.seen & {"csv", "xml", "q", "table"}:
+                judge_readable(box, gpu, add)
     judge_identity(box, add)
     judge_nvlink(box, add)
     judge_use(box, add)
@@ -1500,6 +1627,7 @@ def judge(record, expectations=None):
     judge_system(box, add)
     judge_torch(box, add)
     judge_amd(record, box, add)
+    judge_agreement(box, add)
     judge_expectations(box, expectations or [], add)
     for text in box.problems[:20]:
         add(None, "unknown", text, "every answer is read whole", "run the probe again; if it stays, look at this output by hand", key=text)
@@ -1507,10 +1635,13 @@ def judge(record, expectations=None):
 
 
 FAILURE_TEXT = {
-    "mismatch": ("fatal", "driver and library are of one version (nvidia-smi exit 18)", "stop all GPU programs and reload the nvidia modules, or reboot the box", ""),
-    "no_driver": ("unknown", "the driver answers (nvidia-smi exit 9)", "no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or " + BACK, ""),
+    "mismatch": ("fatal", "driver and library are of one version (nvidia-smi exit 18)",
+    "stop all GPU programs and reload the nvidia modules, or reboot the box", ""),
+    "no_driver": ("unknown", "the driver answers (nvidia-smi exit 9)",
+    "no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or " + BACK, ""),
     "no_devices": ("fatal", "the driver has a GPU (nvidia-smi exit 6)", "look for RmInitAdapter in the kernel log; reboot the box, then " + BACK, ""),
-    "cgroup": ("fatal", "NVML starts; this text means a container that lost its devices (nvidia-docker#1730)", "restart the container; the host is fine", ""),
+    "cgroup": ("fatal", "NVML starts; this text means a container that lost its devices (nvidia-docker#1730)",
+    "restart the container; the host is fine", ""),
     "denied": ("unknown", "NVML may be asked (exit 4)", "run as root, or with the devices given to the container", ""),
     "blocked": ("fatal", "the system lets programs use the GPU (exit 17)", "start the container with the GPU, or ask the provider", "no_runtime"),
     "library": ("unknown", "libnvidia-ml is there (exit 12)", "start the container with the NVIDIA runtime, or install the driver", "no_runtime"),
@@ -1540,7 +1671,8 @@ def judge_tools(box, add):
     for name in sorted(box.exit):
         got = box.exit[name]
         if got["timed_out"] and name.startswith(("nvidia-smi", "nvlink", "topo", "apps", "fields")):
-            add(None, "fatal", "the nvidia-smi call for %s did not come back in time" % name, "nvidia-smi answers within %d s; it hangs after Xid 79 or 119" % CALL_SECONDS,
+            add(None, "fatal", "the nvidia-smi call for %s did not come back in time" % name,
+                "nvidia-smi answers within %d s; it hangs after Xid 79 or 119" % CALL_SECONDS,
                 "don't call it again; reboot the box, and if it hangs again, " + BACK, key="hang")
             failed = True
         elif got["timed_out"] and name != "dmesg.txt":
@@ -1559,7 +1691,8 @@ def judge_tools(box, add):
             add(None, "fatal", "an NVIDIA card at %s and no nvidia-smi" % short(cards[0].get("bdf")), "driver and tools are installed",
                 "install the driver, start the container with the GPU, or " + BACK, "no_runtime", key="tool")
         elif not any(as_dict(one).get("vendor") == "0x1002" for one in as_list(box.proc.get("pci"))):
-            add(None, "unknown", "no nvidia-smi, no NVIDIA or AMD card in sysfs", "a GPU", "this box shows no GPU: start the container with it, or " + BACK, "no_runtime", key="tool")
+            add(None, "unknown", "no nvidia-smi, no NVIDIA or AMD card in sysfs", "a GPU",
+                "this box shows no GPU: start the container with it, or " + BACK, "no_runtime", key="tool")
     elif isinstance(main["rc"], int) and main["rc"] != 0 and not failed:
         add(None, "unknown", "nvidia-smi ended with %d" % main["rc"], "0", "run nvidia-smi by hand", key="tool")
     for name in ("nvidia-smi-list.txt", "nvidia-smi-q.xml", "apps.csv"):
@@ -1584,20 +1717,24 @@ def judge_lost(box, gpu, add):
         return True
     main = "csv" if "csv" in box.sources else "xml" if "xml" in box.sources else None
     if main and main not in gpu.seen:
-        add(gpu.label, "fatal", "GPU %s (%s) is listed by %s and doesn't answer the query" % (gpu.label, gpu.listed_name or gpu.name or gpu.bdf, ", ".join(sorted(gpu.seen))),
+        add(gpu.label, "fatal", "GPU %s (%s) is listed by %s and doesn't answer the query" % (gpu.label, gpu.listed_name or gpu.name or gpu.bdf,
+            ", ".join(sorted(gpu.seen))),
             "every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)", "reboot the box; if it comes back, " + BACK, key="lost")
         return True
     for other in box.sources:
         if other in ("xml", "list", "nvlink") and other not in gpu.seen and main:
-            add(gpu.label, "unknown", "GPU %s answers the query and is not in the output of %s" % (gpu.label, {"xml": "-q -x", "list": "-L", "nvlink": "nvlink -s"}[other]),
+            add(gpu.label, "unknown", "GPU %s answers the query and is not in the output of %s" % (gpu.label,
+                {"xml": "-q -x", "list": "-L", "nvlink": "nvlink -s"}[other]),
                 "all outputs name the same GPUs", "run the probe again", key="disagree")
     counts = gpu.numbers("count")
     if counts and counts[0] > len([g for g in box.gpus]) and gpu is box.gpus[0]:
-        add(None, "fatal", "the driver counts %d GPUs and %d answer" % (counts[0], len(box.gpus)), "all answer", "reboot the box; if it comes back, " + BACK, key="count")
+        add(None, "fatal", "the driver counts %d GPUs and %d answer" % (counts[0], len(box.gpus)), "all answer",
+            "reboot the box; if it comes back, " + BACK, key="count")
     return False
 
 
-RECOVERY_ACTION = {"ok": "", "fatal": "do what it says: reset the GPU, or reboot the box", "degraded": "finish what runs, start nothing new, then " + RESET}
+RECOVERY_ACTION = {"ok": "", "fatal": "do what it says: reset the GPU, or reboot the box",
+    "degraded": "finish what runs, start nothing new, then " + RESET}
 
 
 def judge_memory(gpu, add):
@@ -1613,15 +1750,20 @@ def judge_memory(gpu, add):
         add(label, "degraded", "drain_and_reset_recommended: Yes", "No", RECOVERY_ACTION["degraded"], key="recovery")
     broken = gpu.is_yes("remapped_rows.failure")
     if broken:
-        add(label, "fatal", "remapped_rows.failure: %s" % gpu.raw("remapped_rows.failure"), "No; a failed remap qualifies for replacement (NVIDIA memory error management)", BACK, key="remap")
+        add(label, "fatal", "remapped_rows.failure: %s" % gpu.raw("remapped_rows.failure"),
+            "No; a failed remap qualifies for replacement (NVIDIA memory error management)", BACK, key="remap")
     elif gpu.is_yes("remapped_rows.pending"):
-        add(label, "degraded", "remapped_rows.pending: %s" % gpu.raw("remapped_rows.pending"), "No; a pending remap works after a reset (NVIDIA memory error management)", RESET, key="remap")
+        add(label, "degraded", "remapped_rows.pending: %s" % gpu.raw("remapped_rows.pending"),
+            "No; a pending remap works after a reset (NVIDIA memory error management)", RESET, key="remap")
     elif gpu.most("remapped_rows.uncorrectable") >= 512:
-        add(label, "degraded", "remapped_rows.uncorrectable: %d" % gpu.most("remapped_rows.uncorrectable"), "below 512 (DCGM, NVIDIA's limit)", BACK, key="remap")
+        add(label, "degraded", "remapped_rows.uncorrectable: %d" % gpu.most("remapped_rows.uncorrectable"), "below 512 (DCGM, NVIDIA's limit)", BACK,
+            key="remap")
     elif gpu.most("remapped_rows.histogram.none") > 0:
-        add(label, "degraded", "banks without a spare row: %d" % gpu.most("remapped_rows.histogram.none"), "0; the next fault there can't be remapped", "finish, then " + BACK, key="remap")
+        add(label, "degraded", "banks without a spare row: %d" % gpu.most("remapped_rows.histogram.none"),
+            "0; the next fault there can't be remapped", "finish, then " + BACK, key="remap")
     elif gpu.most("remapped_rows.uncorrectable") > 0:
-        add(label, "warn", "remapped_rows.uncorrectable: %d" % gpu.most("remapped_rows.uncorrectable"), "0; repaired, below NVIDIA's limit of 512", "watch it", key="remap")
+        add(label, "warn", "remapped_rows.uncorrectable: %d" % gpu.most("remapped_rows.uncorrectable"), "0; repaired, below NVIDIA's limit of 512",
+            "watch it", key="remap")
     elif gpu.most("remapped_rows.histogram.low") > 0:
         add(label, "warn", "banks with few spare rows: %d" % gpu.most("remapped_rows.histogram.low"), "0", "watch it", key="remap")
     single, double = gpu.most("retired_pages.single_bit_ecc.count"), gpu.most("retired_pages.double_bit.count")
@@ -1630,24 +1772,27 @@ def judge_memory(gpu, add):
     elif gpu.is_yes("retired_pages.pending"):
         add(label, "degraded", "retired_pages.pending: Yes", "No; works after a reset (DCGM warns)", RESET, key="pages")
     elif double > 15 or single + double > 10:
-        add(label, "degraded", "retired pages: %d, %d of them for double-bit errors" % (single + double, double), "at most 10 (gcm), 15 double-bit (DCGM)", "finish, then " + BACK, key="pages")
+        add(label, "degraded", "retired pages: %d, %d of them for double-bit errors" % (single + double, double),
+            "at most 10 (gcm), 15 double-bit (DCGM)", "finish, then " + BACK, key="pages")
     if gpu.is_yes("x.unrepairable"):
         add(label, "fatal", "unrepairable_memory: Yes", "No", BACK, key="repair")
     for field in ("x.channel_repair", "x.tpc_repair"):
         if gpu.is_yes(field):
             add(label, "degraded", "%s repair pending: Yes" % field[2:].split("_")[0], "No; repaired by a reset", RESET, key="repair")
     if gpu.is_yes("ecc.errors.uncorrected.aggregate.sram.thresholdExceeded"):
-        add(label, "fatal", "SRAM uncorrectable threshold exceeded: Yes", "No; qualifies for replacement (NVIDIA memory error management)", BACK, key="ecc")
-    elif gpu.most("ecc.errors.uncorrected.volatile.total") > 0:
-        add(label, "fatal", "ecc.errors.uncorrected.volatile.total: %d" % gpu.most("ecc.errors.uncorrected.volatile.total"), "0 since the driver was loaded (DCGM, gcm, Azure NHC)",
+        add(label, "fatal", "SRAM uncorrectable threshold exceeded: Yes", "No; qualifies for replacement (NVIDIA memory error management)", BACK,
+            key="ecc")
+    elif gpu.most_of("ecc.errors.uncorrected.volatile.") > 0:
+        add(label, "fatal", "uncorrectable ECC errors since the driver was loaded: %d" % gpu.most_of("ecc.errors.uncorrected.volatile."),
+            "0 (DCGM, gcm, Azure NHC)",
             RESET + "; if it comes back, " + BACK, key="ecc")
-    elif gpu.most("ecc.errors.corrected.volatile.total") > 20000000 or gpu.most("ecc.errors.corrected.aggregate.total") > 20000000 or \
-            gpu.most("ecc.errors.corrected.aggregate.dram") > 20000000 or gpu.most("ecc.errors.corrected.aggregate.sram") > 10000:
-        add(label, "degraded", "corrected ECC errors: %d in all, %d in SRAM" % (max(gpu.most("ecc.errors.corrected.volatile.total"), gpu.most("ecc.errors.corrected.aggregate.total")),
-            gpu.most("ecc.errors.corrected.aggregate.sram")), "at most 20000000, in SRAM 10000 (Azure NHC, H100)", "finish, then ask for another card", key="ecc")
-    elif gpu.most("ecc.errors.uncorrected.aggregate.total") > 0 or gpu.most("ecc.errors.uncorrected.aggregate.sram") > 0:
-        add(label, "warn", "ecc.errors.uncorrected.aggregate.total: %d in its life, 0 since the driver was loaded" %
-            max(gpu.most("ecc.errors.uncorrected.aggregate.total"), gpu.most("ecc.errors.uncorrected.aggregate.sram")), "0 (Azure NHC for SRAM)", "watch it; ask the provider if it grows", key="ecc")
+    elif gpu.most_of("ecc.errors.corrected.") > 20000000 or gpu.most_of("ecc.errors.corrected.", ".sram") > 10000:
+        add(label, "degraded", "corrected ECC errors: %d, in SRAM %d" % (gpu.most_of("ecc.errors.corrected."),
+            gpu.most_of("ecc.errors.corrected.", ".sram")),
+            "at most 20000000, in SRAM 10000 (Azure NHC, H100)", "finish, then ask for another card", key="ecc")
+    elif gpu.most_of("ecc.errors.uncorrected.aggregate.") > 0:
+        add(label, "warn", "uncorrectable ECC errors: %d in its life, 0 since the driver was loaded" % gpu.most_of("ecc.errors.uncorrected.aggregate."), "0 (Azure NHC for SRAM)",
+            "watch it; ask the provider if it grows", key="ecc")
     checksum = gpu.raw("inforom.checksum_validation")
     if state(checksum) == "value" and checksum.strip().lower() != "valid":
         add(label, "degraded", "inforom.checksum_validation: %s" % checksum, "valid", "finish, then ask for another card", key="inforom")
@@ -1666,10 +1811,12 @@ def judge_link(box, gpu, add):
     now, most, busy = gpu.number("pcie.link.gen.gpucurrent"), gpu.number("pcie.link.gen.max"), gpu.number("utilization.gpu")
     # An idle card lowers the generation; only under load it tells something.
     if now and most and now < most and busy is not None and busy >= 50 and not gpu.says("pstate", "P8", "P12"):
-        add(gpu.label, "degraded", "PCIe generation %d of %d at %d %% utilisation" % (now, most, busy), "the highest, under load", "reboot; if it stays, " + BACK, key="gen")
+        add(gpu.label, "degraded", "PCIe generation %d of %d at %d %% utilisation" % (now, most, busy), "the highest, under load",
+            "reboot; if it stays, " + BACK, key="gen")
     sku = None if gpu.vgpu else sku_of(gpu.name)
     if sku and most and most < sku["pcie_gen"]:
-        add(gpu.label, "warn", "PCIe generation %d at most, the card can %d" % (most, sku["pcie_gen"]), "SKU table", "the host caps it: slower loading from host memory", key="gen")
+        add(gpu.label, "warn", "PCIe generation %d at most, the card can %d" % (most, sku["pcie_gen"]), "SKU table",
+            "the host caps it: slower loading from host memory", key="gen")
 
 
 REASONS = (("hw_thermal_slowdown", 0x40), ("hw_power_brake_slowdown", 0x80), ("hw_slowdown", 0x8), ("sw_thermal_slowdown", 0x20))  # bits: NVML
@@ -1681,29 +1828,35 @@ def judge_speed(gpu, add):
     active = [name for name, bit in REASONS if gpu.says("clocks_event_reasons." + name, "Active") or mask & bit]
     busy = gpu.number("utilization.gpu")
     if [name for name in active if name.startswith("hw_")]:
-        add(gpu.label, "degraded", "throttled now: %s" % ", ".join(active), "no hardware slowdown (gpud, Azure NHC)", "heat or power supply: ask the provider, or change the box", key="throttle")
+        add(gpu.label, "degraded", "throttled now: %s" % ", ".join(active), "no hardware slowdown (gpud, Azure NHC)",
+            "heat or power supply: ask the provider, or change the box", key="throttle")
     elif active:
-        add(gpu.label, "degraded" if busy is None or busy >= 50 else "warn", "throttled now: %s at %s %% utilisation" % (active[0], "?" if busy is None else int(busy)),
+        add(gpu.label, "degraded" if busy is None or busy >= 50 else "warn", "throttled now: %s at %s %% utilisation" % (active[0],
+            "?" if busy is None else int(busy)),
             "no thermal slowdown", "cooling: ask the provider, or change the box", key="throttle")
     else:
         for name in ("hw_thermal_slowdown", "hw_power_brake_slowdown"):
             spent = gpu.most("clocks_event_reasons_counters." + name)
             if spent > 0:
-                add(gpu.label, "warn", "%s for %.1f s since the driver was loaded" % (name, spent / 1e6), "0", "watch clocks under load (--stress)", key="throttle")
+                add(gpu.label, "warn", "%s for %.1f s since the driver was loaded" % (name, spent / 1e6), "0", "watch clocks under load (--stress)",
+                    key="throttle")
         if gpu.most("clocks_event_reasons_counters.sw_thermal_slowdown") > 60e6:
             add(gpu.label, "warn", "sw_thermal_slowdown for %.0f s since the driver was loaded" % (gpu.most("clocks_event_reasons_counters.sw_thermal_slowdown") / 1e6),
                 "60 s (ours)", "watch clocks under load (--stress)", key="throttle")
     heat, margin, slow = gpu.most("temperature.gpu"), gpu.number("temperature.gpu.tlimit"), gpu.number("x.slow")
     slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that tell it
     if (margin is not None and margin <= 0) or heat >= slow:
-        add(gpu.label, "degraded", "GPU at %d C%s" % (heat, ", %d C to its limit" % margin if margin is not None else ""), "below %d C and above 0 to the limit" % slow,
+        add(gpu.label, "degraded", "GPU at %d C%s" % (heat, ", %d C to its limit" % margin if margin is not None else ""),
+            "below %d C and above 0 to the limit" % slow,
             "cooling: ask the provider, or change the box", key="throttle")
     limit = gpu.number("x.memory_max")
     if limit and limit > 40 and gpu.most("temperature.memory") >= limit:
-        add(gpu.label, "degraded", "memory at %d C" % gpu.most("temperature.memory"), "below %d C (-q -x)" % limit, "cooling: ask the provider, or change the box", key="throttle")
+        add(gpu.label, "degraded", "memory at %d C" % gpu.most("temperature.memory"), "below %d C (-q -x)" % limit,
+            "cooling: ask the provider, or change the box", key="throttle")
     cap, normal = gpu.number("power.limit"), gpu.number("power.default_limit")
     if cap and normal and cap < 0.9 * normal:
-        add(gpu.label, "warn", "power limit %d W, default %d W" % (cap, normal), "0.9 of the default (ours)", "expect less speed, or raise it: nvidia-smi -pl", key="power")
+        add(gpu.label, "warn", "power limit %d W, default %d W" % (cap, normal), "0.9 of the default (ours)",
+            "expect less speed, or raise it: nvidia-smi -pl", key="power")
 
 
 HBM = re.compile(r"P100|V100|A100|A800|A30$|H100|H800|H20$|H200|B100|B200|B300|GB200|GB300")
@@ -1714,32 +1867,39 @@ def judge_modes(box, gpu, add):
     if state(current) == state(pending) == "value" and current != pending:
         add(gpu.label, "degraded", "MIG mode %s, pending %s" % (current, pending), "the same", RESET, key="mig")
     elif gpu.says("mig.mode.current", "Enabled") and "list" in gpu.seen and not gpu.migs:
-        add(gpu.label, "fatal", "MIG mode is on and there is no instance", "one instance; CUDA sees no device without", "make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset", key="mig")
+        add(gpu.label, "fatal", "MIG mode is on and there is no instance", "one instance; CUDA sees no device without",
+            "make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset", key="mig")
     elif current in ("Enabled", "Disabled"):
         modes = [g.raw("mig.mode.current") for g in box.gpus]
         if modes.count(current) * 2 < len(modes) or (modes.count(current) * 2 == len(modes) and current == "Enabled"):
-            add(gpu.label, "degraded", "MIG mode %s, on the others not" % current, "one mode in the box", "set it like the others and reset, or leave this GPU out", key="mig")
+            add(gpu.label, "degraded", "MIG mode %s, on the others not" % current, "one mode in the box",
+                "set it like the others and reset, or leave this GPU out", key="mig")
     current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
     if state(current) == state(pending) == "value" and current != pending:
         add(gpu.label, "warn", "ECC mode %s, pending %s" % (current, pending), "the same", RESET, key="eccmode")
     elif current == "Disabled" and HBM.search(gpu.name) and not gpu.vgpu:
-        add(gpu.label, "degraded", "ECC mode Disabled", "Enabled on a data-centre GPU: without it a memory error is silent", "nvidia-smi -e 1, then reset the GPU", key="eccmode")
+        add(gpu.label, "degraded", "ECC mode Disabled", "Enabled on a data-centre GPU: without it a memory error is silent",
+            "nvidia-smi -e 1, then reset the GPU", key="eccmode")
     elif state(current) == "value" and any(g.raw("ecc.mode.current") != current for g in box.gpus):
         modes = [g.raw("ecc.mode.current") for g in box.gpus]
         if modes.count(current) * 2 < len(modes):
-            add(gpu.label, "warn", "ECC mode %s, on most of the others not" % current, "one mode in the box", "nvidia-smi -e, then reset the GPU", key="eccmode")
+            add(gpu.label, "warn", "ECC mode %s, on most of the others not" % current, "one mode in the box", "nvidia-smi -e, then reset the GPU",
+                key="eccmode")
     mode = gpu.raw("compute_mode")
     if mode == "Prohibited":
         add(gpu.label, "fatal", "compute_mode: Prohibited", "Default", "nvidia-smi -c 0 -i N", key="compute")
     elif mode in ("Exclusive_Process", "E. Process"):
         add(gpu.label, "warn", "compute_mode: %s" % mode, "Default", "one process a GPU, or nvidia-smi -c 0 -i N", key="compute")
     if gpu.says("persistence_mode", "Disabled") and HBM.search(gpu.name) and not gpu.vgpu and state(gpu.raw("driver_model.current")) != "value":
-        add(gpu.label, "warn", "persistence_mode: Disabled", "Enabled", "nvidia-smi -pm 1: else each start takes seconds and counters are reset", key="persistence")
+        add(gpu.label, "warn", "persistence_mode: Disabled", "Enabled", "nvidia-smi -pm 1: else each start takes seconds and counters are reset",
+            key="persistence")
     fabric = (gpu.raw("fabric.state") or "N/A", gpu.raw("fabric.status") or "N/A", gpu.raw("fabric.health.summary") or "N/A")
     if state(fabric[0]) == "value" and ("Completed" not in fabric[0] or (state(fabric[1]) == "value" and "Success" not in fabric[1])):
-        add(gpu.label, "fatal", "fabric state %s, status %s" % fabric[:2], "Completed and Success; CUDA and NCCL can't start before", "wait a minute; then restart nvidia-fabricmanager, reboot, or " + BACK, key="fabric")
+        add(gpu.label, "fatal", "fabric state %s, status %s" % fabric[:2], "Completed and Success; CUDA and NCCL can't start before",
+            "wait a minute; then restart nvidia-fabricmanager, reboot, or " + BACK, key="fabric")
     elif state(fabric[2]) == "value" and fabric[2] != "Healthy":
-        add(gpu.label, "fatal" if fabric[2] == "Unhealthy" else "degraded", "fabric health: %s" % fabric[2], "Healthy", "reboot the box, then " + BACK, key="fabric")
+        add(gpu.label, "fatal" if fabric[2] == "Unhealthy" else "degraded", "fabric health: %s" % fabric[2], "Healthy",
+            "reboot the box, then " + BACK, key="fabric")
 
 
 COSMETIC = ("fan.speed", "power.draw", "power.limit", "enforced.power.limit", "power.default_limit", "utilization.gpu", "utilization.memory",
@@ -1748,23 +1908,27 @@ COSMETIC = ("fan.speed", "power.draw", "power.limit", "enforced.power.limit", "p
 
 def judge_readable(box, gpu, add):
     """Cells that failed, can't be read, may not be read, or aren't there."""
-    failed = sorted(field for field, texts in gpu.cells.items() if any(state(text) == "error" for text in texts) and field in dict(TYPE, **{"uuid": "t"}))
+    failed = sorted(field for field, texts in gpu.cells.items() if any(state(text) == "error" for text in texts) and field in TYPE)
     if failed:
         hard = [field for field in failed if field not in COSMETIC]
         sure = gpu.raw("gpu_recovery_action") == "None" or not gpu.cells.get("x.table")
-        add(gpu.label, "degraded" if hard or not sure else "warn", "%s: %s" % (", ".join(failed[:4]), next(t for t in gpu.cells[failed[0]] if state(t) == "error")),
+        add(gpu.label, "degraded" if hard or not sure else "warn", "%s: %s" % (", ".join(failed[:4]),
+            next(t for t in gpu.cells[failed[0]] if state(t) == "error")),
             "every sensor answers; fan or power alone may pass (i3pystatus#850, nvidia_gpu_exporter#393)",
             "ask again after 5 s; if it stays, look at the recovery action and the kernel log, then " + RESET, key="sensor")
     unread = [field for field, texts in gpu.cells.items() for text in texts
               if state(text) == "bad" or (state(text) == "value" and field in TYPE and not readable(field, text))]
-    if gpu.number("memory.total") == 0 or (gpu.number("memory.total") or 0) < (gpu.number("memory.used") or 0):
+    nominal = (sku_of(gpu.name) or {}).get("vram_gib", 0) * 1024
+    if gpu.number("memory.total") == 0 or 0.9 * nominal <= (gpu.number("memory.total") or 0) < (gpu.number("memory.used") or 0):
         unread.append("memory.total")
     if gpu.numbers("temperature.gpu") and not -40 < gpu.most("temperature.gpu") < 150:
         unread.append("temperature.gpu")
     if unread:
-        add(gpu.label, "unknown", "can't read %s" % ", ".join("%s (%s)" % (f, short((gpu.cells.get(f) or ["?"])[0], 30)) for f in sorted(set(unread))[:4]), "values of a known form",
+        add(gpu.label, "unknown",
+            "can't read %s" % ", ".join("%s (%s)" % (f, short((gpu.cells.get(f) or ["?"])[0], 30)) for f in sorted(set(unread))[:4]),
+            "values of a known form",
             "run the probe again; if it stays, look at this output by hand", key="unread")
-    denied = [field for field, texts in gpu.cells.items() if all(state(text) == "denied" for text in texts) and field in TYPE]
+    denied = [field for field, texts in gpu.cells.items() if any(state(text) == "denied" for text in texts) and field in TYPE]
     if denied:
         add(gpu.label, "unknown", "%s: [Insufficient Permissions]" % ", ".join(sorted(denied)[:4]), "readable", "run as root", key="denied")
     need = REQUIRED + (REQUIRED_590 if version(box.driver)[:1] >= (590,) else ())
@@ -1773,7 +1937,8 @@ def judge_readable(box, gpu, add):
         lacks = []
     if state(gpu.raw("ecc.errors.uncorrected.volatile.total")) == "na" and gpu.says("ecc.mode.current", "Enabled") and not gpu.vgpu:
         lacks.append("ecc.errors.uncorrected.volatile.total")
-    if not gpu.name or (not gpu.mig and not gpu.vgpu and all(state(gpu.raw(field)) == "na" for field in ("memory.total", "temperature.gpu", "utilization.gpu"))):
+    if not gpu.name or (not gpu.mig and not gpu.vgpu and all(state(gpu.raw(field)) == "na"
+            for field in ("memory.total", "temperature.gpu", "utilization.gpu"))):
         lacks.append("name, memory, temperature or utilisation")
     if lacks:
         add(gpu.label, "unknown", "not told: %s" % ", ".join(lacks[:5]) + (" and %d more" % (len(lacks) - 5) if len(lacks) > 5 else ""),
@@ -1792,10 +1957,13 @@ def judge_identity(box, add):
     names, memories = usual([gpu.name for gpu in there]), usual([gpu.number("memory.total") for gpu in there])
     for gpu in there:
         sku, total, odd = sku_of(gpu.name), gpu.number("memory.total"), []
+        others = [g.name for g in there if g is not gpu]
         told = {text for text in gpu.cells.get("name", []) if state(text) == "value"} | ({gpu.listed_name} if gpu.listed_name else set())
         if len(told) > 1:
             odd.append("its outputs call it %s" % " and ".join(sorted(told)))
-        elif len(there) > 1 and gpu.name and names and gpu.name != names and [g.name for g in there].count(names) * 2 > len(there):
+        if len(told) > 1 and all(sku_of(name) for name in told) and len(there) > 1:
+            odd.append("among %s" % usual(others))
+        elif len(told) == 1 and len(there) > 1 and gpu.name and names and gpu.name != names and [g.name for g in there].count(names) * 2 > len(there):
             odd.append("%s among %s" % (gpu.name, names))
         if not gpu.vgpu and sku and total and min(gpu.numbers("memory.total")) < 0.9 * sku["vram_gib"] * 1024:
             odd.append("%s has %d MiB, less than 0.9 of %d GiB" % (gpu.name, min(gpu.numbers("memory.total")), sku["vram_gib"]))
@@ -1804,17 +1972,42 @@ def judge_identity(box, add):
         cap = gpu.raw("compute_cap")
         if sku and state(cap) == "value" and readable("compute_cap", cap) and cap != sku["compute_cap"]:
             odd.append("%s reports compute capability %s, expected %s" % (gpu.name, cap, sku["compute_cap"]))
-        if odd:
+        if odd and len(told) > 1 and len(odd) == 1:
+            add(gpu.label, "unknown", odd[0], "all outputs say the same", "run the probe again", key="identity")
+        elif odd:
             add(gpu.label, "degraded", "; ".join(odd), "name, memory (0.90 for ECC) and capability of one SKU, all cards alike",
                 "not the card the name promises: compare with what was rented, and " + BACK, "sku", key="identity")
-    drivers = {text for gpu in there for text in gpu.cells.get("driver_version", []) if state(text) == "value"}
+    drivers = {text for gpu in there for text in gpu.cells.get("driver_version", []) + gpu.cells.get("kmd_version", []) if state(text) == "value"}
     module = box.proc.get("module_version") or (re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or "")) or [None, None])[1]
     if len(drivers) > 1 or (drivers and module and version(module)[:2] != version(sorted(drivers)[0])[:2]):
-        add(None, "fatal", "driver %s, kernel module %s" % (" and ".join(sorted(drivers)), module or "?"), "one version", FAILURE_TEXT["mismatch"][2], key="mismatch")
+        add(None, "fatal", "driver %s, kernel module %s" % (" and ".join(sorted(drivers)), module or "?"), "one version", FAILURE_TEXT["mismatch"][2],
+            key="mismatch")
     bare = [gpu for gpu in there if not gpu.vgpu]
     if len(bare) > 1 and all((sku_of(gpu.name) or {}).get("p2p") == "none" for gpu in bare) and "RTX" in bare[0].name:
         if re.search(r"RTX (?:40|50)\d\d", bare[0].name):
-            add(None, "warn", "%d x %s have no peer-to-peer on stock drivers" % (len(bare), bare[0].name), "SKU table; nccl-tests#117", "set NCCL_P2P_DISABLE=1 if NCCL hangs", key="p2p")
+            add(None, "warn", "%d x %s have no peer-to-peer on stock drivers" % (len(bare), bare[0].name), "SKU table; nccl-tests#117",
+                "set NCCL_P2P_DISABLE=1 if NCCL hangs", key="p2p")
+
+
+STABLE = ("name", "memory.total", "mig.mode.current", "mig.mode.pending", "ecc.mode.current", "ecc.mode.pending", "compute_mode",
+          "pcie.link.width.max", "pcie.link.gen.max", "gpu_recovery_action", "remapped_rows.pending", "remapped_rows.failure", "power.default_limit")
+
+
+def judge_agreement(box, add):
+    """Two outputs that tell different things about a GPU that is else fine: one of them is damaged."""
+    blamed = {one["gpu"] for one in add.list}
+    for gpu in box.gpus:
+        if gpu.label in blamed:
+            continue
+        for field in STABLE:
+            said = {number(text) if TYPE.get(field) == "n" else {"0": "No", "1": "Yes"}.get(text, text) for text in gpu.cells.get(field, [])
+                if state(text) == "value"}
+            if len(said) > 1 and "x.table" not in gpu.cells:
+                add(gpu.label, "unknown", "%s: %s" % (field, " and ".join(sorted(map(str, gpu.cells[field])))), "all outputs say the same",
+                    "run the probe again", key="disagree")
+        if gpu.uuid and gpu.listed_uuid and gpu.uuid != gpu.listed_uuid:
+            add(gpu.label, "unknown", "uuid %s, in -L %s" % (gpu.uuid, gpu.listed_uuid), "all outputs say the same", "run the probe again",
+                key="disagree")
 
 
 def judge_nvlink(box, add):
@@ -1824,24 +2017,32 @@ def judge_nvlink(box, add):
     for gpu in there:
         sxm = (sku_of(gpu.name) or {}).get("p2p") == "nvlink"
         want = next(((links, speed) for pattern, links, speed in NVLINKS if re.search(pattern, gpu.name)), None)
+        if gpu.links is None and box.recorded and sxm and len(there) > 1 and not box.failures and not add.has("hang",
+                None) and not add.has("disagree", gpu.label):
+            add(gpu.label, "unknown", "its NVLinks were not told", "nvlink -s lists them", "run nvidia-smi nvlink -s by hand", key="nvlink")
         if gpu.links is None:
             continue
         dead = sorted(link for link, speed in gpu.links.items() if speed is None)
         live = [speed for speed in gpu.links.values() if speed is not None]
         level = "fatal" if sxm and len(there) > 1 else "degraded"
         if sxm and len(there) > 1 and not gpu.links:
-            add(gpu.label, "fatal", "no NVLink is listed", "%s links" % (want[0] if want else counts or "its"), "reboot the box, then " + BACK, key="nvlink")
+            add(gpu.label, "fatal", "no NVLink is listed", "%s links" % (want[0] if want else counts or "its"), "reboot the box, then " + BACK,
+                key="nvlink")
         elif dead and not live and not sxm:
             continue  # no bridge
         elif dead and not live and len(there) == 1:
             add(gpu.label, "warn", "all %d NVLinks inactive, one GPU in the box" % len(dead), "active", "nothing to do for one GPU", key="nvlink")
         elif dead:
-            add(gpu.label, level, "NVLink %s inactive (%d of %d)" % (", ".join(map(str, dead[:6])), len(dead), len(gpu.links)), "none inactive (NVIDIA Health Validation, Azure NHC)",
+            add(gpu.label, level, "NVLink %s inactive (%d of %d)" % (", ".join(map(str, dead[:6])), len(dead), len(gpu.links)),
+                "none inactive (NVIDIA Health Validation, Azure NHC)",
                 "reboot the box; if it stays, " + BACK, key="nvlink")
-        elif sxm and gpu.links and counts and len(gpu.links) < max(counts, want[0] if want and "GH200" not in gpu.name else 0):
-            add(gpu.label, level, "%d NVLinks listed" % len(gpu.links), "%d" % max(counts, want[0] if want else 0), "reboot the box; if it stays, " + BACK, key="nvlink")
+        elif counts and not any(text.startswith("nvlink") for text in box.problems) and len(gpu.links) < max(counts,
+                want[0] if sxm and want and "GH200" not in gpu.name else 0):
+            add(gpu.label, level, "%d NVLinks listed" % len(gpu.links), "%d" % max(counts, want[0] if sxm and want else 0),
+                "reboot the box; if it stays, " + BACK, key="nvlink")
         elif live and (min(live) < 0.95 * max(live) or (want and min(live) < 0.9 * want[1])):
-            add(gpu.label, "degraded", "an NVLink at %.3f GB/s" % min(live), "%.3f GB/s" % (want[1] if want else max(live)), "reboot the box; if it stays, " + BACK, key="nvlink")
+            add(gpu.label, "degraded", "an NVLink at %.3f GB/s" % min(live), "%.3f GB/s" % (want[1] if want else max(live)),
+                "reboot the box; if it stays, " + BACK, key="nvlink")
     cells = [cell for (one, two), cell in box.topo.items() if one != two]
     common = usual(cells)
     if common and common.startswith("NV") and cells.count(common) * 2 > len(cells):
@@ -1854,7 +2055,8 @@ def judge_nvlink(box, add):
             gpu = max(sorted(by_gpu), key=lambda index: len(by_gpu[index]))
             one, two, cell = by_gpu[gpu][0]
             if not any(add.has("nvlink", end) or add.has("lost", end) for end in (one, two)):
-                add(gpu, "degraded", "topo -m: GPU%d to GPU%d is %s, the others %s" % (one, two, cell, common), common, "reboot the box; if it stays, " + BACK, key="nvlink")
+                add(gpu, "degraded", "topo -m: GPU%d to GPU%d is %s, the others %s" % (one, two, cell, common), common,
+                    "reboot the box; if it stays, " + BACK, key="nvlink")
             gone = set(by_gpu.pop(gpu))
             by_gpu = {end: [item for item in items if item not in gone] for end, items in by_gpu.items()}
             by_gpu = {end: items for end, items in by_gpu.items() if items}
@@ -1865,27 +2067,38 @@ def judge_use(box, add):
     holders = [one for one in map(as_dict, as_list(box.proc.get("holders"))) if isinstance(one.get("pid"), int)]
     stuck = [one for one in holders if one.get("state") in ("D", "Z")]
     for one in stuck:
-        add(None, "degraded", "process %s (%s) holds %s in state %s" % (one.get("pid"), short(one.get("name"), 40), ", ".join(map(str, as_list(one.get("devices")))), one["state"]),
+        add(None, "degraded", "process %s (%s) holds %s in state %s" % (one.get("pid"), short(one.get("name"), 40),
+            ", ".join(map(str, as_list(one.get("devices")))), one["state"]),
             "no holder in state D or Z", "abort the dead mount that it waits for, or reboot the box", "held", key="holder %s" % one.get("pid"))
     for gpu in box.gpus:
         used = gpu.number("memory.used")
-        if add.has("lost", gpu.label) or used is None or not box.processes_known or gpu.mig or gpu.vgpu:
+        if add.has("lost", gpu.label) or used is None or gpu.mig or gpu.vgpu:
+            continue
+        if not box.processes_known:
+            if used >= 1024 and gpu.number("utilization.gpu") == 0 and not gpu.says("display_active", "Enabled"):
+                add(gpu.label, "warn", "%d MiB in use at 0 %% utilisation, and nothing tells by whom" % used, "1024 MiB (ours; gcm 15 MiB)",
+                    "nvidia-smi, fuser -v /dev/nvidia*", "held", key="use")
             continue
         named = ["%s (pid %s)" % (short(one["name"], 60), one["pid"]) for one in gpu.processes]
-        named += ["%s (pid %s)" % (short(one.get("name"), 40), one["pid"]) for one in holders if "/dev/nvidia%s" % gpu.label in as_list(one.get("devices"))]
+        named += ["%s (pid %s)" % (short(one.get("name"), 40), one["pid"]) for one in holders
+            if "/dev/nvidia%s" % gpu.label in as_list(one.get("devices"))]
         screen = gpu.says("display_active", "Enabled")
         if named and used >= 1024:
-            add(gpu.label, "warn", "%d MiB in use by %s" % (used, ", ".join(named[:3])), "1024 MiB (ours)", "another job is on this GPU: wait, or choose another", "held", key="use")
+            add(gpu.label, "warn", "%d MiB in use by %s" % (used, ", ".join(named[:3])), "1024 MiB (ours)",
+                "another job is on this GPU: wait, or choose another", "held", key="use")
         elif not named and used >= 1024 and not stuck:
             busy = gpu.number("utilization.gpu") or 0
-            add(gpu.label, "warn" if busy or screen else "degraded", "%d MiB in use and no process listed%s" % (used, ", %d %% utilisation" % busy if busy else ""), "1024 MiB (ours; gcm 15 MiB)",
+            add(gpu.label, "warn" if busy or screen else "degraded", "%d MiB in use and no process listed%s" % (used,
+                ", %d %% utilisation" % busy if busy else ""), "1024 MiB (ours; gcm 15 MiB)",
                 "a process of another container, or one that died: fuser -v /dev/nvidia*, restart the container, or reboot", "held", key="use")
         elif not named and used > 15 and not screen:
             add(gpu.label, "warn", "%d MiB in use and no process listed" % used, "15 MiB (gcm)", "fuser -v /dev/nvidia*", "held", key="use")
 
 
-NVIDIA_WORDS = {"IGNORE": "nothing to do", "RESTART_APP": "restart the job", "RESET_GPU": RESET, "RESTART_BM": "reboot the box", "RESTART_VM": "reboot the box",
-                "CONTACT_SUPPORT": "ask the provider", "CHECK_MECHANICALS": "power cable: " + BACK, "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
+NVIDIA_WORDS = {"IGNORE": "nothing to do", "RESTART_APP": "restart the job", "RESET_GPU": RESET, "RESTART_BM": "reboot the box",
+    "RESTART_VM": "reboot the box",
+                "CONTACT_SUPPORT": "ask the provider", "CHECK_MECHANICALS": "power cable: " + BACK,
+                "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
                 "WORKFLOW_XID_48": RESET, "WORKFLOW_NVLINK_ERR": "reboot the box", "WORKFLOW_NVLINK5_ERR": RESET, "CHECK_UVM": "restart the job",
                 "XID_154": "do what it says", "NONE_LISTED": "ask the provider", "WORKFLOW_XID_45": "look at the Xid next to it"}
 
@@ -1895,14 +2108,20 @@ def judge_log(box, add):
     if box.log is None:
         return
     by_place = {gpu.bdf: gpu for gpu in box.gpus if gpu.bdf}
+    radeons = [bdf(str(one.get("bdf"))) for one in map(as_dict, as_list(box.proc.get("pci"))) if one.get("vendor") == "0x1002"]
     got = box.exit.get("dmesg.txt") or {"rc": 0, "timed_out": False}
     text_rc, wsl = got["rc"], as_dict(box.proc.get("platform")).get("wsl")
     if (isinstance(text_rc, int) and text_rc != 0) or got["timed_out"] or wsl or not box.log["looks"]:
-        add(None, "warn" if box.log_excused else "unknown", "WSL's kernel log holds no Xids" if wsl else "the kernel log can't be read (dmesg_restrict, or a container without it)",
+        add(None, "warn" if box.log_excused else "unknown", "WSL's kernel log holds no Xids" if wsl
+            else "the kernel log can't be read (dmesg_restrict, or a container without it)",
             "readable", "run as root on the host, or accept not knowing: --expect log=no", key="log")
+    elif box.recorded and box.log["odd"]:
+        add(None, "unknown", "%d of %d lines of the kernel log look like no log" % (box.log["odd"], box.log["lines"]), "0", "look at the log by hand",
+            key="log")
     elif box.recorded and not box.log["boot"] and (box.log["first"] is None or box.log["first"] > 300):
         told = box.gpus and all(gpu.raw("gpu_recovery_action") == "None" for gpu in box.gpus)
-        add(None, "warn" if told or box.log_excused else "unknown", "the kernel log begins %s after boot: earlier lines are overwritten" % ("%d s" % box.log["first"] if box.log["first"] else "some time"),
+        add(None, "warn" if told or box.log_excused else "unknown",
+            "the kernel log begins %s after boot: earlier lines are overwritten" % ("%d s" % box.log["first"] if box.log["first"] else "some time"),
             "it reaches back to the load of the driver", "journalctl -k -b as root", key="log")
     new = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
     last_154 = {}
@@ -1923,8 +2142,10 @@ def judge_log(box, add):
         line = next(event["line"] for level, event in reversed(events) if level == worst)
         if kind == "sxid":
             line = next((event["line"] for _, event in events if event["word"]), line)
+        if kind == "gsp" and any(event["code"] in (119, 120) for event in new):
+            continue  # the Xid says it, and which GPU
         gpu = by_place.get(place)
-        label = gpu.label if gpu else (place if kind != "sxid" else None)
+        label = gpu.label if gpu else radeons.index(place) if place in radeons else (place if kind != "sxid" else None)
         evidence = short(line, 250) + (" (%d times)" % len(events) if len(events) > 1 else "")
         if kind == "xid":
             if code == 79 and gpu is not None and add.has("lost", gpu.label):
@@ -1932,17 +2153,22 @@ def judge_log(box, add):
             if as_dict(box.proc.get("platform")).get("container") and box.gpus and gpu is None and place:
                 worst = "warn"  # a container may see the host's log: this card is another's
             level, action, what = XID.get(code, ("unknown", "", "a number that this table doesn't know"))
-            words = "NVIDIA: %s. Ours: %s" % (action, NVIDIA_WORDS.get(action, "ask the provider")) if action else "look it up in NVIDIA's Xid catalogue"
+            words = "NVIDIA: %s. Ours: %s" % (action, NVIDIA_WORDS.get(action,
+                "ask the provider")) if action else "look it up in NVIDIA's Xid catalogue"
             if worst == "fatal" and BACK not in words:
                 words += "; if it comes back, " + BACK
             entry = "stuck" if code == 109 else ""
-            add(label, worst, evidence, "no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)" % (code, what), words, entry, key="xid %d %s" % (code, place))
+            add(label, worst, evidence, "no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)" % (code, what), words, entry,
+                key="xid %d %s" % (code, place))
         elif kind == "sxid":
-            action = {"fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK, "degraded": "finish, then reboot the box"}.get(worst, "watch it")
-            add(None, worst, evidence, "no SXid %d (%s)" % (code, {"always": "fatal by gpud's table", "maybe": "fatal when the line says so, gpud's table", "never": "not fatal by gpud's table"}
+            action = {"fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
+                "degraded": "finish, then reboot the box"}.get(worst, "watch it")
+            add(None, worst, evidence, "no SXid %d (%s)" % (code,
+                {"always": "fatal by gpud's table", "maybe": "fatal when the line says so, gpud's table", "never": "not fatal by gpud's table"}
                 .get(SXID.get(code), "not in gpud's table")), "ours: " + action, key="sxid %d %s" % (code, place))
         else:
-            add(label, worst, evidence, "no such line since boot or load of the driver", LOG_ACTION[kind], key="mismatch" if kind == "mismatch" else "%s %s" % (kind, place))
+            add(label, worst, evidence, "no such line since boot or load of the driver", LOG_ACTION[kind],
+                key="mismatch" if kind == "mismatch" else "%s %s" % (kind, place))
 
 
 def judge_system(box, add):
@@ -1951,7 +2177,8 @@ def judge_system(box, add):
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         path = short(path, 80)
         if disk is None:
-            add(None, "degraded", "%s does not answer" % path, "a mount answers within 3 s", "a dead network mount: abort it, or reboot the box", key="disk " + path)
+            add(None, "degraded", "%s does not answer" % path, "a mount answers within 3 s", "a dead network mount: abort it, or reboot the box",
+                key="disk " + path)
             continue
         disk = as_dict(disk)
         if "error" in disk:
@@ -1966,7 +2193,8 @@ def judge_system(box, add):
         total, free, inodes, inodes_free = values
         if path == "/dev/shm":
             if 0 < total <= 64:
-                add(None, "degraded", "/dev/shm has %d MiB" % total, "more than 64 MiB, docker's default: DataLoader workers die with a bus error", "start the container with --shm-size or --ipc=host", "shm", key="shm")
+                add(None, "degraded", "/dev/shm has %d MiB" % total, "more than 64 MiB, docker's default: DataLoader workers die with a bus error",
+                    "start the container with --shm-size or --ipc=host", "shm", key="shm")
             elif total < 1024:
                 add(None, "warn", "/dev/shm has %d MiB" % total, "1024 MiB", "few workers, or a larger --shm-size", "shm", key="shm")
             elif free < 64:
@@ -1977,33 +2205,43 @@ def judge_system(box, add):
             continue
         seen.add(place)
         if free < 512:
-            add(None, "fatal", "%s: %d MiB free of %d" % (path, free, total), "512 MiB free", "free space before anything is started: a checkpoint would be cut", "disk", key="disk " + path)
+            add(None, "fatal", "%s: %d MiB free of %d" % (path, free, total), "512 MiB free",
+                "free space before anything is started: a checkpoint would be cut", "disk", key="disk " + path)
         elif free < 5120:
-            add(None, "degraded", "%s: %d MiB free of %d" % (path, free, total), "5 GiB free", "free space, or write elsewhere", "disk", key="disk " + path)
+            add(None, "degraded", "%s: %d MiB free of %d" % (path, free, total), "5 GiB free", "free space, or write elsewhere", "disk",
+                key="disk " + path)
         elif free < 0.03 * total and free < 51200:
-            add(None, "warn", "%s: %d MiB free of %d" % (path, free, total), "3 % free, or 50 GiB", "look at the size of your checkpoints", "disk", key="disk " + path)
+            add(None, "warn", "%s: %d MiB free of %d" % (path, free, total), "3 % free, or 50 GiB", "look at the size of your checkpoints", "disk",
+                key="disk " + path)
         if inodes and inodes_free < 100:
-            add(None, "fatal", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "100 free", "remove small files (caches, datasets)", "", key="inodes " + path)
+            add(None, "fatal", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "100 free", "remove small files (caches, datasets)", "",
+                key="inodes " + path)
         elif inodes and inodes_free < 0.02 * inodes:
-            add(None, "degraded", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "2 % free", "remove small files (caches, datasets)", "", key="inodes " + path)
+            add(None, "degraded", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "2 % free", "remove small files (caches, datasets)", "",
+                key="inodes " + path)
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
     limit, used = limits.get("limit_mib"), limits.get("used_mib")
     if isinstance(limit, (int, float)) and isinstance(used, (int, float)) and limit > 0 and used > 0.95 * limit:
-        add(None, "degraded", "memory: %d of %d MiB of the container's limit in use" % (used, limit), "0.95 of the limit", "end other processes, or ask for a larger limit", key="memory")
-    elif isinstance(memory.get("available_mib"), (int, float)) and isinstance(memory.get("total_mib"), (int, float)) and 0 < memory["total_mib"] and memory["available_mib"] < 1024:
-        add(None, "degraded", "memory: %d of %d MiB available" % (memory["available_mib"], memory["total_mib"]), "1024 MiB", "end other processes", key="memory")
+        add(None, "degraded", "memory: %d of %d MiB of the container's limit in use" % (used, limit), "0.95 of the limit",
+            "end other processes, or ask for a larger limit", key="memory")
+    elif isinstance(memory.get("available_mib"), (int, float)) and isinstance(memory.get("total_mib"),
+            (int, float)) and 0 < memory["total_mib"] and memory["available_mib"] < 1024:
+        add(None, "degraded", "memory: %d of %d MiB available" % (memory["available_mib"], memory["total_mib"]), "1024 MiB", "end other processes",
+            key="memory")
     for one in map(as_dict, as_list(box.proc.get("dev"))):
         if one.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(one.get("path"))):
-            add(None, "fatal", "%s: %s" % (one["path"], one["error"]), "the node can be opened", "the container's device list lacks it (cgroup): restart the container", "no_runtime", key="node")
+            add(None, "fatal", "%s: %s" % (one["path"], one["error"]), "the node can be opened",
+                "the container's device list lacks it (cgroup): restart the container", "no_runtime", key="node")
     for name in as_list(box.proc.get("unfinished")):
         if name not in ("gather_disks",):
-            add(None, "unknown", "%s did not end in time" % short(name, 40), "every part ends", "run it again", key="late %s" % name)
+            add(None, "unknown", "%s did not come to its end" % short(name, 120), "every part ends in time", "run it again", key="late %s" % name)
     where = as_dict(box.proc.get("platform"))
     if not where.get("container") and not where.get("wsl"):
         known = {gpu.bdf for gpu in box.gpus}
         for one in nvidia_cards(box):
             if box.gpus and one.get("driver") == "nvidia" and bdf(str(one.get("bdf"))) not in known:
-                add(bdf(str(one.get("bdf"))), "fatal", "the card at %s has the nvidia driver and nvidia-smi doesn't know it" % short(one.get("bdf")), "every card answers",
+                add(bdf(str(one.get("bdf"))), "fatal", "the card at %s has the nvidia driver and nvidia-smi doesn't know it" % short(one.get("bdf")),
+                    "every card answers",
                     "look for RmInitAdapter in the kernel log; reboot, then " + BACK, key="lost")
 
 
@@ -2013,18 +2251,23 @@ def judge_torch(box, add):
         return
     python = short(torch.get("python"), 60)
     if torch.get("failed") or ("error" in torch and "torch" not in torch):
-        add(None, "unknown", "%s: %s" % (python, torch.get("error")), "torch can be imported", "install torch there, or give the job's own --python", key="torch")
+        add(None, "unknown", "%s: %s" % (python, torch.get("error")), "torch can be imported", "install torch there, or give the job's own --python",
+            key="torch")
     elif not torch.get("available"):
         error = str(torch.get("error", ""))
         old = "driver" in error and "old" in error
-        add(None, "fatal", "torch %s (CUDA %s) finds no GPU: %s" % (short(torch.get("torch"), 40), torch.get("cuda"), short(error or "is_available() is False", 160)),
-            "torch.cuda.is_available()", "install a torch for this driver, or take a box with a newer one" if old else "CPU-only torch, hidden devices, or a broken driver: see the text",
+        add(None, "fatal", "torch %s (CUDA %s) finds no GPU: %s" % (short(torch.get("torch"), 40), torch.get("cuda"),
+            short(error or "is_available() is False", 160)),
+            "torch.cuda.is_available()", "install a torch for this driver, or take a box with a newer one" if old
+            else "CPU-only torch, hidden devices, or a broken driver: see the text",
             "torch_driver" if old else "", key="torch")
     for one in map(as_dict, as_list(torch.get("devices"))):
         if not one.get("ok"):
             error = str(one.get("error", "a wrong sum"))
-            add(one.get("index") if isinstance(one.get("index"), int) else None, "fatal", "a small kernel failed: %s" % short(error, 200), "it runs and its sum is right",
-                "install a torch with kernels for this card" if "no kernel image" in error else "restart the job; then reset the GPU", "arch" if "no kernel image" in error else "", key="torch")
+            add(one.get("index") if isinstance(one.get("index"), int) else None, "fatal", "a small kernel failed: %s" % short(error, 200),
+                "it runs and its sum is right",
+                "install a torch with kernels for this card" if "no kernel image" in error else "restart the job; then reset the GPU",
+                "arch" if "no kernel image" in error else "", key="torch")
 
 
 def judge_amd(record, box, add):
@@ -2039,17 +2282,47 @@ def judge_amd(record, box, add):
         now, most = number(str(one.get("current_link_width", ""))), number(str(one.get("max_link_width", "")))
         if now and most and now < most:
             add(index, "degraded", "PCIe width x%d of x%d" % (now, most), "the widest the card can", "reboot; if it stays, " + BACK, key="width")
-    if cards and not any(record["files"].get(name) for name in ("amd-metric.json", "amd-bad-pages.json")) and box.live:
-        add(None, "unknown", "%d AMD GPUs and no amd-smi: ECC and bad pages were not read" % len(cards), "amd-smi metric --ecc, bad-pages", "install amd-smi, or run it on the host", key="amd")
+    told = any(one.get("ras") for one in cards)
+    for name in ("amd-metric.json", "amd-bad-pages.json"):
+        text = record["files"].get(name)
+        if not text:
+            continue
+        try:
+            answer = json.loads(text)
+        except (ValueError, RecursionError):
+            add(None, "unknown", "%s can't be read" % name, "JSON", "run amd-smi by hand", key=name)
+            continue
+        told = True
+        for index, one in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
+            for key, value in leaves_of(one):
+                if name == "amd-metric.json" and re.match(r"(total_)?uncorrectable(_count)?$", key) and isinstance(value, int) and value > 0:
+                    add(index, "fatal", "amd-smi metric: %s %d" % (key, value), "0", "reboot the box, or hand it back", key="ras")
+                if name == "amd-bad-pages.json" and key == "status" and str(value).upper() in ("PENDING", "UN_RES", "UNRESERVABLE"):
+                    add(index, "degraded", "amd-smi bad-pages: %s" % short(value, 20), "none pending", "reboot the box", key="pages")
+    if cards and not told and box.recorded:
+        add(None, "unknown", "%d AMD GPUs, and neither amd-smi nor ras files tell their ECC state" % len(cards), "amd-smi metric --ecc, bad-pages",
+            "install amd-smi, or run it on the host", key="amd")
+
+
+def leaves_of(value, key="", depth=0):
+    """(key, leaf) of a JSON value, ten levels deep."""
+    if depth < 10 and isinstance(value, dict):
+        return [leaf for name, one in value.items() for leaf in leaves_of(one, str(name), depth + 1)]
+    if depth < 10 and isinstance(value, list):
+        return [leaf for one in value[:1000] for leaf in leaves_of(one, key, depth + 1)]
+    return [(key, value)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------------
 # Expectations: what was paid for, and what the job needs.
 
 EXPECT = {
-    "gpus": "number of GPUs", "name": "part of the card's name", "vram": "GiB of each card, 0.90 accepted", "nvlink": "all, or links a GPU", "driver": "version",
-    "torch": "version, or its CUDA as cu130 (needs --python)", "cuda": "of torch (needs --python)", "cc": "compute capability", "bf16": "yes", "fp8": "yes", "p2p": "yes",
-    "pcie": "width", "pciegen": "highest generation", "ecc": "on or off", "mig": "on or off", "disk": "GiB free on the largest writable path", "shm": "GiB of /dev/shm",
+    "gpus": "number of GPUs", "name": "part of the card's name", "vram": "GiB of each card, 0.90 accepted", "nvlink": "all, or links a GPU",
+    "driver": "version",
+    "torch": "version, or its CUDA as cu130 (needs --python)", "cuda": "of torch (needs --python)", "cc": "compute capability", "bf16": "yes",
+    "fp8": "yes", "p2p": "yes",
+    "pcie": "width", "pciegen": "highest generation", "ecc": "on or off", "mig": "on or off", "disk": "GiB free on the largest writable path",
+    "shm": "GiB of /dev/shm",
     "ram": "GiB", "log": "no: this box's kernel log can't be read, don't hold it against the box",
 }
 
@@ -2075,13 +2348,15 @@ def compare(got, operator, want):
 
 def judge_expectations(box, expectations, add):
     torch, answered = as_dict(box.proc.get("torch")), [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
-    disks = [as_dict(disk) for path, disk in as_dict(box.proc.get("disks")).items() if path != "/dev/shm" and isinstance(as_dict(disk).get("free_mib"), (int, float)) and not as_dict(disk).get("read_only")]
+    disks = [as_dict(disk) for path, disk in as_dict(box.proc.get("disks")).items() if path != "/dev/shm"
+        and isinstance(as_dict(disk).get("free_mib"), (int, float)) and not as_dict(disk).get("read_only")]
     shm = as_dict(as_dict(box.proc.get("disks")).get("/dev/shm")).get("total_mib")
     ram = as_dict(box.proc.get("cgroup")).get("limit_mib") or as_dict(box.proc.get("memory")).get("total_mib")
     told = bool(answered) or any(kind == "no_devices" for kind, _ in box.failures)
 
     def miss(gpu, what, got, operator, want, entry="sku"):
-        add(gpu, "fatal", "%s: %s" % (what, got), "expected %s%s%s" % (what, operator, want), "not what was paid for, or not what the job needs: change the box or the job, or " + BACK, entry, key="expect " + what)
+        add(gpu, "fatal", "%s: %s" % (what, got), "expected %s%s%s" % (what, operator, want),
+            "not what was paid for, or not what the job needs: change the box or the job, or " + BACK, entry, key="expect " + what)
 
     def unknown(what, operator, want):
         add(None, "unknown", "%s could not be read" % what, "expected %s%s%s" % (what, operator, want), "find out by hand", key="expect " + what)
@@ -2106,7 +2381,8 @@ def judge_expectations(box, expectations, add):
                 unknown(what, operator, want)
             elif want.startswith("cu") and "cu" + str(torch.get("cuda") or "").replace(".", "") != want:
                 miss(None, what, "%s, CUDA %s" % (short(torch["torch"], 40), torch.get("cuda")), operator, want, "torch_driver")
-            elif not want.startswith("cu") and not compare(version(torch["torch"] if what == "torch" else torch.get("cuda")), operator, version(want)):
+            elif not want.startswith("cu") and not compare(version(torch["torch"] if what == "torch" else torch.get("cuda")), operator,
+                    version(want)):
                 miss(None, what, short(torch["torch"] if what == "torch" else torch.get("cuda"), 40), operator, want, "")
         elif what == "driver":
             if not box.driver:
@@ -2183,12 +2459,411 @@ def expect_of_gpu(gpu, what, operator, want, miss, unknown, add):
             add.list[:] = [one for one in add.list if not (one["gpu"] == gpu.label and one["evidence"] == "ECC mode Disabled")]
 
 
-def stress(seconds, python, record):
-    raise SystemExit("not yet")
+# ---------------------------------------------------------------------------------------------------------------------------------------
+# Stress: load on all GPUs at once, as training has it. Off by default. Needs torch on the box; never run on fewer than the visible GPUs.
+
+STRESS_WORKER = r"""
+import json, sys, time
+config = json.loads(sys.argv[1])
+
+def say(**values):
+    print("GPU_HEALTH " + json.dumps(values), flush=True)
+
+say(stage="import")
+import torch
+kind = config.get("device", "cuda")
+devices = [torch.device(kind, i) for i in range(torch.cuda.device_count())] if kind == "cuda" else [torch.device("cpu")]
+if not devices or (kind == "cuda" and not torch.cuda.is_available()):
+    say(stage="failed", error="torch sees no GPU")
+    sys.exit(0)
+
+def wait(device):
+    if kind == "cuda":
+        torch.cuda.synchronize(device)
+
+def mark(result):  # bit for bit: the sum of the bits, and a sum in which the place counts
+    bits = result.contiguous().view(torch.int16).flatten().to(torch.int64)
+    place = torch.arange(bits.numel(), device=bits.device, dtype=torch.int64) % 8191 + 1
+    return [int(bits.sum().item()), int((bits * place).sum().item())]
+
+small = config.get("size")
+for device in devices:
+    if kind == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        if free < 3 << 30:
+            say(stage="failed", gpu=device.index, error="%d MiB free on GPU %d, the load needs 3 GiB" % (free >> 20, device.index))
+            sys.exit(0)
+capable = kind != "cuda" or all(torch.cuda.get_device_capability(device)[0] >= 8 for device in devices)
+dtype, size = (torch.bfloat16 if capable else torch.float16), small or 8192
+seed = torch.Generator().manual_seed(20)
+left, right = ((torch.rand(size, size, generator=seed) - 0.5).to(dtype) for _ in range(2))
+work = {}
+say(stage="matmul", dtype=str(dtype), size=size)
+for device in devices:
+    a, b = left.to(device), right.to(device)
+    out = torch.empty(size, size, device=device, dtype=dtype)
+    torch.mm(a, b, out=out)
+    wait(device)
+    work[device] = {"a": a, "b": b, "out": out, "first": mark(out), "other": 0, "runs": 0, "spent": 0.0, "checks": 1}
+until, batch = time.monotonic() + config["seconds"] * 0.7, config.get("batch", 20)
+while time.monotonic() < until:
+    events = {}
+    for device, one in work.items():
+        if kind == "cuda":
+            with torch.cuda.device(device):
+                events[device] = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+                events[device][0].record()
+                for _ in range(batch):
+                    torch.mm(one["a"], one["b"], out=one["out"])
+                events[device][1].record()
+        else:
+            began = time.monotonic()
+            for _ in range(batch):
+                torch.mm(one["a"], one["b"], out=one["out"])
+            one["spent"] += time.monotonic() - began
+    for device, one in work.items():
+        wait(device)
+        if kind == "cuda":
+            one["spent"] += events[device][0].elapsed_time(events[device][1]) / 1000
+        one["runs"] += batch
+        one["checks"] += 1
+        one["other"] += mark(one["out"]) != one["first"]
+for device, one in work.items():
+    say(stage="matmul done", gpu=device.index or 0, name=torch.cuda.get_device_name(device) if kind == "cuda" else "cpu", mark=one["first"], checks=one["checks"], differ=one["other"],
+        tflops=round(2 * size ** 3 * one["runs"] / one["spent"] / 1e12, 2))
+for one in work.values():
+    one.clear()
+block = (small or 16384) ** 2
+for device in devices:
+    say(stage="memory copy", gpu=device.index or 0)
+    source, target = (torch.zeros(block, device=device, dtype=torch.float32) for _ in range(2))
+    target.copy_(source)
+    wait(device)
+    began = time.monotonic()
+    for _ in range(20):
+        target.copy_(source)
+    wait(device)
+    copied = 2 * 20 * block * 4 / (time.monotonic() - began) / 1e9
+    host = torch.zeros(block // 4, dtype=torch.float32)
+    host = host.pin_memory() if kind == "cuda" else host
+    target[: block // 4].copy_(host)
+    wait(device)
+    began = time.monotonic()
+    for _ in range(10):
+        target[: block // 4].copy_(host, non_blocking=True)
+    wait(device)
+    say(stage="copy done", gpu=device.index or 0, copy_gb_s=round(copied, 1), h2d_gb_s=round(10 * block / (time.monotonic() - began) / 1e9, 2))
+    del source, target, host
+if kind == "cuda" and len(devices) > 1:
+    say(stage="all-reduce")
+    import torch.cuda.nccl
+    tensors = [torch.full((block // 4,), float(device.index + 1), device=device) for device in devices]
+    torch.cuda.nccl.all_reduce(tensors)
+    for device in devices:
+        wait(device)
+    want = float(sum(range(1, len(devices) + 1)))
+    right = [bool((tensor == want).all().item()) for tensor in tensors]
+    began = time.monotonic()
+    for _ in range(10):
+        torch.cuda.nccl.all_reduce(tensors)
+    for device in devices:
+        wait(device)
+    spent = time.monotonic() - began
+    say(stage="all-reduce done", right=right, bus_gb_s=round(10 * block * 2 * (len(devices) - 1) / len(devices) / spent / 1e9, 1))
+say(stage="end")
+"""
+
+# GB/s of one lane: PCI-SIG line rates less their coding.
+LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 
 
-def watch(interval, pid=None):
-    raise SystemExit("not yet")
+def stress(seconds, python, record, device="cuda", size=None):
+    """-> (what was measured, findings). Samples clocks and reasons beside the load, and reads the kernel log again after it."""
+    samples, stop = [], threading.Event()
+    smi = shutil.which("nvidia-smi")
+    fields = ["index", "temperature.gpu", "power.draw", "clocks.current.sm", "clocks_throttle_reasons.active"]
+
+    def sample():
+        while not stop.wait(2.0):
+            got = run([smi, "--query-gpu=" + ",".join(fields), "--format=csv"], 10.0)
+            if got["timed_out"]:
+                samples.append({"hung": True})
+                return
+            rows, _ = parse_csv(got["text"], [fields])
+            samples.append({"rows": rows})
+
+    if not any(one["timed_out"] for one in map(exit_of, record["exit"].values())) and smi:
+        threading.Thread(target=sample, daemon=True).start()
+    got = run([python, "-c", STRESS_WORKER, json.dumps({"seconds": seconds, "device": device, "size": size})], seconds * 2 + 90.0)
+    stop.set()
+    again = {"files": {}, "exit": {}}
+    gather_log(again, run, 10.0)
+    return judged_stress(got, samples, record, again["files"].get("dmesg.txt", ""))
+
+
+def judged_stress(got, samples, record, log_after):
+    """Pure: the worker's answer, the samples beside it and the log after it -> (what was measured, findings)."""
+    add, lines = Findings(), []
+    for line in clean(got["text"]).splitlines():
+        if line.startswith("GPU_HEALTH "):
+            try:
+                lines.append(as_dict(json.loads(line[11:])))
+            except (ValueError, RecursionError):
+                continue
+    lines = [line for line in lines if isinstance(line.get("stage"), str)]
+    stages = [str(one.get("stage")) for one in lines]
+    matmul = [one for one in lines if one.get("stage") == "matmul done" and isinstance(one.get("tflops"), (int, float))]
+    copies = [one for one in lines if one.get("stage") == "copy done"]
+    reduced = [one for one in lines if one.get("stage") == "all-reduce done"]
+    box = parse(record)
+    measured = {"matmul": [{key: one.get(key) for key in ("gpu", "name", "tflops", "checks", "differ")} for one in matmul],
+                "copy": [{key: one.get(key) for key in ("gpu", "copy_gb_s", "h2d_gb_s")} for one in copies],
+                "all_reduce_bus_gb_s": reduced[-1].get("bus_gb_s") if reduced else None,
+                "dtype": next((one.get("dtype") for one in lines if one.get("dtype")), None)}
+    failed = next((one for one in lines if one.get("stage") == "failed"), None)
+    last = next((one for one in reversed(lines)), {})
+    if failed:
+        add(failed.get("gpu"), "unknown", "stress: %s" % short(failed.get("error")), "the load runs", "free the GPU, or give the job's --python",
+            key="stress")
+    elif got["timed_out"]:
+        add(last.get("gpu"), "fatal", "stress: no answer in the stage %s" % short(last.get("stage", "start"), 40), "each stage ends",
+            "reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again",
+            "stuck" if last.get("stage") == "all-reduce" else "", key="stress")
+    elif not stages or stages == ["import"]:
+        add(None, "unknown", "stress: %s" % short(got["text"] or "the interpreter gave no answer", 200), "torch in the interpreter",
+            "give the job's --python", key="stress")
+    elif stages[-1] != "end":
+        add(last.get("gpu"), "fatal", "stress: ended in the stage %s: %s" % (short(last.get("stage"), 40), short(got["text"][-200:], 200)),
+            "it runs to its end", "restart; then reset the GPU", key="stress")
+    for one in matmul:
+        if one.get("differ"):
+            add(one.get("gpu"), "fatal", "the same product came out otherwise in %s of %s runs" % (one["differ"], one.get("checks")),
+                "bit for bit the same each time", "this GPU computes wrongly: " + BACK, key="wrong")
+    for name in sorted({str(one.get("name")) for one in matmul}):
+        alike = [one for one in matmul if str(one.get("name")) == name]
+        common = usual([json.dumps(one.get("mark")) for one in alike])
+        for one in alike:
+            if len(alike) > 1 and json.dumps(one.get("mark")) != common and [json.dumps(other.get("mark")) for other in alike].count(common) > 1:
+                add(one.get("gpu"), "fatal", "the product differs from that of the other %s" % short(name, 60),
+                    "bit for bit the same on cards of one kind", "this GPU computes wrongly: " + BACK, key="wrong")
+            elif len(alike) == 2 and json.dumps(alike[0].get("mark")) != json.dumps(alike[1].get("mark")):
+                add(None, "fatal", "the two %s give different products" % short(name, 60), "bit for bit the same",
+                    "one of them computes wrongly: " + BACK, key="wrong")
+        peak = next((value for pattern, value in PEAK_TFLOPS if re.search(pattern, name)), None)
+        speeds = sorted(one["tflops"] for one in alike)
+        for one in alike:
+            if peak and one["tflops"] < 0.5 * peak:
+                add(one.get("gpu"), "degraded", "matmul at %.0f TFLOPS" % one["tflops"], "0.5 of the %d that the data sheet names (ours)" % peak,
+                    "look at clocks, power limit and heat; or change the box", key="slow")
+            elif len(alike) > 1 and one["tflops"] < 0.85 * speeds[len(speeds) // 2]:
+                add(one.get("gpu"), "degraded", "matmul at %.0f TFLOPS, the others at %.0f" % (one["tflops"], speeds[len(speeds) // 2]),
+                    "0.85 of the median (ours): the slowest card sets the pace",
+                    "look at clocks, power limit and heat; or change the box", key="slow")
+    for one in copies:
+        gpu = next((g for g in box.gpus if g.label == one.get("gpu")), None)
+        width, gen = (gpu.number("pcie.link.width.current"), gpu.number("pcie.link.gen.max")) if gpu else (None, None)
+        best = LANE.get(int(gen), 0) * width if width and gen else 0
+        if best and isinstance(one.get("h2d_gb_s"), (int, float)) and one["h2d_gb_s"] < 0.4 * best:
+            add(one.get("gpu"), "degraded", "host to device at %.1f GB/s" % one["h2d_gb_s"],
+                "0.4 of %.0f GB/s (PCIe %d x%d, ours)" % (best, gen, width), "look at the PCIe link under load and at NUMA; or change the box",
+                key="h2d")
+    for one in reduced:
+        for index, right in enumerate(as_list(one.get("right"))):
+            if not right:
+                add(index, "fatal", "a wrong sum after all-reduce", "%d GPUs add up" % len(one["right"]), "NVLink or PCIe path: reboot, then " + BACK,
+                    key="wrong")
+    for item in samples:
+        if item.get("hung"):
+            add(None, "fatal", "nvidia-smi did not come back under load", "10 s", "reboot the box, and if it hangs again, " + BACK, key="hang")
+        for row in item.get("rows", []):
+            mask, index = number(row.get("clocks_event_reasons.active", "N/A")), number(row.get("index", "N/A"))
+            names = [name for name, bit in REASONS if mask is not None and int(mask) & bit]
+            if names:
+                add(int(index or 0), "degraded", "throttled under load: %s" % ", ".join(names), "power cap only",
+                    "heat or power supply: ask the provider, or change the box", key="throttle")
+            if any(state(text) == "lost" for text in row.values()):
+                add(int(index or 0), "fatal", "[GPU is lost] under load", "it answers", "reboot the box; if it comes back, " + BACK, key="lost")
+    before, after = record["files"].get("dmesg.txt", ""), log_after
+    fresh = {"files": {"dmesg.txt": after[len(before):]}} if before and after.startswith(before) else None
+    if fresh and fresh["files"]["dmesg.txt"].strip():
+        late = parse(dict(record, files=dict(record["files"], **fresh["files"])))
+        late.recorded, late.exit = False, {}
+        judge_log(late, add)
+    return measured, add.list
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------------
+# Watch: one nvidia-smi that repeats itself, one JSON line a sample, findings when they change.
+
+STUCK_POWER, IDLE_SAMPLES = 0.3, 3  # ours: a spinning collective draws little; three samples in a row, so that a pause between steps is none
+
+
+def watch_row(row):
+    """Cells of one GPU -> numbers, None where the driver says none."""
+    mask = number(row.get("clocks_event_reasons.active", "N/A"))
+    bits = REASONS + (("sw_power_cap", 0x4),)
+    out = {"gpu": number(row.get("index", "N/A")), "throttle": [name for name, bit in bits if mask is not None and int(mask) & bit]}
+    for name, field in (("util", "utilization.gpu"), ("mem_util", "utilization.memory"), ("mem_mib", "memory.used"),
+            ("mem_total_mib", "memory.total"), ("power_w", "power.draw"),
+                        ("limit_w", "power.limit"), ("temp_c", "temperature.gpu"), ("sm_mhz", "clocks.current.sm"),
+                        ("pcie_gen", "pcie.link.gen.gpucurrent")):
+        out[name] = number(row.get(field, "N/A"))
+    out["gpu"] = int(out["gpu"]) if out["gpu"] is not None else None
+    out["lost"] = any(state(text) == "lost" for text in row.values())
+    return out
+
+
+def judge_sample(gpus, streaks, holders):
+    """Findings of one sample. `streaks` counts samples in a row, by GPU; `holders()` tells who holds a GPU, asked only when one is idle."""
+    add, why = Findings(), {}
+    for one in gpus:
+        label = one["gpu"]
+        streak = streaks.setdefault(label, {"idle": 0, "stuck": 0})
+        if one["lost"]:
+            add(label, "fatal", "[GPU is lost]", "it answers", "stop the job, reboot the box; if it comes back, " + BACK, key="lost")
+            continue
+        hard = [name for name in one["throttle"] if name != "sw_power_cap"]
+        if hard:
+            add(label, "degraded", "throttled: %s at %s C" % (", ".join(hard), one["temp_c"]), "power cap only",
+                "heat or power supply: ask the provider", key="throttle")
+        quiet = one["util"] is not None and one["util"] >= 95 and one["power_w"] and one["limit_w"] and one["power_w"] < STUCK_POWER * one["limit_w"] and (one["mem_util"] or 0) <= 5
+        streak["stuck"] = streak["stuck"] + 1 if quiet else 0
+        streak["idle"] = streak["idle"] + 1 if one["util"] == 0 else 0
+        if streak["stuck"] >= IDLE_SAMPLES:
+            why[str(label)] = "busy at idle power: its kernel waits, as in a collective that another rank never joined"
+            add(label, "degraded", "%d %% utilisation at %.0f W of %.0f W for %d samples" % (one["util"], one["power_w"], one["limit_w"],
+                streak["stuck"]),
+                "more than %.1f of the limit under load (ours)" % STUCK_POWER, "py-spy dump on every rank: one of them is elsewhere", "stuck",
+                key="stuck")
+        if streak["idle"] >= IDLE_SAMPLES:
+            why[str(label)] = holders(label)
+    return add, why
+
+
+class Holders:
+    """Why a GPU is idle, from the state and the CPU time of the processes that hold it. Looks at most every 30 s."""
+
+    def __init__(self, clock=time.monotonic):
+        self.clock, self.at, self.known, self.cpu = clock, None, [], {}
+
+    def __call__(self, gpu):
+        now = self.clock()
+        if self.at is None or now - self.at >= 30:
+            proc = {}
+            gather_holders(proc)
+            seconds = now - self.at if self.at is not None else None
+            self.at, self.known = now, proc["holders"]
+            for one in self.known:
+                fields = (read_text("/proc/%d/stat" % one["pid"]) or "").rpartition(")")[2].split()
+                spent = (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK")) if len(fields) > 12 else None
+                old = self.cpu.get(one["pid"])
+                one["cpu"] = (spent - old) / seconds if None not in (spent, old, seconds) and seconds else None
+                self.cpu[one["pid"]] = spent
+        mine = [one for one in self.known if "/dev/nvidia%s" % gpu in one["devices"]]
+        if not mine:
+            return "no process of this container holds it"
+        one = mine[0]
+        if one["state"] == "D":
+            return "process %d waits for a disk or a network file system (state D)" % one["pid"]
+        if one["state"] in "ZT":
+            return "process %d is %s" % (one["pid"], "dead" if one["state"] == "Z" else "stopped")
+        if one["state"] == "R" or (one.get("cpu") or 0) > 0.7:
+            return "process %d works on the CPU: loading data, compiling, saving or evaluating" % one["pid"]
+        return "process %d sleeps: it waits for workers, the network, a lock or another rank" % one["pid"]
+
+
+def watch(interval, pid=None, out=None):
+    """Prints until a signal, the end of `pid`, or the end of nvidia-smi. Exit 0, 1 when something was degraded or fatal, 2 when it can't watch."""
+    out = out or sys.stdout
+
+    def say(**values):
+        out.write(json.dumps(dict({"t": round(time.time(), 3)}, **values), separators=(",", ":")) + "\n")
+        out.flush()
+
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        sys.stderr.write("gpu_health.py: no nvidia-smi on the PATH: nothing to watch\n")
+        return 2
+    helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
+    known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
+    names = wanted([(name, "") for name in WATCH_FIELDS], known)
+    try:
+        kmsg = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(kmsg, 0, os.SEEK_END)
+    except OSError:
+        kmsg = None
+    process = subprocess.Popen([smi, "--query-gpu=" + ",".join(names), "--format=csv,noheader,nounits", "-lms", str(max(100, int(interval * 1000)))],
+        stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    ended = []
+    for number_ in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number_, lambda which, _: ended.append("signal %d" % which))
+    say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+    handle, rest, rows, streaks, holders, last = process.stdout.fileno(), b"", [], {}, Holders(), time.monotonic()
+    places, standing, sampled, worst = {}, {}, 0, 0
+    while not ended:
+        try:
+            ready = select.select([handle], [], [], 0.2 if rows else min(1.0, interval))[0]
+        except InterruptedError:
+            continue
+        chunk = os.read(handle, 65536) if ready else b""
+        full = bool(rows) and not chunk  # a pause, or the end: the sample is whole
+        if ready and not chunk:
+            code = process.wait()
+            ended.append("nvidia-smi ended with %s: %s" % (code, short(rest.decode("utf-8", "replace"), 120)))
+            worst = 2 if code != 0 or not (sampled or rows) else worst
+        if chunk:
+            last = time.monotonic()
+            *lines, rest = (rest + chunk)[-LIMIT:].split(b"\n")
+            for line in lines:
+                text = line.decode("utf-8", "replace")
+                cells = [cell.strip() for cell in text.split(",")]
+                if len(cells) == len(names):
+                    row = {CANON[name]: cell for name, cell in zip(names, cells)}
+                    rows = [other for other in rows if other.get("index") != row.get("index")] + [row]  # a late reader keeps the newest
+                    places[bdf(row.get("pci.bus_id", ""))] = row.get("index")
+                elif text.strip():
+                    rest = rest or line[:200]
+        if full:
+            gpus, rows, sampled = [watch_row(row) for row in rows], [], sampled + 1
+            add, why = judge_sample(gpus, streaks, holders)
+            for event in kernel_events(kmsg):
+                label = places.get(event["bdf"], event["bdf"])
+                add(int(label) if str(label).isdigit() else label, event["level"], event["line"], "no such line while the job runs",
+                    NVIDIA_WORDS.get(XID.get(event["code"], ("", "", ""))[1], "look it up in NVIDIA's Xid catalogue"),
+                    key="%s %s" % (event["kind"], event["code"]))
+            now = {(one["gpu"], one["level"], one["action"]): one for one in add.list}
+            line = {"gpus": [{key: value for key, value in one.items() if key != "lost"} for one in gpus]}
+            new, over = [one for key, one in now.items() if key not in standing], [one["evidence"] for key, one in standing.items() if key not in now]
+            if any(one["level"] in ("degraded", "fatal") for one in new):
+                worst = max(worst, 1)
+            line.update({key: value for key, value in (("findings", new), ("over", over), ("why", why)) if value})
+            standing = now
+            say(**line)
+        if pid and not ended and not os.path.exists("/proc/%d" % pid):
+            ended.append("process %d ended" % pid)
+        if not ready and time.monotonic() - last > max(CALL_SECONDS, 3 * interval):
+            say(findings=[{"gpu": None, "level": "fatal", "evidence": "nvidia-smi gave nothing for %d s" % (time.monotonic() - last),
+                "threshold": "a sample every %s s" % interval,
+                           "action": "don't call it again; reboot the box, and if it hangs again, " + BACK, "entry": ""}])
+            worst, ended = 1, ["nvidia-smi hangs"]
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    say(end=ended[0] if ended else "")
+    return worst
+
+
+def kernel_events(kmsg):
+    """The events of records that came since the last look."""
+    lines = []
+    while kmsg is not None and len(lines) < 1000:
+        try:
+            lines.append(os.read(kmsg, 8192).decode("utf-8", "replace").splitlines()[0])
+        except (OSError, IndexError):
+            break
+    return [event for event in parse_log("\n".join(lines))["events"] if event["level"] != "ok"] if lines else []
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------------
@@ -2208,7 +2883,8 @@ def recognised(box, record):
         out.append("virtual machine with the GPU passed through")
     if any(gpu.mig for gpu in box.gpus):
         out.append("MIG")
-    if any(as_dict(one).get("vendor") == "0x1002" and str(as_dict(one).get("mem_info_vram_total", "")).isdigit() for one in as_list(box.proc.get("pci"))):
+    if any(as_dict(one).get("vendor") == "0x1002" and str(as_dict(one).get("mem_info_vram_total", "")).isdigit()
+            for one in as_list(box.proc.get("pci"))):
         out.append("AMD")
     if not box.gpus and "AMD" not in out:
         out.append("no GPU seen")
@@ -2216,17 +2892,30 @@ def recognised(box, record):
 
 
 def brief(box):
+    """Cards in few words: those that are alike stand together, with the list of their indexes."""
     out = []
     for gpu in box.gpus:
-        sku = sku_of(gpu.name) or {}
-        total = gpu.number("memory.total")
-        out.append({"gpu": gpu.label, "name": short(gpu.name, 60), "bus_id": gpu.bdf, "memory_mib": int(total) if total is not None else None,
-                    "mig": [short(one, 20) for one in gpu.migs or []] if gpu.mig else None, "bf16": sku.get("bf16"), "fp8": sku.get("fp8"), "p2p": sku.get("p2p"),
-                    "nvlinks": len([1 for speed in gpu.links.values() if speed is not None]) if gpu.links is not None else None})
-    for index, one in enumerate([as_dict(one) for one in as_list(box.proc.get("pci")) if as_dict(one).get("vendor") == "0x1002"]):
+        sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
+        one = {"name": short(gpu.name, 60), "memory_mib": int(total) if total is not None else None, "bf16": sku.get("bf16"), "fp8": sku.get("fp8"),
+            "p2p": sku.get("p2p")}
+        if gpu.links:
+            one["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
+        if gpu.mig:
+            one["mig"] = [short(name, 20) for name in gpu.migs or []]
+        out.append((gpu.label, one))
+    radeons = [as_dict(one) for one in as_list(box.proc.get("pci")) if as_dict(one).get("vendor") == "0x1002"]
+    for index, one in enumerate(radeons):
         total = str(one.get("mem_info_vram_total", ""))
-        out.append({"gpu": index, "name": "AMD", "bus_id": bdf(str(one.get("bdf"))), "memory_mib": int(total) >> 20 if total.isdigit() else None})
-    return out
+        if total.isdigit():
+            out.append((index, {"name": "AMD", "memory_mib": int(total) >> 20}))
+    groups = []
+    for label, one in out:
+        same = next((group for group in groups if {key: value for key, value in group.items() if key != "gpu"} == one), None)
+        if same:
+            same["gpu"].append(label)
+        else:
+            groups.append(dict({"gpu": [label]}, **one))
+    return groups
 
 
 def report(record, expectations=None, extra=()):
@@ -2246,11 +2935,8 @@ def as_text(answer):
         lines.append("%s %s: %s" % (one["level"], "box" if one["gpu"] is None else "GPU %s" % one["gpu"], one["evidence"]))
         lines.append("    expected: %s" % one["threshold"])
         lines.append("    do: %s%s" % (one["action"], " [%s]" % one["entry"] if one["entry"] else ""))
-    kinds = {}
-    for gpu in answer["gpus"]:
-        kinds.setdefault((gpu["name"], gpu["memory_mib"]), []).append(str(gpu["gpu"]))
-    for (name, memory), which in kinds.items():
-        lines.append("%d x %s, %s MiB (GPU %s)" % (len(which), name or "GPU", memory, ", ".join(which)))
+    for one in answer["gpus"]:
+        lines.append("%d x %s, %s MiB (GPU %s)" % (len(one["gpu"]), one["name"] or "GPU", one["memory_mib"], ", ".join(map(str, one["gpu"]))))
     about = (["driver %s" % answer["driver"]] if answer["driver"] else []) + answer["recognised"]
     if answer["probe_seconds"] is not None:
         about.append("%.1f s" % answer["probe_seconds"])
@@ -2273,9 +2959,11 @@ class Usage(argparse.ArgumentParser):
 def main(arguments=None):
     parser = Usage(prog="gpu_health.py", description=(__doc__ or "").split("\n\n")[0], formatter_class=argparse.RawDescriptionHelpFormatter,
                    epilog=(__doc__ or "").split("\n\n", 1)[-1])
-    parser.add_argument("--expect", default="", metavar="LIST", help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; help lists the names")
+    parser.add_argument("--expect", default="", metavar="LIST",
+        help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; help lists the names")
     parser.add_argument("--python", metavar="PATH", help="the job's own interpreter: its torch, CUDA, and a small kernel really launched")
-    parser.add_argument("--path", action="append", default=[], metavar="DIR", help="a path that the job writes to; may be repeated (default: /, /tmp, home, here)")
+    parser.add_argument("--path", action="append", default=[], metavar="DIR",
+        help="a path that the job writes to; may be repeated (default: /, /tmp, home, here)")
     parser.add_argument("--stress", type=float, default=0.0, metavar="SECONDS", help="load the GPUs for so long; needs torch in --python")
     parser.add_argument("--watch", type=float, default=0.0, metavar="SECONDS", help="a JSON line every SECONDS, until a signal or the end of --pid")
     parser.add_argument("--pid", type=int, metavar="PID", help="with --watch: stop when this process has ended")
