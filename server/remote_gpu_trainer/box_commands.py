@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import re
 import sys
-from datetime import date
 from pathlib import Path
 
 BOX = "a name of the ssh configuration, user@host, 'local', or the provider's line: 'ssh -p 40122 root@203.0.113.7 -i KEY'"
@@ -106,7 +106,7 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
         box, args.run_name, args.to, also=tuple(args.also), expect=args.expect, load=not args.no_load, accept_new=args.accept_new_host_key
     )
     _remember(box, profile.name)
-    ways = billing.ways(profile, date.today())
+    ways = billing.ways(profile, datetime.date.today())
     if args.json:
         print(json.dumps({**found.as_dict(), "ways": [way.__dict__ for way in ways], "next": releasing.next_step(box, profile)}, ensure_ascii=False, indent=1))
     else:
