@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on evals/cases.jsonl.
 
-usage: python evals/run_evals.py [--suite lookup|render|staleness|all] [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
+usage: python evals/run_evals.py [--suite lookup|render|staleness|health|all] [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
 
 Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside
 baselines over the same entries (MiniLM too when the extra `minilm` is installed). The half of a case follows from its id: 0–7 tunes, 8–f reports. Exits 1 when the
@@ -16,13 +16,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import floor, grade, nudge, rendered, report, stale, systems  # noqa: E402
+from grading import floor, grade, healthy, nudge, rendered, report, stale, systems  # noqa: E402
 from grading.cases import read_cases  # noqa: E402
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", choices=("lookup", "render", "staleness", "all"), default="lookup", help="which tool to grade (default lookup)")
+    parser.add_argument("--suite", choices=("lookup", "render", "staleness", "health", "all"), default="lookup", help="which tool to grade (default lookup)")
     parser.add_argument("--system", choices=("lookup", "mcp"), default="lookup", help="call the function, or the real server over stdio")
     parser.add_argument("--answers", type=Path, metavar="FILE", help='grade these answers: {"id", "ids": [...]} a line')
     parser.add_argument("--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json")
@@ -31,13 +31,13 @@ def main() -> int:
     args = parser.parse_args()
 
     failed = False
-    for name, suite in (("render", rendered), ("staleness", stale)):
+    for name, suite in (("render", rendered), ("staleness", stale), ("health", healthy)):
         if args.suite in (name, "all"):
             count, wrong = suite.run(HERE / f"{name}.jsonl")
             failed |= bool(wrong)
             print(f"{name}: {count - len({line.partition(':')[0] for line in wrong})} of {count} cases right")
             print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
-    if args.suite in ("render", "staleness"):
+    if args.suite in ("render", "staleness", "health"):
         return int(failed)
     cases = read_cases(HERE / "cases.jsonl")
     if args.answers:

@@ -64,7 +64,8 @@ XID_TABLE = """
 79 | fatal | RESTART_BM | the GPU has fallen off the bus
 80 | degraded | RESTART_APP | command data damaged on the way to the GPU
 81 | degraded | CONTACT_SUPPORT | legacy VGA error
-87,152,153,162,174 | ok | IGNORE | informational
+87 | ok | CONTACT_SUPPORT | unused
+152,153 | ok | IGNORE | informational
 92 | degraded | IGNORE | too many corrected ECC errors
 93 | warn | IGNORE | InfoROM write limit reached
 94 | degraded | RESTART_APP | contained ECC error
@@ -87,6 +88,7 @@ XID_TABLE = """
 157,160,161 | degraded | IGNORE | no spare resource, or a memory channel is marked for repair
 158 | fatal | RESET_GPU | fatal timeout
 159 | degraded | CHECK_UVM | coherent link error
+162,174 | ok | NONE_LISTED | informational
 163,164,170,176 | warn | NONE_LISTED | power smoothing, link or PCIe notice
 165,166,168,175,185 | degraded | NONE_LISTED | power, memory or link resource lost
 167,169,171-173 | fatal | NONE_LISTED | PCIe timeout, halted controller, uncorrectable memory or C2C error
@@ -598,6 +600,12 @@ def gather_system(proc):
                 device[name] = (read_text(path + "/" + name) or "").strip()
             device["ras"] = {os.path.basename(item): (read_text(item) or "").strip() for item in glob.glob(path + "/ras/*_err_count")}
         proc["pci"].append(device)
+    # NVSwitches are bridges; without nv-fabricmanager no CUDA program starts on a board that has them
+    proc["nvswitches"] = sum(1 for path in glob.glob("/sys/bus/pci/devices/*") if (read_text(path + "/vendor") or "").strip() == "0x10de"
+        and (read_text(path + "/class") or "").startswith("0x0680"))
+    if proc["nvswitches"]:
+        names = [read_text(path) for path in glob.glob("/proc/[0-9]*/comm")]
+        proc["fabricmanager"] = any((name or "").startswith("nv-fabricmanage") for name in names) if read_text("/proc/1/comm") else None
     proc["dev"] = []
     for path in sorted(glob.glob("/dev/nvidia*") + glob.glob("/dev/kfd") + glob.glob("/dev/dxg")):
         try:
@@ -849,7 +857,7 @@ FAILURES = (
 # Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error · ... gpu 0000:01:00.0: GPU is lost. · new drivers: GPU0000:07:00.0
 HANDLE = re.compile(r"Unable to determine the device handle for gpu\s*((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?): .{0,80}", re.I)
 # nvidia-smi's exit codes follow nvmlReturn (man page; 18 from gputil#55)
-RC_FAILURES = {9: "no_driver", 6: "no_devices", 12: "library", 18: "mismatch", 17: "blocked", 4: "denied", 15: "lost", 16: "reset"}
+RC_FAILURES = {8: "power", 10: "interrupt", 9: "no_driver", 6: "no_devices", 12: "library", 18: "mismatch", 17: "blocked", 4: "denied", 15: "lost", 16: "reset"}
 
 
 def smi_failure(text):
@@ -921,6 +929,10 @@ XML_PLACES = {
     "temperature.gpu": ["temperature/gpu_temp"], "temperature.memory": ["temperature/memory_temp"],
     "temperature.gpu.tlimit": ["temperature/gpu_temp_tlimit"],
     "x.slow": ["temperature/gpu_temp_slow_threshold"], "x.memory_max": ["temperature/gpu_temp_max_mem_threshold"],
+    "x.gpu_max": ["temperature/gpu_temp_max_gpu_threshold"], "x.replays": ["pci/replay_counter"], "x.vbios": ["vbios_version"],
+    "x.app_clock": ["applications_clocks/graphics_clock"], "x.app_default": ["default_applications_clocks/graphics_clock"],
+    "x.fabric_bandwidth": ["fabric/health/bandwidth"], "x.fabric_route": ["fabric/health/route_unhealthy"],
+    "x.fabric_recovery": ["fabric/health/route_recovery_in_progress"], "x.fabric_access": ["fabric/health/access_timeout_recovery"],
     "power.draw": ["gpu_power_readings/average_power_draw", "gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw",
     "power_readings/power_draw"],
     "power.limit": ["gpu_power_readings/current_power_limit", "power_readings/power_limit"],
@@ -949,7 +961,7 @@ ECC_SUMS = (("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable
     ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
             ("ecc.errors.corrected.volatile.total", "volatile", "_correctable"), ("ecc.errors.corrected.aggregate.total", "aggregate",
             "_correctable"))
-TYPE.update({"x.slow": "n", "x.memory_max": "n", "x.reset_required": "y", "x.drain_and_reset": "y", "x.channel_repair": "y", "x.tpc_repair": "y",
+TYPE.update({"x.slow": "n", "x.memory_max": "n", "x.gpu_max": "n", "x.replays": "n", "x.app_clock": "n", "x.app_default": "n", "x.reset_required": "y", "x.drain_and_reset": "y", "x.channel_repair": "y", "x.tpc_repair": "y",
              "x.unrepairable": "y"})
 
 
@@ -1007,6 +1019,7 @@ def parse_xml(text):
             processes = processes or []
             for one in table.findall("process_info")[:500]:
                 processes.append({"bdf": bdf(cells["pci.bus_id"]), "pid": one.findtext("pid") or "", "name": one.findtext("process_name") or "",
+                                  "screen": (one.findtext("type") or "") == "G",
                                   "mib": number(one.findtext("used_memory") or "N/A")})
     for item in root.iter():
         if (item.tail or "").strip() or (len(item) and (item.text or "").strip()):
@@ -1027,6 +1040,9 @@ Q_WORDS = {
     "ecc_mode/pending": "ecc_mode/pending_ecc", "temperature/gpu_current_temp": "temperature/gpu_temp",
     "temperature/gpu_t.limit_temp": "temperature/gpu_temp_tlimit",
     "temperature/memory_current_temp": "temperature/memory_temp", "temperature/gpu_slowdown_temp": "temperature/gpu_temp_slow_threshold",
+    "temperature/gpu_max_operating_temp": "temperature/gpu_temp_max_gpu_threshold", "pci/replays_since_reset": "pci/replay_counter",
+    "applications_clocks/graphics": "applications_clocks/graphics_clock", "default_applications_clocks/graphics":
+    "default_applications_clocks/graphics_clock",
     "pci/gpu_link_info/pcie_generation/current": "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
     "pci/gpu_link_info/pcie_generation/max": "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
     "pci/gpu_link_info/link_width/current": "pci/pci_gpu_link_info/link_widths/current_link_width",
@@ -1237,6 +1253,28 @@ LOG_RULES = (  # (kind, level, pattern; a group is the device)
     # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
     ("aer", "degraded", re.compile(r"AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received: ([0-9a-f:.]+)", re.I)),
     ("aer", "degraded", re.compile(r"nvidia ([0-9a-f:.]+): (?:AER: )?PCIe Bus Error: severity=Uncorrect", re.I)),
+    # NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer2's postRxDetLinkMask failed!      gpud calls it unhealthy
+    ("nvlink mask", "degraded", re.compile(r"NVRM: knvlink(?:Update|Discover)PostRxDet\w+: .{0,40}(?:Failed to update|postRxDetLinkMask failed)()")),
+    # detected number of NVSwitches don't match with any supported system topology, aborting fabric manager      its own log
+    ("fabric topology", "fatal", re.compile(r"detected number of NVSwitches don't match with any supported system topology()")),
+    ("fabric team", "degraded", re.compile(r"failed to find the GPU handle \d+ in the multicast team()")),
+    # nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing
+    ("peermem", "warn", re.compile(r"nvidia[-_]peermem.{0,60}ERROR detected invalid context()")),
+    # pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libnccl.so.2[7f7c7ac00000+d3d3000]
+    ("nccl crash", "warn", re.compile(r"segfault at .{0,160} in libnccl\.so()")),
+    # EXT4-fs (dm-0): Remounting filesystem read-only · I/O error, dev nvme0n1, sector 8 · nvme nvme4: I/O tag 22 … timeout, reset controller
+    ("disk", "degraded", re.compile(r"Remounting filesystem read-only()|md/raid\S{0,20}: Disk failure on|\bnvme\S{1,20}: no available path - failing I/O"
+                                    r"|nvme nvme\d+: (?:Disabling device after reset failure|I/O .{0,80}timeout, reset controller)"
+                                    r"|I/O error while writing superblock|Buffer I/O error on dev (?:nvme|sd|vd|xvd|dm-|md)"
+                                    r"|\bI/O error, dev (?:nvme|sd|vd|xvd|dm-|md)")),
+    ("disk end", "warn", re.compile(r"attempt to access beyond end of device()")),
+    ("nfs", "degraded", re.compile(r"nfs: server \S{1,80} not responding()|nfs4_reclaim_open_state: Lock reclaim failed")),
+    # Out of memory: Killed process 4100 (python3) …      Memory cgroup out of memory: Killed process …
+    ("killed", "warn", re.compile(r"[Oo]ut of memory: Killed process()")),
+    # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956] · INFO: task python3:77 blocked for more than 120 seconds.
+    ("stuck", "warn", re.compile(r"soft lockup - CPU#\d+ stuck()|task \S{1,80}:\d+.{0,20} blocked for more than \d+ seconds")),
+    ("files", "warn", re.compile(r"VFS: file-max limit \d+ reached()")),
+    ("network card", "warn", re.compile(r"Detected insufficient power on the PCIe slot()|Port module event.{0,80}High Temperature")),
     # amdgpu 0000:03:00.0: amdgpu: GPU reset begin!      from general knowledge (facts, section 8)
     ("amd reset", "degraded", re.compile(r"amdgpu ([0-9a-f:.]+): .{0,40}GPU reset begin")),
     ("amd ecc", "fatal", re.compile(r"amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected")),
@@ -1248,8 +1286,27 @@ LOG_ACTION = {"gsp": "reset the GPU or reboot the box; if it comes back, " + BAC
               "reset required": "reset the GPU or reboot the box",
               "probe": "another driver (nouveau, vfio) holds the card: unbind it, or hand the box back",
               "aer": "finish, then reboot; if it comes back, hand the box back: slot, riser or card",
+              "nvlink mask": "reboot the box; if it comes back, " + BACK,
+              "fabric topology": "a switch is missing: reboot the box; if it comes back, " + BACK,
+              "fabric team": "restart the job; if it comes back, reboot the box",
+              "peermem": "the network card's access to GPU memory was cut off: watch NCCL, restart the job when it hangs",
+              "nccl crash": "a job crashed inside NCCL: read its own log, and update NCCL if it comes back",
+              "disk": "look whether the job's paths are on it; save what matters elsewhere, and change the box",
+              "disk end": "look at the line before it for the device; a loop device is harmless",
+              "nfs": "wait for the server, or move the job's paths off it",
+              "killed": "the box or the container ran out of memory: fewer workers, or a larger limit",
+              "stuck": "look at the disks and mounts that this process used; reboot when it comes back",
+              "files": "raise fs.file-max, or open fewer files",
+              "network card": "ask the provider: power or cooling of the network card",
               "amd reset": "restart the job; if it comes back, reboot the box",
               "amd ecc": "reboot the box, or hand it back", "amd ring": "restart the job; if it comes back, reboot the box"}
+
+
+# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its neighbours.
+HOST_KINDS = ("disk", "disk end", "nfs", "killed", "stuck", "files", "network card", "nccl crash")
+WORTH = re.compile(r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure|reset failure|beyond end|nfs|Killed process"
+                   r"|lockup|blocked for more|file-max|insufficient power|High Temperature|multicast team")
+NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
 
 def parse_log(text):
@@ -1264,9 +1321,14 @@ def parse_log(text):
         if OLD.search(line):
             boot = True
             for event in events:
-                event["old"] = True
+                event["old"] = event["old"] or event["kind"] not in HOST_KINDS or "Linux version" in line
             continue
-        if "NVRM" not in line and "SXid" not in line and "AER" not in line and "amdgpu" not in line and "reset done" not in line and "NVSwitch" not in line:
+        if not WORTH.search(line):
+            continue
+        back = NFS_OK.search(line)
+        if back:
+            for event in events:
+                event["old"] = event["old"] or (event["kind"] == "nfs" and "server %s not" % back.group(1) in event["line"])
             continue
         done = RESET_DONE.search(line)
         if done:
@@ -1648,6 +1710,8 @@ FAILURE_TEXT = {
     "nvml": ("fatal", "NVML starts", "reboot the box; if it stays, " + BACK, ""),
     "lost": ("fatal", "every GPU answers (exit 15: fell off the bus)", "reboot the box; if it comes back, " + BACK, ""),
     "reset": ("fatal", "no GPU needs a reset (exit 16)", RESET, ""),
+    "power": ("fatal", "every power cable is attached (exit 8)", BACK, ""),
+    "interrupt": ("fatal", "the kernel gets the GPU's interrupts (exit 10)", "reboot the box; if it comes back, " + BACK, ""),
 }
 
 
@@ -1798,6 +1862,9 @@ def judge_memory(gpu, add):
         add(label, "degraded", "inforom.checksum_validation: %s" % checksum, "valid", "finish, then ask for another card", key="inforom")
 
 
+REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # a minute and lane, generations 1 to 6: DCGM
+
+
 def judge_link(box, gpu, add):
     place = next((one for one in nvidia_cards(box) if bdf(str(one.get("bdf"))) == gpu.bdf), {})
     now, most = gpu.numbers("pcie.link.width.current"), gpu.numbers("pcie.link.width.max")
@@ -1806,13 +1873,23 @@ def judge_link(box, gpu, add):
         if value and value < 64:
             into.append(value)
     if now and most and 0 < min(now) < max(most):
+        inside = "pass-through" in (gpu.raw("x.virtualization") or "").lower()
         add(gpu.label, "degraded", "PCIe width x%d of x%d" % (min(now), max(most)), "the widest the card can; width stays at idle (all captures)",
-            "reboot; if it stays, slot or riser is bad, or the slot is wired so: ask, or --expect pcie=%d" % min(now), key="width")
+            "reboot; if it stays, slot or riser is bad, or the slot is wired so%s: ask, or --expect pcie=%d" % (
+                " (a virtual machine can't see the slot)" if inside else "", min(now)), key="width")
     now, most, busy = gpu.number("pcie.link.gen.gpucurrent"), gpu.number("pcie.link.gen.max"), gpu.number("utilization.gpu")
     # An idle card lowers the generation; only under load it tells something.
     if now and most and now < most and busy is not None and busy >= 50 and not gpu.says("pstate", "P8", "P12"):
         add(gpu.label, "degraded", "PCIe generation %d of %d at %d %% utilisation" % (now, most, busy), "the highest, under load",
             "reboot; if it stays, " + BACK, key="gen")
+    replays, minutes = gpu.most("x.replays"), box.proc.get("uptime_s")
+    if replays and most and isinstance(minutes, (int, float)) and minutes > 0:
+        lanes = max(gpu.numbers("pcie.link.width.max") or [16])
+        bound = REPLAYS[min(int(most), len(REPLAYS)) - 1] * lanes * max(1.0, minutes / 60.0)
+        if replays > bound:  # a mean over the whole uptime: the worst minute was worse
+            add(gpu.label, "warn", "PCIe replays: %d since the driver was loaded" % replays,
+                "%d in the %d minutes since boot (DCGM: %.2f a minute and lane)" % (bound, minutes / 60, REPLAYS[min(int(most), len(REPLAYS)) - 1]),
+                "a bad slot, riser or cable: reboot, watch it, ask the provider", key="replays")
     sku = None if gpu.vgpu else sku_of(gpu.name)
     if sku and most and most < sku["pcie_gen"]:
         add(gpu.label, "warn", "PCIe generation %d at most, the card can %d" % (most, sku["pcie_gen"]), "SKU table",
@@ -1845,6 +1922,8 @@ def judge_speed(gpu, add):
                 "60 s (ours)", "watch clocks under load (--stress)", key="throttle")
     heat, margin, slow = gpu.most("temperature.gpu"), gpu.number("temperature.gpu.tlimit"), gpu.number("x.slow")
     slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that tell it
+    top = gpu.number("x.gpu_max")
+    slow = int(min(slow, top + 1)) if top and top > 40 else slow  # the highest it may work at, 85 to 93 in the captures; gpud
     if (margin is not None and margin <= 0) or heat >= slow:
         add(gpu.label, "degraded", "GPU at %d C%s" % (heat, ", %d C to its limit" % margin if margin is not None else ""),
             "below %d C and above 0 to the limit" % slow,
@@ -1853,6 +1932,13 @@ def judge_speed(gpu, add):
     if limit and limit > 40 and gpu.most("temperature.memory") >= limit:
         add(gpu.label, "degraded", "memory at %d C" % gpu.most("temperature.memory"), "below %d C (-q -x)" % limit,
             "cooling: ask the provider, or change the box", key="throttle")
+    clock, usual_clock = gpu.number("x.app_clock"), gpu.number("x.app_default")
+    if clock and usual_clock and clock < usual_clock:
+        add(gpu.label, "warn", "application clock %d MHz, default %d MHz" % (clock, usual_clock), "the default (Azure NHC and gcm want a fixed one)",
+            "expect less speed, or take it back: nvidia-smi -rac", key="clock")
+    if state(gpu.raw("power.draw")) == "na" and HBM.search(gpu.name) and not gpu.vgpu and not gpu.mig:
+        add(gpu.label, "warn", "power.draw: %s" % gpu.raw("power.draw"), "readable on a data-centre GPU (DCGM)", "watch clocks under load (--stress)",
+            key="power")
     cap, normal = gpu.number("power.limit"), gpu.number("power.default_limit")
     if cap and normal and cap < 0.9 * normal:
         add(gpu.label, "warn", "power limit %d W, default %d W" % (cap, normal), "0.9 of the default (ours)",
@@ -1900,6 +1986,11 @@ def judge_modes(box, gpu, add):
     elif state(fabric[2]) == "value" and fabric[2] != "Healthy":
         add(gpu.label, "fatal" if fabric[2] == "Unhealthy" else "degraded", "fabric health: %s" % fabric[2], "Healthy",
             "reboot the box, then " + BACK, key="fabric")
+    elif gpu.says("x.fabric_bandwidth", "Degraded") or any(gpu.says("x.fabric_" + part, "True") for part in ("route", "recovery", "access")):
+        told = ["%s %s" % (part, gpu.raw("x.fabric_" + part)) for part in ("bandwidth", "route", "recovery", "access")
+            if gpu.says("x.fabric_" + part, "Degraded", "True")]
+        add(gpu.label, "degraded", "fabric health: %s" % ", ".join(told), "bandwidth full, no route unhealthy or in recovery (gpud, DCGM)",
+            "wait a minute; if it stays, reboot the box, then " + BACK, key="fabric")
 
 
 COSMETIC = ("fan.speed", "power.draw", "power.limit", "enforced.power.limit", "power.default_limit", "utilization.gpu", "utilization.memory",
@@ -1977,6 +2068,12 @@ def judge_identity(box, add):
         elif odd:
             add(gpu.label, "degraded", "; ".join(odd), "name, memory (0.90 for ECC) and capability of one SKU, all cards alike",
                 "not the card the name promises: compare with what was rented, and " + BACK, "sku", key="identity")
+    firmware = usual([gpu.raw("x.vbios") for gpu in there])
+    for gpu in there:
+        own = gpu.raw("x.vbios")
+        if state(own) == "value" and (sku_of(gpu.name) or {}).get("p2p") == "nvlink" and own.lower() != str(firmware).lower() and gpu.name == names:
+            add(gpu.label, "warn", "VBIOS %s, most of the others %s" % (short(own, 30), short(firmware, 30)), "one version in the box (gcm, Azure NHC)",
+                "a card that was exchanged: ask the provider if it is slower than the others", key="vbios")
     drivers = {text for gpu in there for text in gpu.cells.get("driver_version", []) + gpu.cells.get("kmd_version", []) if state(text) == "value"}
     module = box.proc.get("module_version") or (re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or "")) or [None, None])[1]
     if len(drivers) > 1 or (drivers and module and version(module)[:2] != version(sorted(drivers)[0])[:2]):
@@ -2086,6 +2183,9 @@ def judge_use(box, add):
         if named and used >= 1024:
             add(gpu.label, "warn", "%d MiB in use by %s" % (used, ", ".join(named[:3])), "1024 MiB (ours)",
                 "another job is on this GPU: wait, or choose another", "held", key="use")
+        elif used > 15 and not screen and used < 1024 and any(not one.get("screen") for one in gpu.processes):
+            add(gpu.label, "warn", "%d MiB in use by %s" % (used, ", ".join(named[:3])), "15 MiB (gcm)", "another program is on this GPU", "held",
+                key="use")
         elif not named and used >= 1024 and not stuck:
             busy = gpu.number("utilization.gpu") or 0
             add(gpu.label, "warn" if busy or screen else "degraded", "%d MiB in use and no process listed%s" % (used,
@@ -2167,7 +2267,9 @@ def judge_log(box, add):
                 {"always": "fatal by gpud's table", "maybe": "fatal when the line says so, gpud's table", "never": "not fatal by gpud's table"}
                 .get(SXID.get(code), "not in gpud's table")), "ours: " + action, key="sxid %d %s" % (code, place))
         else:
-            add(label, worst, evidence, "no such line since boot or load of the driver", LOG_ACTION[kind],
+            if kind in HOST_KINDS and as_dict(box.proc.get("platform")).get("container") and RANK[worst] < RANK["warn"]:
+                worst = "warn"  # the host's log: another's disk or mount
+            add(label, worst, evidence, "no such line since boot%s" % ("" if kind in HOST_KINDS else " or load of the driver"), LOG_ACTION[kind],
                 key="mismatch" if kind == "mismatch" else "%s %s" % (kind, place))
 
 
@@ -2232,6 +2334,12 @@ def judge_system(box, add):
         if one.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(one.get("path"))):
             add(None, "fatal", "%s: %s" % (one["path"], one["error"]), "the node can be opened",
                 "the container's device list lacks it (cgroup): restart the container", "no_runtime", key="node")
+    switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
+    told = any("Completed" in (gpu.raw("fabric.state") or "") for gpu in box.gpus)
+    if isinstance(switches, int) and switches > 0 and len(box.gpus) > 1 and manager is False and not as_dict(box.proc.get("platform")).get("container"):
+        add(None, "degraded" if told else "fatal", "%d NVSwitches and no nv-fabricmanager runs" % switches,
+            "it runs; without it CUDA can't start on this board (gpud)", "systemctl start nvidia-fabricmanager; its version is the driver's",
+            key="fabricmanager")
     for name in as_list(box.proc.get("unfinished")):
         if name not in ("gather_disks",):
             add(None, "unknown", "%s did not come to its end" % short(name, 120), "every part ends in time", "run it again", key="late %s" % name)
@@ -2830,7 +2938,7 @@ def watch(interval, pid=None, out=None):
             for event in kernel_events(kmsg):
                 label = places.get(event["bdf"], event["bdf"])
                 add(int(label) if str(label).isdigit() else label, event["level"], event["line"], "no such line while the job runs",
-                    NVIDIA_WORDS.get(XID.get(event["code"], ("", "", ""))[1], "look it up in NVIDIA's Xid catalogue"),
+                    LOG_ACTION.get(event["kind"]) or NVIDIA_WORDS.get(XID.get(event["code"], ("", "", ""))[1], "look it up in NVIDIA's Xid catalogue"),
                     key="%s %s" % (event["kind"], event["code"]))
             now = {(one["gpu"], one["level"], one["action"]): one for one in add.list}
             line = {"gpus": [{key: value for key, value in one.items() if key != "lost"} for one in gpus]}

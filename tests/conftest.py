@@ -1,5 +1,6 @@
 """What several tests share: a small catalogue in a folder, and what to do when an engine is missing."""
 
+import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -67,6 +68,15 @@ def engine(name: str, install: str, *places: str) -> str:
     found = shutil.which(name)
     if found:
         return found
+    if os.environ.get("REQUIRE_ENGINES"):
+        pytest.fail(f"{name} is not installed: {install}")
+    pytest.skip(f"{name} is not installed: {install}")
+
+
+def module(name: str, install: str) -> None:
+    """A Python module. Missing: skipped, or failed under REQUIRE_ENGINES=1, as engine() does."""
+    if importlib.util.find_spec(name):
+        return
     if os.environ.get("REQUIRE_ENGINES"):
         pytest.fail(f"{name} is not installed: {install}")
     pytest.skip(f"{name} is not installed: {install}")

@@ -64,12 +64,25 @@ class Text:
         self.files["nvidia-smi-q.xml"] = "<gpu id=".join(parts)
         return count == 1
 
+    def xml_add(self, gpu, before, text):
+        """Put what this capture lacks before a tag of a GPU."""
+        parts = self.files["nvidia-smi-q.xml"].split("<gpu id=")
+        assert parts[gpu + 1].count(before) == 1
+        parts[gpu + 1] = parts[gpu + 1].replace(before, text + before)
+        self.files["nvidia-smi-q.xml"] = "<gpu id=".join(parts)
+
     def xml_out(self, gpu):
         parts = self.files["nvidia-smi-q.xml"].split("\t<gpu id=")
         last = parts[gpu + 1].split("</gpu>\n")[1]
         parts[gpu + 1] = last
         text = "\t<gpu id=".join(parts[:gpu + 1]) + last + "".join("\t<gpu id=" + part for part in parts[gpu + 2:])
         self.files["nvidia-smi-q.xml"] = re.sub(r"<attached_gpus>\d+<", "<attached_gpus>%d<" % (len(self.places) - 1), text)
+
+    def ended(self, code):
+        """The exit code of the query."""
+        value = json.loads(self.files["exit.json"])
+        value["nvidia-smi.csv"]["rc"] = code
+        self.files["exit.json"] = json.dumps(value)
 
     def link(self, gpu, link, value):
         parts = re.split(r"(?m)^(?=GPU \d+:)", self.files["nvlink.txt"])
@@ -150,6 +163,28 @@ LINES = (  # the text after the place, level
     ("32, Channel ID 00000000 intr 00004000", "degraded"), ("62, pid=5, PMU halted", "fatal"), ("140, pid=5, Uncorrectable error escaped", "fatal"),
     ("999, something new", "unknown"),
 )
+# Lines that gpud or gcm look for: the host's faults, and those of the fabric.
+HOST_LINES = (
+    ("NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer2's postRxDetLinkMask failed!", "degraded"),
+    ("nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing", "warn"),
+    ("pt_main_thread[4410]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libnccl.so.2[7f7c7ac00000+d3d3000]", "warn"),
+    ("EXT4-fs (nvme0n1p2): Remounting filesystem read-only", "degraded"), ("md/raid0:md0: Disk failure on nvme1n1p1 detected, failing array.", "degraded"),
+    ("nvme nvme4: I/O tag 22 (2016) opcode 0x2 (Admin Cmd) QID 0 timeout, reset controller", "degraded"),
+    ("blk_update_request: I/O error, dev nvme0n1, sector 208 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0", "degraded"),
+    ("Buffer I/O error on dev dm-0, logical block 1308098575, lost async page write", "degraded"),
+    ("kworker/u203:1: attempt to access beyond end of device", "warn"), ("nfs: server 10.0.0.7 not responding, still trying", "degraded"),
+    ("Memory cgroup out of memory: Killed process 4410 (python3) total-vm:99kB, anon-rss:98kB", "warn"),
+    ("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:4410]", "warn"), ("INFO: task pt_data_pin:4411 blocked for more than 120 seconds.", "warn"),
+    ("VFS: file-max limit 1000000 reached", "warn"),
+    ("mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 26): Detected insufficient power on the PCIe slot (27W).", "warn"),
+    ("mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature", "warn"),
+    ("detected number of NVSwitches don't match with any supported system topology, aborting fabric manager", "fatal"),
+    ("failed to find the GPU handle 7146 in the multicast team request setup", "degraded"),
+)
+# No fault: a disc without a medium, a loop device, and what a server that came back had said.
+HARMLESS = ("blk_update_request: I/O error, dev fd0, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 0",
+            "Buffer I/O error on dev sr0, logical block 0, async page read",
+            "nfs: server 10.0.0.7 not responding, still trying\n[ 9001.500000] nfs: server 10.0.0.7 OK")
 BOXES = ("h100x8", "a100x8", "l40sx4", "rtx3090x2", "t4x1", "v100x4")
 
 
@@ -209,6 +244,16 @@ def box_faults(capture, turn):
     size = len(Text(capture).places)
     gpu = turn % size
 
+    for text, level in HOST_LINES if capture in ("h100x8", "v100x4") else ():
+        yield edited(text[:60], lambda box, text=text: box.log(text), level)
+    yield edited("lanes with replays", lambda box: box.xml_add(gpu, "\t\t</pci>", "<replay_counter>900000</replay_counter>"), "warn", gpu)
+    yield edited("above its highest working heat", lambda box: [box.cell(gpu, "temperature.gpu", "87"), box.xml_add(gpu, "\t\t</temperature>",
+        "<gpu_temp_max_gpu_threshold>85 C</gpu_temp_max_gpu_threshold>")], "degraded", gpu)
+    yield edited("slowed by a setting", lambda box: box.xml_add(gpu, "\t\t<processes>", "<applications_clocks><graphics_clock>900 MHz</graphics_clock>"
+        "</applications_clocks><default_applications_clocks><graphics_clock>1275 MHz</graphics_clock></default_applications_clocks>"), "warn", gpu)
+    yield edited("a small program of someone else", lambda box: [box.cell(gpu, "memory.used", "600"), box.files.update({"apps.csv": box.files["apps.csv"]
+        + "%s, GPU-0, 4410, python3, 590 MiB\n" % box.places[gpu]})], "warn", gpu)
+
     def disk(path, **values):
         return lambda box: box.proc(lambda proc: proc["disks"][path].update(values))
 
@@ -258,8 +303,19 @@ def box_faults(capture, turn):
         yield edited("ECC off", lambda box: [box.cell(2, "ecc.mode." + mode, "Disabled") for mode in ("current", "pending")], "degraded", 2)
         yield edited("pair over PCIe",
             lambda box: box.files.update({"topo.txt": box.files["topo.txt"].replace("GPU1\tNV18\t X \tNV18", "GPU1\tNV18\t X \tSYS")}), "degraded", 1)
+        yield edited("fabric with less bandwidth", lambda box: box.xml_add(5, "\t\t<processes>", "<fabric><state>Completed</state><status>Success</status>"
+            "<health><summary>N/A</summary><bandwidth>Degraded</bandwidth><route_unhealthy>False</route_unhealthy></health></fabric>"), "degraded", 5)
+        yield edited("fabric route lost", lambda box: box.xml_add(6, "\t\t<processes>", "<fabric><state>Completed</state><status>Success</status>"
+            "<health><summary>N/A</summary><bandwidth>Full</bandwidth><route_unhealthy>True</route_unhealthy></health></fabric>"), "degraded", 6)
+        yield edited("another firmware", lambda box: [box.xml_add(one, "\t\t<processes>", "<vbios_version>96.00.A5.00.0%d</vbios_version>" % (1 + (one == 3)))
+            for one in range(8)], "warn", 3)
+        yield edited("no power reading", lambda box: [box.cell(4, "power.draw", "[N/A]"), box.xml(4, "power_draw", "N/A")], "warn", 4)
+        yield edited("power cable", lambda box: box.ended(8), "fatal")
+        yield edited("interrupts", lambda box: box.ended(10), "fatal")
         yield edited("a library too old", lambda box: box.files.update(
             {"nvidia-smi.csv": "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 590.44\n"}), "fatal")
+    if capture == "a100x8":
+        yield edited("no fabric manager", lambda box: box.proc(lambda proc: proc.update(nvswitches=6, fabricmanager=False)), "fatal")
     if capture == "t4x1":
         yield edited("another card was paid for", lambda box: None, "fatal", 0, "name=A10")
         yield edited("no bf16 on this card", lambda box: None, "fatal", 0, "bf16=yes")

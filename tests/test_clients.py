@@ -1,41 +1,39 @@
-"""Real clients start the real server: Inspector CLI and Claude Code. No account, no network, an empty home."""
+"""Real clients use what was built: Inspector CLI and Claude Code, in an empty home. No account; the model is a script on loopback."""
 
 import json
-import os
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.artifacts import built, home, programs, project, run  # noqa: F401
 from tests.conftest import ROOT, engine
+from tests.scripted_models import Messages, scripted
 
-SERVE = [sys.executable, "-m", "remote_gpu_trainer", "serve"]
+pytestmark = pytest.mark.clients
+
+TOOLS = ["check_staleness", "gpu_health", "lookup_symptom", "render_run_script"]
 INSPECTOR = "npm install --prefix clients @modelcontextprotocol/inspector@2.12.0, then CLIENTS=clients/node_modules/.bin"
 CLAUDE = "npm install --prefix clients @anthropic-ai/claude-code@2.1.328, then CLIENTS=clients/node_modules/.bin"
+LOG = ROOT / "examples/logs/ddp-unused-parameters.log"
+OURS = "remote-gpu-trainer@remote-gpu-trainer"
+PREFIX = "mcp__plugin_remote-gpu-trainer_gpu__"
 
 
 @pytest.fixture
-def home(tmp_path):
-    """An environment without anybody's account or configuration."""
-    path = os.environ["PATH"] + os.pathsep + os.environ.get("CLIENTS", "")
-    return {"HOME": str(tmp_path), "PATH": path, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+def inspect(home, programs, tmp_path):
+    def call(*args):
+        done = run([engine("mcp-inspector", INSPECTOR), "--cli", programs / "remote-gpu-trainer", "serve", *args], home, tmp_path)
+        return done.returncode, (json.loads(done.stdout) if done.stdout.strip() else {}), done.stderr
 
-
-def inspect(home, *args):
-    command = [engine("mcp-inspector", INSPECTOR), "--cli", *SERVE, *args]
-    done = subprocess.run(command, env=home, capture_output=True, text=True, timeout=60)
-    return done.returncode, (json.loads(done.stdout) if done.stdout.strip() else {}), done.stderr
+    return call
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_inspector_lists_the_tool_and_gets_an_entry_in_both_eras(home, era):
-    code, listed, _ = inspect(home, "--protocol-era", era, "--method", "tools/list", "--strict")
+def test_inspector_lists_the_tools_and_gets_an_entry_in_both_eras(inspect, era):
+    code, listed, _ = inspect("--protocol-era", era, "--method", "tools/list", "--strict")
     assert code == 0
-    assert [tool["name"] for tool in listed["tools"]] == ["lookup_symptom", "check_staleness"]
+    assert sorted(tool["name"] for tool in listed["tools"]) == TOOLS
     code, reply, _ = inspect(
-        home, "--protocol-era", era, "--method", "tools/call", "--tool-name", "lookup_symptom",
+        "--protocol-era", era, "--method", "tools/call", "--tool-name", "lookup_symptom",
         "--tool-args-json", json.dumps({"log_path": str(ROOT / "examples/logs/bad-label-3-ranks"), "limit": 1}),
     )  # fmt: skip
     assert code == 0
@@ -43,90 +41,90 @@ def test_inspector_lists_the_tool_and_gets_an_entry_in_both_eras(home, era):
     assert json.loads(reply["content"][0]["text"]) == reply["structuredContent"]
 
 
-def test_inspector_gets_a_tool_error_for_a_missing_log(home):
-    code, _, err = inspect(home, "--method", "tools/call", "--tool-name", "lookup_symptom", "--tool-arg", "log_path=/nowhere.log")
+def test_inspector_gets_a_tool_error_for_a_missing_log(inspect):
+    code, _, err = inspect("--method", "tools/call", "--tool-name", "lookup_symptom", "--tool-arg", "log_path=/nowhere.log")
     assert code == 5
     assert "tool_is_error" in err
 
 
-def test_inspector_reads_an_entry_as_a_resource(home):
-    code, reply, _ = inspect(home, "--method", "resources/read", "--uri", "entry://O3")
+def test_inspector_reads_an_entry_as_a_resource(inspect):
+    code, reply, _ = inspect("--method", "resources/read", "--uri", "entry://O3")
     assert code == 0
     assert reply["contents"][0]["text"].startswith("### O3 — ")
 
 
-class ScriptedModel(BaseHTTPRequestHandler):
-    """Speaks as much of the Messages API as one tool call needs: first the call, then the id that came back."""
-
-    seen: list = []
-
-    def log_message(self, *args):
-        pass
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if "messages" not in body or not self.path.startswith("/v1/messages") or "count_tokens" in self.path:
-            return self.reply_json({"input_tokens": 1})
-        type(self).seen.append(body)
-        results = [b for m in body["messages"] if isinstance(m["content"], list) for b in m["content"] if b.get("type") == "tool_result"]
-        tools = [t["name"] for t in body.get("tools", [])]
-        name = next((t for t in tools if t.endswith("lookup_symptom")), None)
-        if name and not results:
-            block = {"type": "tool_use", "id": "toolu_1", "name": name, "input": {}}
-            delta = {"type": "input_json_delta", "partial_json": json.dumps({"log_path": os.environ["SCRIPTED_LOG"]})}
-            stop = "tool_use"
-        else:
-            said = json.dumps(results[-1]["content"]) if results else "no tool"
-            block, delta, stop = {"type": "text", "text": ""}, {"type": "text_delta", "text": "TOOL SAID " + said[:3000]}, "end_turn"
-        events = [
-            ("message_start", {"message": {"id": "m", "type": "message", "role": "assistant", "model": "scripted", "content": [], "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}}),
-            ("content_block_start", {"index": 0, "content_block": block}),
-            ("content_block_delta", {"index": 0, "delta": delta}),
-            ("content_block_stop", {"index": 0}),
-            ("message_delta", {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 1}}),
-            ("message_stop", {}),
-        ]  # fmt: skip
-        data = "".join(f"event: {kind}\ndata: {json.dumps({'type': kind, **rest})}\n\n" for kind, rest in events).encode()
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def reply_json(self, value):
-        data = json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+@pytest.fixture
+def claude(home, project):
+    program = engine("claude", CLAUDE)
+    return lambda *args, **env: run([program, *args], {**home, **env}, project)
 
 
-def test_claude_code_connects(home, tmp_path):
-    claude = engine("claude", CLAUDE)
-    subprocess.run([claude, "mcp", "add", "gpu", "--", *SERVE], env=home, cwd=tmp_path, check=True, capture_output=True, timeout=60)
-    listed = subprocess.run([claude, "mcp", "list"], env=home, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert "Connected" in listed.stdout and "Failed" not in listed.stdout, listed.stdout
+@pytest.mark.parametrize("part", ["", "hooks"])
+def test_claude_code_finds_nothing_to_complain_about_in_the_plugins(claude, built, part):
+    done = claude("plugin", "validate", "--strict", str(built / "remote-gpu-trainer" / part))
+    assert done.returncode == 0, done.stdout
+    assert "README_MISSING" not in done.stdout
 
 
-def test_claude_code_calls_the_tool_and_gets_the_entry(home, tmp_path, monkeypatch):
-    claude = engine("claude", CLAUDE)
-    monkeypatch.setenv("SCRIPTED_LOG", str(ROOT / "examples/logs/ddp-unused-parameters.log"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), ScriptedModel)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"gpu": {"command": SERVE[0], "args": SERVE[1:]}}}))
-        env = {**home, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}", "ANTHROPIC_API_KEY": "scripted-not-a-key", "ENABLE_TOOL_SEARCH": "false"}
-        done = subprocess.run(
-            [claude, "-p", "my two gpu run stopped", "--mcp-config", str(tmp_path / "mcp.json"), "--strict-mcp-config",
-             "--allowedTools", "mcp__gpu__lookup_symptom", "--output-format", "stream-json", "--verbose"],
-            env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
+@pytest.fixture
+def plugin(claude, built):
+    """Claude Code with the plugin from the built folder, and the hooks."""
+    assert "Successfully added" in claude("plugin", "marketplace", "add", str(built / "remote-gpu-trainer")).stdout
+    for name in (OURS, "remote-gpu-trainer-hooks@remote-gpu-trainer"):
+        assert "Successfully installed" in claude("plugin", "install", name).stdout
+    return claude
+
+
+def test_claude_code_installs_the_plugin_and_starts_its_server(plugin):
+    listed = plugin("mcp", "list").stdout
+    assert "plugin:remote-gpu-trainer:gpu" in listed and "✔ Connected" in listed and "Failed" not in listed, listed
+    details = plugin("plugin", "details", OURS).stdout
+    assert "Skills (1)  remote-gpu-trainer" in details and "MCP servers (1)" in details and "Hooks (0)" in details, details
+    hooks = plugin("plugin", "details", "remote-gpu-trainer-hooks@remote-gpu-trainer").stdout
+    assert "PreToolUse" in hooks and "PostToolUse" in hooks, hooks
+    assert json.loads(plugin("plugin", "list", "--json").stdout)
+
+
+def loop(claude, project, script, *options):
+    """Let Claude Code work through a script; its first event, its last text and the requests that the model saw."""
+    with scripted(Messages, script) as (address, seen):
+        done = claude(
+            "-p", "my two gpu run stopped", *options, "--output-format", "stream-json", "--verbose",
+            ANTHROPIC_BASE_URL=address, ANTHROPIC_API_KEY="scripted-not-a-key", ENABLE_TOOL_SEARCH="false",
         )  # fmt: skip
-    finally:
-        server.shutdown()
     events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    started = next(e for e in events if e.get("subtype") == "init")
-    assert [(s["name"], s["status"]) for s in started["mcp_servers"]] == [("gpu", "connected")]
-    result = next(e for e in events if e["type"] == "result")
-    assert result["result"].startswith("TOOL SAID ")
-    assert "D8" in result["result"] and "find_unused_parameters" in result["result"]
+    started = next((e for e in events if e.get("subtype") == "init"), None)
+    assert started, done.stdout[-2000:] + done.stderr[-2000:]
+    return started, next(e for e in events if e["type"] == "result")["result"], seen
+
+
+def test_claude_code_loads_the_skill_looks_the_log_up_and_the_hooks_speak(plugin, project, home, tmp_path):
+    (project / "train.log").write_bytes(LOG.read_bytes())
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "vastai").write_text(f"#!/bin/sh\ntouch {tmp_path}/destroyed\n")
+    (fake / "vastai").chmod(0o755)
+    home["PATH"] += f":{fake}"
+    script = [
+        ("Skill", {"skill": "remote-gpu-trainer:remote-gpu-trainer"}),
+        ("Bash", {"command": "cat train.log", "description": "read the log"}),
+        (PREFIX + "lookup_symptom", {"log_path": str(project / "train.log")}),
+        ("Bash", {"command": "vastai destroy instance 4242 -y", "description": "end the box"}),
+    ]
+    started, said, seen = loop(plugin, project, script, "--allowedTools", "Skill", "Bash", PREFIX + "lookup_symptom")
+    assert ("plugin:remote-gpu-trainer:gpu", "connected") in [(s["name"], s["status"]) for s in started["mcp_servers"]]
+    assert "remote-gpu-trainer:remote-gpu-trainer" in started["skills"]
+    assert sorted(t.removeprefix(PREFIX) for t in started["tools"] if t.startswith(PREFIX)) == TOOLS
+    after_skill, after_log, after_look_up = (json.dumps(request["messages"]) for request in seen[-4:-1])
+    assert "A catalogue of training failures with stable ids" in after_skill
+    assert "call lookup_symptom" not in after_skill and "call lookup_symptom" in after_log, "the hook speaks after the log was shown"
+    assert "D8" in said and "find_unused_parameters" in after_look_up
+    assert "First the release check" in said and not (tmp_path / "destroyed").exists()
+
+
+def test_claude_code_without_the_hooks_hears_nothing_from_them(claude, built, project):
+    (project / "train.log").write_bytes(LOG.read_bytes())
+    claude("plugin", "marketplace", "add", str(built / "remote-gpu-trainer"))
+    claude("plugin", "install", OURS)
+    _, _, seen = loop(claude, project, [("Bash", {"command": "cat train.log", "description": "read"})], "--allowedTools", "Bash")
+    assert "ChildFailedError" in json.dumps(seen[-1]["messages"]) and "call lookup_symptom" not in json.dumps(seen[-1]["messages"])

@@ -50,6 +50,23 @@ def test_unedited_captures_give_no_finding(capture, tmp_path):
     assert replayed(gpu_faults.Text(capture).files, tmp_path, "gpus=1" if capture == "t4x1" else "") == []
 
 
+@pytest.mark.parametrize("line", gpu_faults.HARMLESS)
+def test_lines_that_look_bad_and_are_not_give_no_finding(line, tmp_path):
+    box = gpu_faults.Text("v100x4")
+    box.log(line)
+    assert replayed(box.files, tmp_path) == []
+
+
+def test_a_fault_of_the_host_ends_at_its_boot_and_is_only_a_warning_in_a_container(tmp_path):
+    box = gpu_faults.Text("v100x4")
+    box.log("EXT4-fs (nvme0n1p2): Remounting filesystem read-only", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  470.256.02")
+    assert [one["level"] for one in replayed(box.files, tmp_path)] == ["degraded"]
+    box.proc(lambda proc: proc["platform"].update(container="docker"))
+    assert [one["level"] for one in replayed(box.files, tmp_path)] == ["warn"]
+    box.log("Linux version 6.8.0-60-generic")
+    assert replayed(box.files, tmp_path) == []
+
+
 REAL = sorted(Path(os.environ["GPU_CAPTURES"]).glob("query-gpu-full-*.csv")) if os.environ.get("GPU_CAPTURES") else []
 
 

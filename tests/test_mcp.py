@@ -33,7 +33,7 @@ def call(arguments: dict, tool: str = "lookup_symptom"):
 
 def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     tools = {tool.name: tool for tool in with_client(lambda client: client.list_tools()).tools}
-    assert set(tools) == {"lookup_symptom", "render_run_script", "check_staleness"}
+    assert set(tools) == {"lookup_symptom", "render_run_script", "check_staleness", "gpu_health"}
     tool = tools["lookup_symptom"]
     assert tool.title
     assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint and tool.annotations.idempotent_hint
@@ -50,6 +50,11 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     assert set(tool.input_schema["properties"]) == {"job", "profile", "target", "write_to"}
     assert set(tool.output_schema["properties"]) == {"file_name", "script", "path", "start", "watch", "stop", "resume", "warnings"}
     assert tool.description.startswith("Call instead of writing nohup, tmux or sbatch yourself")
+    tool = tools["gpu_health"]
+    assert tool.annotations.read_only_hint and tool.annotations.open_world_hint
+    assert set(tool.input_schema["properties"]) == {"host", "expect", "stress_seconds"}
+    assert {"verdict", "findings", "gpus", "probe_seconds"} <= set(tool.output_schema["properties"])
+    assert tool.description.startswith("Call after the first login to a new or restarted box, before installing")
 
 
 JOB = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
@@ -167,7 +172,7 @@ def test_entries_are_resources_and_an_unknown_id_is_refused():
 
     entry, templates, refused = with_client(use)
     assert entry.contents[0].text == catalogue.load().get("O7").markdown
-    assert {t.uri_template for t in templates.resource_templates} == {"entry://{id}", "profile://{name}"}
+    assert {t.uri_template for t in templates.resource_templates} == {"entry://{id}", "profile://{name}", "skill://remote-gpu-trainer/{+path}"}
     assert "found id 'Z99', expected one of the catalogue's" in refused
 
 
@@ -178,7 +183,7 @@ def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
         return tools, await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693 from the first step"})
 
     tools, reply = with_client(use, SERVER, mode=mode)
-    assert {tool.name for tool in tools.tools} == {"lookup_symptom", "render_run_script", "check_staleness"}
+    assert {tool.name for tool in tools.tools} == {"lookup_symptom", "render_run_script", "check_staleness", "gpu_health"}
     assert reply.structured_content["matches"]
 
 

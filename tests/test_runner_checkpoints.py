@@ -113,3 +113,25 @@ def test_real_files_of_torch_and_safetensors_are_whole(checker, tmp_path):
     torch.save({"w": torch.ones(8)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     for name in ("new.pt", "old.pt"):
         assert ask(checker, tmp_path, name) == [("whole", name)]
+
+
+def test_what_a_trainer_writes_beside_its_checkpoints_is_none(checker, tmp_path):
+    zipped(tmp_path / "checkpoint-10/model.pt")
+    zipped(tmp_path / "checkpoint-20/model.pt")
+    (tmp_path / "runs/today").mkdir(parents=True)
+    (tmp_path / "runs/today/events.out.tfevents.1").write_text("x")
+    (tmp_path / "samples").mkdir()
+    for name in ("zero_to_fp32.py", "sample_30.png", "README.md"):
+        (tmp_path / name).write_text("x")
+    os.mkfifo(tmp_path / "pipe-30.pt")
+    assert ask(checker, tmp_path, "*") == [("whole", "checkpoint-20")]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_called_torn(checker, tmp_path):
+    zipped(tmp_path / "s-1.pt")
+    zipped(tmp_path / "s-2.pt")
+    code = f"import runpy, sys; sys.argv = ['check', {str(tmp_path)!r}, 's-*.pt']\nimport builtins; real = open\n"
+    code += "def broken(path, *more, **names):\n    if str(path).endswith('s-2.pt'): raise OSError(116, 'Stale file handle')\n    return real(path, *more, **names)\n"
+    code += f"builtins.open = broken; runpy.run_path({str(checker)!r}, run_name='__main__')"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode().split("\0")
+    assert [(out[n], os.path.basename(out[n + 1])) for n in range(0, len(out) - 1, 3)] == [("unread", "s-2.pt"), ("whole", "s-1.pt")]

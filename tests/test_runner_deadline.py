@@ -54,7 +54,7 @@ def test_the_deadline_holds_when_the_runner_is(box: Box, how):
     assert end <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 15
     assert b"leaving" in box.output(), "the keeper asks for the save itself"
     assert box.marker("preempted")["class"] == "deadline"
-    assert not [p for p in box.processes() if p != box.pid("keeper")]
+    box.until(lambda: not [p for p in box.processes() if p != box.pid("keeper")], timeout=10, what="all but the keeper end")
 
 
 def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):
@@ -143,3 +143,53 @@ def test_a_run_that_ends_before_its_deadline_leaves_no_process_on_a_box_that_is_
     assert box.wait()["phase"] == "done"
     box.until(lambda: not box.processes(), timeout=10)
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
+
+
+def test_a_keeper_that_was_stopped_is_replaced(box: Box):
+    box.make("--ignore-term", "--steps", 4000, RGT_SAVE_SECONDS=1, **soon(7), **stop_command(box))
+    box.env["BOX_KEY"] = "k"
+    box.start()
+    os.kill(box.pid("keeper"), signal.SIGSTOP)
+    box.until(lambda: lines(box.folder / "stopped"), timeout=30)
+    assert int(lines(box.folder / "stopped")[0].split()[0]) <= int((box.run_dir / "deadline").read_text()) + 15
+
+
+def test_the_box_is_stopped_when_the_keeper_hangs_and_the_runner_is_dead(box: Box):
+    box.env["BOX_KEY"] = "k"
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(4), **stop_command(box))
+    box.start()
+    os.kill(box.pid("runner"), signal.SIGKILL)
+    os.kill(box.pid("keeper"), signal.SIGSTOP)
+    box.until(lambda: lines(box.folder / "stopped"), timeout=80)
+    assert int(lines(box.folder / "stopped")[0].split()[0]) <= int((box.run_dir / "deadline").read_text()) + 60
+
+
+def test_a_stop_command_that_leaves_something_behind_holds_up_no_alarm(box: Box):
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, RGT_AT_END="stop", RGT_SELF_STOP="sleep 300 & echo not now; exit 7", **soon(4), **alarm(box))
+    box.start()
+    said = box.until(lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30)
+    assert "exit status 7: not now" in said[0]
+
+
+@pytest.mark.parametrize("content", [None, "", "a[$(touch PWNED)]\n", "99999999999\n"], ids=["missing", "empty", "hostile", "later"])
+def test_a_damaged_deadline_file_changes_no_deadline(box: Box, content):
+    box.env["BOX_KEY"] = "k"
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(12), **stop_command(box))
+    box.start()
+    box.at_step(2)
+    path, end = box.run_dir / "deadline", int((box.run_dir / "deadline").read_text())
+    path.unlink() if content is None else path.write_text(content.replace("PWNED", f"{box.folder}/pwned"))
+    os.kill(box.pid("keeper"), signal.SIGKILL)
+    assert box.status()["alive"]
+    box.until(lambda: lines(box.folder / "stopped"), timeout=40)
+    assert end <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 15
+    assert not (box.folder / "pwned").exists()
+
+
+def test_the_keeper_copies_from_where_the_image_began(box: Box):
+    image = box.folder / "image"
+    image.mkdir()
+    box.make("--ignore-term", "--steps", 4000, RGT_WORK_DIR=".", RGT_CHECKPOINT_DIR="ck", RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=["ck"], RGT_SAVE_SECONDS=1, **soon(6))
+    box.popen("run", cwd=image)
+    box.until(lambda: list(box.folder.glob("durable/ck/step-*.pt")), timeout=30)
+    assert (image / "ck").is_dir() and box.events("deadline")

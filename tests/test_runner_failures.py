@@ -135,3 +135,10 @@ def test_every_entry_that_the_runner_names_is_in_the_catalogue():
     assert len(named) > 20 and named <= known, named - known
     # Nothing outside of the table names an entry.
     assert not re.search(r"\b(C2|C4|D19|D20|DP9|GEN4|RP11|SLURM4)\b", text.replace(table, ""))
+
+
+def test_what_a_killed_program_said_long_before_is_not_why_it_was_killed(box: Box):
+    program = "import os, sys; print('CUDA out of memory: batch skipped'); [print('step', n) for n in range(3000)]; sys.stdout.flush(); os.kill(os.getpid(), 9)"
+    box.make(RGT_COMMAND=["python3", "-c", program], RGT_EXPECT=[])
+    box.verb("run")
+    assert box.marker("failed")["class"] == "killed" and len(box.events("attempt")) == 2

@@ -131,3 +131,10 @@ def test_setup_runs_once_and_its_failure_ends_the_start(box: Box):
     box.verb("resume")
     marker = (box.wait("failed"), box.marker("failed"))[1]
     assert marker["class"] == "network" and marker["reason"].startswith("setup: ") and marker["exit"] == 3
+
+
+def test_several_nodes_need_the_name_of_the_first(box: Box):
+    several = {"RGT_LAUNCHER": "torchrun", "RGT_NODES": 2, "RGT_NAME_WAIT": 1}
+    assert "address of the first node is not known" in plain(box, **several).verb("preflight").stdout
+    assert "no-such-host.invalid, is not found" in plain(box, RGT_RDZV_HOST="no-such-host.invalid", **several).verb("preflight").stdout
+    assert plain(box, RGT_RDZV_HOST="localhost", **several).verb("preflight").returncode == 0

@@ -169,3 +169,30 @@ def test_save_keeps_the_program_going_where_its_signal_is_not_term(box: Box):
     done = box.verb("save")
     assert done.returncode == 0 and "step-1.pt" in done.stdout, done.stderr
     assert box.status()["phase"] == "running" and not (box.run_dir / "save-now").exists()
+
+
+def test_a_check_that_fails_is_no_reason_to_begin_again(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "python3").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.checkpoints.mkdir()
+    (box.checkpoints / "step-10.pt").write_bytes(b"kept")
+    box.make(RGT_COMMAND=["echo"], RGT_EXPECT=[], RGT_RESUME="flag", RGT_RESUME_NAME="--from")
+    assert box.verb("run").returncode == 0
+    assert box.output().decode() == f"--from {box.checkpoints}/step-10.pt\n"
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_checkpoint_that_another_node_may_be_writing_keeps_its_name(box: Box, node):
+    box.checkpoints.mkdir()
+    (box.checkpoints / "step-10.pt").write_bytes(b"PK half")
+    box.make(RGT_COMMAND=["true"], RGT_EXPECT=[], RGT_NODES=2)
+    assert box.verb("run", "--node-rank", str(node)).returncode == 0
+    assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt"]
+    if node == 0:
+        os.utime(box.checkpoints / "step-10.pt", (time.time() - 100,) * 2)
+        (box.run_dir / ".done").unlink()
+        assert box.verb("run", "--node-rank", "0").returncode == 0
+        assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt.torn"]

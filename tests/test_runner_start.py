@@ -110,3 +110,26 @@ def test_status_is_quick_and_valid_whatever_the_log_holds(box: Box):
     assert min(took) < 0.3
     assert text.count("\n") == 1 and now["name"] == 'quote " back\\slash\nnewline 火'
     assert '"\\{}' in now["tail"] and "火" in now["tail"] and len(now["tail"].encode()) <= 4096
+
+
+def test_the_end_of_the_last_run_is_not_taken_for_this_one_s(box: Box):
+    box.make("--sleep", 0)
+    box.start()
+    box.wait()
+    for _ in range(3):
+        box.start("resume")
+        assert box.status()["phase"] in ("preflight", "staging", "running", "syncing") or len(box.events("done")) == len(box.events("start"))
+        box.until(lambda: len(box.events("done")) == len(box.events("start")) and not box.status()["alive"])
+
+
+def test_a_login_without_home_or_util_linux_is_told_plainly(box: Box):
+    box.make("--sleep", 0, RGT_DURABLE="~/durable")
+    box.env.pop("HOME")
+    assert box.verb("status").returncode == 0
+    tools = box.folder / "bin"
+    tools.mkdir()
+    for name in ("bash", "mkdir"):
+        (tools / name).symlink_to(f"/bin/{name}")
+    box.env["PATH"] = str(tools)
+    done = box.verb("start")
+    assert done.returncode == 1 and done.stderr == "flock is missing on this box: install util-linux\n"

@@ -123,3 +123,55 @@ def test_data_are_staged_before_the_program_starts(box: Box):
     box.make(RGT_COMMAND=["true"], RGT_EXPECT=[], RGT_STAGE=[str(box.folder / "nowhere"), "x"])
     assert box.verb("resume").returncode == 0
     assert "staging" in box.wait("failed")["reason"]
+
+
+def test_no_item_leaves_the_durable_place_or_covers_another(box: Box):
+    for name in ("common", "one/out", "two/out", "work"):
+        (box.folder / name).mkdir(parents=True)
+        (box.folder / name / "a file").write_text(name)
+    items = ["../common", str(box.folder / "one/out"), str(box.folder / "two/out/")]
+    box.make("--sleep", 0, RGT_WORK_DIR=str(box.folder / "work"), RGT_DURABLE=str(box.folder / "durable/run"), RGT_SYNC=items, RGT_EXPECT=[])
+    assert box.verb("run").returncode == 0
+    assert sorted(path.read_text() for path in (box.folder / "durable/run").rglob("a file")) == ["common", "one/out", "two/out"]
+    assert [path.name for path in (box.folder / "durable").iterdir()] == ["run"]
+
+
+def test_a_stop_while_data_are_staged_leaves_no_copy_running(box: Box):
+    (box.folder / "data").mkdir()
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "rsync").write_text("#!/bin/sh\nsleep 300\n")
+    (tools / "rsync").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.make(RGT_COMMAND=["true"], RGT_EXPECT=[], RGT_STAGE=[str(box.folder / "data"), "x"])
+    box.popen("run")
+    box.wait("staging")
+    box.until(lambda: [p for p in box.processes() if b"rsync" in Path(f"/proc/{p}/cmdline").read_bytes()])
+    box.verb("stop")
+    box.until(lambda: not box.processes(), timeout=10)
+
+
+def test_checkpoints_inside_a_copied_folder_come_back_too(box: Box):
+    box.checkpoints = box.folder / "out/ckpt"
+    box.make(**durable(box, RGT_SYNC=[str(box.folder / "out")]))
+    box.start()
+    box.at_step(17)
+    box.verb("stop")
+    shutil.rmtree(box.run_dir)
+    shutil.rmtree(box.folder / "out")
+    box.start()
+    assert box.wait()["phase"] == "done"
+    assert box.steps()[0][1] > 15
+
+
+def test_a_durable_place_that_does_not_answer_is_no_reason_to_begin_again(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "ssh").write_text("#!/bin/sh\nexit 255\n")
+    (tools / "ssh").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.make("--sleep", 0, **durable(box, RGT_DURABLE="gpu:/kept"))
+    assert box.verb("run").returncode == 1
+    marker = box.marker("failed")
+    assert marker["class"] == "network" and "can't be looked for" in marker["reason"]
+    assert not box.steps()

@@ -130,9 +130,9 @@ class Finding(BaseModel):
 
 
 class Cards(BaseModel):
-    """GPUs of one kind."""
+    """GPUs of one kind, by their numbers."""
 
-    gpus: list[int | str | None]
+    gpu: list[int | str | None]
     name: str | None = None
     memory_mib: int | None = None
     nvlinks: int | None = None

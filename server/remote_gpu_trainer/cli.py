@@ -64,7 +64,7 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     if only_lookup:
         return parser
 
-    from . import box_commands, health_commands, platform_commands, run_commands
+    from . import box_commands, health_commands, install_commands, platform_commands, run_commands
 
     platform_commands.add_to(commands)
     run_commands.add_to(commands)
@@ -79,7 +79,12 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     docs.add_argument("--write", action="store_true", help="write them")
     docs.set_defaults(run=run_docs)
 
-    serve = commands.add_parser("serve", help="answer over MCP on standard input and output", description="Answer over MCP (stdio).")
+    install_commands.add_to(commands)
+
+    serve = commands.add_parser("serve", help="answer over MCP on standard input and output", description="Answer over MCP: on standard input and output, or with --http on a port of this machine.")  # fmt: skip
+    serve.add_argument("--http", action="store_true", help="serve http://127.0.0.1:PORT/mcp instead; other machines can't reach it, and there is no login")
+    serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="with --http: a loopback address; any other is refused (default 127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8931, metavar="N", help="with --http: the port, 0 for any that is free (default 8931)")
     serve.set_defaults(run=run_serve)
     return parser
 
@@ -174,7 +179,15 @@ def run_docs(args: argparse.Namespace) -> int:
 def run_serve(args: argparse.Namespace) -> int:
     from .mcp_server import make_server
 
-    make_server().run("stdio")
+    if args.http:
+        from . import mcp_http
+
+        mcp_http.serve(make_server(), args.host, args.port)
+    else:
+        from .mcp_progress import leave
+
+        make_server().run("stdio")
+        leave()
     return 0
 
 

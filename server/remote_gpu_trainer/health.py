@@ -20,10 +20,11 @@ from .masking import shown, shown_lines
 
 PROBE = 75.0  # seconds for a probe from the command line: a hung nvidia-smi is a finding of the script after 45
 LOADED = 120.0  # seconds around a load: torch starts, and the script allows twice the load and 90 s
-IN_A_CALL = 46.0  # an MCP call has 50 s in all; ssh and the end of its processes take the rest
+IN_A_CALL = 45.5  # an MCP call ends after 48 s; ssh and the end of its processes take the rest
 START = 15.0  # seconds until torch has started on all GPUs
 SHORTEST = 3.0  # a load under this says nothing
 MOST_STRESS = 3600.0
+HANGS = "look whether nvidia-smi or a disk there hangs (ps shows state D); then reboot the box"
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,16 @@ def examine(box: Box, question: Question = Question(), *, accept_new: bool = Fal
     if reply.outcome == "unreachable":
         return without_answer(name, reply.text, reply.why)
     if reply.outcome == "overtime":
-        return without_answer(name, f"{reply.text}; do: look whether nvidia-smi or a disk there hangs (ps shows state D); then reboot the box", "overtime")
+        return without_answer(name, f"{reply.text}; do: {HANGS}", "overtime")
     refused = [line for line in shown_lines(reply.errors, 3, 600) if line.startswith("gpu_health.py: ")]
     if reply.code == 2 and refused and not reply.out.strip():
         raise BadRequest(refused[-1].removeprefix("gpu_health.py: "))
     return read(name, reply.out, reply.code, reply.cut, reply.errors)
+
+
+def late(box: Box) -> Health:
+    """The answer when the call is over before the box has given one."""
+    return without_answer(shown(box.name, 80), f"found no answer from {shown(box.name, 80)} within the call, expected one; do: {HANGS}", "overtime")
 
 
 def examine_in_a_call(box: Box, question: Question = Question(), *, seconds: float = IN_A_CALL, clock=time.monotonic) -> Health:

@@ -75,7 +75,7 @@ def as_text(found: list[Health]) -> str:
 
 
 def _rows(health: Health, wide: int) -> Iterator[str]:
-    cards = ", ".join(f"{len(kind['gpus'])} x {str(kind.get('name', 'GPU')).removeprefix('NVIDIA ')}" for kind in health.gpus[:2]) or "no GPU told"
+    cards = ", ".join(f"{len(kind['gpu'])} x {str(kind.get('name', 'GPU')).removeprefix('NVIDIA ')}" for kind in health.gpus[:2]) or "no GPU told"
     head = f"{health.verdict:<7}  {shown(health.box, wide):<{wide}}  {cards}"
     bad = [one for one in health.findings if one["level"] != "warn"]
     if not bad:

@@ -15,10 +15,10 @@ from .masking import shown, shown_lines
 LEVELS = ("fatal", "degraded", "unknown", "warn")
 WORST = ("unfit", "care", "unknown", "fit")
 CODES = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
-MOST_FINDINGS, MOST_GPUS, MOST_LISTED = 24, 64, 1000
+MOST_FINDINGS, MOST_KINDS, MOST_GPUS, MOST_LISTED = 24, 8, 64, 1000
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z|(?=)\Z")
 _LABEL = re.compile(r"[0-9A-Za-z:. _-]{1,40}\Z")
-_ABOUT_A_GPU = ("name", "memory_mib", "nvlinks", "bf16", "fp8", "p2p", "mig")
+_ABOUT_A_GPU = {"name": str, "memory_mib": int, "nvlinks": int, "bf16": bool, "fp8": bool, "p2p": str, "mig": list}
 
 
 @dataclass
@@ -82,7 +82,7 @@ def read(name: str, reply: bytes, code: int | None, cut: bool = False, errors: s
         if not isinstance(told, dict) or cut:
             raise ValueError
         return _health(name, told, code)
-    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return without_answer(name, _unreadable(name, text, code, cut, errors), "unreadable")
 
 
@@ -108,6 +108,8 @@ def _health(name: str, told: dict, code: int | None) -> Health:
     if health.verdict == "fit" and (code != 0 or not gpus):
         what = f"exit code {code}" if code else "no GPU in it"
         health.add("unknown", f"found the verdict fit with {what}", "an answer that agrees with itself", "look what answers there as python3")
+    if health.verdict != verdict_of(findings):
+        health.add("unknown", f"found the verdict {shown(told['verdict'], 40)} without a finding that explains it", "an answer that agrees with itself", "look what answers there as python3")
     for one in findings[MOST_FINDINGS:]:
         health.left_out[one["level"]] = health.left_out.get(one["level"], 0) + 1
     del health.findings[MOST_FINDINGS:]
@@ -124,18 +126,19 @@ def _finding(one: dict) -> dict:
 
 
 def _brief(gpus: list[dict]) -> list[dict]:
-    """One item for each kind of card, with the numbers of its GPUs."""
+    """One item for each kind of card; `gpu` holds the numbers of those that are alike."""
     kinds: list[dict] = []
     for one in gpus:
-        kind = {name: _plain(one[name]) for name in _ABOUT_A_GPU if one.get(name) is not None}
-        label = _label(one.get("gpu"))
-        for other in kinds:
-            if {key: value for key, value in other.items() if key != "gpus"} == kind:
-                other["gpus"].append(label)
-                break
-        else:
-            if len(kinds) < MOST_GPUS:
-                kinds.append({"gpus": [label], **kind})
+        kind = {name: _plain(one[name]) for name, sort in _ABOUT_A_GPU.items() if type(one.get(name)) is sort}
+        if "mig" in kind:
+            kind["mig"] = [name for name in kind["mig"] if isinstance(name, str)]
+        labels = one.get("gpu") if isinstance(one.get("gpu"), list) else [one.get("gpu")]
+        same = next((other for other in kinds if {key: value for key, value in other.items() if key != "gpu"} == kind), None)
+        if same is None and len(kinds) < MOST_KINDS:
+            same = {"gpu": [], **kind}
+            kinds.append(same)
+        if same is not None:
+            same["gpu"] += [_label(label) for label in labels[: MOST_GPUS - len(same["gpu"])]]
     return kinds
 
 
@@ -173,7 +176,7 @@ def as_text(health: Health) -> str:
         out.append(f"    expected: {one['threshold']}")
         out.append(f"    do: {one['action']}" + (f" [{one['entry']}]" if one["entry"] else ""))
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
-    out += [f"{len(kind['gpus'])} x {kind.get('name', 'GPU')}, {kind.get('memory_mib', '?')} MiB (GPU {', '.join(map(str, kind['gpus']))})" for kind in health.gpus]
+    out += [f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {kind.get('memory_mib', '?')} MiB (GPU {', '.join(map(str, kind['gpu']))})" for kind in health.gpus]
     about = [f"driver {health.driver}"] if health.driver else []
     about += health.about + ([f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else [])
     out += [", ".join(about)] if about else []

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any
 
-import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
-from . import __version__, catalogue, checking
+from . import __version__, catalogue, mcp_completion, mcp_prompts, mcp_skills
 from .ages import BadQuestion, read_day
 from .answer_models import BoxHealth, Lookup, RunScript, Staleness
 from .answering import answer_for
 from .evidence import Unreadable
 from .facts import FactError
-from .installed import InstalledError
 from .lookup import LIMITS, BadRequest
+from .mcp_progress import look_up, told
+from .mcp_wire import Server, as_data
 
 INSTRUCTIONS = (
     "Knows why training runs on GPU boxes fail. Look up the error or the log before you change code or start again; "
@@ -36,39 +34,28 @@ def _complete(found: dict) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
 
 
-async def _telling_progress(context: Context, seconds: float, work: Callable[[], dict]) -> dict:
-    """Run `work` beside the server, and say every two seconds how long it has been."""
-    done: list[dict] = []
-
-    async def run() -> None:
-        done.append(await anyio.to_thread.run_sync(work, abandon_on_cancel=True))
-        group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(run)
-        for passed in itertools.count(2, 2):
-            await anyio.sleep(2)
-            await context.report_progress(min(passed, seconds), seconds, f"asked {passed} s ago, waiting for the box")
-    return done[0]
-
-
 def make_server() -> MCPServer:
-    """A server with its tool and resources registered."""
-    server = MCPServer("remote-gpu-trainer", title="Remote GPU trainer", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
+    """A server with its tools, resources and prompts registered."""
+    server = Server(
+        "remote-gpu-trainer", title="Remote GPU trainer", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING", extensions=[mcp_skills.Skills()]
+    )
+    mcp_prompts.add_to(server)
+    mcp_completion.add_to(server)
 
     @server.tool(
         title="Look up a failing training run",
         annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False),
     )
-    def lookup_symptom(
-        symptom: Annotated[str, Field(description="the error text or what you see, in the user's words")] = "",
+    async def lookup_symptom(
+        context: Context,
+        symptom: Annotated[str, Field(description="the error text, or what you see")] = "",
         limit: Annotated[int, Field(description="how many matches", ge=LIMITS[0], le=LIMITS[1])] = 3,
-        log_path: Annotated[str | None, Field(description="a log file or a folder of per-rank logs, here or as HOST:PATH on a box of the ssh configuration")] = None,
-        installed: Annotated[str | None, Field(description="pip freeze text: entries about other versions are marked")] = None,
+        log_path: Annotated[str | None, Field(description="a log file or folder of per-rank logs, here or HOST:PATH")] = None,
+        installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     ) -> Annotated[CallToolResult, Lookup]:
         """Call before editing code or retrying when training fails, hangs, prints NaN, is killed, or is slow or wrong; takes the error text, a log file or folder, or HOST:PATH; may answer that nothing fits."""
         try:
-            answer = answer_for(text=symptom, log=log_path, limit=limit, installed=installed)
+            answer = await look_up(context, lambda reading: answer_for(text=symptom, log=log_path, limit=limit, installed=installed, progress=reading))
         except (BadRequest, Unreadable, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(answer.as_dict())
@@ -79,16 +66,19 @@ def make_server() -> MCPServer:
     )
     def check_staleness(
         installed: Annotated[str | None, Field(description="text of pip freeze, requirements.txt or uv.lock")] = None,
-        released: Annotated[str | None, Field(description="a release that came out, such as 'torch 2.14'")] = None,
-        scope: Annotated[str | None, Field(description="an id, a family, a page, a folder or a platform, such as runpod")] = None,
-        on: Annotated[str | None, Field(description="the day to judge by, YYYY-MM-DD; today when left out")] = None,
+        released: Annotated[str | None, Field(description="a new release, such as 'torch 2.14'")] = None,
+        scope: Annotated[str | None, Field(description="an id, family, page or platform, such as runpod")] = None,
+        on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
     ) -> Annotated[CallToolResult, Staleness]:
         """Call before telling the user a price, quota or billing command, and after changing torch or the driver; with `scope` for one platform or entry."""
+        from . import checking  # reads versions with packaging, which takes a while to import
+        from .installed import InstalledError
+
         try:
             found = checking.check(read_day(on), packages=installed, released=released, scope=scope).as_dict()
         except (BadQuestion, InstalledError, FactError, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
-        return _complete(found)
+        return _complete(as_data(found))
 
     @server.tool(
         title="Render a run script",
@@ -97,8 +87,8 @@ def make_server() -> MCPServer:
     def render_run_script(
         job: Annotated[dict[str, Any], Field(description="name, command, deadline and more: read schema://job")],
         profile: Annotated[str, Field(description="the platform, such as runpod, slurm or generic-ssh")],
-        target: Annotated[str | None, Field(description="ssh, slurm, kubernetes, skypilot or local; what fits the platform when left out")] = None,
-        write_to: Annotated[str | None, Field(description="a folder or file on this machine: the answer then holds its path in place of the script")] = None,
+        target: Annotated[str | None, Field(description="ssh, slurm, kubernetes, skypilot or local; default: what fits the platform")] = None,
+        write_to: Annotated[str | None, Field(description="a folder or file here: the answer then holds its path, not the script")] = None,
     ) -> Annotated[CallToolResult, RunScript]:
         """Call instead of writing nohup, tmux or sbatch yourself for anything that runs over ten minutes on a box; starts nothing and spends nothing."""
         from .job_reading import JobError  # the model of a job takes a while to build, and most sessions don't need it
@@ -115,8 +105,8 @@ def make_server() -> MCPServer:
     )
     async def gpu_health(
         context: Context,
-        host: Annotated[str | None, Field(description="a name of the ssh configuration, user@host, or the provider's ssh line; this machine when left out")] = None,
-        expect: Annotated[str | None, Field(description="what was paid for, such as gpus=8,name=H100,vram=80,nvlink=all,driver>=550")] = None,
+        host: Annotated[str | None, Field(description="ssh name, user@host or the provider's ssh line; default: this machine")] = None,
+        expect: Annotated[str | None, Field(description="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550")] = None,
         stress_seconds: Annotated[float, Field(description="load on all GPUs, about 15 fit into a call; not while a job runs there", ge=0, le=3600)] = 0,
     ) -> Annotated[CallToolResult, BoxHealth]:
         """Call after the first login to a new or restarted box, before installing, and when a run hangs, slows down or dies without a traceback."""
@@ -124,9 +114,12 @@ def make_server() -> MCPServer:
 
         try:
             asked, place = health.Question(expect or "", stress=stress_seconds), box.parse(host or "local")
-            return _complete(await _telling_progress(context, 50, lambda: health.examine_in_a_call(place, asked).as_dict()))
-        except* (BadRequest, box.BadBox, catalogue.CatalogueError) as errors:
-            raise ToolError(str(errors.exceptions[0])) from None
+            found = await told(context, lambda: health.examine_in_a_call(place, asked), lambda: "waiting for the box")
+        except TimeoutError:
+            found = health.late(place)
+        except (BadRequest, box.BadBox, catalogue.CatalogueError) as error:
+            raise ToolError(str(error)) from None
+        return _complete(found.as_dict())
 
     @server.resource("schema://job", name="job", title="The fields of a job", mime_type="application/schema+json")
     def job_schema() -> str:
@@ -142,7 +135,7 @@ def make_server() -> MCPServer:
         from .profile import ProfileError, get
 
         try:
-            return json.dumps(as_dict(get(name), date.today()), ensure_ascii=False, indent=1)
+            return json.dumps(as_data(as_dict(get(name), date.today())), ensure_ascii=False, indent=1)
         except (ProfileError, catalogue.CatalogueError) as error:
             raise ResourceNotFoundError(str(error)) from None
 
@@ -153,5 +146,10 @@ def make_server() -> MCPServer:
             return catalogue.load().get(id).markdown
         except catalogue.CatalogueError as error:
             raise ResourceNotFoundError(str(error)) from None
+
+    @server.resource(mcp_skills.HOME + "{+path}", name="skill", title="A file of the skill", mime_type="text/markdown")
+    def skill_file(path: str) -> str:
+        """SKILL.md, a page or a script of the skill, by its path there."""
+        return mcp_skills.read(path)
 
     return server

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .banners import only_versions
 from .evidence import Evidence
 from .features import features
 from .ranking import NONE, VOTERS, Question, Ranking
@@ -64,7 +65,7 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         said = max(SURE_WORDS.values())
-    elif said < LEAST_WORDS:
+    elif said < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
         none = 1.0
     confidence = _confidence(candidates, none, said, ranking)
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])

@@ -1,0 +1,33 @@
+"""Lines that state versions and nothing else: the head of nvidia-smi, nvcc --version, the driver's own line. Alone they are no symptom, whatever entries name the same words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# Above each, one real line.
+_BANNER = re.compile(
+    r"""\s*(?:
+        # Tue Nov 20 10:00:00 2026
+        (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\ +\d+\ [\d:]+(?:\ [A-Z]+)?\ \d{4}
+        # +-----------------------------+
+        | [+|=\-\s]+
+        # | NVIDIA-SMI 580.82    Driver Version: 580.82    CUDA Version: 13.0  |
+        | \|?\s*(?:NVIDIA-SMI\s+[\d.]+\s+)?(?:(?:KMD|Driver)\ Version:\s*[\d.]+\s+)CUDA(?:\ UMD)?\ Version:\s*[\d.]+\s*\|?
+        # nvcc: NVIDIA (R) Cuda compiler driver
+        | nvcc:\ NVIDIA\ \(R\)\ Cuda\ compiler\ driver | Copyright\ \(c\)\ [\d-]+\ NVIDIA\ Corporation | Built\ on\ \w{3}_\w{3}_.*
+        # Cuda compilation tools, release 12.4, V12.4.131
+        | Cuda\ compilation\ tools,\ release\ [\d.]+,\ V[\d.]+ | Build\ cuda_[\w.]+/compiler\.[\w.]+
+        # NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
+        | NVRM\ version:\ NVIDIA\ UNIX\ .* | GCC\ version:\ .*
+        # $ nvidia-smi
+        | [\w@:~/.\#\-]*[$\#]\s*(?:nvidia-smi|nvcc\ (?:--version|-V)|cat\ /proc/driver/nvidia/version)
+    )\s*""",
+    re.X,
+)
+
+
+def only_versions(lines: Iterable[str]) -> bool:
+    """Whether every line that isn't empty states versions only."""
+    told = [line for line in lines if line.strip()]
+    return bool(told) and all(len(line) < 300 and _BANNER.fullmatch(line) for line in told)

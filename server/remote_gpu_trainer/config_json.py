@@ -1,0 +1,184 @@
+"""JSON as people keep it in configurations: read with comments and trailing commas, and changed in place, so that all else stays byte for byte.
+
+A change is a list of pieces, (offset, text), put into the old text; the same pieces taken out of the new one give the old one back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+
+DEEPEST = 100
+_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.S)
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_REMARK = re.compile(r"[ \t]*(?://[^\n]*|/\*(?:(?!\*/)[^\n])*\*/)[ \t\r]*")
+_WORD = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
+
+
+class BadText(Exception):
+    """The text isn't what a client would read; `where` is a line and a column. The text says what was expected."""
+
+
+@dataclass
+class Node:
+    """A value and where it stands: `text[start:end]`. `after`: just behind the last element's comma, or behind the element."""
+
+    value: object
+    start: int
+    end: int
+    children: dict = field(default_factory=dict)  # key or index -> Node
+    starts: dict = field(default_factory=dict)  # where the member begins, its key included
+    comma: bool = False  # a trailing comma stands behind the last element
+    after: int = 0
+
+
+def read(text: str) -> Node:
+    """The tree of a text. Raises BadText with line and column."""
+    node = _value(text, _skip(text, 1 if text.startswith("\ufeff") else 0), 0)
+    end = _skip(text, node.end)
+    if end != len(text):
+        raise _bad(text, end, "the end of the file")
+    return node
+
+
+def _skip(text: str, at: int) -> int:
+    return _BLANK.match(text, at).end()
+
+
+def _bad(text: str, at: int, expected: str) -> BadText:
+    line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+    found = repr(text[at]) if at < len(text) else "the end of the file"
+    return BadText(f"line {line}, column {column}: found {found}, expected {expected}")
+
+
+def _value(text: str, at: int, depth: int) -> Node:
+    if depth > DEEPEST:
+        raise _bad(text, at, f"at most {DEEPEST} levels")
+    opening = text[at : at + 1]
+    if opening and opening in "{[":
+        return _container(text, at, depth)
+    found = (_STRING if opening == '"' else _WORD).match(text, at)
+    if not found:
+        raise _bad(text, at, "a JSON value")
+    return Node(_decoded(text, found), at, found.end())
+
+
+def _decoded(text: str, found: re.Match) -> object:
+    try:
+        return json.loads(found[0])
+    except ValueError:
+        raise _bad(text, found.start(), "a JSON value") from None
+
+
+def _container(text: str, at: int, depth: int) -> Node:
+    keyed = text[at] == "{"
+    close = "}" if keyed else "]"
+    node = Node({} if keyed else [], at, at, after=at + 1)
+    at = _skip(text, at + 1)
+    while text[at : at + 1] != close:
+        if node.children and not node.comma:
+            raise _bad(text, at, f"',' or '{close}'")
+        begin, key = at, len(node.children)
+        if keyed:
+            found = _STRING.match(text, at)
+            if not found:
+                raise _bad(text, at, "a key in double quotes")
+            key, at = _decoded(text, found), _skip(text, found.end())
+            if key in node.children:
+                raise _bad(text, begin, f"the key {key[:40]!r} once")
+            if text[at : at + 1] != ":":
+                raise _bad(text, at, "':'")
+            at = _skip(text, at + 1)
+        child = _value(text, at, depth + 1)
+        node.children[key], node.starts[key] = child, begin
+        if keyed:
+            node.value[key] = child.value
+        else:
+            node.value.append(child.value)
+        node.after, at = child.end, _skip(text, child.end)
+        node.comma = text[at : at + 1] == ","
+        if node.comma:
+            node.after = at + 1
+            at = _skip(text, at + 1)
+    node.end = at + 1
+    return node
+
+
+def find(root: Node, path: tuple) -> Node | None:
+    """The node at a path of keys; None when it isn't there."""
+    node: Node | None = root
+    for key in path:
+        node = node.children.get(key) if node else None
+    return node
+
+
+def added(text: str, path: tuple, value: object, append: bool = False) -> list[tuple[int, str]]:
+    """Pieces that put `value` at `path`, or at the end of the array there; what is missing on the way is made. Raises BadText."""
+    node, rest = read(text), list(path)
+    parents = 0
+    while rest and isinstance(node.value, dict) and rest[0] in node.children:
+        node, parents = node.children[rest.pop(0)], parents + 1
+    expected = dict if rest or not append else list
+    if not isinstance(node.value, expected) or (not rest and not append):
+        place = ".".join(map(str, path[:parents])) or "the top"
+        raise BadText(f"found a {type(node.value).__name__} at {place}, expected {'an object' if expected is dict else 'an array'} to add to")
+    wrapped = [value] if append and rest else value
+    for key in reversed(rest[1:]):
+        wrapped = {key: wrapped}
+    return _pieces(text, node, rest[0] if rest else None, wrapped, parents + 1)
+
+
+def _pieces(text: str, node: Node, key: str | None, value: object, depth: int) -> list[tuple[int, str]]:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    several_lines = "\n" in text[node.start : node.end] or not node.children
+    name = f"{json.dumps(key, ensure_ascii=False)}: " if key is not None else ""
+    if not several_lines:
+        piece = name + json.dumps(value, ensure_ascii=False)
+        return [(node.after, f" {piece}" if node.comma else f", {piece}")]
+    unit = _indent_unit(text)
+    indent = unit * depth
+    if node.children:
+        first = next(iter(node.starts.values()))
+        before = text[text.rfind("\n", 0, first) + 1 : first]
+        indent = before if not before.strip() else indent
+    body = (name + json.dumps(value, ensure_ascii=False, indent=unit)).replace("\n", newline + indent)
+    line = newline + indent + body
+    if not node.children:
+        inside = text[node.start + 1 : node.end - 1]
+        closing = "" if "\n" in inside else newline + unit * (depth - 1)
+        return [(node.start + 1 + len(inside.rstrip()), line + closing)]
+    last_line_end = text.find("\n", node.after)
+    rest_of_line = text[node.after : last_line_end] if last_line_end >= 0 else ""
+    if _REMARK.fullmatch(rest_of_line) and last_line_end < node.end:  # it belongs to the line that it stands on
+        at = node.after + len(rest_of_line.rstrip())
+        return [(at, line)] if node.comma else [(node.after, ","), (at, line)]
+    return [(node.after, line if node.comma else "," + line)]
+
+
+def _indent_unit(text: str) -> str:
+    found = re.search(r"\n([ \t]+)\S", text)
+    return found[1] if found and len(found[1]) <= 8 else "  "
+
+
+def removed(text: str, path: tuple) -> str:
+    """The text without the member at `path`, one comma and its line. Raises BadText when it isn't there."""
+    root = read(text)
+    parent = find(root, path[:-1])
+    if not parent or path[-1] not in parent.children:
+        raise BadText(f"found nothing at {'.'.join(map(str, path))}")
+    order = list(parent.children)
+    place = order.index(path[-1])
+    start, end = parent.starts[path[-1]], parent.children[path[-1]].end
+    if place + 1 < len(order):
+        return text[:start] + text[parent.starts[order[place + 1]] :]
+    if place:
+        before = parent.children[order[place - 1]].end
+        comma = text.index(",", _skip(text, before)) if not parent.comma else -1
+        lead = len(text[:start].rstrip())
+        if parent.comma:
+            return text[:lead] + text[parent.after :]
+        return text[:comma] + text[comma + 1 : max(lead, comma + 1)] + text[end:]
+    lead = len(text[:start].rstrip())
+    tail = text[parent.after if parent.comma else end : parent.end - 1]
+    return text[:lead] + (tail if tail.strip() else "") + text[parent.end - 1 :]

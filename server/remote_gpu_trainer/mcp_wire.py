@@ -1,0 +1,126 @@
+"""The server as clients see it: a short tools/list, and errors of one line that repeat no value.
+
+Pydantic's schemas carry a title for every field and a union for every optional one. An agent pays for that list in each session, so what
+goes out is the same schema without them; arguments and answers are still checked against the whole one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError, UnexpectedToolError
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+from pydantic import ValidationError
+
+from . import mcp_skills
+from .lines import _ANSI, mask
+from .masking import shown
+
+LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
+LONGEST_TEXT = 2000  # characters of one text from a page of facts
+_VARIABLE = re.compile(r"(\bHF_[A-Z_]+\b)")  # the name of a variable, not the beginning of a token
+
+
+class Server(MCPServer):
+    """An MCPServer that lists its tools briefly, serves the skill's files, and says what is wrong in a line."""
+
+    async def list_tools(self):
+        return [
+            tool.model_copy(update={"input_schema": short_input(tool.input_schema), "output_schema": short_output(tool.output_schema)})
+            for tool in await super().list_tools()
+        ]
+
+    async def call_tool(self, name, arguments, context=None):
+        refuse_long(name, "the name of a tool")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except UnexpectedToolError as error:
+            raise ToolError(f"{shown(name, 80)} failed: found an error in the server itself, expected an answer; the log of the server names it") from error.__cause__
+        except ToolError as error:
+            known = [tool.name for tool in await super().list_tools()]
+            if name not in known:
+                raise ToolError(f"found tool {shown(name, 80)!r}, expected one of {', '.join(known)}") from None
+            if isinstance(error.__cause__, ValidationError):
+                raise ToolError(wrong_arguments(error.__cause__)) from None
+            raise ToolError(str(error).removeprefix(f"Error executing tool {name}: ")) from None
+
+    async def list_resources(self):
+        return [*await super().list_resources(), *mcp_skills.listed()]
+
+    async def read_resource(self, uri, context=None):
+        refuse_long(str(uri), "a URI")
+        try:
+            found = await super().read_resource(uri, context)
+        except ResourceNotFoundError as error:
+            raise ResourceNotFoundError(shown(error, 400)) from None
+        if str(uri).startswith(mcp_skills.HOME):
+            return [replace(one, mime_type=mcp_skills.kind(str(uri))) for one in found]
+        return found
+
+    async def get_prompt(self, name, arguments=None, context=None):
+        refuse_long(name, "the name of a prompt")
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:
+            known = ", ".join(prompt.name for prompt in await self.list_prompts())
+            raise MCPError(INVALID_PARAMS, f"found prompt {shown(name, 80)!r} ({shown(error, 200)}), expected one of {known} with its arguments") from None
+
+
+def refuse_long(text: str, what: str) -> None:
+    """Raises MCPError for what can't be a name; nothing of it is repeated."""
+    if len(text) > LONGEST_NAME:
+        raise MCPError(INVALID_PARAMS, f"found {what} of {len(text)} characters, expected at most {LONGEST_NAME}")
+
+
+def wrong_arguments(error: ValidationError) -> str:
+    """What is wrong with the arguments of a tool. Values are left out: one may be a secret in the wrong place."""
+    faults = []
+    for fault in error.errors(include_url=False, include_input=False)[:5]:
+        place = shown(".".join(str(part) for part in fault["loc"]), 80)
+        faults.append(f"found {place} missing, expected it" if fault["type"] == "missing" else f"found a wrong {place}, expected: {shown(fault['msg'], 120)}")
+    return "; ".join(faults)
+
+
+def as_data(value: Any) -> Any:
+    """The same object with every text cut, masked and without controls: pages of facts quote what providers and users wrote."""
+    if isinstance(value, dict):
+        return {as_data(name): as_data(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [as_data(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    text = "".join(c if c.isprintable() else " " for c in _ANSI.sub("", value[:LONGEST_TEXT]))
+    return "".join(part if _VARIABLE.fullmatch(part) else mask(part) for part in _VARIABLE.split(text))
+
+
+def short_input(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without titles; an argument that may be left out has its plain type, because who has no value leaves it out."""
+    fields = {name: _plain(field, {}) | {key: field[key] for key in ("description", "default", "minimum", "maximum") if field.get(key)} for name, field in schema["properties"].items()}
+    return {"type": "object", "properties": fields, **({"required": schema["required"]} if schema.get("required") else {})}
+
+
+def short_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Every field with its type; below the first level names, choices and structure. What a field means stands in the documentation."""
+    if schema is None:
+        return None
+    models, needed = schema.get("$defs", {}), schema.get("required", [])
+    fields = {name: _plain(field, models, null=name in needed) for name, field in schema["properties"].items()}
+    return {"type": "object", "properties": fields, "required": needed}
+
+
+def _plain(field: dict, models: dict, null: bool = False) -> dict:
+    """The type of one field, references put in place. `null`: whether null stays among its types."""
+    if "$ref" in field:
+        field = models[field["$ref"].rsplit("/", 1)[1]]
+    if "anyOf" in field:
+        kinds = [_plain(kind, models) for kind in field["anyOf"] if kind.get("type") != "null"]
+        types = [kind["type"] for kind in kinds] + ["null"] * (null and len(kinds) < len(field["anyOf"]))
+        return {**kinds[0], "type": types if len(types) > 1 else types[0]}
+    if "properties" in field:
+        inner = {name: _plain(one, models) for name, one in field["properties"].items()}
+        return {"type": "object", "properties": {name: one if "enum" in one or "properties" in one.get("items", {}) else {} for name, one in inner.items()}}
+    return {name: _plain(field[name], models) if name == "items" else field[name] for name in ("type", "enum", "items") if name in field}

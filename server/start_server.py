@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Starts the MCP server of this plugin. Python 3.8, standard library.
+
+In this order: an installed `remote-gpu-trainer` of the plugin's version; `uvx` with the wheel beside this file (in a checkout: with the checkout), from its
+cache without network when it was used before; an installed one of another version, and stderr says so.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+
+def main():
+    with open(os.path.join(ROOT, ".claude-plugin", "plugin.json"), encoding="utf-8") as file:
+        version = json.load(file)["version"]
+    installed, uvx = shutil.which("remote-gpu-trainer"), shutil.which("uvx")
+    found = says([installed, "--version"]) if installed else None
+    if found == version or (found and not uvx):
+        if found != version:
+            print("remote-gpu-trainer: found version %s installed, expected %s; upgrade it, or install uv" % (found, version), file=sys.stderr)
+        return become([installed, "serve"])
+    wheels = sorted(name for name in os.listdir(HERE) if name.endswith(".whl"))
+    source = os.path.join(HERE, wheels[-1]) if wheels else ROOT
+    if uvx:
+        cached = [uvx, "--offline", "--from", source, "remote-gpu-trainer"]
+        fresh = [uvx, "--from", source, "remote-gpu-trainer"]
+        return become((cached if says([*cached, "--version"]) == version else fresh) + ["serve"])
+    print(
+        "remote-gpu-trainer: found neither remote-gpu-trainer nor uvx on PATH, expected one of them; install uv, or: pip install %s" % source, file=sys.stderr
+    )
+    return 2
+
+
+def says(command):
+    """What a command prints, or None when it fails."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def become(command):
+    """Replace this process; on Windows, where that isn't possible, wait for the child."""
+    if os.name == "nt":
+        return subprocess.call(command)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""What the build command makes, made once a test run, and the wheel installed where nothing else of this checkout is."""
+
+import os
+import site
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """The folder with wheel, sdist and plugin, from the one build command."""
+    out = tmp_path_factory.mktemp("dist")
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / "build.py"), "--out", str(out)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return out
+
+
+@pytest.fixture(scope="session")
+def programs(built, tmp_path_factory):
+    """The folder of programs of an environment that holds the wheel, and borrows its dependencies: no network, nothing of the checkout."""
+    place = tmp_path_factory.mktemp("installed") / "v"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    scripts = place / ("Scripts" if os.name == "nt" else "bin")
+    python = scripts / "python"
+    [wheel] = built.glob("*.whl")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True
+    )
+    asked = subprocess.run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True, check=True)
+    borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
+    Path(asked.stdout.strip(), "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
+    where = subprocess.run([str(python), "-c", "import remote_gpu_trainer as r; print(r.__file__)"], capture_output=True, text=True, check=True, cwd=place)
+    assert str(place) in where.stdout, "the wheel's own package must be the one that is imported"
+    return scripts
+
+
+@pytest.fixture
+def home(tmp_path, programs):
+    """An environment without anybody's account or configuration: the installed wheel, the clients, an empty home."""
+    (tmp_path / "home").mkdir()
+    path = os.pathsep.join(filter(None, [str(programs), os.environ.get("CLIENTS", ""), *_ripgrep(), "/usr/local/bin", "/usr/bin", "/bin"]))
+    return {
+        "HOME": str(tmp_path / "home"), "PATH": path, "LANG": "C.UTF-8", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    }  # fmt: skip
+
+
+def _ripgrep() -> list[str]:
+    """opencode's skill tool needs rg; Codex brings one."""
+    clients = os.environ.get("CLIENTS")
+    found = sorted(Path(clients).parent.glob("@openai/codex-*/vendor/*/codex-path/rg")) if clients else []
+    return [str(found[0].parent)] if found else []
+
+
+@pytest.fixture
+def project(tmp_path):
+    """An empty folder to work in, a repository like any other: clients look upwards for their configuration."""
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    return folder
+
+
+def run(command, env, cwd, seconds=90):
+    """Run a program; its output and errors as text. The caller looks at the text: exit codes of several clients say nothing."""
+    return subprocess.run([str(part) for part in command], env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds)
