@@ -2142,6 +2142,10 @@ def judge_nvlink(box, add):
                 "reboot the box; if it stays, " + BACK, key="nvlink")
     cells = [cell for (one, two), cell in box.topo.items() if one != two]
     common = usual(cells)
+    if cells and not any(cell.startswith("NV") for cell in cells) and len(there) > 1 and all((sku_of(gpu.name) or {}).get("p2p") == "nvlink"
+            for gpu in there) and not any(add.has("nvlink", gpu.label) for gpu in there):
+        add(None, "degraded", "topo -m: no pair of the %d GPUs is connected by NVLink (%s)" % (len(there), common), "NV and a number (gpud asks NVML)",
+            "restart nvidia-fabricmanager or reboot the box; if it stays, " + BACK, key="nvlink")
     if common and common.startswith("NV") and cells.count(common) * 2 > len(cells):
         by_gpu = {}
         for (one, two), cell in sorted(box.topo.items()):

@@ -303,6 +303,7 @@ def box_faults(capture, turn):
         yield edited("ECC off", lambda box: [box.cell(2, "ecc.mode." + mode, "Disabled") for mode in ("current", "pending")], "degraded", 2)
         yield edited("pair over PCIe",
             lambda box: box.files.update({"topo.txt": box.files["topo.txt"].replace("GPU1\tNV18\t X \tNV18", "GPU1\tNV18\t X \tSYS")}), "degraded", 1)
+        yield edited("no pair by NVLink", lambda box: box.files.update({"topo.txt": box.files["topo.txt"].replace("NV18", "SYS")}), "degraded")
         yield edited("fabric with less bandwidth", lambda box: box.xml_add(5, "\t\t<processes>", "<fabric><state>Completed</state><status>Success</status>"
             "<health><summary>N/A</summary><bandwidth>Degraded</bandwidth><route_unhealthy>False</route_unhealthy></health></fabric>"), "degraded", 5)
         yield edited("fabric route lost", lambda box: box.xml_add(6, "\t\t<processes>", "<fabric><state>Completed</state><status>Success</status>"
