@@ -44,9 +44,12 @@ def programs(built, tmp_path_factory):
 def home(tmp_path, programs):
     """An environment without anybody's account or configuration: the installed wheel, the clients, an empty home."""
     (tmp_path / "home").mkdir()
+    # With any plugin in its configuration opencode fetches a package of its own from npm, and waits a minute when it can't.
+    (tmp_path / "home" / ".npmrc").write_text("offline=true\nfetch-retries=0\n")
     path = os.pathsep.join(filter(None, [str(programs), os.environ.get("CLIENTS", ""), *_ripgrep(), "/usr/local/bin", "/usr/bin", "/bin"]))
     return {
         "HOME": str(tmp_path / "home"), "PATH": path, "LANG": "C.UTF-8", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "30000",  # on a busy machine the first turn would start without a plugin's server
         "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1",
     }  # fmt: skip
 

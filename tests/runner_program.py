@@ -2,7 +2,7 @@
 
 usage: runner_program.py [--steps N] [--every N] [--resume-from PATH] [knobs]
 
-A step changes four numbers by integer arithmetic. A checkpoint is a zip that torch can load, with the step and the numbers, put in place
+A step changes four numbers by integer arithmetic. A checkpoint is a zip (as torch writes) with the step and the numbers, put in place
 at once; the last three are kept. Every step is written to RGT_RUN_DIR/steps.log with the step of the newest checkpoint that was
 there, so a test can see whether work was repeated. With WORLD_SIZE over 1 the ranks add up their parts by torch's gloo.
 """
@@ -11,7 +11,6 @@ import argparse
 import glob
 import io
 import os
-import pickle
 import signal
 import struct
 import sys
@@ -67,7 +66,7 @@ class Trainer:
         if not path:
             return
         with zipfile.ZipFile(path) as archive:
-            self.step, *self.weights = struct.unpack("<5q", archive.read("step/data"))
+            self.step, *self.weights = struct.unpack("<5q", archive.read("data"))
         self.saved = self.step
         self.say(f"resumed from {path}")
 
@@ -77,10 +76,8 @@ class Trainer:
         self.folder.mkdir(parents=True, exist_ok=True)
         memory = io.BytesIO()
         with zipfile.ZipFile(memory, "w") as archive:
-            archive.writestr("step/data.pkl", pickle.dumps({"step": self.step, "weights": self.weights}, 2))
-            archive.writestr("step/version", "3\n")
-            archive.writestr("step/data", struct.pack("<5q", self.step, *self.weights))
-            archive.writestr("step/ballast", b"\1" * self.args.pad)
+            archive.writestr("data", struct.pack("<5q", self.step, *self.weights))
+            archive.writestr("ballast", b"\1" * self.args.pad)
         tmp = self.folder / f"step-{self.step}.pt.tmp"
         with open(tmp, "wb") as stream:
             stream.write(memory.getvalue())

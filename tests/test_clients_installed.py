@@ -164,6 +164,7 @@ def test_the_line_with_uvx_serves(built, home, tmp_path):
     uvx = engine("uvx", UV)
     (tmp_path / "dist").symlink_to(built)
     env = {**home, **{key: value for key, value in os.environ.items() if key.startswith("UV_") or key in ("SSL_CERT_FILE", "SSL_CERT_DIR")}}
+    env.setdefault("UV_SYSTEM_CERTS", "1")
     env["PATH"] = os.path.dirname(uvx) + ":/usr/local/bin:/usr/bin:/bin"
     asked = (
         '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'

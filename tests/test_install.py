@@ -165,3 +165,10 @@ def test_any_object_takes_a_value_and_gives_it_back(value, indent, key, nested):
     expected = {**value, path[0]: {key: {"b": [1]}} if nested else {"b": [1]}}
     assert json.loads(text) == expected
     assert json.loads(config_json.removed(text, path[:1])) == value
+
+
+def test_a_remark_stays_on_its_line(home):
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text(JSON_BEFORE["comments"].replace("KEY", "mcpServers"))
+    install("cursor")
+    assert '    "other": {"command": "x"}, // keep\n    "remote-gpu-trainer": {\n' in (home / ".cursor/mcp.json").read_text()

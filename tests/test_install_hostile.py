@@ -116,9 +116,10 @@ def test_a_file_that_changes_meanwhile_is_refused(home, capsys):
 def test_keys_are_neither_shown_nor_remembered(home, capsys):
     key = "sk-" + "a1" * 20
     (home / ".cursor").mkdir()
-    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "b", "env": {"API_KEY": key}}}}, indent=2))
+    (home / ".cursor/mcp.json").write_text(json.dumps({"API_KEY": key}, indent=2))
     install("cursor")
-    assert key not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "API_KEY" in shown and key not in shown
     assert key not in (home / ".local/state/remote-gpu-trainer/installed.json").read_text()
     assert key in (home / ".cursor/mcp.json").read_text()
 

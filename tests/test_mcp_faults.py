@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.stdio_server import SERVE, Child, failed, words
 
+INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 JOB = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 SECRET = "hf_" + "s" * 30
 LONG = 1200  # characters of an error; what was sent is never sent back
@@ -26,8 +27,8 @@ def still_answers(child: Child) -> None:
 
 
 def is_clear(text: str) -> bool:
-    """One short text that says something, without a stack and without what only a program reads."""
-    return 5 < len(text) <= LONG and "Traceback" not in text and "pydantic" not in text and text.isprintable()
+    """A short text that says something, without a stack and without what only a program reads."""
+    return 5 < len(text) <= LONG and "Traceback" not in text and "pydantic" not in text and text.replace("\n", "").isprintable()
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +68,12 @@ ASKED = [
     ("a list of arguments", method("tools/call", {"name": "lookup_symptom", "arguments": ["symptom"]}), ""),
     ("a call without a name", method("tools/call", {"arguments": {}}), ""),
     ("an argument of 20 MB", tool("lookup_symptom", {"symptom": "x" * 20_000_001}), "found a text of 20000001 characters"),
-    ("pip freeze of 20 MB in one line", tool("check_staleness", {"installed": "x" * 20_000_000}), ""),
+    ("a broken lock file of 20 MB", tool("check_staleness", {"installed": "[[package]]\nname =" + "x" * 20_000_000}), "found"),
     ("a job of 20 MB", tool("render_run_script", {"job": {**JOB, "name": "n" * 20_000_000}, "profile": "runpod"}), "name"),
     ("a secret in place of a job", tool("render_run_script", {"job": SECRET, "profile": "runpod"}), "found a wrong job"),
     ("a job without a deadline", tool("render_run_script", {"job": {"name": "a", "command": ["b"]}, "profile": "runpod"}), "deadline"),
     ("no arguments at all", tool("render_run_script", {}), "found job missing"),
-    ("a job 200 levels deep", tool("render_run_script", {"job": {"command": deep(200)}, "profile": "runpod"}), "command"),
+    ("a job 100 levels deep", tool("render_run_script", {"job": {**JOB, "command": deep(100)}, "profile": "runpod"}), "command"),
     ("a place that can't be written", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/proc/run.sh"}), "write_to"),
     ("a day that is none", tool("check_staleness", {"on": "soon"}), "found day 'soon'"),
     ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "found a device"),
@@ -87,7 +88,7 @@ ASKED = [
     ("an entry with a NUL", resource("entry://O7%00"), "Unknown resource"),
     ("an entry with an escape", resource("entry://O7%1b%5b31m"), "found id"),
     ("a resource of 20 MB", resource("entry://" + "A" * 20_000_000), "found a URI of 20000008 characters"),
-    ("a file beside the skill", resource("skill://remote-gpu-trainer/references/../pyproject.toml"), "Unknown resource"),
+    ("a file beside the skill", resource("skill://remote-gpu-trainer/references/../pyproject.toml"), "found no file 'references/../pyproject.toml' in the skill"),
     ("a file outside, encoded", resource("skill://remote-gpu-trainer/..%2f..%2fetc/passwd"), "Unknown resource"),
     ("a file of the package that the skill lacks", resource("skill://remote-gpu-trainer/pyproject.toml"), "found no file 'pyproject.toml' in the skill"),
     ("another scheme", resource("file:///etc/passwd"), "Unknown resource"),
@@ -120,6 +121,7 @@ LINES = [
     ("a reply that nobody asked for", b'{"jsonrpc": "2.0", "id": 903, "result": {}}\n'),
     ("the end of a call that never was", b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 904}}\n'),
     ("a hundred thousand brackets", b"[" * 100_000 + b"\n"),
+    ("a call 100,000 levels deep", b'{"jsonrpc": "2.0", "id": 905, "method": "tools/call", "params": {"name": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}\n"),
     ("20 MB of nothing", b" " * 20_000_000 + b"\n"),
 ]
 
@@ -205,13 +207,15 @@ def test_a_connection_dropped_in_the_middle_ends_the_process_and_the_next_one_an
 
 
 def test_a_client_that_no_longer_reads_does_not_leave_a_process_behind():
-    child = Child()
-    child.initialize()
-    child.process.stdout.close()
-    for _ in range(3):
-        child.start("tools/list")
-    child.process.stdin.close()
-    child.process.wait(10)
+    lines = b"".join(json.dumps({"jsonrpc": "2.0", "id": at, "method": name, "params": INITIALIZE if at == 1 else {}}).encode() + b"\n" for at, name in enumerate(["initialize", "tools/list", "tools/list"], 1))
+    process = subprocess.Popen(SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process.stdout.close()
+    process.stdin.write(lines)
+    process.stdin.close()
+    try:
+        process.wait(20)
+    finally:
+        process.kill()
 
 
 def test_two_clients_at_once_each_get_their_own_answers():
@@ -326,7 +330,7 @@ def test_references_that_are_missing_are_told_by_every_tool(without_pages):
 
 
 def test_a_page_that_cannot_be_read_costs_that_page_only(without_pages):
-    for folder in ("references", "profiles"):
+    for folder in ("references", "profiles", "scripts"):
         shutil.copytree(ROOT / folder, without_pages / folder)
     page = next(path for path in (without_pages / "references").rglob("by-domain.md"))
     page.write_bytes(b"\xff\xfe" + page.read_bytes())
@@ -340,7 +344,7 @@ def test_a_page_that_cannot_be_read_costs_that_page_only(without_pages):
             assert not failed(child.call("render_run_script", {"job": JOB, "profile": "vastai"}))
             assert "error" in resource("profile://runpod")(child)
     finally:
-        for folder in ("references", "profiles"):
+        for folder in ("references", "profiles", "scripts"):
             shutil.rmtree(without_pages / folder)
 
 

@@ -12,32 +12,52 @@ import pytest
 
 from tests.conftest import engine
 from tests.engines.sshd import INSTALL
-from tests.runner_box import PROGRAM, undisturbed
+from tests.runner_box import undisturbed
 
 pytest_plugins = ["tests.engines.sshd"]
 
 SECRET = "s3cr3t-'value'-$(nobody)"
 JOB = f"""\
 name: small
-command: ["{sys.executable}", train.py, --steps, "40", --sleep, "0.05", --final, "out/it's final.bin"]
+command: ["{sys.executable}", train.py, --final, "out/it's final.bin"]
 code: program
 python: {sys.executable}
 gpus: 0
 deadline: 1h
 secrets:
   API_KEY: {{file: ~/key of mine}}
-checkpoint: {{folder: out/ckpt, pattern: step-*.pt, save_seconds: 10}}
+checkpoint: {{folder: out/ckpt, pattern: step-*.safetensors, save_seconds: 10}}
 results: ["out/it's final.bin"]
 durable: {{to: ~/kept, what: [out]}}
 floors: {{free_gb: 0.1, free_inodes: 100}}
 rehearsal: {{arguments: [--every, "2"], minutes: 2}}
 """
-WRAPPER = f"""\
-import hashlib, os, pathlib, runpy
+PROGRAM = f"""\
+import argparse, hashlib, json, os, pathlib, signal, struct, sys, time
 assert hashlib.sha256(os.environ["API_KEY"].encode()).hexdigest() == "{hashlib.sha256(SECRET.encode()).hexdigest()}"
-assert not pathlib.Path("notes.ignored").exists()
-pathlib.Path("out").mkdir(exist_ok=True)
-runpy.run_path("trainer.py", run_name="__main__")
+parser = argparse.ArgumentParser()
+parser.add_argument("--every", type=int, default=5)
+parser.add_argument("--final")
+args = parser.parse_args()
+folder, numbers, asked = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"]), [0, 1, 2, 3, 4], []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+folder.mkdir(parents=True, exist_ok=True)
+if os.environ["RGT_RESUME_FROM"]:
+    numbers = list(struct.unpack("<5q", pathlib.Path(os.environ["RGT_RESUME_FROM"]).read_bytes()[-40:]))
+    print("resumed at", numbers[0])
+header = json.dumps({{"numbers": {{"dtype": "I64", "shape": [5], "data_offsets": [0, 40]}}}}).encode().ljust(80)
+while numbers[0] < 40:
+    step, *weights = numbers
+    numbers = [step + 1, *((w * 48271 + step + 1 + n) % (2**31 - 1) for n, w in enumerate(weights))]
+    print(f"step {{numbers[0]}}/40")
+    if asked or numbers[0] % args.every == 0:
+        new = folder / "new.tmp"
+        new.write_bytes(len(header).to_bytes(8, "little") + header + struct.pack("<5q", *numbers))
+        new.replace(folder / f"step-{{numbers[0]}}.safetensors")
+    if asked:
+        sys.exit(85)
+    time.sleep(0.05)
+pathlib.Path(args.final).write_bytes(struct.pack("<5q", *numbers))
 """
 
 
@@ -47,8 +67,8 @@ def desk(tmp_path, sshd, monkeypatch):
     engine("rsync", INSTALL)
     code = tmp_path / "desk/program"
     code.mkdir(parents=True)
-    (code / "train.py").write_text(WRAPPER)
-    shutil.copy(PROGRAM, code / "trainer.py")
+    (code / "train.py").write_text(PROGRAM)
+    (code / "new.py").write_text("not committed, but sent")
     (code / ".gitignore").write_text("*.ignored\n")
     (code / "notes.ignored").write_text("not for the box")
     git = ["git", "-C", str(code), "-c", "user.name=t", "-c", "user.email=t@example.org"]
@@ -74,7 +94,7 @@ def trainer(*words: str, code: int = 0) -> subprocess.CompletedProcess:
 
 def printed(text: str, name: str) -> str:
     """The lines below `# NAME`, for a box called gpu."""
-    lines = re.search(rf"^# {name}\n(.*?)(?=^# |^warning |\Z)", text, re.M | re.S)[1]
+    lines = re.search(rf"^# {name}\n(.*?)(?=^# |^warning |\Z)", text, re.MULTILINE | re.DOTALL)[1]
     return lines.replace("BOX", "gpu")
 
 
@@ -100,7 +120,7 @@ def test_from_a_job_file_to_verified_results_at_home(desk, sshd):
     *send, start = printed(made.stderr, "start").strip().split("\n")
     shell("\n".join(send))
     run = sshd.home / "runs/small"
-    assert sorted(path.name for path in (run / "code").iterdir()) == [".gitignore", "train.py", "trainer.py"]
+    assert sorted(path.name for path in (run / "code").iterdir()) == [".gitignore", "new.py", "train.py"]
 
     rehearsed = sshd.run("bash ~/runs/small/run.sh rehearse", timeout=120)
     assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr

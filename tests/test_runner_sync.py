@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 from tests.runner_box import Box, undisturbed
@@ -175,3 +176,19 @@ def test_a_durable_place_that_does_not_answer_is_no_reason_to_begin_again(box: B
     marker = box.marker("failed")
     assert marker["class"] == "network" and "can't be looked for" in marker["reason"]
     assert not box.steps()
+
+
+def test_a_copy_started_by_hand_does_not_cost_its_login_when_the_run_ends(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "rsync").write_text(f'#!/bin/bash\nsleep 3\nexec {shutil.which("rsync")} "$@"\n')
+    (tools / "rsync").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.make("--steps", 4000, **durable(box, RGT_SYNC_MINUTES=60))
+    box.start()
+    box.at_step(6)
+    with subprocess.Popen(["bash", "-c", f"bash {box.script} sync; sleep 60; true"], env=box.env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as login:
+        box.until(lambda: (box.run_dir / "sync.pid").exists())
+        assert box.verb("stop", timeout=100).returncode == 0
+        assert login.poll() is None
+        os.killpg(login.pid, 9)

@@ -17,12 +17,11 @@ from mcp_types import INVALID_PARAMS
 from pydantic import ValidationError
 
 from . import mcp_skills
-from .lines import _ANSI, mask
 from .masking import shown
 
 LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
 LONGEST_TEXT = 2000  # characters of one text from a page of facts
-_VARIABLE = re.compile(r"(\bHF_[A-Z_]+\b)")  # the name of a variable, not the beginning of a token
+_VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # the name of a variable, which looks like a token to `shown`
 
 
 class Server(MCPServer):
@@ -46,7 +45,8 @@ class Server(MCPServer):
                 raise ToolError(f"found tool {shown(name, 80)!r}, expected one of {', '.join(known)}") from None
             if isinstance(error.__cause__, ValidationError):
                 raise ToolError(wrong_arguments(error.__cause__)) from None
-            raise ToolError(str(error).removeprefix(f"Error executing tool {name}: ")) from None
+            said = str(error).removeprefix(f"Error executing tool {name}: ")
+            raise ToolError("\n".join(shown(line, LONGEST_TEXT) for line in said.split("\n")[:20])) from None
 
     async def list_resources(self):
         return [*await super().list_resources(), *mcp_skills.listed()]
@@ -93,8 +93,8 @@ def as_data(value: Any) -> Any:
         return [as_data(one) for one in value]
     if not isinstance(value, str):
         return value
-    text = "".join(c if c.isprintable() else " " for c in _ANSI.sub("", value[:LONGEST_TEXT]))
-    return "".join(part if _VARIABLE.fullmatch(part) else mask(part) for part in _VARIABLE.split(text))
+    names = iter(_VARIABLE.findall(value))
+    return re.sub(r"HF_\*\*\*", lambda found: next(names, found[0]), shown(value, LONGEST_TEXT))
 
 
 def short_input(schema: dict[str, Any]) -> dict[str, Any]:
