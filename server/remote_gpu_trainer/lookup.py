@@ -17,6 +17,7 @@ from .budget import cut, tokens
 from .catalogue import Catalogue
 from .entry import Entry
 from .evidence import Evidence, Line
+from .masking import shown
 from .ranking import Ranking
 from .signatures import SignatureIndex
 
@@ -32,6 +33,8 @@ DISTINGUISH = 45
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
 WHOLE, FURTHER = 635, 95  # of an answer with three matches, and of each match beyond
 LEAST_FIRST = 120
+LINE = 48  # tokens of a line of evidence
+MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
 
 class BadRequest(Exception):
@@ -174,7 +177,10 @@ def _distinguish(entry: Entry, others: list[Entry]) -> str:
 
 
 def _shown(line: Line, chars: int) -> dict:
-    return {"source": line.source, "line": line.number, "rank": line.rank, "text": line.text.strip()[:chars]}
+    text = shown(line.text.strip(), MAX_SHOWN)[:chars]
+    while (cost := tokens(text)) > LINE:  # a line of rare characters must not take the room of the fix
+        text = text[: int(len(text) * LINE / cost)]
+    return {"source": line.source, "line": line.number, "rank": line.rank, "text": text}
 
 
 def _where(line: Line) -> dict:
