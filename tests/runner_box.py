@@ -65,7 +65,7 @@ class Box:
             time.sleep(0.1)
         return now
 
-    def until(self, true: Callable[[], object], timeout: float = 40, what: str = ""):
+    def until(self, true: Callable[[], object], timeout: float = 90, what: str = ""):
         end = time.monotonic() + timeout
         while not (value := true()):
             assert time.monotonic() < end, (what, self.log(), self.events())

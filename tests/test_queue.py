@@ -97,7 +97,7 @@ def box(tmp_path):
         one.signal_all(signal.SIGKILL)
 
 
-def until(true, seconds: float = 20) -> None:
+def until(true, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "waited in vain"
@@ -170,7 +170,7 @@ def test_parts_share_roster_and_run_folder_as_the_tasks_of_an_array_do(box):
     both = [one.popen("queue", "--part", part, WORK="0.5") for part in ("1/2", "2/2")]
     until(lambda: one.effects.exists() and len(list(one.effects.glob("*.arguments"))) >= 2)
     assert one.status()["alive"] and one.status("--part", "2/2")["cells"]["total"] == 2
-    assert [each.wait(30) for each in both] == [0, 0]
+    assert [each.wait(90) for each in both] == [0, 0]
     assert {name: len(lines) for name, lines in one.ran().items()} == dict.fromkeys("abcd", 1)
     assert [cell["name"] for cell in one.reconcile("--part", "1/2")["cells"]] == ["a", "c"]
     assert one.run("reconcile").returncode == 0 and one.status()["phase"] == "done"
@@ -205,6 +205,6 @@ def test_a_cell_goes_on_from_the_copy_of_another_box(box, tmp_path):
     (two.home / "program.sh").write_text('echo "from ${RGT_RESUME_FROM##*/}: $(cat "$RGT_RESUME_FROM")" >$EFFECTS/a\n')
     queue = one.popen("queue")
     until(lambda: (one.effects / "saved.now").exists())
-    assert one.run("stop").returncode == 0 and queue.wait(10) == 75
+    assert one.run("stop").returncode == 0 and queue.wait(90) == 75
     assert two.run("queue").returncode == 0
     assert two.ran() == {"a": ["from step_1.txt: half"]}
