@@ -17,7 +17,7 @@ RECORDER = "import json, os, sys\njson.dump([sys.argv[1:], {n: os.environ.get(n)
 ODD = [
     "'", '"', "it's \"both\"", "$(touch pwned)", "`touch pwned`", "; touch pwned", "&& touch pwned", "| touch pwned", "> pwned", "a\nb", "\n", "a\r\nb", "*", "?", "[a-z]*", "~", "~/x", "-rf", "--", "-", "",
     " ", "  two  blanks ", "\t", "\\", "\\n", "!!", "!x", "$HOME", "${HOME}", "$((1+1))", "$'\\x41'", "%s%n", "{{ 7*7 }}", "{% x %}", "{a,b}", "#x", "=", "a=b", "EOF", "RGT_EOF", "é中\U0001f600", "e\u0301", "\u2028", "\x1b[31m", "\x07", "\x7f", "\x01",
-    "---", "...", "- a", "a: b", "&a", "*a", "!!python/object:os.system", "yes", "null", "0x10", "1e3", "|", ">", "@x", "x" * 90_000,
+    "---", "...", "- a", "a: b", "&a", "*a", "!!python/object:os.system", "yes", "null", "0x10", "1e3", "|", ">", "@x", "x" * 100_000,
 ]  # fmt: skip
 PLATFORMS = {"local": "local", "ssh": "vastai", "kubernetes": "kubernetes", "skypilot": "aws", "slurm": "slurm"}
 
@@ -50,7 +50,7 @@ def test_the_program_receives_exactly_the_values_and_nothing_else_runs(tmp_path,
     program.write_text(RECORDER)
     job = from_object(
         {
-            "name": "odd", "command": [sys.executable, str(program), *ODD], "deadline": "1h", "gpus": 0, "variables": {"A": "$(touch pwned)'\"\n;", "B_1": "x" * 90_000}, "floors": {"free_gb": 0, "free_inodes": 0},
+            "name": "odd", "command": [sys.executable, str(program), *ODD], "deadline": "1h", "gpus": 0, "variables": {"A": "$(touch pwned)'\"\n;", "B_1": "x" * 100_000}, "floors": {"free_gb": 0, "free_inodes": 0},
             "results": [], "notify": ["true", "$(touch pwned)"], "kubernetes": {"image": "a"}, "run_dir": str(home / "runs" / "odd"), "slurm": {"requeue": False}, "step_pattern": "$(touch pwned)'[",
         }
     )  # fmt: skip
@@ -62,7 +62,7 @@ def test_the_program_receives_exactly_the_values_and_nothing_else_runs(tmp_path,
     end_keeper(home / "runs" / "odd")
     arguments, variables = json.loads((tmp_path / f"{program.name}.json").read_text())
     assert arguments == ODD
-    assert variables == {"A": "$(touch pwned)'\"\n;", "B_1": "x" * 90_000}
+    assert variables == {"A": "$(touch pwned)'\"\n;", "B_1": "x" * 100_000}
     assert list(tmp_path.rglob("pwned")) == []
 
 
