@@ -72,4 +72,4 @@ def test_a_line_for_bash_is_run_by_bash_once_and_whole(tmp_path):
     (tmp_path / "run.sh").write_text(render(job, profile.get("local"), "local", date(2026, 8, 25)).script)
     done = subprocess.run(["bash", str(tmp_path / "run.sh"), "run"], capture_output=True, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, timeout=60)
     assert (tmp_path / "run" / "out.txt").read_text().splitlines()[1:] == ["a  b", "42"]
-    assert done.returncode == 0  # as bash says it of this line: the user's own pipe hides what stands before it
+    assert done.returncode == 1  # the status of `false` gets through the user's own pipe
