@@ -246,9 +246,9 @@ def test_a_run_by_the_real_runner_is_told_and_brought_home(sshd, tmp_path, monke
     if rendered.returncode:
         pytest.skip(f"render isn't ready: {rendered.stderr[:200]}")
     place = sshd.home / "runs/real"
-    (place / "code").mkdir(parents=True)
+    place.mkdir(parents=True)
     (place / "run.sh").write_text(json.loads(rendered.stdout)["script"])
-    (place / "code/seed").write_bytes(WEIGHTS)
+    (place / "seed").write_bytes(WEIGHTS)  # without code the command runs in the run's folder
     assert command("status", "gpu", "--run", "real").stdout.startswith("nothing: ")
     ran = sshd.run("bash runs/real/run.sh run", timeout=60)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -256,4 +256,4 @@ def test_a_run_by_the_real_runner_is_told_and_brought_home(sshd, tmp_path, monke
     assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "finished"), done.stdout
     done = command("release", "gpu", "--profile", "generic-ssh")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "results/gpu-real/code/model.safetensors").read_bytes() == WEIGHTS
+    assert (tmp_path / "results/gpu-real/model.safetensors").read_bytes() == WEIGHTS

@@ -14,7 +14,7 @@ def test_a_silent_log_is_a_stall_whose_stacks_are_kept(box: Box):
     first = box.events("ended")[0]
     assert (first["class"], first["entry"]) == ("stall", "D19") and "no line in the log" in first["reason"]
     kept = "".join(path.read_text() for path in (box.run_dir / "stacks").iterdir())
-    assert "runner_program.py" in kept and "in knobs" in kept
+    assert "runner_program.py" in kept and ("in knobs" in kept or "knobs (" in kept)  # as faulthandler says it, or py-spy
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
     assert_nothing_repeated(box)
 
