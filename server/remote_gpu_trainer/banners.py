@@ -29,5 +29,10 @@ _BANNER = re.compile(
 
 def only_versions(lines: Iterable[str]) -> bool:
     """Whether every line that isn't empty states versions only."""
-    told = [line for line in lines if line.strip()]
-    return bool(told) and all(len(line) < 300 and _BANNER.fullmatch(line) for line in told)
+    found = False
+    for line in lines:
+        if line.strip():
+            if len(line) >= 300 or not _BANNER.fullmatch(line):
+                return False
+            found = True
+    return found

@@ -6,10 +6,10 @@ A verdict never comes out better than its findings, its exit code and its list o
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass, field
 
+from .json_numbers import finite
 from .masking import shown, shown_lines
 
 LEVELS = ("fatal", "degraded", "unknown", "warn")
@@ -149,8 +149,8 @@ def _label(value):
 
 
 def _number(value) -> float | None:
-    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 and math.isfinite(value)
-    return round(float(value), 3) if fine else None
+    found = finite(value)
+    return None if found is None else round(found, 3)
 
 
 def _plain(value, depth: int = 0):
@@ -158,7 +158,7 @@ def _plain(value, depth: int = 0):
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
-        return value if abs(value) < 1e15 and math.isfinite(value) else None
+        return value if finite(value) is not None else None
     if isinstance(value, str):
         return shown(value, 80)
     if depth < 3 and isinstance(value, list):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .health_reading import LEVELS
+from .json_numbers import finite
 from .lookup import BadRequest
 from .masking import shown
 
@@ -163,5 +164,5 @@ def _list(value) -> list:
 
 
 def _number(value) -> float:
-    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e12 and math.isfinite(value)
-    return float(value) if fine else NONE
+    found = finite(value, below=1e12)
+    return NONE if found is None else found

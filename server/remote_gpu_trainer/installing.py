@@ -12,14 +12,13 @@ import shlex
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 
-from . import __version__, skill_folder
+from . import __version__, skill_folder, whole_file
 from .client_configs import NAME, Wanted, wanted
 from .config_file import InstallError, Remembered, planned, text_of
 from .skill_folder import Folder, Step
@@ -189,17 +188,5 @@ def _write(file: Path, text: str | None) -> None:
     if text is None:
         target.unlink(missing_ok=True)
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(text.encode("utf-8", "surrogatepass"))
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(name, mode)
-        os.replace(name, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    whole_file.write(target, text.encode("utf-8", "surrogatepass"), mode)

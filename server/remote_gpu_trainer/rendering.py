@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import os
-import tempfile
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from . import code_snapshot, profile
+from . import code_snapshot, profile, whole_file
 from .job_reading import JobError, from_object
-from .render import TARGETS, Rendered, render, usual_target
+from .render import ENDINGS, Rendered, render, usual_target
 from .runner_values import Unfit
 
 OURS = "# Rendered by remote-gpu-trainer "
@@ -25,7 +23,7 @@ def rendered(given: Any, profile_name: str, target: str | None = None, write_to:
     job = from_object(given)
     platform = profile.get(profile_name)
     chosen = target or usual_target(platform)
-    place = _place(write_to, f"{job.name}.{_ending(chosen)}") if write_to else None
+    place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}") if write_to else None
     try:
         snapshot = code_snapshot.take(Path(job.code)) if job.code else None
         made = render(job, platform, chosen, on or date.today(), snapshot, str(place) if place else None)
@@ -48,14 +46,6 @@ def difference(old: Path, new: str) -> str:
     return "".join(difflib.unified_diff(before.splitlines(keepends=True), new.splitlines(keepends=True), str(old), "rendered now"))
 
 
-def _ending(target: str) -> str:
-    from .render import ENDINGS
-
-    if target not in TARGETS:
-        raise JobError(f"target: found {target[:40]!r}, expected one of {', '.join(TARGETS)}")
-    return ENDINGS[target]
-
-
 def _place(write_to: str, name: str) -> Path:
     path = Path(write_to).expanduser()
     return path / name if path.is_dir() or write_to.endswith("/") else path
@@ -66,11 +56,6 @@ def _write(path: Path, made: Rendered) -> None:
     try:
         if path.exists() and OURS not in path.read_text(encoding="utf-8", errors="replace")[:20_000]:
             raise JobError(f"write_to: found a file at {path} that wasn't rendered, expected a new name or a rendered script")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
-            out.write(made.script)
-        os.chmod(temporary, 0o644 if made.file_name.endswith(".yaml") else 0o755)
-        os.replace(temporary, path)
+        whole_file.write(path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755)
     except OSError as error:
         raise JobError(f"write_to: {path}: {error.strerror}, expected a place that can be written") from None

@@ -7,10 +7,10 @@ that can't be read).
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import asdict, dataclass, field
 
+from .json_numbers import finite
 from .masking import shown, shown_lines
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted"}
@@ -142,9 +142,7 @@ def _text(data: dict, key: str) -> str:
 
 
 def _number(data: dict, key: str) -> float | None:
-    value = data.get(key)
-    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15 and math.isfinite(value)
-    return float(value) if fine else None
+    return finite(data.get(key))
 
 
 def _whole(data: dict, key: str) -> int | None:
