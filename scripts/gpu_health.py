@@ -1976,7 +1976,7 @@ def judge_modes(box, gpu, add):
         add(gpu.label, "fatal", "compute_mode: Prohibited", "Default", "nvidia-smi -c 0 -i N", key="compute")
     elif mode in ("Exclusive_Process", "E. Process"):
         add(gpu.label, "warn", "compute_mode: %s" % mode, "Default", "one process a GPU, or nvidia-smi -c 0 -i N", key="compute")
-    if gpu.says("persistence_mode", "Disabled") and HBM.search(gpu.name) and not gpu.vgpu and state(gpu.raw("driver_model.current")) != "value":
+    if no_persistence(gpu) and HBM.search(gpu.name):
         add(gpu.label, "warn", "persistence_mode: Disabled", "Enabled", "nvidia-smi -pm 1: else each start takes seconds and counters are reset",
             key="persistence")
     fabric = (gpu.raw("fabric.state") or "N/A", gpu.raw("fabric.status") or "N/A", gpu.raw("fabric.health.summary") or "N/A")
@@ -1991,6 +1991,11 @@ def judge_modes(box, gpu, add):
             if gpu.says("x.fabric_" + part, "Degraded", "True")]
         add(gpu.label, "degraded", "fabric health: %s" % ", ".join(told), "bandwidth full, no route unhealthy or in recovery (gpud, DCGM)",
             "wait a minute; if it stays, reboot the box, then " + BACK, key="fabric")
+
+
+def no_persistence(gpu):
+    """The driver is unloaded with the last program. Windows and virtual GPUs have no such mode."""
+    return gpu.says("persistence_mode", "Disabled") and not gpu.vgpu and state(gpu.raw("driver_model.current")) != "value"
 
 
 COSMETIC = ("fan.speed", "power.draw", "power.limit", "enforced.power.limit", "power.default_limit", "utilization.gpu", "utilization.memory",
@@ -2998,6 +3003,9 @@ def recognised(box, record):
     if any(as_dict(one).get("vendor") == "0x1002" and str(as_dict(one).get("mem_info_vram_total", "")).isdigit()
             for one in as_list(box.proc.get("pci"))):
         out.append("AMD")
+    # A finding on data-centre cards only: elsewhere nothing is lost but the seconds of a start.
+    if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
+        out.append("persistence mode off (nvidia-smi -pm 1)")
     if not box.gpus and "AMD" not in out:
         out.append("no GPU seen")
     return out

@@ -166,3 +166,25 @@ def test_an_amd_box_whose_ecc_nobody_tells_is_unknown():
 
 def test_the_answer_for_a_healthy_box_of_eight_is_short():
     assert len(json.dumps(gpu_health.report(gpu_health.load(str(OWN / "h100x8"))))) < 600
+
+
+@pytest.mark.parametrize(("capture", "told"), [("rtx3090x2", True), ("l40sx4", False), ("vgpu", False), ("wsl", False)])
+def test_persistence_mode_off_is_told_of_a_card_without_hbm_and_judges_nothing(capture, told):
+    record = gpu_health.load(str(OWN / capture))
+    if told:
+        record["files"]["nvidia-smi.csv"] = persistence(record["files"]["nvidia-smi.csv"], "Disabled")
+        record["files"]["nvidia-smi-q.xml"] = re.sub("(<persistence_mode>)[A-Za-z]+", r"\1Disabled", record["files"]["nvidia-smi-q.xml"])
+    answer = gpu_health.report(record)
+    assert any("persistence mode off" in word for word in answer["recognised"]) is told
+    assert not any("persistence" in one["evidence"] for one in answer["findings"])
+
+
+def persistence(table, mode):
+    rows = [line.split(", ") for line in table.splitlines()]
+    for header in [row for row in rows if "persistence_mode" in row]:
+        at, start = header.index("persistence_mode"), rows.index(header) + 1
+        for row in rows[start:]:
+            if len(row) != len(header):
+                break
+            row[at] = mode
+    return "".join(", ".join(row) + "\n" for row in rows)
