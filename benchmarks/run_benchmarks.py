@@ -30,7 +30,12 @@ PAGE = HERE / "FIGURES.md"
 LOOKUP = [sys.executable, "-m", "remote_gpu_trainer", "lookup"]
 EMPTY_SERVER = "from mcp.server import MCPServer; MCPServer('empty', log_level='WARNING').run()"
 QUESTIONS = (
-    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "benchmark", "version": "1"}}},
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "benchmark", "version": "1"}},
+    },
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
     {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
 )
@@ -49,7 +54,10 @@ def warm(quick: bool) -> list[Row]:
     started = time.perf_counter()
     bm25(cases)
     plain = (time.perf_counter() - started) / len(cases)
-    return [("10 KB report, warm, median", _ms(middle), f"BM25 in plain Python {_ms(plain)}", _ratio(middle, plain)), ("10 KB report, warm, 95th percentile", _ms(late), f"BM25 {_ms(plain)}", _ratio(late, plain))]
+    return [
+        ("10 KB report, warm, median", _ms(middle), f"BM25 in plain Python {_ms(plain)}", _ratio(middle, plain)),
+        ("10 KB report, warm, 95th percentile", _ms(late), f"BM25 {_ms(plain)}", _ratio(late, plain)),
+    ]
 
 
 def cold(quick: bool) -> list[Row]:
@@ -92,7 +100,14 @@ def logs(quick: bool) -> list[Row]:
             reports.write_log(log, megabytes)
             ours = measure.of_program([*LOOKUP, "--log", str(log)], 3)
             grep = measure.of_program(["grep", "-c", "-F", "-f", str(patterns), str(log)], 3)
-            rows.append((f"log of {megabytes} MB ({ours.megabytes:.0f} MB of memory)", _s(ours.seconds), f"grep -c -F -f, {len(texts)} texts, {_s(grep.seconds)}", _ratio(ours.seconds, grep.seconds)))
+            rows.append(
+                (
+                    f"log of {megabytes} MB ({ours.megabytes:.0f} MB of memory)",
+                    _s(ours.seconds),
+                    f"grep -c -F -f, {len(texts)} texts, {_s(grep.seconds)}",
+                    _ratio(ours.seconds, grep.seconds),
+                )
+            )
     return rows
 
 

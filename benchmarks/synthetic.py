@@ -53,4 +53,6 @@ def _widen(matrix: Matrix, columns: int, times: int) -> Matrix:
         last = places == columns - 1
         wide_places[at] = numpy.where(last, width - 1, places + copy * (columns - 1))
         wide_values[at] = numpy.where(last & (copy > 0), 0, values)
-    return Sparse(array("I", (starts * times).astype(numpy.uint32).tobytes()), array("H", wide_places.tobytes()), array("b", wide_values.tobytes()), width, matrix.scale)
+    return Sparse(
+        array("I", (starts * times).astype(numpy.uint32).tobytes()), array("H", wide_places.tobytes()), array("b", wide_values.tobytes()), width, matrix.scale
+    )

@@ -44,7 +44,8 @@ class Run:
 def run(task: dict, arm: str, command: list[str], root: Path, skill: dict[str, bytes], ids: list[str], timeout: float) -> Run:
     """Ask the client once, in a folder that holds the task's files and, in the arm `with`, the skill."""
     with tempfile.TemporaryDirectory(prefix="agent-eval-") as name:
-        work, env = Path(name) / "work", dict(os.environ)
+        work = Path(name) / "work"
+        env = {**os.environ, "PWD": str(work)}  # opencode believes PWD more than the folder that it is started in
         work.mkdir()
         prompt = task["prompt"] + told(lay_out(task["files"], root, work))
         if arm == "with":
@@ -132,7 +133,7 @@ def answer_of(events: list[dict], out: str) -> str:
     """The text for the user: Claude Code's `result`, Gemini CLI's `response`, the messages of Codex and opencode, else all of stdout."""
     if not events:
         return out
-    said = []
+    said, pieces = [], []
     for event in events:
         part = event.get("item") or event.get("part") or {}
         if isinstance(event.get("result"), str):
@@ -141,7 +142,9 @@ def answer_of(events: list[dict], out: str) -> str:
             return event["response"]
         if isinstance(part, dict) and part.get("type") in ("agent_message", "text") and isinstance(part.get("text"), str):
             said.append(part["text"])
-    return "\n".join(said)
+        if event.get("type") == "message" and event.get("role") == "assistant" and isinstance(event.get("content"), str):
+            pieces.append(event["content"])  # Gemini CLI's JSON lines
+    return "\n".join(said) or "".join(pieces)
 
 
 def tokens_of(events: list[dict]) -> int | None:
@@ -156,6 +159,8 @@ def tokens_of(events: list[dict]) -> int | None:
             spent = event["part"]["tokens"]
             cache = spent.get("cache")
             counts = [spent.get(name) for name in ("input", "output", "reasoning")] + list(cache.values() if isinstance(cache, dict) else ())
+        elif isinstance(event.get("stats"), dict) and "total_tokens" in event["stats"]:
+            counts = [event["stats"]["total_tokens"]]
         elif isinstance(event.get("stats"), dict) and isinstance(event["stats"].get("models"), dict):
             counts = [(model.get("tokens") or {}).get("total") for model in event["stats"]["models"].values() if isinstance(model, dict)]
         counts = [count for count in counts if isinstance(count, int)]
@@ -174,7 +179,9 @@ def called(events: list[dict]) -> bool | None:
 def _asked(call: dict) -> list:
     """What the agent asked for, without what came back: a listing of the folder names the skill too."""
     state = call.get("state")
-    return [call.get(key) for key in ("name", "tool", "server", "input", "arguments", "parameters", "command")] + [state.get("input") if isinstance(state, dict) else None]
+    return [call.get(key) for key in ("name", "tool", "tool_name", "server", "input", "arguments", "parameters", "command")] + [
+        state.get("input") if isinstance(state, dict) else None
+    ]
 
 
 def _nodes(value):

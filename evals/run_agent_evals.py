@@ -90,7 +90,11 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
         if grade.get("silent"):
             fault = f"{where}: the look-up answers {', '.join(matches)}, expected nothing" if matches else ""
         else:
-            fault = "" if set(matches) & set(grade["entry"]) else f"{where}: the look-up answers {', '.join(matches) or 'nothing'}, expected {' or '.join(grade['entry'])}"
+            fault = (
+                ""
+                if set(matches) & set(grade["entry"])
+                else f"{where}: the look-up answers {', '.join(matches) or 'nothing'}, expected {' or '.join(grade['entry'])}"
+            )
         if fault:
             (known if grade.get("known") else wrong).append(fault)
         elif grade.get("known"):

@@ -54,7 +54,9 @@ def main() -> int:
     if not args.answers:
         misses = read_cases(HERE / "near.jsonl")
         near = {half: [g.false for g in grade.grade(misses, systems.lookup(misses)) if g.case.half == half] for half in ("reporting", "tuning")}
-        said = "near misses (out of scope, chosen because they look like an entry): answered " + ", ".join(f"{sum(found)} of {len(found)} of the {half} half" for half, found in near.items())
+        said = "near misses (out of scope, chosen because they look like an entry): answered " + ", ".join(
+            f"{sum(found)} of {len(found)} of the {half} half" for half, found in near.items()
+        )
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
         print(said)

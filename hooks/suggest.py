@@ -22,15 +22,16 @@ FAILURES = (
     # torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
     ("ChildFailedError: one rank of a distributed run failed", re.compile(r"\bChildFailedError\b")),
     # NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, GPU has fallen off the bus.
-    ("an Xid: the driver reports a GPU fault", re.compile(r"\bXid\s*\(PCI|\bNVRM:\s*Xid\b|\bXid\s+(?:error\s+)?\d{1,3}\b")),
+    ("an Xid: the driver reports a GPU fault", re.compile(r"\bXid\s*\(PCI|\bNVRM:\s*Xid\b|\bXid:?\s+(?:error\s+)?\d{1,3}\b")),
     # [rank1]:[E ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, ...
-    ("an NCCL time-out", re.compile(r"Watchdog caught collective operation timeout|\bNCCL\b(?! INFO)[^\n]{0,200}\b(?:timeout|timed out|time-out)\b", re.I)),
+    # A program that sets timeout=... is none.
+    ("an NCCL time-out", re.compile(r"Watchdog caught collective operation timeout|\bTimeout at NCCL work\b|\bNCCL\b(?! INFO)[^\n]{0,200}\b(?:timeout\b(?!\s*=)|timed out\b|time-out\b)", re.I)),
     # torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.
-    ("out of memory on the GPU", re.compile(r"\bCUDA(?: error:)? out of memory\b|\bOutOfMemoryError\b|\bCUDA_ERROR_OUT_OF_MEMORY\b|\bHIP out of memory\b")),
+    ("out of memory on the GPU", re.compile(r"\b(?:CUDA(?: error:)?|HIP(?: error:)?|MPS backend|XPU) out of memory\b|\bOutOfMemoryError\b|\bCUDA_ERROR_OUT_OF_MEMORY\b")),
     # Out of memory: Killed process 4242 (python) total-vm:...
-    ("out of memory on the host", re.compile(r"\bOut of memory: Kill(?:ed)? process|\boom[-_]kill|\bOOMKilled\b|DefaultCPUAllocator: (?:can't|not enough)|\bunable to mmap\b[^\n]{0,80}Cannot allocate memory")),
+    ("out of memory on the host", re.compile(r"\b[Oo]ut of memory: Kill(?:ed)? process|\boom[-_]kill|\bOOMKilled\b|DefaultCPUAllocator: (?:can't|not enough)|\bunable to mmap\b[^\n]{0,80}Cannot allocate memory")),
     # run.sh: line 3: 4242 Killed                  python train.py
-    ("a process was killed", re.compile(r"(?m)^(?:\S{1,200}: line \d+:\s+\d+ Killed\b|\[\d+\][\s+-]{1,8}\d+ killed\b|Killed[ \t\r]*$)|\b(?:exit code|exitcode|exited with|status)\s*:?\s*(?:137|-9)\b|\bSIGKILL\b")),
+    ("a process was killed", re.compile(r"(?m)^(?:\S{1,200}: line \d+:\s+\d+ Killed\b|\[\d+\][\s+-]{1,8}(?:\d+ )?[Kk]illed\b|zsh: killed\b|Killed[ \t\r]*$)|\bkilled by signal: Killed\b|\bterminated by signal 9\b|\b(?:exit code|exitcode|exited with|status)\s*:?\s*(?:137|-9)\b|\bSIGKILL\b")),
 )  # fmt: skip
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 LAST_LINE = re.compile(r"(?m)^(?:\[?(?:rank|default)?\d*\]?:?\s*)((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?::|$)")
@@ -46,24 +47,27 @@ START = r"(?:^|[\s;&|(`\"'/])"
 DELETIONS = tuple(
     re.compile(START + pattern, re.I)
     for pattern in (
-        r"vastai\s+(?:-\S+\s+)*(?:destroy|delete)\s+(?:instances?|volume)",
+        r"(?:vastai|vast\.py)\s(?:[^|;&\n]{0,200}\s)?(?:destroy|delete)\s+(?:instances?|volume)",
         r"runpodctl\s+(?:(?:remove|delete)\s+(?:pods?|network-volume)|(?:pods?|network-volume)\s+(?:remove|delete|rm|terminate))",
-        r"aws\s[^|;&\n]{0,400}\b(?:terminate-instances|delete-volume|cancel-spot-fleet-requests[^|;&\n]{0,400}--terminate)",
+        r"aws\s[^|;&\n]{0,400}\b(?:terminate-instances|delete-volume|delete-auto-scaling-group|cancel-spot-fleet-requests[^|;&\n]{0,400}--terminate)",
         r"gcloud\s[^|;&\n]{0,400}\b(?:instances|disks|tpu-vm|instance-groups\s+managed)\s+delete\b",
+        r"gcloud\s[^|;&\n]{0,400}\bstop\b[^|;&\n]{0,400}--discard-local-ssd\b(?!=false)",
         r"az\s+(?:vm|disk|vmss|group)\s+delete\b",
         r"nebius\s[^|;&\n]{0,400}\b(?:instance|disk|filesystem)\s+delete\b",
         r"(?:pspace|paperspace)\s[^|;&\n]{0,400}\b(?:delete|destroy)\b",
-        r"modal\s+(?:app\s+stop|volume\s+(?:delete|rm))\b",
+        r"modal\s+(?:(?:app|container)\s+stop|volume\s+(?:delete|rm))\b",
         r"featurize\s+instance\s+release\b",
         r"matncli\s+node\s+cancel\b",
         r"colab\s+stop\b",
-        r"sky\s+(?:down|jobs\s+cancel|storage\s+delete)\b",
+        r"kaggle\s+(?:kernels|datasets)\s+delete\b",
+        r"sky\s+(?:down|jobs\s+cancel|(?:storage|volumes)\s+delete)\b",
         r"dstack\s+(?:delete|fleet\s+delete|volume\s+delete)\b",
-        r"kubectl\s[^|;&\n]{0,400}\bdelete\s+(?:-f\b|jobs?\b|pods?\b|pvc\b|persistentvolumeclaims?\b|namespaces?\b|ns\b|nodes?\b)",
+        r"kubectl\s[^|;&\n]{0,400}\bdelete\s+(?:-{1,2}[\w-]+(?:[=\s]\S+)?\s+){0,4}"
+        r"(?:-[fk]\b|--filename\b|\w*jobs?\b|jobsets?\b|rayclusters?\b|deploy(?:ments?)?\b|statefulsets?\b|sts\b|pods?\b|po\b|pvc\b|persistentvolumeclaims?\b|namespaces?\b|ns\b|nodes?\b)",
         r"(?:terraform|tofu)\s[^|;&\n]{0,400}\bdestroy\b",
         r"doctl\s+compute\s+(?:droplet|volume)\s+delete\b",
         r"curl\s[^|;\n]{0,600}(?:instance-operations/terminate|podTerminate|/pro/release)",
-        r"curl\s[^|;\n]{0,600}-X\s*[\"']?DELETE[\"']?[^|;\n]{0,600}/(?:pods?|instances?|machines?|volumes?|networkvolumes|filesystems|file-systems|disks?|droplets)\b",
+        r"(?:curl|wget)\s(?=[^|;\n]{0,600}(?:-X|--request|--method)[\s=]*[\"']?DELETE\b)[^|;\n]{0,600}/(?:pods?|instances?|machines?|volumes?|networkvolumes|filesystems|file-systems|disks?|droplets)\b",
     )
 )
 

@@ -192,14 +192,20 @@ RTX 5090$|32|12.0|5|575|bf|none
 # NVLinks a GPU has, and GB/s of one: NVIDIA Health Validation docs (H100 18 x 26.562, GB200 53.125), captured A100 (12 x 25).
 NVLINKS = (("H100 80GB HBM3", 18, 26.562), ("H200$", 18, 26.562), ("A100-SXM4", 12, 25.0), ("GB200|GB300", 18, 53.125))
 
-# Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), NVIDIA data sheets from general knowledge, read again by no one here.
-PEAK_TFLOPS = (("H100 80GB HBM3|H200$|H800$|GH200", 989), ("H100 PCIe", 756), ("H100 NVL", 835), ("H20$", 148), ("A100|A800", 312), ("B200", 2250),
-               ("L40S$", 362), ("L40$", 181), ("L4$", 121), ("A40$", 150), ("RTX A6000$", 155), ("A10G$", 70), ("A10$", 125), ("V100", 125),
-               ("T4$", 65), ("RTX 3090$", 71), ("RTX 4090$", 165), ("RTX 5090$", 209))
+# Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), as the data sheets give it. Read 2026-11-20 in torchtitan (tools/utils.py: H100, H200,
+# A100, B200, L40S), Lightning 2.6.6 (fabric/utilities/throughput.py: L4, L40, A10, V100, T4) and for A40 and RTX 4090 in lists of the data sheets.
+# A card that isn't here is compared with its neighbours only.
+PEAK_TFLOPS = (("H100 80GB HBM3|H200$", 989), ("H100 PCIe", 756), ("H100 NVL", 835), ("A100", 312), ("B200", 2250), ("L40S$", 362), ("L40$", 181),
+               ("L4$", 121), ("A40$", 149), ("A10$", 125), ("V100", 112), ("T4$", 65), ("RTX 4090$", 165))
 
-# Catalogue entries that a finding points at. Only ids that the catalogue has; a test compares. '' means: none yet.
-ENTRY = {"shm": "DP15", "sku": "VAST14", "held": "GEN7", "torch_driver": "PS11", "arch": "AD9", "no_runtime": "K8S6", "bf16": "P3",
-         "stuck": "D20", "disk": "VAST10"}
+# Catalogue entries that a finding points at, by the word or the key of the finding. Only ids that the catalogue has; a test compares.
+ENTRY = {"shm": "DP15", "sku": "VAST14", "held": "U11", "torch_driver": "ENV6", "arch": "ENV1", "no_runtime": "U31", "bf16": "P3", "stuck": "D20",
+         "disk": "U6", "inodes": "U7", "container memory": "U41",
+         "lost": "HW1", "count": "HW1", "gsp": "HW1", "init": "HW1",
+         "ecc": "HW2", "remap": "HW2", "pages": "HW2", "repair": "HW2", "p2p": "HW3", "fabric": "HW4", "fabricmanager": "HW4",
+         "fabric topology": "HW4", "throttle": "HW5", "capped": "HW5", "clock": "HW5", "width": "HW6", "gen": "HW6", "replays": "HW6", "aer": "HW6",
+         "mig": "HW7", "cgroup": "ENV10", "mismatch": "ENV11"}
+XID_ENTRY = {48: "ecc", 63: "ecc", 64: "ecc", 79: "lost", 92: "ecc", 94: "ecc", 95: "ecc", 109: "stuck", 119: "gsp", 120: "gsp"}
 
 # Fields asked in groups: one name that the driver doesn't know fails a whole call. The second name is the one of older drivers.
 # Type: n number, y yes/no, m enabled/disabled, a active/not active, x hexadecimal mask, t text.
@@ -1275,6 +1281,10 @@ LOG_RULES = (  # (kind, level, pattern; a group is the device)
     ("stuck", "warn", re.compile(r"soft lockup - CPU#\d+ stuck()|task \S{1,80}:\d+.{0,20} blocked for more than \d+ seconds")),
     ("files", "warn", re.compile(r"VFS: file-max limit \d+ reached()")),
     ("network card", "warn", re.compile(r"Detected insufficient power on the PCIe slot()|Port module event.{0,80}High Temperature")),
+    # mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed      usual in virtual machines
+    ("network register", "warn", re.compile(r"mlx5_cmd_out_err.{0,40}ACCESS_REG.{0,40}failed()")),
+    # In a log of this boot only where the machine went on; journals of netconsole and pstore hold it too.
+    ("panic", "degraded", re.compile(r"Kernel panic - not syncing()")),
     # amdgpu 0000:03:00.0: amdgpu: GPU reset begin!      from general knowledge (facts, section 8)
     ("amd reset", "degraded", re.compile(r"amdgpu ([0-9a-f:.]+): .{0,40}GPU reset begin")),
     ("amd ecc", "fatal", re.compile(r"amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected")),
@@ -1298,14 +1308,16 @@ LOG_ACTION = {"gsp": "reset the GPU or reboot the box; if it comes back, " + BAC
               "stuck": "look at the disks and mounts that this process used; reboot when it comes back",
               "files": "raise fs.file-max, or open fewer files",
               "network card": "ask the provider: power or cooling of the network card",
+              "network register": "nothing to do where NCCL works; a network port is then not this machine's to read",
+              "panic": "the machine stopped: look what stands before it; if it comes back, " + BACK,
               "amd reset": "restart the job; if it comes back, reboot the box",
               "amd ecc": "reboot the box, or hand it back", "amd ring": "restart the job; if it comes back, reboot the box"}
 
 
 # Faults of the host, not of the driver: only a boot ends them, and a container may see those of its neighbours.
-HOST_KINDS = ("disk", "disk end", "nfs", "killed", "stuck", "files", "network card", "nccl crash")
+HOST_KINDS = ("disk", "disk end", "nfs", "killed", "stuck", "files", "network card", "network register", "panic", "nccl crash")
 WORTH = re.compile(r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure|reset failure|beyond end|nfs|Killed process"
-                   r"|lockup|blocked for more|file-max|insufficient power|High Temperature|multicast team")
+                   r"|lockup|blocked for more|file-max|ACCESS_REG|Kernel panic|insufficient power|High Temperature|multicast team")
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
 
@@ -1663,7 +1675,7 @@ class Findings:
             return
         self.keys.add((key, gpu))
         self.list.append({"gpu": gpu, "level": level, "evidence": short(evidence, 300), "threshold": threshold, "action": action,
-                          "entry": ENTRY.get(entry, "")})
+                          "entry": ENTRY.get(entry or key, "")})
 
     def has(self, key, gpu):
         return (key, gpu) in self.keys
@@ -1698,17 +1710,17 @@ def judge(record, expectations=None):
 
 FAILURE_TEXT = {
     "mismatch": ("fatal", "driver and library are of one version (nvidia-smi exit 18)",
-    "stop all GPU programs and reload the nvidia modules, or reboot the box", ""),
+    "stop all GPU programs and reload the nvidia modules, or reboot the box", "mismatch"),
     "no_driver": ("unknown", "the driver answers (nvidia-smi exit 9)",
     "no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or " + BACK, ""),
-    "no_devices": ("fatal", "the driver has a GPU (nvidia-smi exit 6)", "look for RmInitAdapter in the kernel log; reboot the box, then " + BACK, ""),
+    "no_devices": ("fatal", "the driver has a GPU (nvidia-smi exit 6)", "look for RmInitAdapter in the kernel log; reboot the box, then " + BACK, "lost"),
     "cgroup": ("fatal", "NVML starts; this text means a container that lost its devices (nvidia-docker#1730)",
-    "restart the container; the host is fine", ""),
+    "restart the container; the host is fine", "cgroup"),
     "denied": ("unknown", "NVML may be asked (exit 4)", "run as root, or with the devices given to the container", ""),
     "blocked": ("fatal", "the system lets programs use the GPU (exit 17)", "start the container with the GPU, or ask the provider", "no_runtime"),
     "library": ("unknown", "libnvidia-ml is there (exit 12)", "start the container with the NVIDIA runtime, or install the driver", "no_runtime"),
     "nvml": ("fatal", "NVML starts", "reboot the box; if it stays, " + BACK, ""),
-    "lost": ("fatal", "every GPU answers (exit 15: fell off the bus)", "reboot the box; if it comes back, " + BACK, ""),
+    "lost": ("fatal", "every GPU answers (exit 15: fell off the bus)", "reboot the box; if it comes back, " + BACK, "lost"),
     "reset": ("fatal", "no GPU needs a reset (exit 16)", RESET, ""),
     "power": ("fatal", "every power cable is attached (exit 8)", BACK, ""),
     "interrupt": ("fatal", "the kernel gets the GPU's interrupts (exit 10)", "reboot the box; if it comes back, " + BACK, ""),
@@ -1942,7 +1954,7 @@ def judge_speed(gpu, add):
     cap, normal = gpu.number("power.limit"), gpu.number("power.default_limit")
     if cap and normal and cap < 0.9 * normal:
         add(gpu.label, "warn", "power limit %d W, default %d W" % (cap, normal), "0.9 of the default (ours)",
-            "expect less speed, or raise it: nvidia-smi -pl", key="power")
+            "expect less speed, or raise it: nvidia-smi -pl", "capped", key="power")
 
 
 HBM = re.compile(r"P100|V100|A100|A800|A30$|H100|H800|H20$|H200|B100|B200|B300|GB200|GB300")
@@ -2266,9 +2278,8 @@ def judge_log(box, add):
                 "ask the provider")) if action else "look it up in NVIDIA's Xid catalogue"
             if worst == "fatal" and BACK not in words:
                 words += "; if it comes back, " + BACK
-            entry = "stuck" if code == 109 else ""
-            add(label, worst, evidence, "no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)" % (code, what), words, entry,
-                key="xid %d %s" % (code, place))
+            add(label, worst, evidence, "no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)" % (code, what), words,
+                XID_ENTRY.get(code, ""), key="xid %d %s" % (code, place))
         elif kind == "sxid":
             action = {"fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
                 "degraded": "finish, then reboot the box"}.get(worst, "watch it")
@@ -2279,7 +2290,7 @@ def judge_log(box, add):
             if kind in HOST_KINDS and as_dict(box.proc.get("platform")).get("container") and RANK[worst] < RANK["warn"]:
                 worst = "warn"  # the host's log: another's disk or mount
             add(label, worst, evidence, "no such line since boot%s" % ("" if kind in HOST_KINDS else " or load of the driver"), LOG_ACTION[kind],
-                key="mismatch" if kind == "mismatch" else "%s %s" % (kind, place))
+                "" if kind in HOST_KINDS else kind, key="mismatch" if kind == "mismatch" else "%s %s" % (kind, place))
 
 
 def judge_system(box, add):
@@ -2325,16 +2336,16 @@ def judge_system(box, add):
             add(None, "warn", "%s: %d MiB free of %d" % (path, free, total), "3 % free, or 50 GiB", "look at the size of your checkpoints", "disk",
                 key="disk " + path)
         if inodes and inodes_free < 100:
-            add(None, "fatal", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "100 free", "remove small files (caches, datasets)", "",
+            add(None, "fatal", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "100 free", "remove small files (caches, datasets)", "inodes",
                 key="inodes " + path)
         elif inodes and inodes_free < 0.02 * inodes:
-            add(None, "degraded", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "2 % free", "remove small files (caches, datasets)", "",
+            add(None, "degraded", "%s: %d inodes free of %d" % (path, inodes_free, inodes), "2 % free", "remove small files (caches, datasets)", "inodes",
                 key="inodes " + path)
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
     limit, used = limits.get("limit_mib"), limits.get("used_mib")
     if isinstance(limit, (int, float)) and isinstance(used, (int, float)) and limit > 0 and used > 0.95 * limit:
         add(None, "degraded", "memory: %d of %d MiB of the container's limit in use" % (used, limit), "0.95 of the limit",
-            "end other processes, or ask for a larger limit", key="memory")
+            "end other processes, or ask for a larger limit", "container memory", key="memory")
     elif isinstance(memory.get("available_mib"), (int, float)) and isinstance(memory.get("total_mib"),
             (int, float)) and 0 < memory["total_mib"] and memory["available_mib"] < 1024:
         add(None, "degraded", "memory: %d of %d MiB available" % (memory["available_mib"], memory["total_mib"]), "1024 MiB", "end other processes",

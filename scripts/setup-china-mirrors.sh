@@ -29,7 +29,7 @@
 # examples:
 #   DATA_DIR=/root/autodl-tmp source setup-china-mirrors.sh
 #   ssh gpu 'eval "$(DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print)" && python download.py'
-#   DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print >~/mirrors.env
+#   DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print >~/mirrors.sh
 
 # Everything below runs in functions with local names, and changes no option of the shell that reads it: it may run under set -eu, and without.
 

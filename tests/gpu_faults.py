@@ -178,6 +178,8 @@ HOST_LINES = (
     ("VFS: file-max limit 1000000 reached", "warn"),
     ("mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 26): Detected insufficient power on the PCIe slot (27W).", "warn"),
     ("mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature", "warn"),
+    ("mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 2682): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)", "warn"),
+    ("Kernel panic - not syncing: Fatal hardware error!", "degraded"),
     ("detected number of NVSwitches don't match with any supported system topology, aborting fabric manager", "fatal"),
     ("failed to find the GPU handle 7146 in the multicast team request setup", "degraded"),
 )

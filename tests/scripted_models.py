@@ -22,7 +22,7 @@ class _Scripted(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if "messages" not in body or "count_tokens" in self.path:
+        if not {"messages", "contents"} & set(body) or "count" in self.path:
             return self.reply("application/json", b'{"input_tokens": 1}')
         self.seen.append(body)
         names, results = self.names(body), self.results(body)
@@ -90,6 +90,21 @@ class Completions(_Scripted):
             {**frame, "choices": [{"index": 0, "delta": {}, "finish_reason": stop}]},
         ]
         return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
+class Contents(_Scripted):
+    """Google's generateContent."""
+
+    def names(self, body):
+        return [declared["name"] for tool in body.get("tools", []) for declared in tool.get("functionDeclarations", [])]
+
+    def results(self, body):
+        return [part["functionResponse"]["response"] for content in body["contents"] for part in content["parts"] if "functionResponse" in part]
+
+    def stream(self, call, text, turn):
+        part = {"functionCall": {"name": call[0], "args": call[1]}} if call else {"text": text}
+        chunk = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}], "usageMetadata": {"totalTokenCount": 2}}
+        return f"data: {json.dumps(chunk)}\n\n"
 
 
 @contextmanager

@@ -21,11 +21,12 @@ USAGE = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 3}
 
 # Knows every right answer when the skill lies in its folder, and says nothing of use without.
 CLIENT = """\
-import json, pathlib, sys, time
+import json, os, pathlib, sys, time
 mode, prompt = sys.argv[1], sys.argv[-1]
 task = next(t for t in json.loads(pathlib.Path(EVALS).read_text(encoding="utf-8"))["evals"] if prompt.startswith(t["prompt"]))
 grade = task["grade"]
 skill = pathlib.Path(".claude/skills/remote-gpu-trainer/SKILL.md").is_file()
+assert os.path.samefile(os.environ["PWD"], ".")
 assert bool(task["files"]) == (pathlib.Path("output.log").is_file() or pathlib.Path("logs").is_dir())
 if mode == "hang":
     time.sleep(600)
@@ -174,6 +175,7 @@ def test_a_client_that_is_not_there_is_exit_2(capsys):
         ([{"type": "item.completed", "item": {"type": "command_execution", "command": "ls -R", "aggregated_output": "remote-gpu-trainer"}}, {}], "", None, False),
         ([{"type": "text", "part": {"type": "text", "text": "c"}}, {"part": {"type": "step-finish", "tokens": {"input": 5, "output": 2, "reasoning": 0, "cache": {"read": 1, "write": 0}}}}], "c", 8, False),
         ([{"part": {"type": "tool", "tool": "rgt_lookup_symptom", "state": {"input": {}}}}, {}], "", None, True),
+        ([{"type": "message", "role": "user", "content": "x"}, {"type": "tool_use", "tool_name": "mcp_remote-gpu-trainer_lookup_symptom", "parameters": {}}, {"type": "message", "role": "assistant", "content": "e", "delta": True}, {"type": "message", "role": "assistant", "content": "f", "delta": True}, {"type": "result", "status": "success", "stats": {"total_tokens": 4, "models": {"m": {"total_tokens": 4}}}}], "ef", 4, True),
         ([{"response": "d", "stats": {"models": {"m": {"tokens": {"total": 11}}}}}], "d", 11, None),
     ],
 )

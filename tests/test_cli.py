@@ -132,7 +132,7 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_a_look_up_starts_without_the_heavy_libraries():
     program = (
         "import sys; from remote_gpu_trainer.cli import main; main(['lookup', 'loss stays at 0.693']);"
-        "print([m for m in ('mcp', 'pydantic', 'jinja2', 'yaml', 'packaging', 'numpy') if m in sys.modules], file=sys.stderr)"
+        "print([m for m in ('mcp', 'pydantic', 'yaml', 'packaging', 'numpy') if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stderr.strip() == "[]"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.artifacts import built, home, programs, project, run  # noqa: F401
 from tests.conftest import ROOT, engine
-from tests.scripted_models import Completions, scripted
+from tests.scripted_models import Completions, Contents, scripted
 from tests.test_clients import CLAUDE, LOG, OURS, TOOLS
 
 pytestmark = pytest.mark.clients
@@ -136,15 +136,36 @@ def test_the_line_for_codex_gives_a_server_and_a_skill(type_in, home, project):
     assert servers == {"remote-gpu-trainer": TOOLS}
 
 
-def test_the_line_for_gemini_gives_a_server_and_a_skill(type_in, home, project):
-    engine("gemini", GEMINI)
+@pytest.fixture
+def gemini(home):
+    """Gemini CLI whose home trusts every folder: the tests have nobody who could say yes."""
+    program = engine("gemini", GEMINI)
     settings = home["HOME"] + "/.gemini/settings.json"
     os.makedirs(os.path.dirname(settings))
     with open(settings, "w") as file:
-        file.write('{\n  // the tests have nobody who could say yes\n  "security": {"folderTrust": {"enabled": false}}\n}\n')
+        file.write('{\n  // mine\n  "security": {"folderTrust": {"enabled": false}, "auth": {"selectedType": "gemini-api-key"}}\n}\n')
+    return program
+
+
+def test_the_line_for_gemini_gives_a_server_and_a_skill(type_in, gemini):
     type_in(line_with("gemini"))
     assert re.search(r"✓ remote-gpu-trainer: .* - Connected", type_in("gemini mcp list 2>&1"))
     assert "remote-gpu-trainer [Enabled]" in type_in("gemini skills list 2>&1")
+
+
+def test_gemini_offers_the_tools_loads_the_skill_and_looks_the_log_up(type_in, gemini, home, project):
+    type_in(line_with("gemini"))
+    (project / "train.log").write_bytes(LOG.read_bytes())
+    script = [("activate_skill", {"name": "remote-gpu-trainer"}), ("lookup_symptom", {"log_path": str(project / "train.log")})]
+    with scripted(Contents, script) as (address, seen):
+        env = {**home, "GEMINI_API_KEY": "scripted-not-a-key", "GOOGLE_GEMINI_BASE_URL": address}
+        done = run([gemini, "-m", "gemini-2.5-flash", "--yolo", "-o", "json", "-p", "my two gpu run stopped"], env, project)
+    assert len(seen) >= 3, done.stdout[-2000:] + done.stderr[-2000:]
+    offered = [declared["name"] for tool in seen[0]["tools"] for declared in tool["functionDeclarations"]]
+    assert sorted(name.removeprefix("mcp_remote-gpu-trainer_") for name in offered if name.startswith("mcp_remote-gpu-trainer_")) == TOOLS
+    skill, look_up = (json.dumps(part) for content in seen[-1]["contents"] for part in content["parts"] if "functionResponse" in part)
+    assert "A catalogue of training failures with stable ids" in skill
+    assert "D8" in look_up and "find_unused_parameters" in look_up
 
 
 def test_the_line_for_cursor_writes_what_its_documentation_asks_for(type_in, home):

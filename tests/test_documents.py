@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from remote_gpu_trainer import catalogue
+from remote_gpu_trainer.budget import tokens
 from remote_gpu_trainer.cli import make_parser
 from remote_gpu_trainer.docs import outdated
 from tests.conftest import ROOT
@@ -60,10 +61,7 @@ def test_the_skill_is_valid_and_short(tmp_path):
     shutil.copy(ROOT / "SKILL.md", folder)
     done = subprocess.run([sys.executable, "-m", "skills_ref.cli", "validate", str(folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    text = (ROOT / "SKILL.md").read_text(encoding="utf-8")
-    # An upper bound on tokens without a tokenizer: every word, and every mark, and long words by pieces of four.
-    pieces = sum(-(-len(word) // 4) for word in re.findall(r"\w+", text)) + len(re.findall(r"[^\w\s]", text))
-    assert pieces < 3000
+    assert tokens((ROOT / "SKILL.md").read_text(encoding="utf-8")) < 3000
 
 
 def test_the_skill_lists_every_family():

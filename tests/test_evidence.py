@@ -232,7 +232,8 @@ def test_secrets_are_masked(text, hidden):
     assert hidden not in line.text and "***" in line.text
 
 
-@pytest.mark.parametrize("text", ["token_type_ids: shape [2, 3]", "secretary problem: 5 errors", "sk-learn 1.2", "max_tokens=512"])
+@pytest.mark.parametrize("text", ["token_type_ids: shape [2, 3]", "secretary problem: 5 errors", "sk-learn 1.2", "max_tokens=512", "HF_ENDPOINT=https://hf-mirror.com", "HF_HUB_ENABLE_HF_TRANSFER=1",
+    "in hf_hub_download", "hf_raise_for_status(response)", "import hf_transfer"])
 def test_what_is_no_secret_is_not_masked(text):
     assert "***" not in from_text(text).lines[0].text
 

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 
@@ -18,6 +19,13 @@ _spec.loader.exec_module(suggest)
 SHOWN = {
     "torchrun": ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED", "ChildFailedError"),
     "xid": ("[  512.1] NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, GPU has fallen off the bus.", "an Xid"),
+    "xid without its address": ("gpu 3: Xid: 94", "an Xid"),
+    "an older watchdog": ("[E ProcessGroupNCCL.cpp:563] [Rank 0] Timeout at NCCL work: 7", "an NCCL time-out"),
+    "a worker": ("RuntimeError: DataLoader worker (pid 123) is killed by signal: Killed.", "a process was killed"),
+    "killed in zsh": ("zsh: killed     python train.py", "a process was killed"),
+    "killed in the background": ("[1]+  Killed                  python train.py", "a process was killed"),
+    "killed under time": ("Command terminated by signal 9", "a process was killed"),
+    "memory of a container": ("[9.1] Memory cgroup out of memory: Killed process 77 (python)", "out of memory on the host"),
     "watchdog": ("[rank1]:[E ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)", "an NCCL time-out"),
     "nccl": ("torch.distributed.DistBackendError: NCCL communicator was aborted on rank 1: operation timed out", "an NCCL time-out"),
     "gpu memory": ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "out of memory on the GPU"),
@@ -39,6 +47,7 @@ SILENT = {
     "a word in a sentence": "Killed 3 stale workers, all fine. The monsters were killed.",
     "memory that suffices": "out of memory protection enabled; memory: 80 GB free",
     "nccl that works": "NCCL INFO Bootstrap: using eth0, timeout 1800",
+    "a time-out that is set": 'dist.init_process_group("nccl", timeout=timedelta(minutes=30))',
 }  # fmt: skip
 
 
@@ -123,7 +132,11 @@ def test_the_end_of_a_long_result_is_searched_and_the_time_is_bounded():
         "kubectl -n ns delete job train", "cd infra && terraform destroy -auto-approve", "terraform -chdir=infra destroy", "ssh box true; vastai destroy instance 1",
         "curl -sS -X DELETE -H \"Authorization: Bearer $RUNPOD_API_KEY\" https://api.runpod.io/v2/pods/abc",
         "curl -sS -m 60 -u \"$KEY:\" -d '{\"instance_ids\": [\"i\"]}' https://cloud.lambda.ai/api/v1/instance-operations/terminate", "/usr/local/bin/vastai destroy instances 1 2",
-        "bash -c 'vastai destroy instance 1'", "echo y | sky down c",
+        "bash -c 'vastai destroy instance 1'", "echo y | sky down c", "vastai --api-key K destroy instance 1", "python vast.py destroy instance 1", "modal container stop ta-1",
+        "kaggle kernels delete ann/run", "sky volumes delete v", "aws autoscaling delete-auto-scaling-group --auto-scaling-group-name g --force-delete",
+        "gcloud compute instances stop vm --zone=z --discard-local-ssd=true", "kubectl delete -n ns job train", "kubectl delete --namespace=ns pvc data", "kubectl delete --force pod x",
+        "kubectl delete pytorchjob x", "kubectl delete -f job.yaml", "curl https://rest.runpod.io/v1/pods/abc -X DELETE", "curl --request DELETE https://rest.runpod.io/v1/pods/abc",
+        "wget --method=DELETE https://rest.runpod.io/v1/pods/abc",
     ],
 )  # fmt: skip
 def test_a_command_that_ends_a_box_shows_the_release_check_first(command):
@@ -136,12 +149,28 @@ def test_a_command_that_ends_a_box_shows_the_release_check_first(command):
     "command",
     [
         "vastai show instances", "vastai stop instance 1", "runpodctl get pod", "aws ec2 describe-instances", "aws s3 rm s3://b/k", "gcloud compute instances list", "kubectl get pods",
-        "kubectl logs job/train", "kubectl delete configmap x", "terraform plan", "rm -rf build", "git branch -D x", "sky status", "python destroy.py", "remote-gpu-trainer release box --profile vastai",
+        "kubectl logs job/train", "kubectl delete configmap x", "kubectl delete configmap job-settings", "gcloud compute instances stop vm --zone=z", "terraform plan", "rm -rf build", "git branch -D x", "sky status", "python destroy.py", "remote-gpu-trainer release box --profile vastai",
         "curl -X DELETE http://localhost:8000/users/3", "curl https://api.runpod.io/v2/pods", "grep -rn terminate-instances profiles/", "modal run train.py", "",
     ],
 )  # fmt: skip
 def test_other_commands_run_without_a_word(command):
     assert before(command) is None
+
+
+ENDS = {"destroy", "delete", "terminate", "terminate-instances", "delete-volume", "remove", "release", "rm"}
+# They give back an address, or take files away on the box itself.
+HARMLESS = ("aws ec2 release-address", "gcloud compute addresses delete", "pspace public-ip release", "hf cache rm", "rm ")
+PARTS = ("remove pod ID", "pod list/", "destroy instance", "vastai copy …")  # of commands that stand whole elsewhere
+
+
+def test_every_command_that_deletes_on_our_platform_pages_is_known():
+    found, unknown = 0, []
+    for page in sorted((ROOT / "profiles").glob("[a-z]*.md")):
+        for command in re.findall(r"`([a-z]+ [^`\n]+)`", page.read_text(encoding="utf-8")):
+            if ENDS & set(re.split(r"[\s/]", command)) and not command.startswith(HARMLESS + PARTS):
+                found += 1
+                unknown += [] if before(command) else [f"{page.name}: {command}"]
+    assert found >= 20 and unknown == []
 
 
 def test_every_command_that_our_platform_pages_give_for_ending_a_box_is_known():

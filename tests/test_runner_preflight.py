@@ -59,10 +59,15 @@ def test_too_few_inodes_are_refused(box: Box):
     assert said[0].startswith("refused AD4 ") and "inodes free" in said[0]
 
 
+@pytest.mark.parametrize(("floor", "entry"), [("RGT_MIN_FREE_MB", "U6"), ("RGT_MIN_FREE_INODES", "U7")])
+def test_a_platform_without_an_entry_of_its_own_gets_the_one_for_all(box: Box, floor, entry):
+    assert all(line.startswith(f"refused {entry} ") for line in refusals(plain(box, **{floor: 10**12})))
+
+
 def test_a_folder_that_cannot_be_written_is_refused(box: Box):
     (box.folder / "file").write_text("")
     said = refusals(plain(box, RGT_CHECKPOINT_DIR=str(box.folder / "file/ckpt")))
-    assert said == [f"refused - the checkpoint folder {box.folder}/file/ckpt is not writable"]
+    assert said == [f"refused U47 the checkpoint folder {box.folder}/file/ckpt is not writable"]
 
 
 def test_windows_line_ends_are_refused_where_a_shell_would_read_them(box: Box):
@@ -74,14 +79,15 @@ def test_windows_line_ends_are_refused_where_a_shell_would_read_them(box: Box):
 
 def test_a_clock_that_is_far_off_is_refused(box: Box):
     said = refusals(plain(box), "--sent-at", str(int(time.time()) + 4000))
-    assert len(said) == 1 and "the clock is -" in said[0]
+    assert len(said) == 1 and said[0].startswith("refused U46 the clock is -")
 
 
 def test_a_missing_gpu_is_refused(box: Box):
     tool(box, "nvidia-smi", SMI)
     assert refusals(plain(box, RGT_GPUS=2, RGT_TARGET="kubernetes")) == ["refused K8S6 found 1 GPUs, expected 2"]
     tool(box, "nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
-    assert "NVIDIA-SMI has failed" in refusals(plain(box, RGT_GPUS=1))[0]
+    said = refusals(plain(box, RGT_GPUS=1))[0]
+    assert said.startswith("refused U31 ") and "NVIDIA-SMI has failed" in said
 
 
 @pytest.mark.parametrize(("apps", "cards", "busy"), [
@@ -95,7 +101,7 @@ def test_a_gpu_that_others_use_is_refused(box: Box, apps, cards, busy):
     tool(box, "nvidia-smi", SMI)
     box.env |= {"APPS": apps, "CARDS": cards}
     said = refusals(plain(box, RGT_GPUS=1))
-    assert said == ([f"refused GEN7 {busy}"] if busy else [])
+    assert said == ([f"refused {'U11' if 'not listed' in busy else 'GEN7'} {busy}"] if busy else [])
 
 
 def test_only_the_gpus_that_the_program_may_see_are_looked_at(box: Box):
@@ -110,6 +116,8 @@ def test_a_kernel_that_does_not_launch_is_refused_in_the_program_s_own_interpret
     box.env["PYTHONPATH"] = str(box.folder)
     said = refusals(plain(box, RGT_GPUS=1, RGT_PYTHON=sys.executable, RGT_PROFILE="autodl"))
     assert len(said) == 1 and said[0].startswith("refused AD9 ") and "no kernel image" in said[0]
+    [said] = refusals(plain(box, RGT_GPUS=1, RGT_PYTHON=sys.executable))
+    assert said.startswith("refused ENV1 ")
 
 
 def test_a_refused_start_says_why_and_leaves_a_failed_marker(box: Box):

@@ -54,7 +54,8 @@ def test_the_registrys_file_keeps_to_its_limits_and_the_readme_proves_the_name()
 
 def test_one_command_makes_wheel_sdist_and_plugin(built):
     names = {path.name for path in built.iterdir()}
-    assert names == {f"remote_gpu_trainer-{__version__}-py3-none-any.whl", f"remote_gpu_trainer-{__version__}.tar.gz", NAME}
+    assert names == {f"remote_gpu_trainer-{__version__}-py3-none-any.whl", f"remote_gpu_trainer-{__version__}.tar.gz", f"remote_gpu_trainer-{__version__}.cdx.json", "server.json", NAME}
+    assert (built / "server.json").read_bytes() == (ROOT / "server.json").read_bytes()
     plugin = built / NAME
     for part in (
         ".claude-plugin/plugin.json",

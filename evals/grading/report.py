@@ -27,7 +27,11 @@ def page(cases: list[Case], graded: dict[str, list[Grade]]) -> str:
 
 def _tables(cases: list[Case], graded: dict[str, list[Grade]]) -> list[str]:
     halves = {half: [c for c in cases if c.half == half] for half in ("tuning", "reporting")}
-    lines = [f"{len(cases)} cases (set {set_hash(cases)}): " + ", ".join(f"{half} {len(group)} ({sum(not c.expect for c in group)} out of scope)" for half, group in halves.items()), ""]
+    lines = [
+        f"{len(cases)} cases (set {set_hash(cases)}): "
+        + ", ".join(f"{half} {len(group)} ({sum(not c.expect for c in group)} out of scope)" for half, group in halves.items()),
+        "",
+    ]
     for half in ("reporting", "tuning"):
         lines += [f"**{half} half**", "", _row("system", "n", *NAMES), _row(*["---"] * 7)]
         for system, grades in graded.items():
@@ -71,5 +75,7 @@ def misses(cases: list[Case], answers, half: str) -> str:
     for case in cases:
         matches, further = answers[case.id]
         if case.half == half and ((case.expect and (not matches or matches[0] not in case.expect)) or (not case.expect and matches)):
-            lines.append(f"{case.id} {case.kind} expected {','.join(case.expect) or 'nothing'}, found {','.join(matches) or 'nothing'} | {','.join(further)}\n    {case.text[:300]!r}")
+            lines.append(
+                f"{case.id} {case.kind} expected {','.join(case.expect) or 'nothing'}, found {','.join(matches) or 'nothing'} | {','.join(further)}\n    {case.text[:300]!r}"
+            )
     return "\n".join(lines)

@@ -54,7 +54,14 @@ def answer(case: dict) -> dict:
         root = Path(folder)
         _write(root, case)
         try:
-            report = checking.check(read_day(case["on"]), packages=case.get("packages"), released=case.get("released"), scope=case.get("scope"), limits=case.get("limits"), root=root)
+            report = checking.check(
+                read_day(case["on"]),
+                packages=case.get("packages"),
+                released=case.get("released"),
+                scope=case.get("scope"),
+                limits=case.get("limits"),
+                root=root,
+            )
         except (BadQuestion, InstalledError, FactError) as error:
             wanted = case["expect"].get("error", "")
             return {"error": wanted if wanted and wanted in str(error) else str(error)}
@@ -67,7 +74,9 @@ def _write(root: Path, case: dict) -> None:
     pages: dict[str, str] = {}
     for name, fields in case.get("entries", {}).items():
         applies = f"\n**Applies to:** {fields['applies']}\n" if "applies" in fields else ""
-        text = _ENTRY.format(id=name, applies=applies, verified=fields["verified"], source=fields.get("source", "https://example.org/a"), cause=fields.get("cause", "It is so."))
+        text = _ENTRY.format(
+            id=name, applies=applies, verified=fields["verified"], source=fields.get("source", "https://example.org/a"), cause=fields.get("cause", "It is so.")
+        )
         place = fields.get("page", "references/a.md")
         pages[place] = pages.get(place, "") + text
     for name, heads in case.get("profiles", {}).items():

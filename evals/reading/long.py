@@ -45,7 +45,10 @@ def noise(seed: int, size: int) -> bytes:
 
 
 def _bar(draw: random.Random, step: int) -> str:
-    return f"\rEpoch {step // 900}:  {step % 900 // 9}%|{'█' * (step % 10)}▌    | {step % 900}/900 [{step // 60:02d}:{step % 60:02d}<12:31,  {draw.uniform(1, 9):.2f}it/s, loss={draw.uniform(0, 3):.4f}]" + ("\n" if step % 50 == 0 else "")
+    return (
+        f"\rEpoch {step // 900}:  {step % 900 // 9}%|{'█' * (step % 10)}▌    | {step % 900}/900 [{step // 60:02d}:{step % 60:02d}<12:31,  {draw.uniform(1, 9):.2f}it/s, loss={draw.uniform(0, 3):.4f}]"
+        + ("\n" if step % 50 == 0 else "")
+    )
 
 
 def _metrics(draw: random.Random, step: int) -> str:
@@ -92,7 +95,12 @@ def _handled(draw: random.Random, step: int) -> str:
     return (
         "Traceback (most recent call last):\n"
         '  File "/opt/venv/lib/python3.11/site-packages/urllib3/connectionpool.py", line 716, in urlopen\n    httplib_response = self._make_request(\n'
-        + draw.choice(["ConnectionResetError: [Errno 104] Connection reset by peer\n", f"urllib3.exceptions.ReadTimeoutError: read timed out after {draw.randrange(5, 60)} s\n"])
+        + draw.choice(
+            [
+                "ConnectionResetError: [Errno 104] Connection reset by peer\n",
+                f"urllib3.exceptions.ReadTimeoutError: read timed out after {draw.randrange(5, 60)} s\n",
+            ]
+        )
         + f"upload of step {step} failed, will try again\n"
     )
 

@@ -37,7 +37,9 @@ def all_runs() -> list[Run]:
     found = []
     for number in range(40):
         ranks = 2 + number // 4 % 3
-        found.append(Run(HOWS[number % 4], ranks, number // 5 % ranks, 1 + number // 7 % 5, ("merged", "folder")[number // 12 % 2], ("ranks", "plain")[number // 4 % 2]))
+        found.append(
+            Run(HOWS[number % 4], ranks, number // 5 % ranks, 1 + number // 7 % 5, ("merged", "folder")[number // 12 % 2], ("ranks", "plain")[number // 4 % 2])
+        )
     return found
 
 

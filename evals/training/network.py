@@ -51,7 +51,14 @@ def learn(samples: list[tuple[dict[str, float], str, float]], classes: list[str]
     words = nn.EmbeddingBag(len(vocabulary), HIDDEN, mode="sum")
     nn.init.normal_(words.weight, 0, 0.1)
     hidden_bias, out = nn.Parameter(torch.zeros(HIDDEN)), nn.Linear(HIDDEN, len(classes))
-    optimizer = torch.optim.AdamW([{"params": words.parameters(), "weight_decay": 0.0}, {"params": [hidden_bias], "weight_decay": 0.0}, {"params": out.parameters(), "weight_decay": 0.01}], lr=RATE)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": words.parameters(), "weight_decay": 0.0},
+            {"params": [hidden_bias], "weight_decay": 0.0},
+            {"params": out.parameters(), "weight_decay": 0.01},
+        ],
+        lr=RATE,
+    )
     steps = ROUNDS * math.ceil(len(reports) / BATCH)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     for _ in range(ROUNDS):

@@ -41,7 +41,9 @@ def prepare() -> None:
             gc.enable()
 
 
-def answer_for(*, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None, seconds: float = 40) -> Answer:
+def answer_for(
+    *, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None, seconds: float = 40
+) -> Answer:
     """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence. `seconds`: most for a log at HOST:PATH.
 
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.

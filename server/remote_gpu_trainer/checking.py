@@ -8,7 +8,15 @@ from pathlib import Path
 from . import ages, catalogue, facts, staleness, statements
 
 
-def check(on: date | None = None, *, packages: str | None = None, released: str | None = None, scope: str | None = None, limits: list[str] | None = None, root: Path | None = None) -> staleness.Report:
+def check(
+    on: date | None = None,
+    *,
+    packages: str | None = None,
+    released: str | None = None,
+    scope: str | None = None,
+    limits: list[str] | None = None,
+    root: Path | None = None,
+) -> staleness.Report:
     """Check this installation's catalogue, or the one under `root`. `limits`: overrides such as `price=60`.
 
     Raises BadQuestion, InstalledError, FactError and CatalogueError, each with one line that says what to do.
@@ -34,7 +42,11 @@ def as_markdown(report: staleness.Report, on: date) -> str:
     """The report as a page for an issue: one table a kind of finding."""
     tables = (
         ("Past their limit, soonest first", ("id", "checked", "limit_days", "source"), report.stale),
-        ("Contradictions", ("id", "values"), [{"id": c["id"], "values": "; ".join(f"{v['value']} ({v['place']})" for v in c["values"])} for c in report.contradictions]),
+        (
+            "Contradictions",
+            ("id", "values"),
+            [{"id": c["id"], "values": "; ".join(f"{v['value']} ({v['place']})" for v in c["values"])} for c in report.contradictions],
+        ),
         ("Not about this environment", ("id", "requirement", "installed"), report.out_of_range),
         ("About this environment", ("id", "requirement", "installed"), report.concerns),
         ("In doubt", ("id", "why", "source"), report.doubt),

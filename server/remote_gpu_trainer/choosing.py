@@ -75,7 +75,11 @@ def _against(profile: Profile, name: str, number: float) -> str:
     said = f"{name}={number:g}" if need.number else name
     if fact is None:
         # Nothing takes one's own machine away, and no provider bounds its disk; what it doesn't have, it doesn't have.
-        return "" if name in ("steady", "notice", "disk", "inodes", "free-egress") and profile.kind == "own" else f"{said}: there is no {need.fact.replace('_', ' ')} here"
+        return (
+            ""
+            if name in ("steady", "notice", "disk", "inodes", "free-egress") and profile.kind == "own"
+            else f"{said}: there is no {need.fact.replace('_', ' ')} here"
+        )
     if not need.test(fact.value, number):
         return f"{said}: {need.fact} is {_short(fact)} ({fact.status}, {fact.source})"
     if fact.status != "confirmed":

@@ -58,7 +58,11 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     look.add_argument("--log", metavar="PATH", help="a log file, or a folder of per-rank logs read as one run; HOST:PATH for one on a box, where it stays")
     look.add_argument("--id", metavar="ID", help="print one whole entry, for example O7")
     look.add_argument("--limit", type=int, default=3, metavar="N", help="how many matches, 1 to 10 (default 3)")
-    look.add_argument("--installed", metavar="FILE", help="'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment: entries about other versions are marked")
+    look.add_argument(
+        "--installed",
+        metavar="FILE",
+        help="'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment: entries about other versions are marked",
+    )
     look.add_argument("--json", action="store_true", help="print the object that the MCP tool returns")
     look.set_defaults(run=lookup)
     if only_lookup:

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = __name__.rpartition(".")[0]
 MOST = 3_000_000  # bytes of lines that come back
 
-_PROGRAM = r'''
+_PROGRAM = r"""
 import sys
 if sys.version_info < (3, 8):
     print('{"unreadable": "found Python %d.%d there, expected 3.8 or later"}' % sys.version_info[:2])
@@ -55,7 +55,7 @@ place = {id(line): i for i, line in enumerate(lines)}
 def pointed(line):
     return None if line is None else place.get(id(line), row(line))
 print(json.dumps({"lines": [row(line) for line in lines], "decisive": [pointed(line) for line in found.decisive], "first": pointed(found.first), "ranks": found.ranks, "is_log": found.is_log}))
-'''
+"""
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,10 @@ SECONDARY = re.compile(
     r"watchdog|timed? ?out|remote process exited|abort|ncclcommwatchdog|heartbeat|store|sendbytes|no error|monitoredbarrier",
     re.I,
 )
-LOST_PEER = re.compile(r"connection (?:reset|closed)|closed by peer|broken pipe|sigterm|signal 15\b|exitcode\s*:\s*-15|remote process exited|sendbytes failed|recvvalue failed", re.I)
+LOST_PEER = re.compile(
+    r"connection (?:reset|closed)|closed by peer|broken pipe|sigterm|signal 15\b|exitcode\s*:\s*-15|remote process exited|sendbytes failed|recvvalue failed",
+    re.I,
+)
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _SUMMARY_RANK = re.compile(r"\s*rank\s*:\s*(\d{1,5})\b")
 _SUMMARY_CODE = re.compile(r"\s*exitcode\s*:\s*(-?\d{1,5})\b")
@@ -126,7 +129,9 @@ def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], sum
             said = [line for line in lines if line.rank == rank]
             if said:
                 return said[-1]
-            return _at_end(rank, summary) if rank in summary.ended else Line(failures[0].line.source, failures[0].line.number, rank, f"rank {rank} says nothing")
+            return (
+                _at_end(rank, summary) if rank in summary.ended else Line(failures[0].line.source, failures[0].line.number, rank, f"rank {rank} says nothing")
+            )
     return None
 
 

@@ -22,13 +22,21 @@ def add_to(commands) -> None:
         "Exit 0: fit. Exit 1: care or unfit. Exit 2: could not tell.",
     )  # fmt: skip
     told.add_argument("box", nargs="?", default="local", help=BOX + " (default: this machine)")
-    told.add_argument("--expect", default="", metavar="LIST", help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; 'help' lists the names")
-    told.add_argument("--python", default="", metavar="PATH", help="the job's own interpreter on the box: its torch, its CUDA, and a small kernel that is really launched")
-    told.add_argument("--stress", type=float, default=0.0, metavar="SECONDS", help="put a load on all GPUs for so long (needs torch on the box; don't, while a job runs)")
+    told.add_argument(
+        "--expect", default="", metavar="LIST", help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; 'help' lists the names"
+    )
+    told.add_argument(
+        "--python", default="", metavar="PATH", help="the job's own interpreter on the box: its torch, its CUDA, and a small kernel that is really launched"
+    )
+    told.add_argument(
+        "--stress", type=float, default=0.0, metavar="SECONDS", help="put a load on all GPUs for so long (needs torch on the box; don't, while a job runs)"
+    )
     told.add_argument("--record", type=Path, metavar="DIR", help="keep what was gathered in a new folder here")
     told.add_argument("--replay", type=Path, metavar="DIR", help="judge a recording in place of a box")
     told.add_argument("--hosts", metavar="FILE", help="many boxes, one a line, 16 at a time; a table, worst first")
-    told.add_argument("--watch", type=float, metavar="SECONDS", help="a JSON line every so many seconds: here until a signal, on a box detached and into a file there")
+    told.add_argument(
+        "--watch", type=float, metavar="SECONDS", help="a JSON line every so many seconds: here until a signal, on a box detached and into a file there"
+    )
     told.add_argument("--pid", type=int, metavar="PID", help="with --watch: end with this process")
     told.add_argument("--report", type=Path, metavar="WATCH.jsonl", help="make one page of what --watch has written")
     told.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="with --report: where the page goes (default: beside it)")
@@ -112,7 +120,9 @@ def _watch(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(f"watching {found['box']} as process {found['pid']} there, into {found['file']}\nbring that file here, then: remote-gpu-trainer health --report FILE -o page.html")
+        print(
+            f"watching {found['box']} as process {found['pid']} there, into {found['file']}\nbring that file here, then: remote-gpu-trainer health --report FILE -o page.html"
+        )
     return 0
 
 

@@ -83,7 +83,11 @@ def band(times: array, bits: array, bit: int, axis: Axis, kind: str) -> str:
         runs[-1][1] = column + 1
         last, begin = times[end - 1], end
     unit = 1000 / COLUMNS
-    bars = (f'<rect class="{kind}" x="{a * unit:.1f}" y="10" width="{max(b - a, 1) * unit:.1f}" height="80" fill-opacity="{0.25 + 0.75 * share:.2f}"/>' for a, b, share in runs if share)
+    bars = (
+        f'<rect class="{kind}" x="{a * unit:.1f}" y="10" width="{max(b - a, 1) * unit:.1f}" height="80" fill-opacity="{0.25 + 0.75 * share:.2f}"/>'
+        for a, b, share in runs
+        if share
+    )
     return _svg(_grid(axis) + "".join(bars))
 
 

@@ -109,7 +109,12 @@ def _health(name: str, told: dict, code: int | None) -> Health:
         what = f"exit code {code}" if code else "no GPU in it"
         health.add("unknown", f"found the verdict fit with {what}", "an answer that agrees with itself", "look what answers there as python3")
     if health.verdict != verdict_of(findings):
-        health.add("unknown", f"found the verdict {shown(told['verdict'], 40)} without a finding that explains it", "an answer that agrees with itself", "look what answers there as python3")
+        health.add(
+            "unknown",
+            f"found the verdict {shown(told['verdict'], 40)} without a finding that explains it",
+            "an answer that agrees with itself",
+            "look what answers there as python3",
+        )
     for one in findings[MOST_FINDINGS:]:
         health.left_out[one["level"]] = health.left_out.get(one["level"], 0) + 1
     del health.findings[MOST_FINDINGS:]
@@ -176,7 +181,9 @@ def as_text(health: Health) -> str:
         out.append(f"    expected: {one['threshold']}")
         out.append(f"    do: {one['action']}" + (f" [{one['entry']}]" if one["entry"] else ""))
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
-    out += [f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {kind.get('memory_mib', '?')} MiB (GPU {', '.join(map(str, kind['gpu']))})" for kind in health.gpus]
+    out += [
+        f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {kind.get('memory_mib', '?')} MiB (GPU {', '.join(map(str, kind['gpu']))})" for kind in health.gpus
+    ]
     about = [f"driver {health.driver}"] if health.driver else []
     about += health.about + ([f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else [])
     out += [", ".join(about)] if about else []

@@ -88,7 +88,12 @@ def _summary(watch: Watch) -> str:
     rows = ["<table><tr><th>GPU<th>busy %<th>peak °C<th>mean W<th>most MiB<th>findings</tr>"]
     for label, series in watch.gpus.items():
         mine = sum(event.gpu == label and not event.over for event in watch.events)
-        cells = (_told(series.values["util"], _mean), _told(series.values["temp_c"], max), _told(series.values["power_w"], _mean), _told(series.values["mem_mib"], max))
+        cells = (
+            _told(series.values["util"], _mean),
+            _told(series.values["temp_c"], max),
+            _told(series.values["power_w"], _mean),
+            _told(series.values["mem_mib"], max),
+        )
         rows.append(f"<tr><td>{escape(str(label))}" + "".join(f"<td>{cell}" for cell in cells) + f"<td>{mine or ''}</tr>")
     return "".join(rows) + "</table>"
 
@@ -114,7 +119,10 @@ def _gpu(label, series: Series, watch: Watch, axis: Axis, events: list[tuple[int
     for column, title, unit, least in PANELS:
         rows.append(_panel(series, column, title, unit, least, axis))
     rows += _throttle(series, watch, axis)
-    ticks = "".join(f'<span style="left:{min(max(axis.x(tick) / 10, 4), 96):.1f}%">{_when(tick, axis.last - axis.first > 86400, axis.last - axis.first < 600)}</span>' for tick in axis.ticks())
+    ticks = "".join(
+        f'<span style="left:{min(max(axis.x(tick) / 10, 4), 96):.1f}%">{_when(tick, axis.last - axis.first > 86400, axis.last - axis.first < 600)}</span>'
+        for tick in axis.ticks()
+    )
     rows.append(f"<div class=axis>{ticks}</div>")
     for text, count in sorted(series.why.items(), key=lambda item: -item[1])[:5]:
         rows.append(f"<p class=dim>{count} samples: {escape(text)}</p>")

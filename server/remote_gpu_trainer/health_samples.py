@@ -143,7 +143,10 @@ def _finding(watch: Watch, time: float, one) -> None:
         return
     level = one.get("level") if one.get("level") in LEVELS else "unknown"
     entry = shown(one.get("entry") or "", 12)
-    _event(watch, Event(time, _label(one.get("gpu")), level, shown(one.get("evidence", ""), 300), shown(one.get("action", ""), 240), entry if entry.isalnum() else ""))
+    _event(
+        watch,
+        Event(time, _label(one.get("gpu")), level, shown(one.get("evidence", ""), 300), shown(one.get("action", ""), 240), entry if entry.isalnum() else ""),
+    )
 
 
 def _event(watch: Watch, event: Event) -> None:

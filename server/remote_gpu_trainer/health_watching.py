@@ -68,4 +68,6 @@ def there(box: Box, interval: float, pid: int | None, *, accept_new: bool = Fals
     if len(told) == 3 and told[0] == "rgt-watch" and told[1].isdigit():
         return {"box": shown(box.name, 80), "pid": int(told[1][:9]), "file": shown(told[2], 300)}
     last = shown(" ".join(told[1:]), 160) or next(iter(shown_lines(reply.errors, 1, 160)), "no message")
-    raise BadRequest(f"found no watch started on {shown(box.name, 80)} ({last}), expected python3 and nvidia-smi there; do: remote-gpu-trainer health {box.argument}")
+    raise BadRequest(
+        f"found no watch started on {shown(box.name, 80)} ({last}), expected python3 and nvidia-smi there; do: remote-gpu-trainer health {box.argument}"
+    )

@@ -81,4 +81,6 @@ def read(place: str) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise InstalledError(f"found {place} unreadable ({error.strerror}), expected 'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment") from None
+        raise InstalledError(
+            f"found {place} unreadable ({error.strerror}), expected 'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment"
+        ) from None

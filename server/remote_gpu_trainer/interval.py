@@ -35,7 +35,11 @@ def between_saves(save_seconds: float, hours_between_kills: float, boxes: int = 
     lines = [
         f"time between kills M = {hours_between_kills:g} h × 3600 / {boxes} boxes = {kills:,.0f} s; one save δ = {save_seconds:g} s",
         f"Young: sqrt(2 δ M) = sqrt(2 × {save_seconds:g} × {kills:,.0f}) = {young:,.0f} s",
-        f"Daly:  sqrt(2 δ M) × (1 + sqrt(δ/2M)/3 + (δ/2M)/9) − δ = {daly:,.0f} s" if save_seconds < 2 * kills else f"Daly:  a save takes longer than twice the time between kills: M = {daly:,.0f} s",
-        f"lost to saving and repeating: δ/τ + (τ+δ)/2M ≈ {overhead:.1%}" if overhead < 1 else "more time is lost than won: save faster, or rent where kills are rarer",
+        f"Daly:  sqrt(2 δ M) × (1 + sqrt(δ/2M)/3 + (δ/2M)/9) − δ = {daly:,.0f} s"
+        if save_seconds < 2 * kills
+        else f"Daly:  a save takes longer than twice the time between kills: M = {daly:,.0f} s",
+        f"lost to saving and repeating: δ/τ + (τ+δ)/2M ≈ {overhead:.1%}"
+        if overhead < 1
+        else "more time is lost than won: save faster, or rent where kills are rarer",
     ]
     return Interval(young, daly, overhead, "\n".join(lines))

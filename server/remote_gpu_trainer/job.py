@@ -68,9 +68,13 @@ class Durable(Strict):
 class AtEnd(Strict):
     """What happens to the box after the end and at the deadline."""
 
-    do: Literal["keep", "stop"] = Field("keep", description="stop: the profile's own stop that keeps the disk, once the last copy is verified, and at the deadline in any case")
+    do: Literal["keep", "stop"] = Field(
+        "keep", description="stop: the profile's own stop that keeps the disk, once the last copy is verified, and at the deadline in any case"
+    )
     credential: Secret | None = Field(None, description="the key that this stop needs on the box")
-    box_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] | None = Field(None, description="the provider's id of the box, where its stop command asks for one")
+    box_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] | None = Field(
+        None, description="the provider's id of the box, where its stop command asks for one"
+    )
 
 
 class Stall(Strict):
@@ -100,7 +104,9 @@ class Cell(Strict):
 
 class Queue(Strict):
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
-    claims: BoxPath | None = Field(None, description="a folder that all boxes see, where each cell is claimed once; without it each box takes its part (--part 1/2)")
+    claims: BoxPath | None = Field(
+        None, description="a folder that all boxes see, where each cell is claimed once; without it each box takes its part (--part 1/2)"
+    )
     lease_minutes: float = Field(10, gt=0, description="a claim without a sign of life for so long is taken over")
     slots: int = Field(1, ge=1, le=64, description="cells at a time on one box; each gets its share of the GPUs")
 
@@ -152,7 +158,9 @@ class Job(Strict):
     processes: int | None = Field(None, ge=1, le=1024, description="of one node, when it isn't one a GPU")
     nodes: int = Field(1, ge=1, le=1024)
     launcher: Literal["none", "torchrun", "accelerate", "deepspeed"] = "none"
-    rendezvous: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,200}(:\d{2,5})?$")] | None = Field(None, description="HOST:PORT of node 0, for several boxes over ssh")
+    rendezvous: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,200}(:\d{2,5})?$")] | None = Field(
+        None, description="HOST:PORT of node 0, for several boxes over ssh"
+    )
     data: list[Copy] = []
     checkpoint: Checkpoint | None = None
     resume: Literal["automatic", "none"] | Resume = "automatic"

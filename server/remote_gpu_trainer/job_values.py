@@ -11,7 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|min|h|d)\Z")
 _HOURS = {"m": 1 / 60, "min": 1 / 60, "h": 1.0, "d": 24.0}
-_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}|\bsk-(?:[a-z]{2,8}[0-9]{0,3}-)*[A-Za-z0-9_]{20,}|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abp]-[0-9]|\bglpat-\w{10,}|-----BEGIN [A-Z ]*PRIVATE KEY")
+_TOKEN = re.compile(
+    r"\bhf_[A-Za-z0-9]{20,}|\bsk-(?:[a-z]{2,8}[0-9]{0,3}-)*[A-Za-z0-9_]{20,}|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abp]-[0-9]|\bglpat-\w{10,}|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
 
 
 def _carried(text: str) -> str:

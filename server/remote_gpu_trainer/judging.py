@@ -9,7 +9,9 @@ from .first_failure import LOST_PEER, SECONDARY, Failure, first_failure
 from .lines import FRAME, SAYS_SO, Line
 
 _NOISE = re.compile(r"^\W*$|^[\s=*#_~-]{6,}|^Root Cause|^Other Failures|^\s*\[\d+\]:\s*$|^-+$")
-_WRAPPER = re.compile(r"ChildFailedError|CalledProcessError|SystemExit|ProcessExitedException|ProcessRaisedException|FAILED$|SignalException|subprocess-exited|returned non-zero exit")
+_WRAPPER = re.compile(
+    r"ChildFailedError|CalledProcessError|SystemExit|ProcessExitedException|ProcessRaisedException|FAILED$|SignalException|subprocess-exited|returned non-zero exit"
+)
 
 
 @dataclass

@@ -24,7 +24,18 @@ class Warning:
 
 
 # Entries of a platform that tell of the same loss; the general one stands under ''.
-LOST = {"": "C4", "runpod": "RP3", "vastai": "VAST2", "lambda": "LAM1", "paperspace": "PS3", "notebooks": "NB4", "colab": "NB4", "slurm": "SLURM5", "aws": "AWS3", "featurize": "FZ1"}
+LOST = {
+    "": "C4",
+    "runpod": "RP3",
+    "vastai": "VAST2",
+    "lambda": "LAM1",
+    "paperspace": "PS3",
+    "notebooks": "NB4",
+    "colab": "NB4",
+    "slurm": "SLURM5",
+    "aws": "AWS3",
+    "featurize": "FZ1",
+}
 ENDED = {"": "GEN5", "slurm": "SLURM2", "modal": "MOD1", "paperspace": "PS2", "notebooks": "NB5", "colab": "NB5", "china": "CN2"}
 BILLED = {"": "GEN1", "runpod": "RP14", "vastai": "VAST1", "lambda": "LAM3", "nebius": "NEB1", "gcp": "GCP3", "paperspace": "PS1"}
 TAKEN = {"": "C3", "slurm": "SLURM2", "vastai": "VAST4", "aws": "AWS1", "gcp": "GCP4", "notebooks": "NB5", "colab": "NB5"}
@@ -42,25 +53,41 @@ def _durable(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if job.durable is not None or profile.kind == "own":
         return
     folder = job.checkpoint.folder if job.checkpoint else job.folder
-    if target in ("slurm", "kubernetes") and not any(folder == path or folder.startswith(path.rstrip("/") + "/") for path in profile.facts.paths.value.scratch if path != "/"):
+    if target in ("slurm", "kubernetes") and not any(
+        folder == path or folder.startswith(path.rstrip("/") + "/") for path in profile.facts.paths.value.scratch if path != "/"
+    ):
         return
     kept = ", ".join(profile.facts.paths.value.durable)
-    yield Warning(LOST.get(profile.name, LOST[""]), f"no durable place: what the box holds ends with it. Set durable.to{f' (here: {kept})' if kept else ''} and durable.what.")
+    yield Warning(
+        LOST.get(profile.name, LOST[""]),
+        f"no durable place: what the box holds ends with it. Set durable.to{f' (here: {kept})' if kept else ''} and durable.what.",
+    )
 
 
 def _resume(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if job.checkpoint is None:
-        yield Warning("C3", "no checkpoint folder: after any kill the run starts from nothing, and a torn file isn't noticed. Set checkpoint.folder and checkpoint.pattern.")
+        yield Warning(
+            "C3",
+            "no checkpoint folder: after any kill the run starts from nothing, and a torn file isn't noticed. Set checkpoint.folder and checkpoint.pattern.",
+        )
     elif job.resume == "none":
-        yield Warning("C3", "resume is none: each start begins at step 0. Name the flag or variable, or automatic if the program finds its newest checkpoint itself.")
+        yield Warning(
+            "C3", "resume is none: each start begins at step 0. Name the flag or variable, or automatic if the program finds its newest checkpoint itself."
+        )
 
 
 def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     most = job.slurm.most_hours if target == "slurm" else profile.facts.limits.value.most_hours
     if most is not None and job.hours is not None and job.hours > most and not (target == "slurm" and job.slurm.requeue):
-        yield Warning(ENDED.get(profile.name, ENDED[""]), f"the deadline of {job.hours:g} h lies beyond the limit of {most:g} h here: the box ends first, so save often and plan to resume.")
+        yield Warning(
+            ENDED.get(profile.name, ENDED[""]),
+            f"the deadline of {job.hours:g} h lies beyond the limit of {most:g} h here: the box ends first, so save often and plan to resume.",
+        )
     if job.budget and job.price and job.hours is not None and (cost := job.hours * job.price * job.nodes) > job.budget:
-        yield Warning(BILLED.get(profile.name, BILLED[""]), f"{job.hours:g} h × {job.price:g} × {job.nodes} = {cost:g}, the budget is {job.budget:g}: it is spent after {job.budget / job.price / job.nodes:.1f} h.")
+        yield Warning(
+            BILLED.get(profile.name, BILLED[""]),
+            f"{job.hours:g} h × {job.price:g} × {job.nodes} = {cost:g}, the budget is {job.budget:g}: it is spent after {job.budget / job.price / job.nodes:.1f} h.",
+        )
 
 
 def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
@@ -73,7 +100,10 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
             "no stop that is known to keep the disk" if fact is None or not fact.value.possible or fact.value.keeps_disk is not True
             else "its command asks for the box's id: set at_end.box_id"
         )  # fmt: skip
-        yield Warning(BILLED.get(profile.name, BILLED[""]), f"the box can't stop itself ({why}): at the deadline only the alarm goes out{'' if job.notify else ', and no notify command is set'}.")
+        yield Warning(
+            BILLED.get(profile.name, BILLED[""]),
+            f"the box can't stop itself ({why}): at the deadline only the alarm goes out{'' if job.notify else ', and no notify command is set'}.",
+        )
     elif job.at_end.do == "keep":
         told = "the notify command calls you" if job.notify else "nobody is told: set notify, or at_end.do: stop"
         yield Warning(BILLED.get(profile.name, BILLED[""]), f"the box goes on being billed after the end and after the deadline; {told}.")
@@ -89,9 +119,15 @@ def _notice(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if job.hours_between_kills and every:
         best = between_saves(save, job.hours_between_kills, job.nodes).daly / 60
         if every > 2 * best or every < best / 3:
-            yield Warning(TAKEN.get(profile.name, TAKEN[""]), f"saving every {every:g} min; {best:.0f} min loses least at one kill in {job.hours_between_kills:g} h and {save:g} s a save.")
+            yield Warning(
+                TAKEN.get(profile.name, TAKEN[""]),
+                f"saving every {every:g} min; {best:.0f} min loses least at one kill in {job.hours_between_kills:g} h and {save:g} s a save.",
+            )
     if job.durable and every and job.durable.every_minutes > 4 * every and profile.kind == "rental":
-        yield Warning(LOST.get(profile.name, LOST[""]), f"checkpoints every {every:g} min are copied away every {job.durable.every_minutes:g} min only: that much is lost with the box.")
+        yield Warning(
+            LOST.get(profile.name, LOST[""]),
+            f"checkpoints every {every:g} min are copied away every {job.durable.every_minutes:g} min only: that much is lost with the box.",
+        )
 
 
 def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
@@ -107,7 +143,9 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if target == "ssh" and not profile.facts.ssh.value.full and job.code:
         yield Warning("RP6", f"ssh isn't a full one there ({profile.facts.ssh.value.limits[:120]}): rsync of the code may fail.")
     if target == "skypilot" and job.skypilot.spot and job.hours is not None:
-        yield Warning("GEN1", f"SkyPilot moves a spot task to a new box, where {job.hours:g} h begin anew: give the deadline as a time, such as 2026-11-22T09:00Z.")
+        yield Warning(
+            "GEN1", f"SkyPilot moves a spot task to a new box, where {job.hours:g} h begin anew: give the deadline as a time, such as 2026-11-22T09:00Z."
+        )
     if target == "skypilot" and job.skypilot.spot and not job.durable:
         yield Warning("C4", "spot without a durable place: SkyPilot starts the job again on another machine, without the files.")
 

@@ -34,12 +34,29 @@ _FAILURE = re.compile(
 )
 _WARNING = re.compile(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")
 _SECRETS = re.compile(
-    r"\b(hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ya29\.|AIza|rpa_)[A-Za-z0-9_\-.]{8,}|(?<=Bearer )[A-Za-z0-9_\-.=]{8,}"
+    # Tokens keep their case, so that HF_ENDPOINT is none; one of Hugging Face holds no further underscore, so that hf_hub_download is none.
+    r"\b(?-i:(hf_)[A-Za-z0-9]{12,}|(sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ya29\.|AIza|rpa_)[A-Za-z0-9_\-.]{8,})|(?<=Bearer )[A-Za-z0-9_\-.=]{8,}"
     r"|((?:api[_-]?key|token|password|passwd|secret)['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{6,}",
     re.I,
 )
 # Texts without which the slow patterns above can't match: they are looked for first.
-_FAILURE_HINTS = ("kill", "fault", "bus error", "dumped", "abort", "terminate", "what()", "error", "nccl", "oom", "exit", "signal", "watchdog", "fatal", "assertion")
+_FAILURE_HINTS = (
+    "kill",
+    "fault",
+    "bus error",
+    "dumped",
+    "abort",
+    "terminate",
+    "what()",
+    "error",
+    "nccl",
+    "oom",
+    "exit",
+    "signal",
+    "watchdog",
+    "fatal",
+    "assertion",
+)
 _SECRET_HINTS = ("hf_", "sk-", "ghp_", "gho_", "_pat_", "glpat-", "xox", "akia", "ya29.", "aiza", "rpa_", "bearer ", "api", "token", "passw", "secret")
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 _EXCEPTION_ENDS = ("Error", "Exception", "Interrupt", "Failure", "Exit", "Warning", "Timeout", "Expired", "LimitHit")
@@ -93,7 +110,7 @@ def mask(text: str, hints: tuple[str, ...] = _SECRET_HINTS) -> str:
             break
     else:
         return text
-    return _SECRETS.sub(lambda m: (m[1] or m[2] or "") + "***", text) if len(text) > 8 else text
+    return _SECRETS.sub(lambda m: (m[1] or m[2] or m[3] or "") + "***", text) if len(text) > 8 else text
 
 
 def _clean(text: str, source: str, number: int, rank: int | None) -> Line | None:

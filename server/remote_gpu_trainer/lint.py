@@ -44,9 +44,7 @@ Done. Training finished without errors in 3:21:07. exit code 0
 _STRAIN = ("a" * 3000, " " * 3000, "0.1 " * 800, "[rank0]: " * 400, "(" * 2000, "/a" * 1500 + "!", "Error: " * 500)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _REFERENCE = re.compile(rf"\[({ID.pattern})\](?!\()")
-_REQUIREMENT = re.compile(
-    r"(?:platform|gpu):[\w .+-]+|[A-Za-z][\w.-]*(?:(?: ?(?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)(?: (?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)*)?"
-)
+_REQUIREMENT = re.compile(r"(?:platform|gpu):[\w .+-]+|[A-Za-z][\w.-]*(?:(?: ?(?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)(?: (?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)*)?")
 
 
 def lint(catalogue: Catalogue, today: date) -> list[Fault]:

@@ -14,8 +14,14 @@ MAX_FILES = 512
 MOST_UTF16 = 64 << 20  # bytes of such a log that are read
 LONGEST = 8 << 20  # bytes of one line above which a file of nothing else is no log
 
-_KEY_NAME = re.compile(r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$", re.I)
-_NOT_LOGS = re.compile(r"\.(?:py|pyc|so|pt|pth|bin|safetensors|npy|npz|pkl|png|jpg|zip|gz|tar|whl|parquet|arrow|ckpt|onnx|h5|db|sqlite|lock|md|ya?ml|toml|cfg|sh|html?|csv|jsonl?)$", re.I)
+_KEY_NAME = re.compile(
+    r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
+    re.I,
+)
+_NOT_LOGS = re.compile(
+    r"\.(?:py|pyc|so|pt|pth|bin|safetensors|npy|npz|pkl|png|jpg|zip|gz|tar|whl|parquet|arrow|ckpt|onnx|h5|db|sqlite|lock|md|ya?ml|toml|cfg|sh|html?|csv|jsonl?)$",
+    re.I,
+)
 
 
 class Unreadable(Exception):
@@ -31,7 +37,9 @@ def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> l
     return keep(_blocks([data]), len(data), tuple(needles))
 
 
-def of_stream(stream, source: str = "stdin", size: int | None = None, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> list[Row]:
+def of_stream(
+    stream, source: str = "stdin", size: int | None = None, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None
+) -> list[Row]:
     """Rows of a binary stream. `needles`: further texts to look for. `progress(bytes_read)` is called once a block. Raises Unreadable."""
     head = stream.read(BLOCK)
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):

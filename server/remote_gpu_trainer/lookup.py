@@ -73,7 +73,10 @@ def look_up(
         first_failure=_where(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
-        answer.ask = _ask(evidence, "Not sure that anything in the catalogue fits; see whether a title says what you see." if found.doubtful else "Nothing in the catalogue fits.")
+        answer.ask = _ask(
+            evidence,
+            "Not sure that anything in the catalogue fits; see whether a title says what you see." if found.doubtful else "Nothing in the catalogue fits.",
+        )
         if found.doubtful:
             answer.also = [_title(c, catalogue) for c in candidates[:ALSO_ALONE]]
         return answer
@@ -237,7 +240,10 @@ def as_text(answer: Answer, whole: str = "") -> str:
     if answer.also:
         out.append("also possible:\n" + "\n".join(f"    {a['id']}  {a['title']}" for a in answer.also))
     if answer.evidence:
-        out.append("judged by:\n" + "\n".join(f"    {e['source']}:{e['line']}{'' if e['rank'] is None else ' rank %d' % e['rank']}: {e['text']}" for e in answer.evidence))
+        out.append(
+            "judged by:\n"
+            + "\n".join(f"    {e['source']}:{e['line']}{'' if e['rank'] is None else ' rank %d' % e['rank']}: {e['text']}" for e in answer.evidence)
+        )
     if answer.first_failure and answer.first_failure["rank"] is not None:
         first = answer.first_failure
         out.append(f"failed first: rank {first['rank']} ({first['source']} line {first['line']})")

@@ -40,7 +40,9 @@ def bound(host: str, port: int) -> socket.socket:
     except ValueError:
         here = None
     if here is None or not here.is_loopback:
-        raise BadRequest(f"found --host {host[:80]!r}, expected 127.0.0.1, ::1 or localhost: the server has no login; do: reach it from elsewhere with ssh -L {port}:127.0.0.1:{port}")
+        raise BadRequest(
+            f"found --host {host[:80]!r}, expected 127.0.0.1, ::1 or localhost: the server has no login; do: reach it from elsewhere with ssh -L {port}:127.0.0.1:{port}"
+        )
     if not 0 <= port <= 65535:
         raise BadRequest(f"found --port {port}, expected 0 (any that is free) to 65535")
     listening = socket.socket(socket.AF_INET6 if here.version == 6 else socket.AF_INET, socket.SOCK_STREAM)

@@ -40,7 +40,11 @@ def diagnose_run(symptom: Symptom = "", log_path: LogPath = "") -> str:
 
 def before_renting(profile: Platform = "", needs: Needs = "", target: Target = "") -> str:
     """What to settle before money is spent: the bill, what survives, the limits, a rehearsal."""
-    where = f"the resource profile://NAME, where NAME is {quoted(profile)}" if profile.strip() else "the resources profile://NAME of the platforms that come into question"
+    where = (
+        f"the resource profile://NAME, where NAME is {quoted(profile)}"
+        if profile.strip()
+        else "the resources profile://NAME of the platforms that come into question"
+    )
     return (
         f"I am about to rent a GPU box. The run needs: {quoted(needs)}. It is to be started on: {quoted(target)}. (Ask me about what is empty.)\n"
         f"1. Read {where}: what stops the bill, what that deletes, what survives, limits, preemption, quota.\n"

@@ -38,7 +38,9 @@ class Server(MCPServer):
         try:
             return await super().call_tool(name, arguments, context)
         except UnexpectedToolError as error:
-            raise ToolError(f"{shown(name, 80)} failed: found an error in the server itself, expected an answer; the log of the server names it") from error.__cause__
+            raise ToolError(
+                f"{shown(name, 80)} failed: found an error in the server itself, expected an answer; the log of the server names it"
+            ) from error.__cause__
         except ToolError as error:
             known = [tool.name for tool in await super().list_tools()]
             if name not in known:
@@ -99,7 +101,10 @@ def as_data(value: Any) -> Any:
 
 def short_input(schema: dict[str, Any]) -> dict[str, Any]:
     """Without titles; an argument that may be left out has its plain type, because who has no value leaves it out."""
-    fields = {name: _plain(field, {}) | {key: field[key] for key in ("description", "default", "minimum", "maximum") if field.get(key)} for name, field in schema["properties"].items()}
+    fields = {
+        name: _plain(field, {}) | {key: field[key] for key in ("description", "default", "minimum", "maximum") if field.get(key)}
+        for name, field in schema["properties"].items()
+    }
     return {"type": "object", "properties": fields, **({"required": schema["required"]} if schema.get("required") else {})}
 
 

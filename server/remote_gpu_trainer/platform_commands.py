@@ -14,7 +14,13 @@ def add_to(commands) -> None:
         description="Print the facts of a platform, or list the platforms that have what a run needs, or tell how often to save. Exit 1 when no platform qualifies.",
     )  # fmt: skip
     told.add_argument("name", nargs="?", help="a platform, for example runpod; without one, all are listed")
-    told.add_argument("--need", action="append", default=[], metavar="NEED", help="spot, steady, notice=SECONDS, resume, stop, self-stop, disk=GB, inodes=N, hours=N, ssh, free-egress; may be given again")
+    told.add_argument(
+        "--need",
+        action="append",
+        default=[],
+        metavar="NEED",
+        help="spot, steady, notice=SECONDS, resume, stop, self-stop, disk=GB, inodes=N, hours=N, ssh, free-egress; may be given again",
+    )
     told.add_argument("--save-seconds", type=float, metavar="S", help="how long one checkpoint takes: prints the best interval between saves")
     told.add_argument("--kill-hours", type=float, metavar="H", help="mean hours between kills of one box (with --save-seconds)")
     told.add_argument("--boxes", type=int, default=1, metavar="N", help="boxes that fail together (default 1)")
@@ -51,7 +57,13 @@ def profile(args: argparse.Namespace) -> int:
         raise BadRequest(str(error)) from None
     choices = choosing.choose(candidates, asked)
     if args.json:
-        print(json.dumps([{"name": c.profile.name, "title": c.profile.title, "qualifies": not c.against, "against": list(c.against)} for c in choices], ensure_ascii=False, indent=1))
+        print(
+            json.dumps(
+                [{"name": c.profile.name, "title": c.profile.title, "qualifies": not c.against, "against": list(c.against)} for c in choices],
+                ensure_ascii=False,
+                indent=1,
+            )
+        )
     else:
         for choice in choices:
             print(f"{'no ' if choice.against else 'yes' if asked else '   '} {choice.profile.name}: {'; '.join(choice.against) or choice.profile.title}")

@@ -19,7 +19,18 @@ from .vocabulary import Rows
 
 NONE = "none"
 VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "network")
-GATE = ("inside", "best learned", "best counted", "signature", "network none", "network best", "classifiers agree", "best share", "learned over none", "constant")
+GATE = (
+    "inside",
+    "best learned",
+    "best counted",
+    "signature",
+    "network none",
+    "network best",
+    "classifiers agree",
+    "best share",
+    "learned over none",
+    "constant",
+)
 PLACE = Path(__file__).with_name("ranking.bin")
 MOST_REASONS = 60  # words of a question that are asked why
 INPUT_GAIN = 3.0  # a report's words, scaled to length 1, reach the network this much stronger

@@ -18,7 +18,13 @@ def add_to(commands) -> None:
     made.add_argument("job", nargs="?", help="a YAML or JSON file with the job, or '-' for JSON on standard input")
     made.add_argument("--profile", default="generic-ssh", metavar="NAME", help="the platform (default generic-ssh); remote-gpu-trainer profile lists them")
     made.add_argument("--target", metavar="NAME", help="ssh, slurm, kubernetes, skypilot or local (default: what fits the platform)")
-    made.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="a field of the job, such as deadline=20h or checkpoint.folder=out; may be given again")
+    made.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="a field of the job, such as deadline=20h or checkpoint.folder=out; may be given again",
+    )
     made.add_argument("--queue", type=Path, metavar="FILE", help="cells, one a line: NAME ARGUMENT …")
     made.add_argument("--sweep", type=Path, metavar="FILE", help="a YAML file with `grid`: every combination becomes a cell")
     made.add_argument("--write-to", metavar="PATH", help="a folder or file for the script; a file that wasn't rendered is never replaced")

@@ -88,10 +88,14 @@ def check(
 def _within(scope: str, entries: list[Entry], facts: list[FactHead]) -> tuple[list[Entry], list[FactHead]]:
     """What a scope names: `references`, `profiles/runpod.md`, `runpod`, `RP`, `RP3`, `runpod.price`."""
     asked = scope.strip().strip("/")
-    chosen = [e for e in entries if asked.upper() in (e.id.upper(), e.family) or e.path == asked or e.path.startswith(asked + "/") or e.path == f"profiles/{asked}.md"]
+    chosen = [
+        e for e in entries if asked.upper() in (e.id.upper(), e.family) or e.path == asked or e.path.startswith(asked + "/") or e.path == f"profiles/{asked}.md"
+    ]
     heads = [f for f in facts if asked in (f.id, f.profile, f"profiles/{f.profile}.md", "profiles")]
     if not chosen and not heads:
-        raise BadQuestion(f"found scope {scope[:40]!r}, expected an id (O7), a family (O), a page (profiles/runpod.md), a folder (references) or a platform (runpod)")
+        raise BadQuestion(
+            f"found scope {scope[:40]!r}, expected an id (O7), a family (O), a page (profiles/runpod.md), a folder (references) or a platform (runpod)"
+        )
     return chosen, heads
 
 
@@ -130,7 +134,15 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
             continue
         else:
             why = f"last read {entry.verified}, before {release.name} {version}" + (f" of {release.day}" if release.day else f", which is out by {on}")
-        out.append({"id": entry.id, "what": entry.title.replace("`", ""), "checked": entry.verified.isoformat(), "why": why, "source": entry.sources[0] if entry.sources else ""})
+        out.append(
+            {
+                "id": entry.id,
+                "what": entry.title.replace("`", ""),
+                "checked": entry.verified.isoformat(),
+                "why": why,
+                "source": entry.sources[0] if entry.sources else "",
+            }
+        )
     return out
 
 

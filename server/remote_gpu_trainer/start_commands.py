@@ -77,7 +77,11 @@ def _local(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
 def _slurm(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
     """On the cluster's login node, whose home every node sees."""
     folder = job.folder
-    lines = [f"mkdir -p {folder}/code {folder}/log", *_code(job, snapshot, f"{folder}/code/"), f"cp {file} {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh"]
+    lines = [
+        f"mkdir -p {folder}/code {folder}/log",
+        *_code(job, snapshot, f"{folder}/code/"),
+        f"cp {file} {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh",
+    ]
     submit = f"sbatch --chdir={folder} {folder}/run.sh"
     return Commands(
         "\n".join([*lines, submit]),
@@ -91,12 +95,14 @@ def _kubernetes(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
     space = f" --namespace={job.kubernetes.namespace}" if job.kubernetes and job.kubernetes.namespace else ""
     lines = []
     if names := sorted({s.variable for s in job.secrets.values() if s.variable}):
-        lines.append(f"# once, the values from files: kubectl{space} create secret generic {job.name}-secrets " + " ".join(f"--from-file={name}=FILE" for name in names))
+        lines.append(
+            f"# once, the values from files: kubectl{space} create secret generic {job.name}-secrets " + " ".join(f"--from-file={name}=FILE" for name in names)
+        )
     return Commands(
         "\n".join([*lines, f"kubectl{space} apply --server-side -f {file}"]),
         f"kubectl{space} wait --for=condition=complete --timeout=8h job/{job.name} || kubectl{space} logs --tail=60 job/{job.name}",
-        f"kubectl{space} patch job/{job.name} --type=strategic --patch '{{\"spec\":{{\"suspend\":true}}}}'",
-        f"kubectl{space} patch job/{job.name} --type=strategic --patch '{{\"spec\":{{\"suspend\":false}}}}'",
+        f'kubectl{space} patch job/{job.name} --type=strategic --patch \'{{"spec":{{"suspend":true}}}}\'',
+        f'kubectl{space} patch job/{job.name} --type=strategic --patch \'{{"spec":{{"suspend":false}}}}\'',
     )
 
 

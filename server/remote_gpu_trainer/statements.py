@@ -21,7 +21,11 @@ _VERSION = re.compile(r'^  version: "?([^"\n]+)"?\s*$', re.M)
 def read(root: Path) -> list[Statement]:
     """Every statement of a bundle. Raises FactError for a mark that names a field which no profile has."""
     found: list[Statement] = []
-    texts = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace") for path in [*catalogue.pages(root), root / "SKILL.md"] if path.is_file()}
+    texts = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
+        for path in [*catalogue.pages(root), root / "SKILL.md"]
+        if path.is_file()
+    }
     wanted: dict[str, None] = {}
     for place, text in texts.items():
         for mark in MARK.finditer(text):

@@ -124,5 +124,3 @@ def as_text(status: Status) -> str:
     if len(status.runs) > 1:
         out.append(f"    runs there: {', '.join(status.runs)}; name one with --run")
     return "\n".join(out)
-
-

@@ -48,7 +48,9 @@ def for_skypilot(job: Job) -> skypilot.Options:
 
 def folders(job: Job, target: str) -> tuple[str, str]:
     """(run folder, work folder) on the box. Where code comes with the image or by SkyPilot, the command runs there."""
-    run = job.run_dir or (f"{job.kubernetes.mount.rstrip('/')}/runs/{job.name}" if target == "kubernetes" and job.kubernetes and job.kubernetes.claim else f"~/runs/{job.name}")
+    run = job.run_dir or (
+        f"{job.kubernetes.mount.rstrip('/')}/runs/{job.name}" if target == "kubernetes" and job.kubernetes and job.kubernetes.claim else f"~/runs/{job.name}"
+    )
     if target == "kubernetes":
         return run, "."
     if target == "skypilot" and job.code:

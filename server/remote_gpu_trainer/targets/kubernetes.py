@@ -58,7 +58,13 @@ class Options:
 
     def __post_init__(self) -> None:
         letter = "[a-z]" if self.nodes != 1 else ""  # the Service's name must begin with one
-        fields.matched("name", self.name, f"(?={letter}){_LABEL}" if letter else _LABEL, "1 to 50 of a-z, 0-9 and '-', for several nodes a letter first", "choose another name")
+        fields.matched(
+            "name",
+            self.name,
+            f"(?={letter}){_LABEL}" if letter else _LABEL,
+            "1 to 50 of a-z, 0-9 and '-', for several nodes a letter first",
+            "choose another name",
+        )
         fields.matched("image", self.image, _IMAGE, "the name of an image", "take away what is no part of one")
         fields.hours("hours", self.hours, "give the job a deadline")
         fields.hours("wait_hours", self.wait_hours or None, "give the hours that the job may wait for a node")

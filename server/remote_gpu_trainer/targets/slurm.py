@@ -62,7 +62,9 @@ class Options:
             if getattr(self, field) != "":
                 fields.matched(field, getattr(self, field), _WORD, _WORD_SAYS, "write it as `sinfo` or `sacctmgr` shows it")
         if self.constraint:
-            fields.matched("constraint", self.constraint, r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}", "features joined by '&' or '|'", "write them as `sinfo -o %f` shows them")
+            fields.matched(
+                "constraint", self.constraint, r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}", "features joined by '&' or '|'", "write them as `sinfo -o %f` shows them"
+            )
         if self.gpu_type and not self.gpus:
             raise fields.refuse("gpu_type", self.gpu_type, "a type only where gpus is above 0", "set gpus")
         fields.whole("cells", self.cells, 0, 1_000_000, "give the number of lines of the queue, or 0")

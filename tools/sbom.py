@@ -1,0 +1,66 @@
+"""Bill of materials of a wheel, as CycloneDX JSON: what it needs at run time, at the versions of `requirements-run.txt`.
+
+The same wheel and lock give the same bytes: no clock, and the serial number comes from the content. Needs cyclonedx-python-lib.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+
+from cyclonedx.model import HashAlgorithm, HashType, Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.bom_ref import BomRef
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.dependency import Dependency
+from cyclonedx.model.license import LicenseExpression
+from cyclonedx.output.json import JsonV1Dot6
+from locks import Pin, read_lock
+from packageurl import PackageURL
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def run_time(wheel: Path) -> tuple[str, str, str, list[Requirement]]:
+    """Name, version, licence and the requirements without extras, as the wheel's own metadata says."""
+    with zipfile.ZipFile(wheel) as files:
+        [path] = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+        said = HeaderParser().parsestr(files.read(path).decode("utf-8"))
+    asked = [Requirement(line) for line in said.get_all("Requires-Dist", [])]
+    return said["Name"], said["Version"], said["License-Expression"], [one for one in asked if "extra" not in str(one.marker or "")]
+
+
+def bill(wheel: Path, lock: str) -> str:
+    """The bill as JSON text. Raises ValueError when a requirement is neither in the lock nor bound to an older Python than the lock is for."""
+    name, version, licence, asked = run_time(wheel)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    pins = read_lock(lock)
+    root = Component(
+        name=name, version=version, type=ComponentType.APPLICATION, bom_ref=f"{name}=={version}", purl=PackageURL("pypi", None, canonicalize_name(name), version),
+        licenses=[LicenseExpression(licence)], hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
+    )  # fmt: skip
+    wanted = {canonicalize_name(one.name): one for one in asked}
+    parts = {key: _component(key, pin, wanted.get(key)) for key, pin in pins.items()}
+    for key, one in wanted.items():
+        if key not in parts and not (one.marker and "python_version" in str(one.marker)):
+            raise ValueError(f"found no {key} in the lock, expected every run-time requirement; write it again as CONTRIBUTING.md says")
+        parts.setdefault(key, _component(key, None, one))
+    needs = {key: [other for other, pin in pins.items() if key in pin.needed_by] for key in parts}
+    graph = [Dependency(ref=root.bom_ref, dependencies=[Dependency(ref=parts[key].bom_ref) for key in wanted])]
+    graph += [Dependency(ref=parts[key].bom_ref, dependencies=[Dependency(ref=parts[other].bom_ref) for other in needs[key]]) for key in parts]
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, f"urn:sha256:{digest}:{hashlib.sha256(lock.encode()).hexdigest()}")
+    bom = Bom(metadata=BomMetaData(component=root), components=parts.values(), dependencies=graph, serial_number=serial)
+    bom.metadata.timestamp = None
+    return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
+
+
+def _component(name: str, pin: Pin | None, asked: Requirement | None) -> Component:
+    said = {"requirement": str(asked) if asked else "", "marker": pin.marker if pin else ""}
+    version = pin.version if pin else None
+    return Component(
+        name=name, version=version, type=ComponentType.LIBRARY, bom_ref=BomRef(f"{name}=={version}" if version else name), purl=PackageURL("pypi", None, name, version),
+        properties=[Property(name=f"remote-gpu-trainer:{key}", value=value) for key, value in said.items() if value],
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""The reference: every command's help, every script's, every tool of the MCP server with its schema, and the fields of a job."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import markup
+from .page import Page, Place
+
+
+def commands_page(parser: argparse.ArgumentParser, place: Place) -> Page:
+    """What --help prints for each command, as a table that fits a narrow screen."""
+    named = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices
+    parts = ["# Commands", markup.convert("What `--help` prints. The answer goes to standard output, everything else to standard error.", place)]
+    for name, command in named.items():
+        form = command._get_formatter()
+        rows = [
+            (form._format_action_invocation(action), form._expand_help(action)) for action in command._actions if action.help not in (None, argparse.SUPPRESS)
+        ]
+        usage = f'<pre class="help"><code>{html.escape(" ".join(command.format_usage().removeprefix("usage: ").split()))}</code></pre>'
+        parts += [f"## {name}", markup.raw(f"{usage}<p>{html.escape(' '.join((command.description or '').split()))}</p>" + _table(("argument", "about"), rows))]
+    return Page(place.address, "Commands", "\n\n".join(parts), f"{len(named)} commands")
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """The first column is code, the others are text."""
+    cells = "\n".join(
+        f"<tr><td><code>{html.escape(first)}</code></td>" + "".join(f"<td>{html.escape(text)}</td>" for text in rest) + "</tr>" for first, *rest in rows
+    )
+    names = "".join(f"<th>{name}</th>" for name in head)
+    return f'<div class="wide fields" tabindex="0"><table class="data">\n<thead><tr>{names}</tr></thead>\n<tbody>\n{cells}\n</tbody></table></div>'
+
+
+def _help(text: str) -> str:
+    """A help text as a block whose lines wrap with an indent on a narrow screen."""
+    lines = "".join(f'<span class="line">{html.escape(line)}</span>' for line in text.split("\n"))
+    return markup.raw(f'<pre class="help"><code>{lines}</code></pre>')
+
+
+def script_help(path: Path) -> str:
+    """What a script says about itself: its --help, or the comment at the head of a template. Empty when it says nothing. Raises OSError."""
+    if path.suffix in (".py", ".sh"):
+        program = [sys.executable] if path.suffix == ".py" else ["bash"]
+        done = subprocess.run(
+            [*program, str(path), "--help"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+            env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1"},
+        )
+        return done.stdout.strip()
+    lines = path.read_text(encoding="utf-8").split("\n")
+    head = [line[1:].removeprefix(" ") for line in lines[1:] if line.startswith("#")] if lines[0].startswith("#!") else []
+    end = next((number for number, line in enumerate(lines[1:]) if not line.startswith("#")), 0)
+    return "\n".join(line for line in head[:end] if not line.startswith("shellcheck ")).strip()
+
+
+def scripts_page(helps: Mapping[str, str], place: Place) -> Page:
+    """{file name: help} of scripts/: what runs on a box without an installation."""
+    about = "What lies in `scripts/` and runs on a box that has bash or Python 3.8, without an installation."
+    parts = ["# Scripts for the box", markup.convert(about, place)]
+    for name, text in helps.items():
+        parts += [markup.heading(f"`{name}`", place, 2), _help(text)]
+    return Page(place.address, "Scripts for the box", "\n\n".join(parts), f"{len(helps)} scripts")
+
+
+def tools_page(tools: list[Any], resources: list[Any], prompts: list[Any], place: Place) -> Page:
+    """The MCP server as a client sees it: tools with their arguments and answers, resources, prompts."""
+    parts = ["# Tools of the MCP server", markup.convert("What `remote-gpu-trainer serve` offers to a client, as the server itself describes it.", place)]
+    for tool in tools:
+        kind = "reads only" if tool.annotations and tool.annotations.read_only_hint else "may write a file"
+        parts += [markup.heading(f"`{tool.name}`", place, 2), markup.convert(f"{tool.description}\n\n*{kind}*", place)]
+        parts += ["### Arguments", markup.raw(fields_table(tool.input_schema)), "### Answer", markup.raw(fields_table(tool.output_schema or {}))]
+    for name, rows in (
+        ("Resources", [(r.uri_template if hasattr(r, "uri_template") else str(r.uri), r.description) for r in resources]),
+        ("Prompts", [(p.name, p.description) for p in prompts]),
+    ):
+        listed = "\n".join(f"<li><code>{html.escape(key)}</code>: {html.escape(' '.join((text or '').split()))}</li>" for key, text in rows)
+        parts += [f"## {name}", markup.raw(f"<ul>\n{listed}\n</ul>")]
+    return Page(place.address, "Tools of the MCP server", "\n\n".join(parts), f"{len(tools)} tools")
+
+
+def job_page(schema: Mapping[str, Any], place: Place) -> Page:
+    """The fields of a job, from the model that reads it."""
+    parts = [
+        "# Fields of a job",
+        markup.convert("What `remote-gpu-trainer render` and `render_run_script` take; `render --schema` prints the same as JSON schema.", place),
+    ]
+    parts.append(markup.raw(fields_table(schema)))
+    for name, part in sorted(schema.get("$defs", {}).items()):
+        if part.get("properties"):
+            parts += [f"## {name}", markup.raw((f"<p>{html.escape(part['description'])}</p>" if part.get("description") else "") + fields_table(part))]
+    return Page(place.address, "Fields of a job", "\n\n".join(parts))
+
+
+def fields_table(schema: Mapping[str, Any]) -> str:
+    """The properties of a JSON schema as a table: name, type, what it is."""
+    rows = []
+    for name, field in schema.get("properties", {}).items():
+        about = [field["description"]] if field.get("description") else []
+        default = field.get("default")
+        if name in schema.get("required", ()):
+            about.append("needed")
+        elif default not in (None, "", [], {}) and not isinstance(default, (dict, list)):
+            about.append(f"default {default}")
+        rows.append((name, type_of(field), "; ".join(about)))
+    return _table(("name", "type", "about"), rows) if rows else "<p>None.</p>"
+
+
+def type_of(field: Mapping[str, Any]) -> str:
+    """A JSON schema's type in words: 'text', 'list of text', 'one of ssh, slurm'."""
+    names = {"string": "text", "integer": "whole number", "number": "number", "boolean": "yes or no", "null": "nothing", "object": "object"}
+    if "enum" in field:
+        return "one of " + ", ".join(map(str, field["enum"]))
+    if "const" in field:
+        return str(field["const"])
+    if "$ref" in field:
+        return field["$ref"].rsplit("/", 1)[-1]
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in field:
+            return " or ".join(dict.fromkeys(type_of(one) for one in field[several] if one.get("type") != "null")) or "nothing"
+    if field.get("type") == "array":
+        return "list of " + type_of(field.get("items", {}))
+    kind = field.get("type", "anything")
+    return " or ".join(names.get(one, one) for one in kind) if isinstance(kind, list) else names.get(kind, kind)

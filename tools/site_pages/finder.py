@@ -1,0 +1,53 @@
+"""The search: what the browser needs to find a page by a pasted error text, and the page that it is pasted into.
+
+The generator's own search wants every word of a query on one page, so a log line with a number or a path of its own finds nothing. Here the
+literal texts of the entries are looked for in what was pasted, as `lookup` does it, and words only rank what is left. docs/assets/find.js does it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from . import markup
+from .page import Page, Place
+
+INDEX = "assets/find.json"
+ADDRESS = "find/"
+
+
+def index_text(pages: Iterable[Page]) -> str:
+    """JSON: a: address, t: title, k: note, s: literal texts, r: regular expressions, w: the words of the page."""
+    rows = [
+        {
+            "a": page.address,
+            "t": page.title,
+            "k": page.note,
+            "s": [signature.text for signature in page.signatures if not signature.is_regex],
+            "r": [for_browser(signature.text) for signature in page.signatures if signature.is_regex],
+            "w": markup.plain(page.markdown),
+        }
+        for page in pages
+        if page.search
+    ]
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+
+
+def for_browser(pattern: str) -> str:
+    """A Python regular expression as JavaScript writes it, where the two differ in form alone; it ignores case there as well."""
+    return re.sub(r"^\(\?i\)", "", pattern).replace("(?P<", "(?<")
+
+
+def find_page(place: Place) -> Page:
+    """The page with the field and the list of what was found; everything is worked out in the browser."""
+    form = f"""<form id="find" data-index="{place.to(INDEX)}" data-root="{place.to("")}">
+<label for="find-text">An error text, the end of a log, or what you see, in English or Chinese. Nothing leaves this page.</label>
+<textarea id="find-text" name="q" rows="5" spellcheck="false" autocapitalize="off" autocomplete="off"></textarea>
+</form>
+<p id="find-state" role="status">&nbsp;</p>
+<ol id="find-hits"></ol>
+<noscript><p>The search needs JavaScript. <a href="{place.to("entries/")}">All entries</a> stand on one page.</p></noscript>
+<script src="{place.to("assets/find.js")}" defer></script>"""
+    more = "The command line reads whole logs, finds which rank failed first, and says when nothing fits: `remote-gpu-trainer lookup --log train.log`."
+    return Page(place.address, "Find", "\n\n".join(["# Find an entry", markup.raw(form), markup.convert(more, place)]), search=False)

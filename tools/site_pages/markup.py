@@ -1,0 +1,151 @@
+"""Markdown of the project to the Markdown that the generator reads: headings, and between them finished HTML.
+
+The text is data. It is read by the rules that its pages have on the repository's own web page (CommonMark and tables), its HTML tags are shown
+as text, its comments are left out, its pictures are named and not loaded, and nothing of it reaches the generator's own syntax.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from pygments import highlight as coloured
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+from remote_gpu_trainer.entry import ID
+
+from .page import Place
+
+_COMMENT = re.compile(r"<!--.*?-->", re.S)
+_ID = re.compile(rf"(?<![\w./-]){ID.pattern}(?![\w./-]*[\w/])")
+_TAG = re.compile(r"(<[^>]*>)")
+_SPECIAL = re.compile(r"[\\`*_\[\]{}~^=|!#:+]")
+_BASH = {"sh", "bash", "shell"}
+
+
+def convert(text: str, place: Place, down: int = 0) -> str:
+    """A page's text for the generator. `down`: by how many levels its headings sink."""
+    parts, block = [], []
+    tokens = _PARSER.parse(text, {"place": place})
+
+    def close() -> None:
+        if block:
+            parts.append(raw(_PARSER.renderer.render(block, _PARSER.options, {"place": place})))
+            block.clear()
+
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if token.type == "heading_open" and token.level == 0:
+            close()
+            parts.append(heading(tokens[at + 1].content, place, min(int(token.tag[1]) + down, 6)))
+            at += 3
+            continue
+        block.append(token)
+        at += 1
+    close()
+    return "\n\n".join(parts) + "\n"
+
+
+def heading(text: str, place: Place, level: int) -> str:
+    """A heading for the generator, of Markdown that may hold code."""
+    parts = _TAG.split(re.sub(r"</?a\b[^>]*>", "", inline(text, place)))
+    return "#" * level + " " + "".join(part if part.startswith("<") else _SPECIAL.sub(lambda m: f"&#{ord(m[0])};", part) for part in parts)
+
+
+def raw(text: str) -> str:
+    """A block of finished HTML for the generator, which leaves it as it is: what could begin a fence or be widened is written as a character reference."""
+    safe = text.strip().replace("`", "&#96;").replace("~~~", "&#126;&#126;&#126;").replace("\t", "&#9;")
+    return f"<div>\n{safe}\n</div>"
+
+
+def inline(text: str, place: Place) -> str:
+    """The HTML of one line or paragraph, without a paragraph around it."""
+    return _PARSER.renderInline(" ".join(text.split()), {"place": place})
+
+
+def plain(markup: str) -> str:
+    """The words of a page as written by `convert`, for the search and for titles."""
+    text = re.sub(r"^#+ ", "", re.sub(r"</(p|li|td|th|pre|dt|dd|div|h\d)>", "\n", markup), flags=re.M)
+    return " ".join(html.unescape(_TAG.sub("", text)).split())
+
+
+def _tag(self, tokens, index, options, env) -> str:
+    """A comment is left out, a tag is shown as text."""
+    return html.escape(_COMMENT.sub("", tokens[index].content))
+
+
+def _fence(self, tokens, index, options, env) -> str:
+    language = tokens[index].info.split()[0] if tokens[index].info.split() else "text"
+    try:
+        lexer = get_lexer_by_name("bash" if language in _BASH else language)
+    except ClassNotFound:
+        lexer = get_lexer_by_name("text")
+    return coloured(tokens[index].content, lexer, HtmlFormatter(wrapcode=True, cssclass="highlight"))
+
+
+def _picture(self, tokens, index, options, env) -> str:
+    return html.escape(tokens[index].content)
+
+
+def _linked(state) -> None:
+    """Links of the source become links of the site, and ids become links to their entries."""
+    place: Place = state.env["place"]
+    for token in state.tokens:
+        if token.type == "inline":
+            token.children = _with_links(token.children or [], place)
+
+
+def _with_links(tokens: list[Token], place: Place) -> list[Token]:
+    found, inside, dropped = [], 0, []
+    for token in tokens:
+        if token.type == "link_open":
+            target = place.link(str(token.attrGet("href") or ""))
+            dropped.append(not target)
+            inside += 1
+            if target:
+                token.attrSet("href", target)
+                found.append(token)
+        elif token.type == "link_close":
+            inside -= 1
+            if not dropped.pop():
+                found.append(token)
+        elif token.type == "text" and not inside:
+            found += _with_ids(token.content, place)
+        else:
+            found.append(token)
+    return found
+
+
+def _with_ids(text: str, place: Place) -> list[Token]:
+    """L4 and V100 are graphics cards: an id of one letter is a link in brackets, behind 'entry', or where the place says so."""
+    found, at = [], 0
+    for match in _ID.finditer(text):
+        address = place.addresses.get(f"entry:{match[0]}")
+        before = text[: match.start()]
+        clear = place.every_id or re.match(r"[A-Z]\w*[A-Z]", match[0]) or re.search(r"\[([A-Z0-9]+, )*$|\b[Ee]ntry $", before)
+        if not address or not clear or address == place.address:
+            continue
+        found += [_text(text[at : match.start()]), Token("link_open", "a", 1, attrs={"href": place.to(address)}), _text(match[0]), Token("link_close", "a", -1)]
+        at = match.end()
+    return [*found, _text(text[at:])]
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)
+
+
+def _make_parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser.core.ruler.after("inline", "site_links", _linked)
+    for name, rule in (("html_block", _tag), ("html_inline", _tag), ("fence", _fence), ("code_block", _fence), ("image", _picture)):
+        parser.add_render_rule(name, rule)
+    parser.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table class="data">\n')
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    return parser
+
+
+_PARSER = _make_parser()

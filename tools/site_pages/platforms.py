@@ -1,0 +1,147 @@
+"""The platforms side by side, fact by fact, and a page for each: all from the front matter of profiles/."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from remote_gpu_trainer.catalogue import Catalogue
+from remote_gpu_trainer.profile import Fact, Facts, Profile
+
+from . import markup
+from .entries import body_of
+from .page import Page, Place
+
+UNSURE = '<abbr class="unsure" title="unconfirmed: no dated page of the platform says so">?</abbr>'
+# Column, fact, the value that is shown. None: not known, or no limit is written.
+COLUMNS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("a stop keeps the disk", "survives", lambda v: v.stop_keeps_disk),
+    ("storage outlives the box", "survives", lambda v: v.outlives),
+    ("can stop itself", "self_stop", lambda v: v.possible),
+    ("interruptible kind", "spot", lambda v: v.offered),
+    ("can be preempted", "preemption", lambda v: v.possible),
+    ("notice, seconds", "preemption", lambda v: v.notice_seconds),
+    ("longest run, hours", "limits", lambda v: v.most_hours),
+    ("idle stop, minutes", "limits", lambda v: v.idle_minutes),
+    ("largest disk, GB", "quota", lambda v: v.disk_gb),
+    ("most files", "quota", lambda v: v.inodes),
+    ("full ssh", "ssh", lambda v: v.full),
+    ("traffic out is free", "egress", lambda v: v.free),
+)
+WORDS = {"stop_billing": "Stop billing", "self_stop": "Self-stop", "ssh": "SSH"}
+
+
+def word(name: str) -> str:
+    """A fact's name as a heading."""
+    return WORDS.get(name, name.replace("_", " ").capitalize())
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.0f}".replace(",", " ") if isinstance(value, (int, float)) else html.escape(str(value))
+
+
+def _cell(fact: Fact | None, take: Callable[[Any], Any]) -> str:
+    if fact is None:
+        return "<td class=none>–</td>"
+    unsure = "" if fact.status == "confirmed" else " " + UNSURE
+    date = f"<small>{fact.date}</small>" if fact.date else "<small>no date</small>"
+    return f"<td>{_short(take(fact.value))}{unsure}<br>{date}</td>"
+
+
+def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) -> Page:
+    """One row a platform, one column a fact that is a number or a yes or no, each with its date; links to the facts in words."""
+    head = "".join(f'<th><a href="{place.to(fact_address(name))}">{text}</a></th>' for text, name, _ in COLUMNS)
+    rows = [
+        f'<tr><th><a href="{place.to(address_of(name))}">{name}</a><br><small>{profile.kind}</small></th>'
+        + "".join(_cell(getattr(profile.facts, fact), take) for _, fact, take in COLUMNS)
+        + "</tr>"
+        for name, profile in profiles.items()
+    ]
+    table = (
+        f'<div class="wide compare" tabindex="0"><table class="data">\n<thead><tr><th>platform</th>{head}</tr></thead>\n<tbody>\n'
+        + "\n".join(rows)
+        + "\n</tbody></table></div>"
+    )
+    legend = f"<p>Under each value stands the date of the page that says so. {UNSURE} is unconfirmed: the most cautious reading, nothing that a program relies on. – is not known, no limit that is written, or nothing that exists there.</p>"
+    facts = "<ul class=columns>\n" + "\n".join(f'<li><a href="{place.to(fact_address(name))}">{word(name)}</a></li>' for name in Facts.model_fields) + "\n</ul>"
+    parts = [
+        "# Platforms compared",
+        markup.raw(legend + table),
+        "## One fact, all platforms",
+        markup.raw(facts),
+        "## How much is confirmed",
+        markup.convert(shares, place),
+    ]
+    return Page(place.address, "Platforms compared", "\n\n".join(parts), f"{len(profiles)} platforms")
+
+
+def address_of(name: str) -> str:
+    """The address of a platform's page."""
+    return f"platforms/{name}/"
+
+
+def fact_address(name: str) -> str:
+    """The address of the page that holds one fact of every platform."""
+    return f"platforms/compare/{name.replace('_', '-')}/"
+
+
+def _value(value: Any, place: Place) -> str:
+    """The fields of a fact's value as a list of terms."""
+    rows = []
+    for name in type(value).model_fields:
+        held = getattr(value, name)
+        if held in ("", [], None):
+            continue
+        text = ", ".join(f"<code>{html.escape(item)}</code>" for item in held) if isinstance(held, list) else ""
+        if not text and isinstance(held, str):
+            text = (
+                f"<code>{html.escape(held)}</code>"
+                if name in ("command", "form") and " " in held and "\n" not in held and _is_code(held)
+                else markup.inline(held, place)
+            )
+        rows.append(f"<dt>{name.replace('_', ' ')}</dt><dd>{text or _short(held)}</dd>")
+    return "<dl>" + "".join(rows) + "</dl>"
+
+
+def _is_code(text: str) -> bool:
+    return text.split()[0].strip("'\"") in ("curl", "ssh", "sudo") or " --" in text
+
+
+def _origin(fact: Fact, place: Place) -> str:
+    state = "confirmed" if fact.status == "confirmed" else f"{UNSURE} unconfirmed"
+    note = f"<p class=note>{markup.inline(fact.note, place)}</p>" if fact.note else ""
+    source = html.escape(fact.source)
+    return (
+        f'{note}<p class=origin>{state}, {fact.date or "no date"}, {fact.kind} · <a href="{source}">{html.escape(fact.source.split("//", 1)[1][:60])}</a></p>'
+    )
+
+
+def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
+    """One fact of every platform, in words."""
+    about = Facts.model_fields[name].description
+    parts = [f"# {word(name)}, platform by platform"]
+    if about:
+        parts.append(markup.convert(about[:1].upper() + about[1:] + ".", place))
+    for platform, profile in profiles.items():
+        fact = getattr(profile.facts, name)
+        body = _value(fact.value, place) + _origin(fact, place) if fact else "<p>Nothing of the kind there.</p>"
+        parts += [f"## {platform}", markup.raw(f'<div class=fact>{body}<p><a href="{place.to(address_of(platform))}">All about {platform}</a></p></div>')]
+    return Page(place.address, f"{word(name)}, platform by platform", "\n\n".join(parts), search=False)
+
+
+def platform_page(path: str, text: str, profile: Profile, found: Catalogue, place: Place) -> Page:
+    """The facts of a platform, its guide, and a line for each of its entries."""
+    title, body = body_of(text, found)
+    parts = [markup.heading(title, place, 1), "## Facts"]
+    for name in Facts.model_fields:
+        fact = getattr(profile.facts, name)
+        if fact is None:
+            continue
+        parts += [f"### {word(name)}", markup.raw(f"<div class=fact>{_value(fact.value, place)}{_origin(fact, place)}</div>")]
+    parts.append(markup.convert(body, place))
+    return Page(place.address, markup.plain(markup.inline(title, place)), "\n\n".join(parts), profile.kind)
