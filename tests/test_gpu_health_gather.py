@@ -193,7 +193,7 @@ def test_the_jobs_interpreter_is_asked_for_its_torch(fake, tmp_path):
     (tmp_path / "torch.py").write_text("class version:\n    cuda = '13.0'\n__version__ = '2.13.0+cu130'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
                                        "def zeros(*a, **k):\n    raise RuntimeError('The NVIDIA driver on your system is too old (found version 12040).')\n")
     found = answer(probe(dict(environment, PYTHONPATH=str(tmp_path)), "--python", sys.executable, "--expect", "torch=cu130"))
-    assert [(one["level"], one["entry"]) for one in gpu_findings(found)] == [("fatal", "PS11")]
+    assert [(one["level"], one["entry"]) for one in gpu_findings(found)] == [("fatal", "ENV6")]
     found = answer(probe(environment, "--python", str(tmp_path / "none")))
     assert [one["level"] for one in gpu_findings(found)] == ["unknown"]
 

@@ -12,8 +12,12 @@ def test_ran_means_that_a_proof_is_there():
     assert ran <= proven and proven - ran <= in_part
 
 
+# Of the system, not from pip: the date says when, the version says which.
+SYSTEM = {"bash", "procps", "git", "Python", "OpenSSL", "make", "rsync", "Linux"}
+
+
 def test_a_proof_ran_on_the_versions_that_the_tests_install():
     pins = (ROOT / "pyproject.toml").read_text()
     for entry in catalogue.load().entries:
         for item in entry.ran.split(", ") if entry.ran else ():
-            assert f'"{item.replace(" ", "==")}' in pins, (entry.id, item)
+            assert item.split()[0] in SYSTEM or f'"{item.replace(" ", "==")}' in pins, (entry.id, item)

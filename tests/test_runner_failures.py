@@ -15,12 +15,12 @@ pytest_plugins = ["tests.runner_box"]
 
 # A real line of each kind, class, entry, attempts that are made of it when nothing is gained between.
 SAID = [
-    ("OSError: [Errno 28] No space left on device: 'step-10.pt'", 1, "disk", "", 1),
-    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", 1, "oom", "", 1),
+    ("OSError: [Errno 28] No space left on device: 'step-10.pt'", 1, "disk", "U6", 1),
+    ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", 1, "oom", "U10", 1),
     ("RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.", 1, "host-oom", "DP9", 1),
     ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", 1, "host-oom", "DP15", 1),
     ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", 137, "host-oom", "DP9", 1),
-    ("RuntimeError: CUDA error: no kernel image is available for execution on the device", 1, "gpu", "", 1),
+    ("RuntimeError: CUDA error: no kernel image is available for execution on the device", 1, "gpu", "ENV1", 1),
     ("RuntimeError: No CUDA GPUs are available", 1, "gpu", "", 1),
     ("[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 milliseconds", 134, "hang", "D20", 2),
     ("  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242", 1, "killed", "", 2),

@@ -42,7 +42,7 @@ def launcher(request) -> str:
 
 
 def test_two_ranks_save_when_asked_and_go_on_after_a_kill(box: Box, launcher):
-    box.make("--sleep", 0.02, RGT_LAUNCHER=launcher, RGT_PROCS=2, **CPU)
+    box.make("--sleep", 0.1, RGT_LAUNCHER=launcher, RGT_PROCS=2, **CPU)
     box.start()
     box.at_step(7)
     assert sorted(ranks(box)) == [0, 1]

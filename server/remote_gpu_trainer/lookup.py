@@ -117,7 +117,7 @@ def _title(candidate: search.Candidate, catalogue: Catalogue) -> dict:
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
     """The texts of the first match, in `room` tokens beside its title and reason. What a short one leaves goes to the next."""
     texts = {"fix": first_paragraph(entry.fix), "root_cause": first_paragraph(entry.root_cause), "distinguish": _distinguish(entry, others)}
-    left = room - 30 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
+    left = room - 36 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
     spent, whole = 0.0, left
     for name, share in SHARES:
         most = max(whole * share - spent, 12.0)
