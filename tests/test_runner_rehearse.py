@@ -6,7 +6,7 @@ pytest_plugins = ["tests.runner_box"]
 
 
 def test_a_rehearsal_goes_through_all_phases_and_touches_no_checkpoint_of_the_run(box: Box):
-    box.make("--sleep", 0.05, RGT_REHEARSE=["--steps", "60"])
+    box.make("--sleep", 0.05, RGT_REHEARSE=["--steps", "200"])
     done = box.verb("rehearse")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["ok train", "ok save", "ok kill", "ok resume"]
