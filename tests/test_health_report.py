@@ -13,9 +13,9 @@ import pytest
 
 from remote_gpu_trainer import health_plot, health_report, health_samples
 from remote_gpu_trainer.lookup import BadRequest
+from tests.chromium import CHROMIUM
 from tests.conftest import engine
 
-CHROMIUM = "apt-get install -y --no-install-recommends chromium fonts-dejavu-core"
 START = 1_795_000_000.0
 HOT = {"gpu": 1, "level": "degraded", "evidence": "throttled: hw_thermal_slowdown at 88 C", "threshold": "power cap only", "action": "heat: ask the provider", "entry": ""}
 

@@ -13,7 +13,7 @@ import yaml
 
 from remote_gpu_trainer import catalogue, profile
 from remote_gpu_trainer.cli import make_parser
-from tests.chromium import Browser, Served
+from tests.chromium import CHROMIUM, Browser, Served
 from tests.conftest import ROOT, engine, module
 
 pytestmark = pytest.mark.site
@@ -207,7 +207,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
 @pytest.fixture(scope="module")
 def browser(site, tmp_path_factory):
     """(browser, address of the site)"""
-    program = engine("chromium", "apt-get install -y --no-install-recommends chromium fonts-dejavu-core")
+    program = engine("chromium", CHROMIUM)
     served = Served(site)
     steered = Browser(program, tmp_path_factory.mktemp("chromium"))
     yield steered, served.at
