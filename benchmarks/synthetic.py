@@ -25,10 +25,10 @@ def larger(times: int) -> tuple[Catalogue, ranking.Ranking, SignatureIndex]:
             entries.append(replace(entry, id=f"{entry.id}C{copy}", signatures=signatures))
     columns = len(made.classes)
     made.classes = made.classes[:-1] + [entry.id for entry in entries[columns - 1 :]] + [ranking.NONE]
-    for name in ("_learned", "_counted", "_to_classes"):
+    for name in ("_learned", "_counted", "_to_classes", "_of_head"):
         setattr(made, name, _widen(getattr(made, name), columns, times))
     made.bias = _repeat(made.bias[:-1], times) + made.bias[-1:]
-    made.network_bias = _repeat(made.network_bias, times)
+    made.network_bias, made.meaning_bias = _repeat(made.network_bias, times), _repeat(made.meaning_bias, times)
     made._column = {name: column for column, name in enumerate(made.classes)}
     return Catalogue(real.root, tuple(entries), real.retired, ()), made, SignatureIndex(tuple(entries))
 

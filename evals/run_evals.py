@@ -19,6 +19,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 from grading import floor, grade, healthy, nudge, rendered, report, stale, systems  # noqa: E402
 from grading.cases import read_cases  # noqa: E402
 
+APART = {
+    "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
+    "outside.jsonl": "reports that searches in the field brought, left without an answer by both of their readers",
+}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -52,11 +57,7 @@ def main() -> int:
             graded[baseline] = grade.grade(cases, answer(cases))
     print(report.text(cases, graded))
     if not args.answers:
-        misses = read_cases(HERE / "near.jsonl")
-        near = {half: [g.false for g in grade.grade(misses, systems.lookup(misses)) if g.case.half == half] for half in ("reporting", "tuning")}
-        said = "near misses (out of scope, chosen because they look like an entry): answered " + ", ".join(
-            f"{sum(found)} of {len(found)} of the {half} half" for half, found in near.items()
-        )
+        said = "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
         print(said)
@@ -73,6 +74,14 @@ def main() -> int:
     for line in below:
         print(line, file=sys.stderr)
     return 1 if below or failed else 0
+
+
+def _answered(path: Path) -> str:
+    """How many of these out-of-scope reports get a match, by half."""
+    apart = read_cases(path)
+    grades = grade.grade(apart, systems.lookup(apart))
+    halves = {half: [g.false for g in grades if g.case.half == half] for half in ("reporting", "tuning")}
+    return ", ".join(f"{sum(found)} of {len(found)} of the {half} half" for half, found in halves.items())
 
 
 if __name__ == "__main__":

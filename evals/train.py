@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from array import array
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from remote_gpu_trainer import catalogue, evidence, ranking, search  # noqa: E402
+from remote_gpu_trainer import catalogue, evidence, meaning, ranking, search  # noqa: E402
 from remote_gpu_trainer.features import features  # noqa: E402
+from remote_gpu_trainer.gist import gist  # noqa: E402
 from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
 from training import data  # noqa: E402
 
@@ -34,27 +36,36 @@ class Texts:
         self.cases = data.tuning_half(self.catalogue)
         self.classes = [entry.id for entry in self.catalogue.entries] + [ranking.NONE]
         self.signatures = SignatureIndex(self.catalogue.entries)
-        self.base = []
+        self._encoder = meaning.load()
+        self.base, self.meant = [], []
         for entry in self.catalogue.entries:
-            self.base += [(self._values(text), entry.id, weight) for text, weight in data.entry_texts(entry)]
+            for text, weight in data.entry_texts(entry):
+                self._add(text, [(entry.id, weight)])
         for report in self.practice:
-            values, labels = self._values(report["text"]), report["labels"]
+            labels = report["labels"]
             shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
-            self.base += [(values, label, share * report["share"]) for label, share in zip(labels, shares)]
+            self._add(report["text"], [(label, share * report["share"]) for label, share in zip(labels, shares)], report["found"])
         self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
         self.values = [features(found) for found in self.evidence]
+        self.points = [self._encoder.vector(gist(found)) for found in self.evidence]
 
-    @staticmethod
-    def _values(text: str) -> dict[str, float]:
-        return features(evidence.from_text(text))
+    def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
+        """A sample a label. A found report teaches meaning alone: the gate goes by words, and answered worse with such reports."""
+        read = evidence.from_text(text)
+        point = array("f", self._encoder.vector(gist(read)))
+        self.meant += [(point, label, share) for label, share in labels]
+        if not found:
+            values = features(read)
+            self.base += [(values, label, share) for label, share in labels]
 
-    def samples(self, rows) -> list:
-        """The base, and the tuning cases of these rows."""
-        found = list(self.base)
+    def samples(self, rows) -> tuple[list, list]:
+        """The base and the tuning cases of these rows: (words, label, weight) for the models of words, (point, label, weight) for that of meaning."""
+        found, meant = list(self.base), list(self.meant)
         for row in rows:
             labels = self.cases[row]["labels"]
             found += [(self.values[row], label, CASE_SHARE / len(labels)) for label in labels]
-        return found
+            meant += [(self.points[row], label, CASE_SHARE / len(labels)) for label in labels]
+        return found, meant
 
     def about(self) -> dict:
         return {"classes": self.classes, "made_from": data.made_from(self.catalogue, self.practice, self.cases)}
@@ -67,31 +78,34 @@ def main() -> int:
     args = parser.parse_args()
     if args.check:
         return check()
-    from training import models, network, tuning
+    import numpy
+    from training import head, models, network, tuning
 
     texts = Texts()
     counted = models.bm25f(texts.catalogue.entries, texts.classes)
-    blank = {**texts.about(), "weights": [1.0] * len(ranking.VOTERS), "gate": [0.0] * len(ranking.GATE), "limits": {}}
+    blank = {**texts.about(), "weights": [1.0] * len(ranking.VOTERS), "gate_weights": [], "gate": [0.0] * len(ranking.GATE), "limits": {}}
 
     def fit(rows, about: dict) -> bytes:
-        samples = texts.samples(rows)
+        samples, meant_samples = texts.samples(rows)
         learned = models.learn(samples, texts.classes)
-        return models.pack(about, learned, counted, network.learn(samples, texts.classes, learned.rarity))
+        points, labels, shares = zip(*meant_samples)
+        meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), texts.classes)
+        return models.pack(about, learned, counted, network.learn(samples, texts.classes, learned.rarity), meant)
 
     held = []
     for fold in range(FOLDS):
         made = ranking.Ranking(fit([r for r in range(len(texts.cases)) if r % FOLDS != fold], blank))
         for row in range(fold, len(texts.cases), FOLDS):
-            votes = search.votes(made.question(texts.values[row]), texts.signatures.find(texts.evidence[row]), made)
+            votes = search.votes(made.question(texts.values[row]), texts.points[row], texts.signatures.find(texts.evidence[row]), made)
             right = tuple(name for name in texts.cases[row]["labels"] if name != ranking.NONE)
             held.append(tuning.HeldOut(votes, right, texts.cases[row]["near"]))
-    weights = tuning.voter_weights(held)
-    gate = tuning.gate_weights(held, weights)
-    judged = [tuning.judge(report, weights, gate) for report in held]
+    weights, plain = tuning.voter_weights(held, len(ranking.VOTERS)), tuning.voter_weights(held, len(ranking.VOTERS) - 1)
+    gate = tuning.gate_weights(held, plain)
+    judged = [tuning.judge(report, weights, plain, gate) for report in held]
     bounds = tuning.limits(judged)
     print(tuning.summary(judged, weights, gate, bounds))
     if not args.report:
-        made = fit(range(len(texts.cases)), {**texts.about(), "weights": weights, "gate": gate, "limits": bounds})
+        made = fit(range(len(texts.cases)), {**texts.about(), "weights": weights, "gate_weights": plain, "gate": gate, "limits": bounds})
         ranking.PLACE.write_bytes(made)
         print(f"wrote {ranking.PLACE.name}, {len(made)} bytes")
     return 0

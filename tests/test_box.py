@@ -212,6 +212,18 @@ def test_a_missing_ssh_is_named(monkeypatch, tmp_path):
     assert box.run(box.parse("gpu"), "true").text == "found no ssh program here, expected OpenSSH's client; do: install it"
 
 
+@pytest.mark.parametrize(
+    "said, outcome, why",
+    [("ssh: connect to host gpu port 22: Connection refused", "unreachable", "refused"), ("rsync: write failed: No space left on device", "ok", "")],
+)
+def test_rsync_that_saw_the_pipe_close_first_is_asked_what_ssh_said(monkeypatch, tmp_path, said, outcome, why):
+    (tmp_path / "rsync").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 12\n")
+    (tmp_path / "rsync").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    reply = box.pull(box.parse("gpu"), "/there", str(tmp_path))
+    assert (reply.outcome, reply.why) == (outcome, why)
+
+
 def test_a_folder_is_pulled_and_a_second_time_only_what_is_new(sshd, tmp_path):
     if not shutil.which("rsync"):
         pytest.skip("rsync is not installed")

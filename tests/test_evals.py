@@ -14,6 +14,9 @@ sys.path.insert(0, str(ROOT / "evals"))
 
 from grading import floor, grade, report, systems  # noqa: E402
 from grading.cases import BadCase, Case, id_of, read_cases, set_hash  # noqa: E402
+from training.data import READ  # noqa: E402
+
+from remote_gpu_trainer import catalogue  # noqa: E402
 
 CASES = read_cases(ROOT / "evals/cases.jsonl")
 
@@ -39,7 +42,7 @@ def test_every_case_has_a_public_source_or_says_that_it_was_made():
     assert all(not c.expect for c in CASES if c.source.startswith("made: "))
 
 
-NEAR = read_cases(ROOT / "evals/near.jsonl")
+NEAR, OUTSIDE = read_cases(ROOT / "evals/near.jsonl"), read_cases(ROOT / "evals/outside.jsonl")
 
 
 def test_near_misses_are_out_of_scope_and_no_cases():
@@ -58,6 +61,19 @@ def test_no_practice_report_is_a_case():
     for path in (ROOT / "evals/practice").glob("*.jsonl"):
         for line in path.read_text(encoding="utf-8").splitlines():
             assert " ".join(json.loads(line)["text"].split()) not in texts
+
+
+def test_a_found_report_has_readers_and_its_thread_is_no_case():
+    found = [json.loads(line) for line in (ROOT / "evals/practice/found.jsonl").read_text(encoding="utf-8").splitlines()]
+    sources, ids = {report["source"] for report in found}, {entry.id for entry in catalogue.load().entries}
+    assert len(found) == len(sources) > 2000 and not sources & {c.source for c in CASES + NEAR}
+    assert {report["read"] for report in found} <= set(READ) and {name for r in found for name in (r["label"], *r.get("also", []))} <= ids
+
+
+def test_the_reports_that_came_without_an_answer_are_no_practice_and_no_cases():
+    learned = {json.loads(line)["text"] for path in (ROOT / "evals/practice").glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()}
+    assert len(OUTSIDE) > 1500 and not any(c.expect for c in OUTSIDE) and all(c.came for c in OUTSIDE)
+    assert not {c.source for c in OUTSIDE} & {c.source for c in CASES + NEAR} and not {c.text for c in OUTSIDE} & learned
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The answer: the right entry with its check, honest confidence, and nothing when nothing fits."""
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
@@ -82,6 +83,16 @@ def test_a_doubtful_report_gets_titles_to_choose_from_and_no_claim(monkeypatch):
     answer = ask("my two gpu training stops making progress after the first validation")
     assert answer.matches == [] and len(answer.also) == 10
     assert answer.ask.startswith("Not sure that anything in the catalogue fits; see whether a title says what you see.")
+
+
+def test_an_entry_whose_page_is_missing_is_never_replaced_by_the_next_one():
+    whole = catalogue.load()
+    text = "RuntimeError: element 0 of tensors does not require grad"
+    known = ask(text, limit=10)
+    without = {name: replace(whole, entries=tuple(e for e in whole.entries if e.id != name)) for name in ("O3", known.matches[1]["id"])}
+    silent, shorter = (look_up(evidence.from_text(text), without[name], ranking.load(), signatures(), limit=3, today=TODAY) for name in without)
+    assert silent.matches == [] and "O3" not in [each["id"] for each in silent.also]
+    assert first(shorter) == "O3" and list(without)[1] not in [each["id"] for each in shorter.matches + shorter.also]
 
 
 def test_only_a_sure_answer_leaves_the_further_titles_out():

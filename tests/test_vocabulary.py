@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote_gpu_trainer import ranking, vocabulary
+from remote_gpu_trainer import binary_parts, ranking, vocabulary
 from remote_gpu_trainer.vocabulary import Rows, pack
 
 
@@ -55,7 +55,7 @@ def test_a_ranking_of_another_length_is_refused(change):
 
 def test_numbers_are_turned_on_a_machine_whose_bytes_lie_the_other_way_round(monkeypatch):
     numbers = array("I", [1, 2, 70_000])
-    monkeypatch.setattr(ranking, "sys", SimpleNamespace(byteorder="big"))
-    turned = ranking._unpack([["numbers", "I", 3]], memoryview(numbers.tobytes()))["numbers"]
+    monkeypatch.setattr(binary_parts, "sys", SimpleNamespace(byteorder="big"))
+    turned = binary_parts.unpack(b'{"parts": [["numbers", "I", 3]]}\n' + numbers.tobytes(), "x.bin", "x.py")[1]["numbers"]
     numbers.byteswap()
     assert turned.tolist() == numbers.tolist()

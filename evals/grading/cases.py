@@ -25,6 +25,7 @@ class Case:
     source: str
     note: str = ""
     near: bool = False  # out of scope, and chosen because it looks as if an entry explained it
+    came: bool = False  # out of scope, and chosen by nobody: a search brought it
 
     @property
     def half(self) -> str:
@@ -50,14 +51,16 @@ def read_cases(path: Path) -> list[Case]:
         try:
             raw = json.loads(line)
             text = raw["text"] if "text" in raw else (path.parent / raw["file"]).read_text(encoding="utf-8", errors="replace")
-            case = Case(raw["id"], raw["kind"], text, tuple(raw["expect"]), raw["source"], raw.get("note", ""), path.name == "near.jsonl")
+            case = Case(
+                raw["id"], raw["kind"], text, tuple(raw["expect"]), raw["source"], raw.get("note", ""), path.name == "near.jsonl", path.name == "outside.jsonl"
+            )
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise BadCase(f"{path}:{number}: found a line that is no case ({error!r}), expected id, kind, text or file, expect, source") from None
         if case.kind not in KINDS:
             raise BadCase(f"{path}:{number}: found kind {case.kind!r}, expected one of {', '.join(KINDS)}")
         if case.id.split("-")[0] != id_of(case.source):
             raise BadCase(f"{path}:{number}: found id {case.id!r}, expected {id_of(case.source)!r}, the hash of its source")
-        if case.near and case.expect:
+        if (case.near or case.came) and case.expect:
             raise BadCase(f"{path}:{number}: found expect {list(case.expect)}, expected an empty list among near misses")
         if case.id in seen:
             raise BadCase(f"{path}:{number}: found id {case.id!r} again, expected -2, -3 … for further reports of one thread")

@@ -19,11 +19,13 @@ PLACES = (
     "Inside a Kubernetes pod.", "Lambda Cloud instance.", "AWS EC2 g5 spot.", "On a Paperspace machine.", "WSL2 on my own PC.", "Modal function.", "GCP VM with an L4.", "在恒源云的机器上。",
 )  # fmt: skip
 WAITING = 0.3
+# What a real report counts for by how its two readers judged it: they agree, name different entries, or one names none.
+READ, SURE = {"both": 3.0, "split": 0.8, "doubt": 0.2}, 1.3
 EVERY = 12  # one report in so many gets a second copy with a place
 
 
 def practice_reports(catalogue: Catalogue) -> list[dict]:
-    """Invented reports with labels. One whose entry isn't written yet belongs to its neighbours under `also`, or to nothing."""
+    """Invented reports with labels, and real ones that readers labelled (found.jsonl). One whose entry isn't written yet belongs to its neighbours under `also`, or to nothing."""
     found = []
     for path in sorted((EVALS / "practice").glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -32,11 +34,11 @@ def practice_reports(catalogue: Catalogue) -> list[dict]:
             known = [name for name in names if name in catalogue.by_id]
             labels = known or [NONE]
             # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
-            share = WAITING if not known and report["label"] != NONE else 1.0
-            found.append({"text": report["text"], "labels": labels, "share": share})
+            share = WAITING if not known and report["label"] != NONE else READ.get(report.get("read"), 1.0) * (SURE if report.get("sure") else 1.0)
+            found.append({"text": report["text"], "labels": labels, "share": share, "found": "read" in report})
             number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
             if number % EVERY == 0 and not (labels[0] in catalogue.by_id and catalogue.by_id[labels[0]].path.startswith("profiles/")):
-                found.append({"text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}", "labels": labels, "share": share})
+                found.append({"text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}", "labels": labels, "share": share, "found": "read" in report})
     return found
 
 

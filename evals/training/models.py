@@ -11,12 +11,12 @@ import numpy
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.svm import LinearSVC
 
-from remote_gpu_trainer import ranking, words
-from remote_gpu_trainer.matrices import MIDDLE
+from remote_gpu_trainer import binary_parts, words
 from remote_gpu_trainer.ranking import NONE
 from remote_gpu_trainer.vocabulary import pack as pack_words
 
-from . import network
+from . import head, network
+from .steps import in_steps
 
 C = 0.5  # inverse of the penalty
 MOST_STEPS = 2000
@@ -96,7 +96,7 @@ def bm25f(entries, classes: list[str]) -> dict[str, dict[int, float]]:
     return table
 
 
-def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]], net: network.Network) -> bytes:
+def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]], net: network.Network, meant: head.Head) -> bytes:
     """The bytes of ranking.bin: coefficients in 127 steps of their matrix's largest, the smallest steps left out."""
     rows = {word: learned.coefficients[:-1, row] for row, word in enumerate(learned.vocabulary)}
     speaks = dict(zip(learned.vocabulary, learned.coefficients[-1]))
@@ -120,14 +120,19 @@ def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]], ne
                 values.append(max(-127, min(127, value)))
             starts.append(len(places))
         parts |= {f"{name} starts": starts, f"{name} places": places, f"{name} values": values}
-    for name, matrix in (("words to hidden", net.words), ("hidden to classes", net.classes)):
-        scales[name] = float(abs(matrix).max()) / 127
-        parts[name] = array("B", (numpy.rint(matrix / scales[name]).astype(int) + MIDDLE).astype(numpy.uint8).tobytes())
+    for name, matrix in (
+        ("words to hidden", net.words),
+        ("hidden to classes", net.classes),
+        ("points to head", meant.points),
+        ("head to classes", meant.classes),
+    ):
+        scales[name], parts[name] = in_steps(matrix)
     parts["rarity"] = array("f", [learned.rarity.get(word, learned.unknown) for word in kept])
     parts["inside"] = array("f", [float(speaks.get(word, 0.0)) for word in kept])
     parts |= pack_words(kept)
-    head = {
+    about_all = {
         **about, "scales": scales, "unknown": learned.unknown, "bias": [round(float(b), 5) for b in learned.bias],
         "hidden_bias": [round(float(b), 5) for b in net.hidden_bias], "network_bias": [round(float(b), 5) for b in net.bias],
+        "head_bias": [round(float(b), 5) for b in meant.hidden_bias], "meaning_bias": [round(float(b), 5) for b in meant.bias],
     }  # fmt: skip
-    return ranking.pack(head, parts)
+    return binary_parts.pack(about_all, parts)

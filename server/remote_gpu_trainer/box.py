@@ -29,6 +29,7 @@ __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull
 
 MOST = 4 << 20
 MOST_ERRORS = 64 << 10
+RSYNC_CUT = 12  # rsync's code when it sees the pipe close before it hears of ssh's 255
 BASH, PYTHON = ("bash", "-s", "--"), ("python3", "-I", "-")  # -I: nothing is imported from the folder it starts in
 ALWAYS = (
     "-a", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3",
@@ -101,9 +102,10 @@ def pull(box: Box, source: str, to: str, *, limit: float = 6 * 3600, exclude: tu
         return Reply("unreachable", why="other", text="found no rsync here, expected it; do: install rsync")
     if done.late:
         return _overtime(box, limit, done)
-    if done.code == 255:
+    if done.code in (RSYNC_CUT, 255):
         found = trouble(box, 255, done.errors, "", _keys(box, done, ssh_config))
-        return Reply("unreachable", 255, errors=done.errors, why=found.why, text=found.text)
+        if done.code == 255 or found.why != "other":
+            return Reply("unreachable", 255, errors=done.errors, why=found.why, text=found.text)
     return Reply("ok", done.code, done.out, done.errors)
 
 

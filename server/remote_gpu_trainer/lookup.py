@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 from . import search
@@ -63,7 +63,7 @@ def look_up(
 ) -> Answer:
     """What explains this evidence. `installed` is `pip freeze` text. Raises BadRequest for a limit outside 1–10."""
     check_limit(limit)
-    found = search.rank(evidence, ranking, signatures, limit + ALSO)
+    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO), catalogue)
     doubts = _doubts([catalogue.by_id[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     sure = found.confidence == "high"
@@ -108,6 +108,16 @@ def look_up(
     if over > 0:
         _fill(answer.matches[0], chosen[0][1], others, max(FIRST[sure] - over, LEAST_FIRST))
     return answer
+
+
+def _there(found: search.Found, catalogue: Catalogue) -> search.Found:
+    """Without the entries whose page could not be read. Where the likeliest is such a one nothing is claimed: the next would be a wrong answer."""
+    candidates = tuple(c for c in found.candidates if c.id in catalogue.by_id)
+    if candidates == found.candidates:
+        return found
+    if candidates[:1] == found.candidates[:1]:
+        return replace(found, candidates=candidates)
+    return replace(found, candidates=candidates, confidence="", doubtful=bool(candidates))
 
 
 def _title(candidate: search.Candidate, catalogue: Catalogue) -> dict:

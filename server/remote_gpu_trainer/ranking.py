@@ -1,24 +1,23 @@
 """ranking.bin: the numbers that ranking needs, in a form that needs no work before it is asked.
 
-One line of JSON (classes, weights, limits, and the name, type and length of each part), then the parts, little-endian, read where they
-lie. The words are a table of their own (vocabulary.py); those that the network knows have the first rows.
+One line of JSON (classes, weights, limits), then the parts, as binary_parts.py has them. The words are a table of their own (vocabulary.py); those that the network knows have the first rows.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from array import array
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from .binary_parts import unpack
 from .matrices import STEPS, Dense, Sparse
+from .meaning import Meaning
+from .meaning import load as load_meaning
 from .vocabulary import Rows
 
 NONE = "none"
-VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "network")
+VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "network", "meaning")
 GATE = (
     "inside",
     "best learned",
@@ -34,6 +33,7 @@ GATE = (
 PLACE = Path(__file__).with_name("ranking.bin")
 MOST_REASONS = 60  # words of a question that are asked why
 INPUT_GAIN = 3.0  # a report's words, scaled to length 1, reach the network this much stronger
+MEANING_GAIN = 8.0  # and its meaning, of length 1 as well, reaches the head this much
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,32 @@ class Question:
 
 
 class Ranking:
-    """What evals/train.py learned. Raises ValueError when the bytes are no ranking."""
+    """What evals/train.py learned. Raises ValueError when the bytes are no ranking. `encoder`: this installation's meaning.bin when left out."""
 
-    def __init__(self, data: bytes):
-        end = data.find(b"\n") + 1
-        about = json.loads(data[:end])
+    def __init__(self, data: bytes, encoder: Meaning | None = None):
+        about, parts = unpack(data, PLACE.name, "evals/train.py")
         self.classes: list[str] = about["classes"]
         self.weights: list[float] = about["weights"]
+        self.gate_weights: list[float] = about["gate_weights"]  # of the voters but meaning, by which the gate ranks
         self.gate: list[float] = about["gate"]
         self.limits: dict[str, float] = about["limits"]
         self.bias: list[float] = about["bias"]
         self.hidden_bias: list[float] = about["hidden_bias"]
         self.network_bias: list[float] = about["network_bias"]
+        self.head_bias: list[float] = about["head_bias"]
+        self.meaning_bias: list[float] = about["meaning_bias"]
         self.unknown: float = about["unknown"]  # the rarity of a word never seen
         self.made_from: dict[str, str] = about["made_from"]
-        parts, scales, columns, hidden = _unpack(about["parts"], memoryview(data)[end:]), about["scales"], len(self.classes), len(self.hidden_bias)
+        scales, columns, hidden = about["scales"], len(self.classes), len(self.hidden_bias)
         self.rows = Rows(parts["words"], parts["word starts"], parts["word slots"])
         self.network_words = len(parts["words to hidden"]) // hidden
         self._learned = Sparse(parts["learned starts"], parts["learned places"], parts["learned values"], columns, scales["learned"])
         self._counted = Sparse(parts["counted starts"], parts["counted places"], parts["counted values"], columns, scales["counted"])
         self._to_hidden = Dense(parts["words to hidden"], hidden, scales["words to hidden"])
         self._to_classes = Dense(parts["hidden to classes"], columns, scales["hidden to classes"])
+        self._to_head = Dense(parts["points to head"], len(self.head_bias), scales["points to head"])
+        self._of_head = Dense(parts["head to classes"], columns, scales["head to classes"])
+        self.encoder = encoder or load_meaning()
         self.rarity, self.inside = parts["rarity"], parts["inside"]
         self._column = {name: column for column, name in enumerate(self.classes)}
 
@@ -106,6 +111,11 @@ class Ranking:
         sums = self._to_classes.sums([(row, min(3 * STEPS, int(value * STEPS / 4))) for row, value in enumerate(raised) if value > 0])
         return {name: 4 * s + b for name, s, b in zip(self.classes, sums, self.network_bias)}
 
+    def meaning(self, point: list[float]) -> dict[str, float]:
+        """Log-odds of every class, NONE among them, by a network with one hidden layer over what `encoder` makes of a report."""
+        raised = [max(0.0, MEANING_GAIN * s + b) for s, b in zip(self._to_head.product(point), self.head_bias)]
+        return {name: s + b for name, s, b in zip(self.classes, self._of_head.product(raised), self.meaning_bias)}
+
     def counted(self, asked: Question) -> dict[str, float]:
         """BM25F of every entry: unit weights of the question's words, NONE left out."""
         sums = self._counted.sums([(row, STEPS) for _, row, _ in asked.known])
@@ -120,12 +130,16 @@ class Ranking:
                 break
         return count
 
-    def reasons(self, name: str, asked: Question, most: int = 5) -> list[str]:
-        """The words of the question that speak most for a class."""
+    def strongest(self, asked: Question) -> list[tuple[str, int, float]]:
+        """The words of a question that are asked why, heaviest first."""
+        return sorted(asked.known, key=lambda item: -item[2])[:MOST_REASONS]
+
+    def reasons(self, name: str, strongest: list[tuple[str, int, float]], most: int = 5) -> list[str]:
+        """The words that speak most for a class, of those that `strongest` gave."""
         column, matrix = self._column[name], self._learned
         spoken = [
             (value * matrix.at(row, column), word)
-            for word, row, value in sorted(asked.known, key=lambda item: -item[2])[:MOST_REASONS]
+            for word, row, value in strongest
             if word[0] != "%" and "+" not in word
         ]  # fmt: skip
         spoken.sort(reverse=True)
@@ -137,32 +151,6 @@ class Ranking:
             if word and not any(word in other or other in word for other in told):
                 told.append(word)
         return told
-
-
-def _unpack(parts: list[list], data: memoryview) -> dict[str, memoryview]:
-    found, place = {}, 0
-    for name, code, count in parts:
-        end = place + count * array(code).itemsize
-        part = data[place:end]
-        if len(part) == end - place:
-            found[name] = part.cast(code) if sys.byteorder == "little" else _turned(code, part)
-        place = end
-    if place != len(data):
-        raise ValueError(f"found {len(data)} bytes after the head of ranking.bin, expected {place}; run evals/train.py")
-    return found
-
-
-def _turned(code: str, data: memoryview) -> memoryview:
-    """The numbers of a part on a machine whose bytes lie the other way round."""
-    part = array(code, bytes(data))
-    part.byteswap()
-    return memoryview(part)
-
-
-def pack(about: dict, parts: dict[str, array]) -> bytes:
-    """The bytes of ranking.bin. `about` holds everything that Ranking reads from the head but `parts`."""
-    head = {**about, "parts": [[name, part.typecode, len(part)] for name, part in parts.items()]}
-    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + b"".join(part.tobytes() for part in parts.values())
 
 
 @lru_cache(maxsize=1)

@@ -1,8 +1,8 @@
 """Evidence to ranked entries, and when to answer nothing. Pure: no clock, no file, no network.
 
-Four voters rank: literal signatures, words weighted by field (BM25F), a linear classifier over the entries, and a
-network with one hidden layer. Whether to answer at all is asked apart: a second classifier says how much the report is like one that any entry explains, and a
-small gate weighs that with the lead of the first entry and with signatures. All numbers are made by evals/train.py
+Five voters rank: literal signatures, words weighted by field (BM25F), a linear classifier over the entries, a
+network with one hidden layer over words, and another over what the report means. Whether to answer at all is asked apart: a second classifier says how much the report is like one that any entry explains, and a
+small gate weighs that with the lead of the first entry and with signatures; meaning has no part in that. All numbers are made by evals/train.py
 from practice reports and the tuning half of the cases, and lie in ranking.bin.
 """
 
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import mul
 
 from .banners import only_versions
 from .evidence import Evidence
 from .features import features
+from .gist import gist
 from .ranking import NONE, VOTERS, Question, Ranking
 from .signatures import Hit, SignatureIndex
 
@@ -50,15 +52,17 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     """The `most` likeliest entries. An empty confidence means: answer nothing."""
     hits = signatures.find(evidence)
     asked = ranking.question(features(evidence))
-    voted = votes(asked, hits, ranking)
+    voted = votes(asked, ranking.encoder.vector(gist(evidence)), hits, ranking)
+    inside = gate_score(gate_values(voted, shares_of(voted.of, ranking.gate_weights)), ranking.gate)
+    none = 1 / (1 + math.exp(min(50.0, max(-50.0, inside))))
     shares = shares_of(voted.of, ranking.weights)
-    none = 1 / (1 + math.exp(min(50.0, max(-50.0, gate_score(gate_values(voted, shares), ranking.gate)))))
     ordered = sorted(shares, key=lambda name: -shares[name])[:most]
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
         best[hit.entry_id] = hit
+    strongest = ranking.strongest(asked)
     candidates = tuple(
-        Candidate(name, shares[name], best.get(name), tuple(ranking.reasons(name, asked)) if place < 3 and name not in best else ())
+        Candidate(name, shares[name], best.get(name), tuple(ranking.reasons(name, strongest)) if place < 3 and name not in best else ())
         for place, name in enumerate(ordered)
     )
     said = ranking.telling(asked, max(SURE_WORDS.values()))
@@ -82,29 +86,34 @@ class Votes:
     over: float
 
 
-def votes(asked: Question, hits: list[Hit], ranking: Ranking) -> Votes:
-    """What every voter says about every entry."""
+def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking) -> Votes:
+    """What every voter says about every entry. `point`: what the report means."""
     learned, inside = ranking.learned(asked)
     none = learned.pop(NONE)
     counted = ranking.counted(asked)
     network = ranking.network(asked)
     doubt = network.pop(NONE)
+    meant = ranking.meaning(point)
+    meant.pop(NONE)
     top = max(counted.values(), default=0.0) or 1.0
     decisive = {hit.entry_id for hit in hits if hit.decisive}
     other = {hit.entry_id for hit in hits} - decisive
-    spread, network_spread = _spread(learned.values()), _spread(network.values())
-    return Votes({
+    spread, network_spread, meant_spread = _spread(learned.values()), _spread(network.values()), _spread(meant.values())
+    share = 1.0 / len(decisive) if decisive else 0.0
+    voted = {
         name: [
-            learned[name] - spread,
-            counted.get(name, 0.0) / top,
-            math.log1p(counted.get(name, 0.0)),
-            1.0 / len(decisive) if name in decisive else 0.0,
+            by_words - spread,
+            count / top,
+            math.log1p(count),
+            share if name in decisive else 0.0,
             1.0 if name in decisive else 0.0,
             1.0 if name in other else 0.0,
-            network[name] - network_spread,
+            by_network - network_spread,
+            by_meaning - meant_spread,
         ]
-        for name in learned
-    }, inside, doubt - network_spread, max(learned.values()) - none)  # fmt: skip
+        for (name, by_words), count, by_network, by_meaning in zip(learned.items(), counted.values(), network.values(), meant.values())
+    }
+    return Votes(voted, inside, doubt - network_spread, max(learned.values()) - none)
 
 
 def _spread(values) -> float:
@@ -114,8 +123,8 @@ def _spread(values) -> float:
 
 
 def shares_of(voted: dict[str, list[float]], weights: list[float]) -> dict[str, float]:
-    """{entry: its share of the probability, given that one of them fits}."""
-    scores = {name: sum(w * v for w, v in zip(weights, numbers)) for name, numbers in voted.items()}
+    """{entry: its share of the probability, given that one of them fits}. Voters beyond the weights have no say."""
+    scores = {name: sum(map(mul, weights, numbers)) for name, numbers in voted.items()}
     highest = max(scores.values())
     raised = {name: math.exp(s - highest) for name, s in scores.items()}
     total = sum(raised.values())
@@ -124,16 +133,17 @@ def shares_of(voted: dict[str, list[float]], weights: list[float]) -> dict[str, 
 
 def gate_values(voted: Votes, shares: dict[str, float]) -> list[float]:
     """What the gate weighs, in the order of GATE. `shares`: what `shares_of` made of these votes."""
-    learned = max(voted.of, key=lambda name: voted.of[name][LEARNED])
-    network = max(voted.of, key=lambda name: voted.of[name][NETWORK])
+    columns = list(zip(*voted.of.values()))
+    best = [max(column) for column in columns]
+    agree = columns[LEARNED].index(best[LEARNED]) == columns[NETWORK].index(best[NETWORK])
     return [
         voted.inside,
-        voted.of[learned][LEARNED],
-        max(numbers[COUNTED] for numbers in voted.of.values()),
-        max(numbers[SIGNATURE] for numbers in voted.of.values()),
+        best[LEARNED],
+        best[COUNTED],
+        best[SIGNATURE],
         voted.none,
-        voted.of[network][NETWORK],
-        float(learned == network),
+        best[NETWORK],
+        float(agree),
         math.log(max(shares.values())),
         voted.over,
         1.0,

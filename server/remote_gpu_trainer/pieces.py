@@ -1,0 +1,61 @@
+"""A text to the pieces of words that meaning is counted by: whole common words, and longest known parts of the others.
+
+The pieces are those of BERT's uncased vocabulary ("##ing" goes on a word that has begun), so that what a large model knows
+about them could be learned. A word that no pieces make up counts for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Callable
+
+MOST_PIECES = 160  # of a text; what follows counts for nothing
+LONGEST = 40  # letters of a word; a longer one is a hash or a path
+REMEMBERED = 20_000  # words whose pieces are kept
+
+_WORD = re.compile(r"[a-z0-9]+|[^\sa-z0-9]")
+
+
+class Pieces:
+    """`row_of(piece)` gives the row of a known piece, None for another."""
+
+    def __init__(self, row_of: Callable[[str], int | None]):
+        self._row_of = row_of
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def rows(self, text: str) -> list[int]:
+        """The rows of the first MOST_PIECES pieces of a text, in order."""
+        found: list[int] = []
+        for word in _WORD.findall(folded(text)):
+            known = self._known.get(word)
+            found += self._split(word) if known is None else known
+            if len(found) >= MOST_PIECES:
+                break
+        return found[:MOST_PIECES]
+
+    def _split(self, word: str) -> tuple[int, ...]:
+        """Longest piece first, from the left; nothing at all when a rest is left that no piece begins."""
+        rows: list[int] = []
+        start = 0
+        while start < len(word) <= LONGEST:
+            for end in range(len(word), start, -1):
+                row = self._row_of(word[start:end] if start == 0 else "##" + word[start:end])
+                if row is not None:
+                    rows.append(row)
+                    start = end
+                    break
+            else:
+                rows = []
+                break
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[word] = found = tuple(rows)
+        return found
+
+
+def folded(text: str) -> str:
+    """Small letters without accents."""
+    if text.isascii():
+        return text.lower()
+    return "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
