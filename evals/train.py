@@ -1,6 +1,6 @@
 """Makes server/remote_gpu_trainer/ranking.bin, the numbers that the look-up ranks with.
 
-usage: python evals/train.py [--report] [--check]     (needs: pip install '.[train]'; --check needs nothing)
+usage: python evals/train.py [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
 
 Learns from the catalogue's own words, from the practice reports in evals/practice/ (invented, labelled, none of them
 a case) and from the tuning half of evals/cases.jsonl. The reporting half is never read. `--report` cross-validates on
@@ -17,10 +17,11 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from remote_gpu_trainer import catalogue, evidence, meaning, ranking, search  # noqa: E402
+from remote_gpu_trainer import binary_parts, catalogue, evidence, meaning, ranking, search  # noqa: E402
 from remote_gpu_trainer.features import features  # noqa: E402
 from remote_gpu_trainer.gist import gist  # noqa: E402
 from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
+from remote_gpu_trainer.telling import telling  # noqa: E402
 from training import data  # noqa: E402
 
 FOLDS = 5
@@ -46,16 +47,18 @@ class Texts:
             shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
             self._add(report["text"], [(label, share * report["share"]) for label, share in zip(labels, shares)], report["found"])
         self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
-        self.values = [features(found) for found in self.evidence]
-        self.points = [self._encoder.vector(gist(found)) for found in self.evidence]
+        told = [telling(found) for found in self.evidence]
+        self.values = list(map(features, self.evidence, told))
+        self.points = [self._encoder.vector(gist(lines)) for lines in told]
 
     def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
         """A sample a label. A found report teaches meaning alone: the gate goes by words, and answered worse with such reports."""
         read = evidence.from_text(text)
-        point = array("f", self._encoder.vector(gist(read)))
+        told = telling(read)
+        point = array("f", self._encoder.vector(gist(told)))
         self.meant += [(point, label, share) for label, share in labels]
         if not found:
-            values = features(read)
+            values = features(read, told)
             self.base += [(values, label, share) for label, share in labels]
 
     def samples(self, rows) -> tuple[list, list]:
@@ -71,41 +74,70 @@ class Texts:
         return {"classes": self.classes, "made_from": data.made_from(self.catalogue, self.practice, self.cases)}
 
 
+_texts: Texts  # of a worker, which is forked: nothing is read or sent twice
+
+
+def _keep(texts: Texts) -> None:
+    global _texts
+    _texts = texts
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _fitted(left_out: list[int]) -> bytes:
+    """A ranking of everything but these tuning cases, without weights of its votes."""
+    import numpy
+    from training import head, models, network
+
+    samples, meant_samples = _texts.samples(sorted(set(range(len(_texts.cases))) - set(left_out)))
+    learned = models.learn(samples, _texts.classes)
+    points, labels, shares = zip(*meant_samples)
+    meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes)
+    counted = models.bm25f(_texts.catalogue.entries, _texts.classes)
+    return models.pack(_texts.about(), learned, counted, network.learn(samples, _texts.classes, learned.rarity), meant)
+
+
+def _held_out(rows: list[int]) -> list:
+    """The votes on these tuning cases by models that didn't see them."""
+    from training import tuning
+
+    blank = {"weights": [1.0] * len(ranking.VOTERS), "gate_weights": [], "gate": [0.0] * len(ranking.GATE), "limits": {}}
+    made = ranking.Ranking(binary_parts.told_again(_fitted(rows), blank))
+    found = []
+    for row in rows:
+        votes = search.votes(made.question(_texts.values[row]), _texts.points[row], _texts.signatures.find(_texts.evidence[row]), made)
+        right = tuple(made.column[name] for name in _texts.cases[row]["labels"] if name != ranking.NONE)
+        found.append(tuning.HeldOut(votes, right, _texts.cases[row]["near"]))
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--report", action="store_true", help="cross-validate on the tuning half, write nothing")
     parser.add_argument("--check", action="store_true", help="exit 1 when ranking.bin was made from other texts")
+    parser.add_argument("--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)")
     args = parser.parse_args()
     if args.check:
         return check()
-    import numpy
-    from training import head, models, network, tuning
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    from training import tuning
 
     texts = Texts()
-    counted = models.bm25f(texts.catalogue.entries, texts.classes)
-    blank = {**texts.about(), "weights": [1.0] * len(ranking.VOTERS), "gate_weights": [], "gate": [0.0] * len(ranking.GATE), "limits": {}}
-
-    def fit(rows, about: dict) -> bytes:
-        samples, meant_samples = texts.samples(rows)
-        learned = models.learn(samples, texts.classes)
-        points, labels, shares = zip(*meant_samples)
-        meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), texts.classes)
-        return models.pack(about, learned, counted, network.learn(samples, texts.classes, learned.rarity), meant)
-
-    held = []
-    for fold in range(FOLDS):
-        made = ranking.Ranking(fit([r for r in range(len(texts.cases)) if r % FOLDS != fold], blank))
-        for row in range(fold, len(texts.cases), FOLDS):
-            votes = search.votes(made.question(texts.values[row]), texts.points[row], texts.signatures.find(texts.evidence[row]), made)
-            right = tuple(name for name in texts.cases[row]["labels"] if name != ranking.NONE)
-            held.append(tuning.HeldOut(votes, right, texts.cases[row]["near"]))
+    rows = range(len(texts.cases))
+    folds = [[row for row in rows if row % FOLDS == fold] for fold in range(FOLDS)]
+    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("fork"), _keep, [texts]) as pool:
+        whole = None if args.report else pool.submit(_fitted, [])
+        held = [report for fold in pool.map(_held_out, folds) for report in fold]
     weights, plain = tuning.voter_weights(held, len(ranking.VOTERS)), tuning.voter_weights(held, len(ranking.VOTERS) - 1)
     gate = tuning.gate_weights(held, plain)
     judged = [tuning.judge(report, weights, plain, gate) for report in held]
     bounds = tuning.limits(judged)
     print(tuning.summary(judged, weights, gate, bounds))
     if not args.report:
-        made = fit(range(len(texts.cases)), {**texts.about(), "weights": weights, "gate_weights": plain, "gate": gate, "limits": bounds})
+        made = binary_parts.told_again(whole.result(), {"weights": weights, "gate_weights": plain, "gate": gate, "limits": bounds})
         ranking.PLACE.write_bytes(made)
         print(f"wrote {ranking.PLACE.name}, {len(made)} bytes")
     return 0

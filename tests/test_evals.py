@@ -76,6 +76,15 @@ def test_the_reports_that_came_without_an_answer_are_no_practice_and_no_cases():
     assert not {c.source for c in OUTSIDE} & {c.source for c in CASES + NEAR} and not {c.text for c in OUTSIDE} & learned
 
 
+def test_nothing_is_learned_from_fresh_reports():
+    fresh, known = read_cases(ROOT / "evals/fresh.jsonl"), catalogue.load()
+    learned = [json.loads(line) for path in (ROOT / "evals/practice").glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
+    assert sum(bool(c.expect) for c in fresh) >= 290 and sum(not c.expect for c in fresh) >= 390
+    assert {known.current(name) for c in fresh for name in c.expect} <= set(known.by_id)
+    assert not {c.source for c in fresh} & {*(c.source for c in CASES + NEAR + OUTSIDE), *(report.get("source") for report in learned)}
+    assert not {" ".join(c.text.split()) for c in fresh} & {" ".join(report["text"].split()) for report in learned}
+
+
 @pytest.mark.parametrize(
     "line, said",
     [

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote_gpu_trainer import evidence, meaning
+from remote_gpu_trainer import binary_parts, evidence, meaning
 from remote_gpu_trainer.gist import MAX_GIST, gist
 from remote_gpu_trainer.matrices import Dense
 from remote_gpu_trainer.pieces import LONGEST, MOST_PIECES, Pieces
+from remote_gpu_trainer.telling import telling
 
 KNOWN = {piece: row for row, piece in enumerate(["loss", "los", "over", "##fit", "##ting", "##s", "a", "##a", "卡", ".", "cafe"])}
 LOADED = meaning.load()
@@ -93,7 +94,7 @@ def test_the_point_is_the_one_that_numpy_reckons_from_the_same_file():
 def test_the_gist_of_a_log_begins_with_what_failed_and_says_nothing_twice():
     noise = "".join(f"step {n} loss 0.{n}\n" for n in range(400))
     failure = 'Traceback (most recent call last):\n  File "/home/x/train.py", line 3, in main\nRuntimeError: CUDA error: device-side assert triggered\n'
-    found = gist(evidence.from_text(noise + failure))
+    found = gist(telling(evidence.from_text(noise + failure)))
     assert found.splitlines()[0].startswith("RuntimeError: CUDA error") and len(found) <= MAX_GIST
     assert found.count("loss") == 1 and not set("/") & set(found) - set(string.ascii_letters)
 
@@ -105,3 +106,11 @@ def test_the_file_says_what_it_was_made_from():
 def test_another_file_is_refused():
     with pytest.raises(ValueError, match="after the head of meaning.bin, expected"):
         meaning.Meaning(meaning.PLACE.read_bytes()[:-1])
+
+
+def test_what_a_file_says_can_be_changed_and_its_numbers_stay():
+    numbers = {"a": array("f", [1.5, 2.0]), "b": array("H", [7])}
+    data = binary_parts.told_again(binary_parts.pack({"weights": [], "of": "日志"}, numbers), {"weights": [0.5]})
+    about, parts = binary_parts.unpack(data, "x.bin", "x.py")
+    assert about["weights"] == [0.5] and about["of"] == "日志"
+    assert {name: part.tolist() for name, part in parts.items()} == {name: part.tolist() for name, part in numbers.items()}

@@ -47,6 +47,15 @@ def _tables(cases: list[Case], graded: dict[str, list[Grade]]) -> list[str]:
     return lines
 
 
+def apart(title: str, grades: list[Grade]) -> str:
+    """A table of a set that is graded for itself: all of it, by part and by kind."""
+    lines = [f"**{title}**", "", _row("part", "n", *NAMES), _row(*["---"] * 7), _rates_row("all", rates(grades))]
+    for key in (lambda g: _part(g.case), lambda g: g.case.kind):
+        for name in sorted({key(g) for g in grades}):
+            lines.append(_rates_row(name, rates([g for g in grades if key(g) == name])))
+    return "\n".join(lines)
+
+
 def _part(case: Case) -> str:
     """`training` or `platforms`, by the page of the best answer; `none` out of scope."""
     if not case.expect:

@@ -35,10 +35,11 @@ def practice_reports(catalogue: Catalogue) -> list[dict]:
             labels = known or [NONE]
             # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
             share = WAITING if not known and report["label"] != NONE else READ.get(report.get("read"), 1.0) * (SURE if report.get("sure") else 1.0)
-            found.append({"text": report["text"], "labels": labels, "share": share, "found": "read" in report})
+            whole = {"text": report["text"], "labels": labels, "share": share, "found": "read" in report}
+            found.append(whole)
             number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
             if number % EVERY == 0 and not (labels[0] in catalogue.by_id and catalogue.by_id[labels[0]].path.startswith("profiles/")):
-                found.append({"text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}", "labels": labels, "share": share, "found": "read" in report})
+                found.append({**whole, "text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}"})
     return found
 
 
@@ -72,5 +73,5 @@ def made_from(catalogue: Catalogue, practice: list[dict], cases: list[dict]) -> 
         "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in catalogue.entries]),
         "practice reports": digest(practice),
         "tuning half": digest(cases),
-        "words": digest([(package / name).read_text(encoding="utf-8") for name in ("words.py", "concepts.py", "features.py")]),
+        "words": digest([(package / name).read_text(encoding="utf-8") for name in ("words.py", "concepts.py", "features.py", "telling.py", "gist.py")]),
     }

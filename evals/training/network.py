@@ -58,6 +58,7 @@ def learn(samples: list[tuple[dict[str, float], str, float]], classes: list[str]
             {"params": out.parameters(), "weight_decay": 0.01},
         ],
         lr=RATE,
+        fused=True,
     )
     steps = ROUNDS * math.ceil(len(reports) / BATCH)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)

@@ -15,10 +15,10 @@ WANTED = {"high": 0.95, "medium": 0.80}  # share of right first answers at or ab
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The votes on one report by models that didn't learn from it. `right` is empty out of scope; `near`: chosen to look like an entry."""
+    """The votes on one report by models that didn't learn from it. `right`: the columns of the right entries, none out of scope; `near`: chosen to look like an entry."""
 
     votes: search.Votes
-    right: tuple[str, ...]
+    right: tuple[int, ...]
     near: bool = False
 
 
@@ -27,8 +27,7 @@ def voter_weights(reports: list[HeldOut], voters: int, steps: int = 500, rate: f
     groups = []
     for report in reports:
         if report.right:
-            names = list(report.votes.of)
-            groups.append((numpy.array([report.votes.of[n][:voters] for n in names]), [names.index(n) for n in report.right]))
+            groups.append((numpy.array(report.votes.by_voter[:voters]).T, list(report.right)))
     start = numpy.array([6.0, 0.3, 0.3, 0.5, 0.5, 0.2, 1.0, 0.5])[:voters]
     w, m, s = start.copy(), numpy.zeros(len(start)), numpy.zeros(len(start))
     for step in range(1, steps + 1):
@@ -56,7 +55,7 @@ def gate_weights(reports: list[HeldOut], weights: list[float]) -> list[float]:
 
 
 def _gate_row(report: HeldOut, weights: list[float]) -> list[float]:
-    return search.gate_values(report.votes, search.shares_of(report.votes.of, weights))
+    return search.gate_values(report.votes, search.scores_of(report.votes.by_voter, weights))
 
 
 @dataclass(frozen=True)
@@ -70,10 +69,10 @@ class Judged:
 
 def judge(report: HeldOut, weights: list[float], gate_weights: list[float], gate: list[float]) -> Judged:
     """Where the right entry stands, and how sure everything is."""
-    shares = search.shares_of(report.votes.of, weights)
-    order = sorted(shares, key=lambda name: -shares[name])
+    shares = search.shares_of(search.scores_of(report.votes.by_voter, weights))
+    order = sorted(range(len(shares)), key=lambda column: -shares[column])
     score = search.gate_score(_gate_row(report, gate_weights), gate)
-    place = next((i for i, name in enumerate(order) if name in report.right), 999)
+    place = next((i for i, column in enumerate(order) if column in report.right), 999)
     return Judged(float(1 / (1 + numpy.exp(score))), shares[order[0]], place, bool(report.right), report.near)
 
 

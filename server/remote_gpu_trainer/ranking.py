@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import add
 from pathlib import Path
 
 from .binary_parts import unpack
@@ -72,15 +73,16 @@ class Ranking:
         self._of_head = Dense(parts["head to classes"], columns, scales["head to classes"])
         self.encoder = encoder or load_meaning()
         self.rarity, self.inside = parts["rarity"], parts["inside"]
-        self._column = {name: column for column, name in enumerate(self.classes)}
+        self.entries = self.classes[:-1]  # NONE is the last class
+        self.column = {name: column for column, name in enumerate(self.classes)}
 
     def question(self, values: dict[str, float]) -> Question:
         """The weighted words of a report as rows of the matrices."""
         found = [(word, row, value) for (word, value), row in zip(values.items(), map(self.rows.__getitem__, values)) if row is not None]
         return Question(found, len(values) - len(found))
 
-    def learned(self, asked: Question) -> tuple[dict[str, float], float]:
-        """(the classifier's score of every class, NONE among them; the score for any entry at all).
+    def learned(self, asked: Question) -> tuple[list[float], float]:
+        """(the classifier's score of every class, NONE the last; the score for any entry at all).
 
         The first weighs known words by the root of their rarity. The second asks which words occur, weighted by rarity,
         unknown ones too, so that a report of unknown words tells little.
@@ -96,10 +98,10 @@ class Ranking:
             inside += speaks[row]
         length = math.sqrt(length) or 1.0
         sums = [s / length + b for s, b in zip(self._learned.sums(weighted), self.bias)]
-        return dict(zip(self.classes, sums)), inside / (math.sqrt(rare) or 1.0) + self.bias[-1]
+        return sums, inside / (math.sqrt(rare) or 1.0) + self.bias[-1]
 
-    def network(self, asked: Question) -> dict[str, float]:
-        """Log-odds of every class, NONE among them, by a network with one hidden layer over single words."""
+    def network(self, asked: Question) -> list[float]:
+        """Log-odds of every class, NONE the last, by a network with one hidden layer over single words."""
         weighted, length, last, rarity = [], 0.0, self.network_words, self.rarity
         for _, row, value in asked.known:
             if row < last:
@@ -109,17 +111,16 @@ class Ranking:
         gain = 4 * INPUT_GAIN / (math.sqrt(length) or 1.0)
         raised = [s * gain + b for s, b in zip(self._to_hidden.sums(weighted), self.hidden_bias)]
         sums = self._to_classes.sums([(row, min(3 * STEPS, int(value * STEPS / 4))) for row, value in enumerate(raised) if value > 0])
-        return {name: 4 * s + b for name, s, b in zip(self.classes, sums, self.network_bias)}
+        return [4 * s + b for s, b in zip(sums, self.network_bias)]
 
-    def meaning(self, point: list[float]) -> dict[str, float]:
-        """Log-odds of every class, NONE among them, by a network with one hidden layer over what `encoder` makes of a report."""
+    def meaning(self, point: list[float]) -> list[float]:
+        """Log-odds of every class, NONE the last, by a network with one hidden layer over what `encoder` makes of a report."""
         raised = [max(0.0, MEANING_GAIN * s + b) for s, b in zip(self._to_head.product(point), self.head_bias)]
-        return {name: s + b for name, s, b in zip(self.classes, self._of_head.product(raised), self.meaning_bias)}
+        return list(map(add, self._of_head.product(raised), self.meaning_bias))
 
-    def counted(self, asked: Question) -> dict[str, float]:
-        """BM25F of every entry: unit weights of the question's words, NONE left out."""
-        sums = self._counted.sums([(row, STEPS) for _, row, _ in asked.known])
-        return {name: s for name, s in zip(self.classes, sums) if name != NONE}
+    def counted(self, asked: Question) -> list[float]:
+        """BM25F of every entry: unit weights of the question's words."""
+        return self._counted.sums([(row, STEPS) for _, row, _ in asked.known])[: len(self.entries)]
 
     def telling(self, asked: Question, most: int) -> int:
         """How many words and concepts of a question the ranking has seen, counted up to `most`. Plain numbers and pairs don't count."""
@@ -136,7 +137,7 @@ class Ranking:
 
     def reasons(self, name: str, strongest: list[tuple[str, int, float]], most: int = 5) -> list[str]:
         """The words that speak most for a class, of those that `strongest` gave."""
-        column, matrix = self._column[name], self._learned
+        column, matrix = self.column[name], self._learned
         spoken = [
             (value * matrix.at(row, column), word)
             for word, row, value in strongest

@@ -16,12 +16,14 @@ from .banners import only_versions
 from .evidence import Evidence
 from .features import features
 from .gist import gist
-from .ranking import NONE, VOTERS, Question, Ranking
+from .ranking import VOTERS, Question, Ranking
 from .signatures import Hit, SignatureIndex
+from .telling import telling
 
 LEARNED, COUNTED, SIGNATURE, NETWORK = map(VOTERS.index, ("learned", "counted", "signature", "network"))
 
 LEAST_WORDS = 2  # known words without which a report says nothing
+REASONED = 3  # first entries that say by which words they were found
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
 
 
@@ -51,20 +53,19 @@ class Found:
 def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most: int = 13) -> Found:
     """The `most` likeliest entries. An empty confidence means: answer nothing."""
     hits = signatures.find(evidence)
-    asked = ranking.question(features(evidence))
-    voted = votes(asked, ranking.encoder.vector(gist(evidence)), hits, ranking)
-    inside = gate_score(gate_values(voted, shares_of(voted.of, ranking.gate_weights)), ranking.gate)
+    told = telling(evidence)
+    asked = ranking.question(features(evidence, told))
+    voted = votes(asked, ranking.encoder.vector(gist(told)), hits, ranking)
+    inside = gate_score(gate_values(voted, scores_of(voted.by_voter, ranking.gate_weights)), ranking.gate)
     none = 1 / (1 + math.exp(min(50.0, max(-50.0, inside))))
-    shares = shares_of(voted.of, ranking.weights)
-    ordered = sorted(shares, key=lambda name: -shares[name])[:most]
+    shares = shares_of(scores_of(voted.by_voter, ranking.weights))
+    ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
         best[hit.entry_id] = hit
-    strongest = ranking.strongest(asked)
-    candidates = tuple(
-        Candidate(name, shares[name], best.get(name), tuple(ranking.reasons(name, strongest)) if place < 3 and name not in best else ())
-        for place, name in enumerate(ordered)
-    )
+    spoken = [name for _, name in ordered[:REASONED] if name not in best]
+    strongest = ranking.strongest(asked) if spoken else []
+    candidates = tuple(Candidate(name, share, best.get(name), tuple(ranking.reasons(name, strongest)) if name in spoken else ()) for share, name in ordered)
     said = ranking.telling(asked, max(SURE_WORDS.values()))
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
@@ -75,12 +76,17 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
 
 
+def _likeliest(item: tuple[float, str]) -> float:
+    return -item[0]
+
+
 @dataclass(frozen=True)
 class Votes:
-    """of: {entry: one number a voter, in the order of VOTERS}; inside: how much the report is like one that an entry
-    explains; none: the network's log-odds that no entry does; over: how far the linear classifier's best entry lies above its class for none."""
+    """by_voter: one list a voter, in the order of VOTERS, one number an entry, in the order of `Ranking.entries`; inside: how much the report is
+    like one that an entry explains; none: the network's log-odds that no entry does; over: how far the linear classifier's best entry lies above
+    its class for none."""
 
-    of: dict[str, list[float]]
+    by_voter: list[list[float]]
     inside: float
     none: float
     over: float
@@ -89,62 +95,78 @@ class Votes:
 def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking) -> Votes:
     """What every voter says about every entry. `point`: what the report means."""
     learned, inside = ranking.learned(asked)
-    none = learned.pop(NONE)
+    none = learned.pop()
     counted = ranking.counted(asked)
     network = ranking.network(asked)
-    doubt = network.pop(NONE)
+    doubt = network.pop()
     meant = ranking.meaning(point)
-    meant.pop(NONE)
-    top = max(counted.values(), default=0.0) or 1.0
+    meant.pop()
+    top = max(counted) or 1.0
+    over, doubt_spread = max(learned) - none, _spread(network)
     decisive = {hit.entry_id for hit in hits if hit.decisive}
-    other = {hit.entry_id for hit in hits} - decisive
-    spread, network_spread, meant_spread = _spread(learned.values()), _spread(network.values()), _spread(meant.values())
     share = 1.0 / len(decisive) if decisive else 0.0
-    voted = {
-        name: [
-            by_words - spread,
-            count / top,
-            math.log1p(count),
-            share if name in decisive else 0.0,
-            1.0 if name in decisive else 0.0,
-            1.0 if name in other else 0.0,
-            by_network - network_spread,
-            by_meaning - meant_spread,
-        ]
-        for (name, by_words), count, by_network, by_meaning in zip(learned.items(), counted.values(), network.values(), meant.values())
-    }
-    return Votes(voted, inside, doubt - network_spread, max(learned.values()) - none)
+    return Votes(
+        [
+            _less(learned, _spread(learned)),
+            [count / top for count in counted],
+            list(map(math.log1p, counted)),
+            _marked(decisive, share, ranking),
+            _marked(decisive, 1.0, ranking),
+            _marked({hit.entry_id for hit in hits} - decisive, 1.0, ranking),
+            _less(network, doubt_spread),
+            _less(meant, _spread(meant)),
+        ],
+        inside, doubt - doubt_spread, over,
+    )  # fmt: skip
 
 
-def _spread(values) -> float:
+def _spread(values: list[float]) -> float:
     """Log of the sum of exponentials."""
     highest = max(values)
-    return math.log(sum(math.exp(v - highest) for v in values)) + highest
+    return math.log(sum(map(math.exp, _less(values, highest)))) + highest
 
 
-def shares_of(voted: dict[str, list[float]], weights: list[float]) -> dict[str, float]:
-    """{entry: its share of the probability, given that one of them fits}. Voters beyond the weights have no say."""
-    scores = {name: sum(map(mul, weights, numbers)) for name, numbers in voted.items()}
-    highest = max(scores.values())
-    raised = {name: math.exp(s - highest) for name, s in scores.items()}
-    total = sum(raised.values())
-    return {name: r / total for name, r in raised.items()}
+def _less(values: list[float], number: float) -> list[float]:
+    return [value - number for value in values]
 
 
-def gate_values(voted: Votes, shares: dict[str, float]) -> list[float]:
-    """What the gate weighs, in the order of GATE. `shares`: what `shares_of` made of these votes."""
-    columns = list(zip(*voted.of.values()))
-    best = [max(column) for column in columns]
-    agree = columns[LEARNED].index(best[LEARNED]) == columns[NETWORK].index(best[NETWORK])
+def _marked(names: set[str], value: float, ranking: Ranking) -> list[float]:
+    """`value` for these entries, 0 for the others."""
+    found = [0.0] * len(ranking.entries)
+    for name in names:
+        found[ranking.column[name]] = value
+    return found
+
+
+def scores_of(by_voter: list[list[float]], weights: list[float]) -> list[float]:
+    """Weighted sum of the votes, one number an entry. Voters beyond the weights have no say."""
+    found = [0.0] * len(by_voter[0])
+    for weight, numbers in zip(weights, by_voter):
+        if any(numbers):
+            found = [score + weight * number for score, number in zip(found, numbers)]
+    return found
+
+
+def shares_of(scores: list[float]) -> list[float]:
+    """Each entry's share of the probability, given that one of them fits."""
+    raised = list(map(math.exp, _less(scores, max(scores))))
+    total = sum(raised)
+    return [r / total for r in raised]
+
+
+def gate_values(voted: Votes, scores: list[float]) -> list[float]:
+    """What the gate weighs, in the order of GATE. `scores`: what `scores_of` made of these votes."""
+    learned, network = voted.by_voter[LEARNED], voted.by_voter[NETWORK]
+    best_learned, best_network = max(learned), max(network)
     return [
         voted.inside,
-        best[LEARNED],
-        best[COUNTED],
-        best[SIGNATURE],
+        best_learned,
+        max(voted.by_voter[COUNTED]),
+        max(voted.by_voter[SIGNATURE]),
         voted.none,
-        best[NETWORK],
-        float(agree),
-        math.log(max(shares.values())),
+        best_network,
+        float(learned.index(best_learned) == network.index(best_network)),
+        max(scores) - _spread(scores),
         voted.over,
         1.0,
     ]
@@ -152,7 +174,7 @@ def gate_values(voted: Votes, shares: dict[str, float]) -> list[float]:
 
 def gate_score(values: list[float], weights: list[float]) -> float:
     """Log odds that any entry fits."""
-    return sum(w * v for w, v in zip(weights, values))
+    return sum(map(mul, weights, values))
 
 
 def _confidence(candidates: tuple[Candidate, ...], none: float, said: int, ranking: Ranking) -> str:
