@@ -7,7 +7,8 @@ import pytest
 
 from remote_gpu_trainer import catalogue, evidence, ranking
 from remote_gpu_trainer.answering import answer_for, signatures
-from remote_gpu_trainer.lookup import Answer, BadRequest, as_text, cut, look_up
+from remote_gpu_trainer.answer_text import as_text
+from remote_gpu_trainer.lookup import Answer, BadRequest, cut, look_up
 from tests.conftest import ROOT
 
 LOGS = ROOT / "examples" / "logs"

@@ -106,7 +106,7 @@ def lookup(args: argparse.Namespace) -> int:
     gc.disable()  # modules and pages stay: to look for garbage among them takes a tenth of the time
     try:
         from .answering import answer_for, prepare
-        from .lookup import as_text
+        from .answer_text import as_text
 
         prepare()
     finally:
