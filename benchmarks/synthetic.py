@@ -29,7 +29,6 @@ def larger(times: int) -> tuple[Catalogue, ranking.Ranking, SignatureIndex]:
         setattr(made, name, _widen(getattr(made, name), columns, times))
     made.bias = _repeat(made.bias[:-1], times) + made.bias[-1:]
     made.network_bias, made.meaning_bias = _repeat(made.network_bias, times), _repeat(made.meaning_bias, times)
-    made._column = {name: column for column, name in enumerate(made.classes)}
     return Catalogue(real.root, tuple(entries), real.retired, ()), made, SignatureIndex(tuple(entries))
 
 

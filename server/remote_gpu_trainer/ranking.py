@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import add
 from pathlib import Path
 
 from .binary_parts import unpack
 from .matrices import STEPS, Dense, Sparse
-from .meaning import Meaning
 from .meaning import load as load_meaning
 from .vocabulary import Rows
 
@@ -46,9 +45,9 @@ class Question:
 
 
 class Ranking:
-    """What evals/train.py learned. Raises ValueError when the bytes are no ranking. `encoder`: this installation's meaning.bin when left out."""
+    """What evals/train.py learned. Raises ValueError when the bytes are no ranking."""
 
-    def __init__(self, data: bytes, encoder: Meaning | None = None):
+    def __init__(self, data: bytes):
         about, parts = unpack(data, PLACE.name, "evals/train.py")
         self.classes: list[str] = about["classes"]
         self.weights: list[float] = about["weights"]
@@ -71,10 +70,18 @@ class Ranking:
         self._to_classes = Dense(parts["hidden to classes"], columns, scales["hidden to classes"])
         self._to_head = Dense(parts["points to head"], len(self.head_bias), scales["points to head"])
         self._of_head = Dense(parts["head to classes"], columns, scales["head to classes"])
-        self.encoder = encoder or load_meaning()
+        self.encoder = load_meaning()
         self.rarity, self.inside = parts["rarity"], parts["inside"]
-        self.entries = self.classes[:-1]  # NONE is the last class
-        self.column = {name: column for column, name in enumerate(self.classes)}
+
+    @cached_property
+    def entries(self) -> list[str]:
+        """The classes but NONE, which is the last."""
+        return self.classes[:-1]
+
+    @cached_property
+    def column(self) -> dict[str, int]:
+        """{class: its column}."""
+        return {name: column for column, name in enumerate(self.classes)}
 
     def question(self, values: dict[str, float]) -> Question:
         """The weighted words of a report as rows of the matrices."""
