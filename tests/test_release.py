@@ -37,6 +37,8 @@ def ended(sshd, tmp_path, monkeypatch):
     (run / "code/out/weights.bin").write_bytes(os.urandom(300_000))
     (run / "code/out/a 'b' $(touch x).txt").write_text("odd")
     (run / "lock").write_text("")
+    (run / "rehearsal/checkpoints-7").mkdir(parents=True)
+    (run / "rehearsal/checkpoints-7/step-1.pt").write_text("of a trial")
     return run
 
 
@@ -103,6 +105,7 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     other = ended.parent.parent / "ckpt"
     other.mkdir()
     (other / "step.bin").write_text("x")
+    (other / "lock").write_text("not the runner's")
     text = (ended / "run.sh").read_text()
     (ended / "run.sh").write_text(f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a' '/mnt/b c')\nRGT_WORK_DIR={ended}/code\n")
     found = bring(ended)
@@ -110,7 +113,7 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     assert found.outside == [str(other), "/mnt/b c"]
     assert not list((tmp_path).glob("here/**/secret"))
     found = bring(ended, "again", also=(str(other),))
-    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("verified", 7)
+    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("verified", 8)
 
 
 def test_a_checkpoint_that_does_not_load_is_bad(ended):

@@ -13,6 +13,7 @@ def test_a_rehearsal_goes_through_all_phases_and_touches_no_checkpoint_of_the_ru
     assert "a save takes" in done.stdout
     assert not list(box.checkpoints.glob("*")) and not (box.run_dir / "steps.log").exists()
     assert not box.processes()
+    assert not list((box.run_dir / "rehearsal").glob("checkpoints-*"))
     box.start()
     assert box.wait()["phase"] == "done" and box.steps()[0][1] == 1
 
@@ -37,3 +38,7 @@ def test_a_program_that_cannot_resume_is_told(box: Box):
     done = box.verb("rehearse")
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1].startswith("failed resume: ended with 1")
+    kept = list((box.run_dir / "rehearsal").glob("checkpoints-*"))
+    assert len(kept) == 1 and list(kept[0].iterdir())
+    box.verb("rehearse")
+    assert not kept[0].exists()

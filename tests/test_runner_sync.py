@@ -74,6 +74,25 @@ def test_a_destination_that_never_answers_does_not_fail_the_run(box: Box):
     assert box.status()["last_sync"]["ok"] is False
 
 
+def test_what_was_never_there_is_not_called_verified_after_a_good_end(box: Box):
+    box.make("--sleep", 0, **durable(box, RGT_SYNC=[str(box.checkpoints), "resluts"]))
+    assert box.verb("run").returncode == 0
+    assert box.status()["last_sync"]["ok"] is False and len(box.events("sync-failed")) == 1
+    last = {row["item"]: row for row in rows(box) if row["mode"] == "full"}
+    assert last[str(box.checkpoints)]["result"] == "ok" and last["resluts"]["result"] == "failed"
+    again = box.verb("sync")
+    assert again.returncode == 1 and "resluts after the run's end, expected what durable.what names" in again.stderr
+    (box.run_dir / "resluts").write_text("x")
+    assert box.verb("sync").returncode == 0 and box.status()["last_sync"]["ok"] is True
+
+
+def test_what_a_failed_run_never_wrote_is_absent_and_no_fault(box: Box):
+    box.make("--sleep", 0, "--fail-at", 3, **durable(box, RGT_SYNC=[str(box.checkpoints), "final.bin"]))
+    box.verb("run")
+    assert box.marker("failed") and box.status()["last_sync"]["ok"] is True
+    assert rows(box)[-1]["result"] == "absent"
+
+
 def test_copies_go_over_ssh_and_are_checked_there(box: Box, sshd):
     tools = box.folder / "bin"
     tools.mkdir()

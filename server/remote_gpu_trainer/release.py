@@ -22,7 +22,7 @@ from .masking import shown, shown_lines
 
 HASHING = 3 * 3600  # seconds; a terabyte from a network disk
 MOST_LIST = 256 << 20  # bytes of the list of files
-LEFT_THERE = ("lock", "heartbeat")  # of the runner, at the top of its folder; they change while being read
+LEFT_THERE = ("lock", "heartbeat", "rehearsal")  # of the runner, at the top of its folder: two change while being read, one holds trial checkpoints
 MANIFEST = "PULL_MANIFEST.json"
 
 # Runs there: every plain file below a folder with its size and SHA-256, every link with its target.
@@ -35,6 +35,7 @@ files, links = [], []
 def fail(error):
     raise error
 for base, folders, names in os.walk(top, onerror=fail):
+    folders[:] = [name for name in folders if os.path.relpath(os.path.join(base, name), top) not in left]
     for name in sorted(folders + names):
         full = os.path.join(base, name)
         path = os.path.relpath(full, top)
@@ -89,7 +90,7 @@ def bring_home(box: Box, source: str, to: Path, *, also: tuple[str, ...] = (), e
             here.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unreleased(f"found {here} unusable ({error.strerror}), expected a folder that can be written; do: give another with --to") from None
-        files, links, differing = _pull(box, folder, here)
+        files, links, differing = _pull(box, folder, here, () if name else LEFT_THERE)
         found.links += [shown(f"{name}/{link}" if name else link) for link in links]
         found.differing += [shown(f"{name}/{path}" if name else path) for path in differing]
         listed.update({(f"{name}/{path}" if name else path): what for path, what in files.items()})
@@ -104,13 +105,13 @@ def bring_home(box: Box, source: str, to: Path, *, also: tuple[str, ...] = (), e
     return found
 
 
-def _pull(box: Box, folder: str, here: Path) -> tuple[dict[str, tuple[int, str]], list[str], list[str]]:
-    """(files there, links there, files that differ here). A file that changed meanwhile gets a second chance."""
+def _pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> tuple[dict[str, tuple[int, str]], list[str], list[str]]:
+    """(files there, links there, files that differ here). `left`: names at the top that stay there. A file that changed meanwhile gets a second chance."""
     for attempt in (1, 2):
-        copied = boxes.pull(box, folder, str(here), exclude=tuple(f"/{name}" for name in LEFT_THERE))
+        copied = boxes.pull(box, folder, str(here), exclude=tuple(f"/{name}" for name in left))
         if copied.outcome != "ok" or copied.code not in (0, 24):
             raise Unreleased(_why(copied, f"the copy of {shown(folder)}"))
-        reply = boxes.run(box, LIST, interpreter=boxes.PYTHON, args=(folder, *LEFT_THERE), limit=HASHING, most=MOST_LIST)
+        reply = boxes.run(box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST)
         if reply.outcome != "ok" or reply.code != 0 or reply.cut:
             raise Unreleased(_why(reply, f"the hashes of {shown(folder)}"))
         files, links = read_list(reply.out)
