@@ -52,7 +52,7 @@ def test_near_misses_are_out_of_scope_and_no_cases():
 
 def test_a_near_miss_with_an_answer_is_refused(tmp_path):
     (tmp_path / "near.jsonl").write_text(json.dumps({"id": id_of("https://a"), "kind": "error", "text": "x", "expect": ["O3"], "source": "https://a"}))
-    with pytest.raises(BadCase, match="expected an empty list among near misses"):
+    with pytest.raises(BadCase, match="expected an empty list in near.jsonl"):
         read_cases(tmp_path / "near.jsonl")
 
 

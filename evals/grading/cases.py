@@ -61,7 +61,7 @@ def read_cases(path: Path) -> list[Case]:
         if case.id.split("-")[0] != id_of(case.source):
             raise BadCase(f"{path}:{number}: found id {case.id!r}, expected {id_of(case.source)!r}, the hash of its source")
         if (case.near or case.came) and case.expect:
-            raise BadCase(f"{path}:{number}: found expect {list(case.expect)}, expected an empty list among near misses")
+            raise BadCase(f"{path}:{number}: found expect {list(case.expect)}, expected an empty list in {path.name}")
         if case.id in seen:
             raise BadCase(f"{path}:{number}: found id {case.id!r} again, expected -2, -3 … for further reports of one thread")
         seen.add(case.id)
