@@ -5,15 +5,13 @@ import math
 import re
 import subprocess
 import sys
-import threading
 from array import array
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from remote_gpu_trainer import health_plot, health_report, health_samples
 from remote_gpu_trainer.lookup import BadRequest
-from tests.chromium import CHROMIUM
+from tests.chromium import CHROMIUM, Browser, Served
 from tests.conftest import engine
 
 START = 1_795_000_000.0
@@ -159,43 +157,27 @@ def test_the_command_writes_beside_the_file_and_never_over_another_one(watch, tm
     assert run("-o", str(tmp_path / "no" / "x.html")).returncode == 2
 
 
-FRAME = """<!doctype html><body style="margin:0"><iframe src="page.html" style="border:0;width:{width}px;height:3000px"></iframe>
-<script>onload=()=>{{const d=frames[0].document,e=d.documentElement,q=s=>[...d.querySelectorAll(s)];
-const boxes=q('svg').map(s=>s.getBoundingClientRect());
-document.body.innerHTML='<pre>'+JSON.stringify({{wide:e.scrollWidth,seen:e.clientWidth,left:[...new Set(boxes.map(b=>Math.round(b.left)))],
-across:[...new Set(boxes.map(b=>Math.round(b.width)))],plots:boxes.length,lines:q('polyline').length,small:Math.min(...q('.head *').map(x=>parseFloat(getComputedStyle(x).fontSize)))}})+'</pre>'}}</script>"""
+SEEN = """(()=>{const e=document.documentElement,q=s=>[...document.querySelectorAll(s)],boxes=q('svg').map(s=>s.getBoundingClientRect());
+return {wide:e.scrollWidth,seen:e.clientWidth,given:innerWidth,left:[...new Set(boxes.map(b=>Math.round(b.left)))],across:[...new Set(boxes.map(b=>Math.round(b.width)))],
+plots:boxes.length,lines:q('polyline').length,small:Math.min(...q('.head *').map(x=>parseFloat(getComputedStyle(x).fontSize)))}})()"""
 
 
 @pytest.mark.parametrize("width", [360, 1100])
 def test_chromium_shows_it_at_a_phones_and_at_a_desks_width(watch, tmp_path, width):
-    chromium = engine("chromium", CHROMIUM)
-    text, asked = page(watch(*usual(gpus=8))), []
-
-    class Site(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            body = {"/page.html": text, "/frame.html": FRAME.format(width=width)}.get(self.path, "").encode()
-            self.send_response(200 if body else 404)
-            self.send_header("content-type", "text/html")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "shown").mkdir()
+    (tmp_path / "shown/page.html").write_text(page(watch(*usual(gpus=8))), encoding="utf-8")
+    served, steered = Served(tmp_path / "shown"), Browser(engine("chromium", CHROMIUM), tmp_path / "chromium")
     try:
-        base = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars", f"--user-data-dir={tmp_path}/chromium", "--virtual-time-budget=4000"]
-        at = f"http://127.0.0.1:{server.server_port}"
-        dom = subprocess.run([*base, "--dump-dom", f"{at}/frame.html"], capture_output=True, text=True, timeout=120).stdout
-        subprocess.run([*base, f"--screenshot={tmp_path}/page.png", f"--window-size={max(width, 500)},1500", f"{at}/page.html"], capture_output=True, timeout=120, check=True)
+        steered.size(width, 1500)
+        steered.open(f"{served.at}/page.html")
+        told = steered.run(SEEN)
+        steered.picture(tmp_path / "page.png")
     finally:
-        server.shutdown()
-    told = json.loads(re.search(r"<pre>(.*?)</pre>", dom)[1])
-    assert told["wide"] <= told["seen"] == width
+        steered.close()
+        served.close()
+    assert told["wide"] <= told["seen"] and told["given"] == width
     assert told["plots"] == 8 * 6 + 1 and told["lines"] == 8 * 5
     assert len(told["left"]) == len(told["across"]) == 1 and told["across"][0] > width * 0.7 * (1 if width < 960 else 0.8)
     assert told["small"] >= 10
-    assert set(asked) <= {"/frame.html", "/page.html", "/favicon.ico"}
+    assert set(served.asked) <= {"/page.html", "/favicon.ico"}
     assert (tmp_path / "page.png").stat().st_size > 20_000

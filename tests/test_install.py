@@ -1,7 +1,10 @@
 """`install` and `uninstall`: what each client gets, and that all else stays as it was. No client is needed; tests/test_clients_installed.py has them."""
 
 import json
+import shutil
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -50,6 +53,14 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(home, client, capsys):
     install(client)
     before = tree(home)
     assert uninstall(client, "--dry-run") == 0 and tree(home) == before
+
+
+def test_a_reader_that_goes_away_leaves_the_order_standing(home):
+    (home / FILES["claude-code"]).write_text(json.dumps({f"key {number}": "x" * 80 for number in range(2000)}))  # one line, more than a pipe holds
+    command = [sys.executable.replace("/venv/bin/python", shutil.which("python3")), "-m", "remote_gpu_trainer", "install", "--client", "claude-code"]
+    done = subprocess.run(["sh", "-c", '"$@" | head -c 1', "sh", *command], capture_output=True, text=True)
+    assert "not usable" not in done.stderr and "Traceback" not in done.stderr
+    assert NAME in servers(home, "claude-code")
 
 
 JSON_BEFORE = {

@@ -47,7 +47,8 @@ class Catalogue:
         found = self.by_id.get(wanted) or self.by_id.get(wanted.upper())
         if found:
             return found
-        families = ", ".join(f"{name}1–{name}{len(group)}" for name, group in self.families.items())
+        ordered = (sorted(group, key=lambda entry: (len(entry.id), entry.id)) for group in self.families.values())
+        families = ", ".join(f"{group[0].id} to {group[-1].id} ({len(group)})" for group in ordered)
         raise CatalogueError(f"found id {entry_id[:40]!r}, expected one of the catalogue's: {families}")
 
     @cached_property

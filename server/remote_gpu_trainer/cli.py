@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
 
 from . import __version__, ledger
 
@@ -68,21 +67,14 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     if only_lookup:
         return parser
 
-    from . import box_commands, health_commands, install_commands, platform_commands, run_commands
+    from . import box_commands, catalogue_commands, health_commands, install_commands, platform_commands, run_commands
 
     platform_commands.add_to(commands)
     run_commands.add_to(commands)
     box_commands.add_to(commands)
     health_commands.add_to(commands)
 
-    lint = commands.add_parser("lint", help="check the catalogue's grammar, ids, links, signatures and dates", description="Check the catalogue. One line a finding, exit 1 when there is one.")  # fmt: skip
-    lint.add_argument("root", nargs="?", type=Path, help="a folder that holds references/ (default: this installation's)")
-    lint.set_defaults(run=run_lint)
-
-    docs = commands.add_parser("docs", help="write the generated parts of the documents", description="Write the generated parts of the documents; without --write only tell which are out of date.")  # fmt: skip
-    docs.add_argument("--write", action="store_true", help="write them")
-    docs.set_defaults(run=run_docs)
-
+    catalogue_commands.add_to(commands)
     install_commands.add_to(commands)
 
     serve = commands.add_parser("serve", help="answer over MCP on standard input and output", description="Answer over MCP: on standard input and output, or with --http on a port of this machine.")  # fmt: skip
@@ -150,34 +142,6 @@ def read_installed(path: str | None) -> str | None:
         return read(path)
     except InstalledError as error:
         raise BadRequest(f"--installed: {error}") from None
-
-
-def run_lint(args: argparse.Namespace) -> int:
-    from datetime import date
-
-    from . import catalogue
-    from .lint import lint
-
-    root = args.root or catalogue.bundle_root()
-    if not (root / "references").is_dir():
-        raise catalogue.CatalogueError(f"found no references/ in {root}, expected the folder that holds the catalogue")
-    read = catalogue.read(root)
-    faults = lint(read, date.today())
-    for fault in faults:
-        print(fault)
-    print(f"{len(read.entries)} entries, {len(faults)} findings", file=sys.stderr)
-    return 1 if faults else 0
-
-
-def run_docs(args: argparse.Namespace) -> int:
-    from . import catalogue
-    from .docs import outdated
-
-    root = catalogue.bundle_root()
-    stale = outdated(root, make_parser(), write=args.write)
-    for name in stale:
-        print(f"{name}: {'written' if args.write else 'out of date, run remote-gpu-trainer docs --write'}")
-    return 0 if args.write or not stale else 1
 
 
 def run_serve(args: argparse.Namespace) -> int:

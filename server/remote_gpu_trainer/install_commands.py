@@ -56,7 +56,11 @@ def _do(args: argparse.Namespace, **how) -> int:
 
     try:
         made = plan(args.client, os.environ, args.project, **how)
-        _show(made)
+        try:
+            _show(made)
+            sys.stdout.flush()
+        except BrokenPipeError:  # who reads no further hasn't taken the order back
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if args.dry_run:
             print("nothing was written (--dry-run)", file=sys.stderr)
             return 0
