@@ -31,12 +31,16 @@ def test_sums_and_single_coefficients_are_those_of_plain_loops(rows, weighted):
     expected = [sum(rows[row][column] * weight for row, weight in weighted) * 0.25 / STEPS for column in range(COLUMNS)]
     for matrix in both(rows):
         assert matrix.sums(weighted) == pytest.approx(expected)
+        rows_of: dict[int, list[int]] = {}
+        for row, weight in weighted:
+            rows_of.setdefault(weight, []).append(row)
+        assert matrix.sums_alike(rows_of) == matrix.sums(weighted)
         assert [matrix.at(0, column) for column in range(COLUMNS)] == [value * 0.25 for value in rows[0]]
 
 
 def test_five_thousand_rows_of_the_largest_weight_and_value_do_not_run_over():
     for matrix in both([[127, -127, 127, 0, -127]], scale=1.0):
-        assert matrix.sums([(0, 3000)] * 5000) == [127 * 15000.0, -127 * 15000.0, 127 * 15000.0, 0.0, -127 * 15000.0]
+        assert matrix.sums([(0, 3000)] * 5000) == matrix.sums_alike({3000: [0] * 5000}) == [127 * 15000.0, -127 * 15000.0, 127 * 15000.0, 0.0, -127 * 15000.0]
 
 
 def test_a_row_after_the_last_one_of_a_dense_matrix_adds_nothing():

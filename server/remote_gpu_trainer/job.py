@@ -61,7 +61,7 @@ class Resume(Strict):
 
 class Durable(Strict):
     to: Line = Field(min_length=1, description="/path, ~/path, [user@]host:path, rclone:REMOTE:path, s3://… or gs://…: a place that outlives the box")
-    what: list[BoxPath] = Field(min_length=1, description="files and folders to copy there")
+    what: list[BoxPath] = Field(min_length=1, description="files and folders to copy there; after a good end each must exist, or the copy isn't verified")
     every_minutes: Minutes = 15
 
 

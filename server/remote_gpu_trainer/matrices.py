@@ -45,6 +45,19 @@ class Matrix:
         middle, scale = MIDDLE * weights, self.scale / STEPS
         return [(lane - middle) * scale for lane in self._lanes_of(total)]
 
+    def sums_alike(self, rows_of: dict[int, list[int]]) -> list[float]:
+        """As `sums`, over {weight in thousandths: rows}: rows of one weight are added up first, so there are as many multiplications as weights."""
+        total = weights = 0
+        known = self._rows.get
+        for weight, rows in rows_of.items():
+            found = list(map(known, rows))
+            if None in found:
+                found = [self._row(row) if lanes is None else lanes for row, lanes in zip(rows, found)]
+            total += sum(found) * weight
+            weights += weight * (len(found) - found.count(0))
+        middle, scale = MIDDLE * weights, self.scale / STEPS
+        return [(lane - middle) * scale for lane in self._lanes_of(total)]
+
     def product(self, numbers: list[float]) -> list[float]:
         """A dense vector, one number a row and of either sign, times the matrix; at most 2,800 rows."""
         top = max(map(abs, numbers), default=0.0)

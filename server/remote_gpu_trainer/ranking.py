@@ -95,16 +95,21 @@ class Ranking:
         unknown ones too, so that a report of unknown words tells little.
         """
         rarity, speaks = self.rarity, self.inside
-        weighted, length, inside = [], 0.0, 0.0
+        rows_of: dict[int, list[int]] = {}
+        length = inside = 0.0
         rare = asked.unknown * self.unknown * self.unknown
         for _, row, value in asked.known:
             r = rarity[row]
-            weighted.append((row, int(value * STEPS)))
+            weight = int(value * STEPS)
+            if weight in rows_of:
+                rows_of[weight].append(row)
+            else:
+                rows_of[weight] = [row]
             length += value * value * r
             rare += r * r
             inside += speaks[row]
         length = math.sqrt(length) or 1.0
-        sums = [s / length + b for s, b in zip(self._learned.sums(weighted), self.bias)]
+        sums = [s / length + b for s, b in zip(self._learned.sums_alike(rows_of), self.bias)]
         return sums, inside / (math.sqrt(rare) or 1.0) + self.bias[-1]
 
     def network(self, asked: Question) -> list[float]:
@@ -127,7 +132,7 @@ class Ranking:
 
     def counted(self, asked: Question) -> list[float]:
         """BM25F of every entry: unit weights of the question's words."""
-        return self._counted.sums([(row, STEPS) for _, row, _ in asked.known])[: len(self.entries)]
+        return self._counted.sums_alike({STEPS: [row for _, row, _ in asked.known]})[: len(self.entries)]
 
     def telling(self, asked: Question, most: int) -> int:
         """How many words and concepts of a question the ranking has seen, counted up to `most`. Plain numbers and pairs don't count."""

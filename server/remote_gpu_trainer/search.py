@@ -140,10 +140,12 @@ def _marked(names: set[str], value: float, ranking: Ranking) -> list[float]:
 
 def scores_of(by_voter: list[list[float]], weights: list[float]) -> list[float]:
     """Weighted sum of the votes, one number an entry. Voters beyond the weights have no say."""
+    heard = [(weight, numbers) for weight, numbers in zip(weights, by_voter) if any(numbers)]
     found = [0.0] * len(by_voter[0])
-    for weight, numbers in zip(weights, by_voter):
-        if any(numbers):
-            found = [score + weight * number for score, number in zip(found, numbers)]
+    for (one, first), (other, second) in zip(heard[::2], heard[1::2]):
+        found = [score + one * a + other * b for score, a, b in zip(found, first, second)]
+    for weight, numbers in heard[len(heard) & ~1 :]:
+        found = [score + weight * number for score, number in zip(found, numbers)]
     return found
 
 
