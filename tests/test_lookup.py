@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from remote_gpu_trainer import catalogue, evidence, ranking
+from remote_gpu_trainer import catalogue, evidence, ranking, search
 from remote_gpu_trainer.answering import answer_for, signatures
 from remote_gpu_trainer.answer_text import as_text
 from remote_gpu_trainer.lookup import Answer, BadRequest, cut, look_up
@@ -100,6 +100,16 @@ def test_only_a_sure_answer_leaves_the_further_titles_out():
     for text in ("two gpus hang at the end of the epoch, one gpu is fine", "Expected to have finished reduction in the prior iteration"):
         answer = ask(text)
         assert (answer.also == []) == (answer.matches[0]["confidence"] == "high")
+
+
+def test_a_further_match_is_worth_its_own_probability():
+    """Beside a nearly certain one the others are told as what they are; where two fit, both are."""
+    alone = ask("Expected to have finished reduction in the prior iteration")
+    assert [match["confidence"] for match in alone.matches] == ["high", "low", "low"]
+    text = "two gpus hang at the end of the epoch, one gpu is fine"
+    shares = [candidate.probability for candidate in search.rank(evidence.from_text(text), ranking.load(), signatures()).candidates]
+    said = [match["confidence"] for match in ask(text, limit=10).matches]
+    assert said[0] == "medium" and said[1:] == ["medium" if share >= ranking.load().limits["medium"] else "low" for share in shares[1:10]]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 10])

@@ -86,7 +86,7 @@ def look_up(
             "id": entry.id,
             "title": plain(entry.title),
             "why": _why(candidate),
-            "confidence": found.confidence if place == 0 else _lower(found.confidence),
+            "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
             "severity": entry.severity,
             "check": "",
             "stale": doubts.get(entry.id, ""),
@@ -171,8 +171,9 @@ def _why(candidate: search.Candidate) -> str:
     return "words: " + ", ".join(candidate.words[:3]) if candidate.words else "similar wording"
 
 
-def _lower(confidence: str) -> str:
-    return {"high": "medium", "medium": "low"}.get(confidence, "low")
+def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking) -> str:
+    """What a match after the first is worth, by its own probability: beside a first one that is nearly certain it is nearly nothing."""
+    return "medium" if found.confidence != "low" and candidate.probability >= ranking.limits["medium"] else "low"
 
 
 def _distinguish(entry: Entry, others: list[Entry]) -> str:
