@@ -4,7 +4,7 @@ usage: python evals/run_evals.py [--suite lookup|render|staleness|health|all] [-
 
 Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside
 baselines over the same entries (MiniLM too when the extra `minilm` is installed). The half of a case follows from its id: 0–7 tunes, 8–f reports. Then the same for
-evals/fresh.jsonl, of which nothing is learned. Exits 1 when the reporting half falls below evals/floor.json for this set of cases. --write brings RESULTS.md and the floor up to date.
+evals/fresh.jsonl and evals/short.jsonl, of which nothing is learned. Exits 1 when the reporting half falls below evals/floor.json for this set of cases. --write brings RESULTS.md and the floor up to date.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ APART = {
     "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
     "outside.jsonl": "reports that searches in the field brought, left without an answer by both of their readers",
 }
-FRESH = "fresh reports (collected after the ranking was made; nothing is learned from either half)"
+KEPT = {  # nothing is learned from either half
+    "fresh.jsonl": "fresh reports (collected after the ranking was made; nothing is learned from them)",
+    "short.jsonl": "questions of 3 to 14 words (invented by writers who saw titles and symptoms and no answer; nothing is learned from them)",
+}
 
 
 def main() -> int:
@@ -58,8 +61,8 @@ def main() -> int:
             graded[baseline] = grade.grade(cases, answer(cases))
     print(report.text(cases, graded))
     if not args.answers:
-        fresh = read_cases(HERE / "fresh.jsonl")
-        said = report.apart(FRESH, grade.grade(fresh, systems.lookup(fresh))) + "\n\n"
+        kept = {what: read_cases(HERE / name) for name, what in KEPT.items()}
+        said = "".join(report.apart(what, grade.grade(asked, systems.lookup(asked))) + "\n\n" for what, asked in kept.items())
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"

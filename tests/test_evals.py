@@ -76,13 +76,21 @@ def test_the_reports_that_came_without_an_answer_are_no_practice_and_no_cases():
     assert not {c.source for c in OUTSIDE} & {c.source for c in CASES + NEAR} and not {c.text for c in OUTSIDE} & learned
 
 
-def test_nothing_is_learned_from_fresh_reports():
-    fresh, known = read_cases(ROOT / "evals/fresh.jsonl"), catalogue.load()
+@pytest.mark.parametrize(("name", "inside", "outside"), [("fresh.jsonl", 290, 390), ("short.jsonl", 1170, 320)])
+def test_nothing_is_learned_from_what_is_kept_for_a_test(name, inside, outside):
+    kept, known = read_cases(ROOT / "evals" / name), catalogue.load()
     learned = [json.loads(line) for path in (ROOT / "evals/practice").glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
-    assert sum(bool(c.expect) for c in fresh) >= 290 and sum(not c.expect for c in fresh) >= 390
-    assert {known.current(name) for c in fresh for name in c.expect} <= set(known.by_id)
-    assert not {c.source for c in fresh} & {*(c.source for c in CASES + NEAR + OUTSIDE), *(report.get("source") for report in learned)}
-    assert not {" ".join(c.text.split()) for c in fresh} & {" ".join(report["text"].split()) for report in learned}
+    assert sum(bool(c.expect) for c in kept) >= inside and sum(not c.expect for c in kept) >= outside
+    assert {known.current(name) for c in kept for name in c.expect} <= set(known.by_id)
+    assert not {c.source for c in kept} & {*(c.source for c in CASES + NEAR + OUTSIDE), *(report.get("source") for report in learned)}
+    assert not {" ".join(c.text.split()) for c in kept} & {" ".join(text.split()) for text in [*(report["text"] for report in learned), *(c.text for c in CASES)]}
+
+
+def test_a_short_question_gets_its_entry_and_a_strange_one_nothing():
+    """On 2026-11-21 this half stood at .963 and .049, all of it at .966 and .041."""
+    asked = [case for case in read_cases(ROOT / "evals/short.jsonl") if case.half == "reporting"]
+    found = grade.rates(grade.grade(asked, systems.lookup(asked)))
+    assert found.hit3[0] >= 0.95 and found.false[0] <= 0.06
 
 
 @pytest.mark.parametrize(
