@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import floor, grade, healthy, nudge, rendered, report, stale, systems  # noqa: E402
+from grading import floor, grade, healthy, nudge, rendered, report, sentence, stale, systems  # noqa: E402
 from grading.cases import read_cases  # noqa: E402
 
 APART = {
@@ -63,6 +63,16 @@ def main() -> int:
     if not args.answers:
         kept = {what: read_cases(HERE / name) for name, what in KEPT.items()}
         said = "".join(report.apart(what, grade.grade(asked, systems.lookup(asked))) + "\n\n" for what, asked in kept.items())
+        with_sentence = sentence.read(HERE / "said.jsonl", kept[KEPT["fresh.jsonl"]])
+        chosen = [case for case, _ in with_sentence]
+        said += report.apart(f"{len(chosen)} of the fresh reports as they are", grade.grade(chosen, systems.lookup(chosen))) + "\n\n"
+        said += (
+            report.apart(
+                "the same behind one sentence by a reader, and that sentence alone where nothing is claimed",
+                grade.grade(chosen, sentence.answers(with_sentence)),
+            )
+            + "\n\n"
+        )
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"

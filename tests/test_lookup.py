@@ -112,6 +112,12 @@ def test_a_further_match_is_worth_its_own_probability():
     assert said[0] == "medium" and said[1:] == ["medium" if share >= ranking.load().limits["medium"] else "low" for share in shares[1:10]]
 
 
+def test_a_long_report_without_an_answer_is_asked_for_one_sentence():
+    words = "our nginx in front of the shop answers 502 since the night, php-fpm was restarted twice and the error log says upstream prematurely closed connection while reading the header"
+    assert "one sentence of 4 to 16 words" in ask(words).ask
+    assert "one sentence" not in ask("nginx answers 502").ask
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5, 10])
 def test_the_limit_is_kept_and_nothing_is_named_twice(limit):
     answer = ask("training hangs on two gpus after the first epoch", limit=limit)

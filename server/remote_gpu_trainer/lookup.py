@@ -32,6 +32,7 @@ DISTINGUISH = 45
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
 WHOLE, FURTHER = 635, 95  # of an answer with three matches, and of each match beyond
 LEAST_FIRST = 120
+LONG_REPORT = 160  # characters from which a report is worth a sentence in fewer words
 LINE = 48  # tokens of a line of evidence
 MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
@@ -203,6 +204,8 @@ def _where(line: Line) -> dict:
 def _ask(evidence: Evidence, said: str, most: int = 9) -> str:
     """What would help, given what is there already: at most so many things, behind what is said about the answer."""
     wanted = []
+    if sum(len(line.text) for line in evidence.lines) > LONG_REPORT:
+        wanted.append("one sentence of 4 to 16 words that says what is seen, and when, asked alone")
     if not evidence.is_log:
         wanted.append("the last 50 lines of the log with the last exception")
     elif not any(line.kind in ("exception", "failure") for line in evidence.lines):
