@@ -78,11 +78,11 @@ def catalogues(quick: bool) -> list[Row]:
 
     texts, rows, first = reports.ten_kilobytes(20), [], 0.0
     for times in (1, 10) if quick else (1, 10, 100):
-        catalogue, made, signatures = synthetic.larger(times)
+        entries, made, signatures = synthetic.larger(times)
         today = date.today()
-        middle, _ = measure.of_calls(lambda text: look_up(evidence.from_text(text), catalogue, made, signatures, limit=3, today=today), texts)  # noqa: B023
+        middle, _ = measure.of_calls(lambda text: look_up(evidence.from_text(text), entries, made, signatures, limit=3, today=today), texts)  # noqa: B023
         first = first or middle
-        rows.append((f"catalogue × {times} ({len(catalogue.entries)} entries), warm median", _ms(middle), f"× 1 {_ms(first)}", _ratio(middle, first)))
+        rows.append((f"catalogue × {times} ({len(entries)} entries), warm median", _ms(middle), f"× 1 {_ms(first)}", _ratio(middle, first)))
     return rows
 
 

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
 
 import numpy
 
 from remote_gpu_trainer import ranking
-from remote_gpu_trainer.catalogue import Catalogue, load
+from remote_gpu_trainer.catalogue import load
+from remote_gpu_trainer.entry import Entry
 from remote_gpu_trainer.matrices import Dense, Matrix, Sparse
 from remote_gpu_trainer.signatures import SignatureIndex
 
 
-def larger(times: int) -> tuple[Catalogue, ranking.Ranking, SignatureIndex]:
-    """Catalogue, ranking and signatures with `times` as many entries. Copies vote as their originals do, a little less."""
+def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureIndex]:
+    """Entries by id, ranking and signatures with `times` as many entries. Copies vote as their originals do, a little less."""
     real, made = load(), ranking.Ranking(ranking.PLACE.read_bytes())
     if times == 1:
-        return real, made, SignatureIndex(real.entries)
+        return real.by_id, made, SignatureIndex(real.signatures)
     entries = list(real.entries)
     for copy in range(1, times):
         for entry in real.entries:
-            signatures = tuple(replace(s, text=f"{s.text} copy{copy}") for s in entry.signatures)
-            entries.append(replace(entry, id=f"{entry.id}C{copy}", signatures=signatures))
+            signatures = tuple(s._replace(text=f"{s.text} copy{copy}") for s in entry.signatures)
+            entries.append(entry._replace(id=f"{entry.id}C{copy}", signatures=signatures))
     columns = len(made.classes)
     made.classes = made.classes[:-1] + [entry.id for entry in entries[columns - 1 :]] + [ranking.NONE]
     for name in ("_learned", "_counted", "_to_classes", "_of_head"):
         setattr(made, name, _widen(getattr(made, name), columns, times))
     made.bias = _repeat(made.bias[:-1], times) + made.bias[-1:]
     made.network_bias, made.meaning_bias = _repeat(made.network_bias, times), _repeat(made.meaning_bias, times)
-    return Catalogue(real.root, tuple(entries), real.retired, ()), made, SignatureIndex(tuple(entries))
+    return {entry.id: entry for entry in entries}, made, SignatureIndex((entry.id, entry.signatures) for entry in entries)
 
 
 def _repeat(values: list[float], times: int) -> list[float]:

@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from remote_gpu_trainer import catalogue, evidence, meaning  # noqa: E402
+from remote_gpu_trainer import catalogue, evidence, meaning, whole_file  # noqa: E402
 from remote_gpu_trainer.gist import gist  # noqa: E402
 from remote_gpu_trainer.pieces import MOST_PIECES, Pieces  # noqa: E402
 from remote_gpu_trainer.telling import telling  # noqa: E402
@@ -83,7 +83,7 @@ def main() -> int:
     own = model[0].auto_model.embeddings.word_embeddings.weight.detach().numpy()
     learned = encoder.learn([rows[at] for at in kept], encoder.widest(wanted), encoder.narrowed(own[[places[piece] for piece in pieces]]))
     made_from = {"model": f"{MODEL} {version(MODEL)}", "texts": len(kept), "date": date.today().isoformat()}
-    meaning.PLACE.write_bytes(encoder.pack(learned, pieces, made_from))
+    whole_file.write(meaning.PLACE, encoder.pack(learned, pieces, made_from), 0o644)
     print(f"wrote {meaning.PLACE.name}, {meaning.PLACE.stat().st_size} bytes")
     return 0
 

@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from remote_gpu_trainer import binary_parts, catalogue, evidence, meaning, ranking, search  # noqa: E402
+from remote_gpu_trainer import binary_parts, catalogue, evidence, meaning, ranking, search, whole_file  # noqa: E402
 from remote_gpu_trainer.features import features  # noqa: E402
 from remote_gpu_trainer.gist import gist  # noqa: E402
 from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
@@ -36,7 +36,7 @@ class Texts:
         self.practice = data.practice_reports(self.catalogue)
         self.cases = data.tuning_half(self.catalogue)
         self.classes = [entry.id for entry in self.catalogue.entries] + [ranking.NONE]
-        self.signatures = SignatureIndex(self.catalogue.entries)
+        self.signatures = SignatureIndex(self.catalogue.signatures)
         self._encoder = meaning.load()
         self.base, self.meant = [], []
         for entry in self.catalogue.entries:
@@ -138,7 +138,7 @@ def main() -> int:
     print(tuning.summary(judged, weights, gate, bounds))
     if not args.report:
         made = binary_parts.told_again(whole.result(), {"weights": weights, "gate_weights": plain, "gate": gate, "limits": bounds})
-        ranking.PLACE.write_bytes(made)
+        whole_file.write(ranking.PLACE, made, 0o644)
         print(f"wrote {ranking.PLACE.name}, {len(made)} bytes")
     return 0
 

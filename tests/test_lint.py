@@ -94,4 +94,4 @@ def test_no_signature_of_the_catalogue_is_in_an_ordinary_log():
     from remote_gpu_trainer import evidence
     from remote_gpu_trainer.signatures import SignatureIndex
 
-    assert SignatureIndex(catalogue.load().entries).find(evidence.from_text(ORDINARY_LOG)) == []
+    assert SignatureIndex(catalogue.load().signatures).find(evidence.from_text(ORDINARY_LOG)) == []

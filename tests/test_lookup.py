@@ -1,6 +1,5 @@
 """The answer: the right entry with its check, honest confidence, and nothing when nothing fits."""
 
-from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
@@ -17,7 +16,7 @@ TODAY = date(2026, 11, 20)
 
 def ask(text: str, **more) -> Answer:
     options = {"limit": 3, "today": TODAY, **more}
-    return look_up(evidence.from_text(text), catalogue.load(), ranking.load(), signatures(), **options)
+    return look_up(evidence.from_text(text), catalogue.load().by_id, ranking.load(), signatures(), **options)
 
 
 def first(answer: Answer) -> str:
@@ -87,10 +86,10 @@ def test_a_doubtful_report_gets_titles_to_choose_from_and_no_claim(monkeypatch):
 
 
 def test_an_entry_whose_page_is_missing_is_never_replaced_by_the_next_one():
-    whole = catalogue.load()
+    whole = catalogue.load().by_id
     text = "RuntimeError: element 0 of tensors does not require grad"
     known = ask(text, limit=10)
-    without = {name: replace(whole, entries=tuple(e for e in whole.entries if e.id != name)) for name in ("O3", known.matches[1]["id"])}
+    without = {name: {id: entry for id, entry in whole.items() if id != name} for name in ("O3", known.matches[1]["id"])}
     silent, shorter = (look_up(evidence.from_text(text), without[name], ranking.load(), signatures(), limit=3, today=TODAY) for name in without)
     assert silent.matches == [] and "O3" not in [each["id"] for each in silent.also]
     assert first(shorter) == "O3" and list(without)[1] not in [each["id"] for each in shorter.matches + shorter.also]

@@ -173,7 +173,7 @@ def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
     asked = evidence.from_text("element 0 of tensors does not require grad")
     entry = read.get("O3")
     late = entry.verified + timedelta(ages.LIMITS[ages.kind_of(entry)] + 1)
-    match = look_up(asked, read, ranking.load(), SignatureIndex(read.entries), limit=3, today=late).matches[0]
+    match = look_up(asked, read.by_id, ranking.load(), SignatureIndex(read.signatures), limit=3, today=late).matches[0]
     assert match["id"] == "O3" and match["stale"].startswith("last checked 2026-11-20")
-    fresh = look_up(asked, read, ranking.load(), SignatureIndex(read.entries), limit=3, today=date(2026, 11, 20)).matches[0]
+    fresh = look_up(asked, read.by_id, ranking.load(), SignatureIndex(read.signatures), limit=3, today=date(2026, 11, 20)).matches[0]
     assert fresh["stale"] == ""

@@ -9,8 +9,8 @@ from remote_gpu_trainer.search import rank
 
 
 def test_copies_are_ranked_beside_their_originals():
-    catalogue, made, signatures = synthetic.larger(3)
+    entries, made, signatures = synthetic.larger(3)
     asked = evidence.from_text("RuntimeError: element 0 of tensors does not require grad")
-    assert made.entries == [entry.id for entry in catalogue.entries] and len(made.entries) == 3 * len(ranking.load().entries)
+    assert made.entries == list(entries) and len(made.entries) == 3 * len(ranking.load().entries)
     assert {"O3", "O3C1", "O3C2"} <= {candidate.id for candidate in rank(asked, made, signatures).candidates}
-    assert look_up(asked, catalogue, made, signatures, limit=3, today=date(2026, 11, 20)).matches[0]["id"] == "O3"
+    assert look_up(asked, entries, made, signatures, limit=3, today=date(2026, 11, 20)).matches[0]["id"] == "O3"

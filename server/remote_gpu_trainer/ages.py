@@ -7,11 +7,11 @@ made from were found to differ from what circulates.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 
 from .entry import Entry
 from .facts import FactHead
+from .records import record
 
 # Kind: days. Kinds of facts stand in their pages, those of entries follow from `kind_of`.
 LIMITS: dict[str, int] = {"price": 90, "quota": 90, "platform": 180, "library": 365, "mechanism": 730}
@@ -21,7 +21,7 @@ class BadQuestion(Exception):
     """The question can't be answered as it is. One line: what was found, what was expected."""
 
 
-@dataclass(frozen=True)
+@record
 class Stale:
     """A fact or an entry that was last checked more than `limit_days` ago. `source`: the page to open again."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import asdict
 from datetime import date
 from functools import lru_cache
 
-from . import catalogue, evidence, ranking
+from . import evidence, ranking, shelf
 from .entry import Entry
 from .lookup import Answer, BadRequest, check_limit, look_up
 from .signatures import SignatureIndex
@@ -19,7 +18,7 @@ LONG = 100_000  # characters from which a report may be read in windows
 @lru_cache(maxsize=1)
 def signatures() -> SignatureIndex:
     """The compiled signatures of this installation's catalogue."""
-    return SignatureIndex(catalogue.load().entries)
+    return SignatureIndex(shelf.load().signatures())
 
 
 @lru_cache(maxsize=1)
@@ -34,7 +33,7 @@ def prepare() -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
-        catalogue.load(), ranking.load(), signatures()
+        shelf.load(), ranking.load(), signatures()
         gc.freeze()
     finally:
         if collects:
@@ -60,7 +59,7 @@ def answer_for(
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
-    return look_up(found, catalogue.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
+    return look_up(found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
 
 
 def _of_path(log: str, progress, seconds: float) -> evidence.Evidence:
@@ -73,7 +72,7 @@ def _of_path(log: str, progress, seconds: float) -> evidence.Evidence:
 
 def whole_entry(entry: Entry) -> dict:
     """An entry as JSON: every field, lists as lists."""
-    fields = asdict(entry)
+    fields = entry._asdict()
     fields["verified"] = entry.verified.isoformat()
     fields["tell_apart"] = dict(entry.tell_apart)
     fields["signatures"] = [f"/{s.text}/" if s.is_regex else s.text for s in entry.signatures]

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import sys
 from array import array
+from pathlib import Path
+
+Bytes = bytes | mmap.mmap
 
 
-def unpack(data: bytes, name: str, maker: str) -> tuple[dict, dict[str, memoryview]]:
+def mapped(path: Path) -> Bytes:
+    """The bytes of a file, read from disk where they are looked at. On Windows read at once: there a file in use can't be replaced."""
+    if os.name == "nt":
+        return path.read_bytes()
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def unpack(data: Bytes, name: str, maker: str) -> tuple[dict, dict[str, memoryview]]:
     """(what the line of JSON says, {part: its numbers}). Raises ValueError that names the file and the program that makes it."""
     end = data.find(b"\n") + 1
     about = json.loads(data[:end])

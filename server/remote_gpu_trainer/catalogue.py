@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from .entry import Entry, Fault, Retired
+from .entry import Entry, Fault, Retired, Signature
 from .grammar import read_page
 
 FOLDERS = ("references", "profiles")
@@ -16,14 +15,16 @@ class CatalogueError(Exception):
     """The catalogue can't be read, or has no such id. The text says what to do."""
 
 
-@dataclass(frozen=True)
 class Catalogue:
     """Entries in the order of their pages; `retired` maps an old id to its successor."""
 
-    root: Path
-    entries: tuple[Entry, ...]
-    retired: tuple[Retired, ...]
-    faults: tuple[Fault, ...]
+    def __init__(self, root: Path, entries: tuple[Entry, ...], retired: tuple[Retired, ...], faults: tuple[Fault, ...]):
+        self.root, self.entries, self.retired, self.faults = root, entries, retired, faults
+
+    @property
+    def signatures(self) -> list[tuple[str, tuple[Signature, ...]]]:
+        """(id, signatures) of each entry."""
+        return [(entry.id, entry.signatures) for entry in self.entries]
 
     @cached_property
     def by_id(self) -> dict[str, Entry]:

@@ -48,11 +48,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     """All commands with their options, or the one that must start fast; the help texts in the docs are generated from it."""
-    parser = argparse.ArgumentParser(prog="remote-gpu-trainer", description="What is wrong with this training run, and how to tell.")
+    parser = argparse.ArgumentParser(prog="remote-gpu-trainer", description="What is wrong with this training run, and how to tell.", formatter_class=_Help)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.")  # fmt: skip
+    look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.", formatter_class=_Help)  # fmt: skip
     look.add_argument("text", nargs="?", help="what happens, or '-' for standard input")
     look.add_argument("--log", metavar="PATH", help="a log file, or a folder of per-rank logs read as one run; HOST:PATH for one on a box, where it stays")
     look.add_argument("--id", metavar="ID", help="print one whole entry, for example O7")
@@ -83,6 +83,17 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=8931, metavar="N", help="with --http: the port, 0 for any that is free (default 8931)")
     serve.set_defaults(run=run_serve)
     return parser
+
+
+class _Help(argparse.HelpFormatter):
+    """argparse's own, told how wide the terminal is: for each option it would ask shutil, whose import takes longer than all options."""
+
+    def __init__(self, prog: str):
+        try:
+            columns = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size().columns
+        except (ValueError, OSError):
+            columns = 80
+        super().__init__(prog, width=columns - 2)
 
 
 def lookup(args: argparse.Namespace) -> int:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from datetime import date
+
+from .records import record
 
 SEVERITIES = ("blocks", "corrupts", "wastes", "misleads")
 REQUIRED = ("Symptom", "Root cause", "Fix", "Check", "Reported as", "Severity", "Verified", "Sources")
@@ -20,7 +21,7 @@ FIELDS = (
 ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # K8S is a family with a digit in its name
 
 
-@dataclass(frozen=True)
+@record
 class Fault:
     """Something on a page that breaks the grammar. `text` says what was found and what was expected."""
 
@@ -32,7 +33,7 @@ class Fault:
         return f"{self.path}:{self.line}: {self.text}"
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """A text that a log holds when this failure happens; `is_regex` when it was written as /.../."""
 
@@ -40,7 +41,7 @@ class Signature:
     is_regex: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Entry:
     """One failure. Texts are Markdown as written; tuples hold the items of the list fields."""
 
@@ -60,10 +61,10 @@ class Entry:
     applies_to: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     ran: str = ""
-    section: str = field(default="", compare=False)
-    path: str = field(default="", compare=False)
-    line: int = field(default=0, compare=False)
-    markdown: str = field(default="", compare=False, repr=False)
+    section: str = ""
+    path: str = ""
+    line: int = 0
+    markdown: str = ""
 
     @property
     def family(self) -> str:
@@ -71,11 +72,11 @@ class Entry:
         return self.id.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip("0123456789")
 
 
-@dataclass(frozen=True)
+@record
 class Retired:
     """An id that was given up; a look-up follows it to `successor`."""
 
     id: str
     successor: str
-    path: str = field(default="", compare=False)
-    line: int = field(default=0, compare=False)
+    path: str = ""
+    line: int = 0

@@ -8,9 +8,10 @@ holds the two readers together.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+
+from .records import record
 
 KINDS = ("platform", "price", "quota")
 _NAME = re.compile(r"  ([a-z_]+):\s*(null|~)?\s*$")
@@ -21,7 +22,7 @@ class FactError(Exception):
     """A page whose facts can't be read. The text says which, where, and what was expected."""
 
 
-@dataclass(frozen=True)
+@record
 class FactHead:
     """Where a fact comes from and how old it is. `date` is None when no page with a date says it."""
 

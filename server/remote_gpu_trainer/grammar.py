@@ -11,22 +11,25 @@ whole, never half-read.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import date
 
 from .entry import FIELDS, ID, REQUIRED, SEVERITIES, Entry, Fault, Retired, Signature
+from .records import record
 
 _HEADING = re.compile(r"### (\S+) — (.+)")
 _RETIRED = re.compile(r"### (\S+) → (\S+)")
 # Both start with a line feed, for which a page is searched many times faster than for the start of a line.
 _PART = re.compile(r"\n(?: {0,3}(```|~~~)|(#{1,3}) (.*))")
 _FIELD = re.compile(r"\n(?: {0,3}(```|~~~)|\*\*([^*:\n]{1,40}):\*\*(?: |$))", re.M)
+_SIGNATURES = "\n**Signatures:**"
+_FENCED = re.compile(r"\n {0,3}(?:```|~~~)")
 _CODE = re.compile(r"``(.+?)``|`([^`]+)`")
 _VERIFIED = re.compile(r"(\d{4}-\d{2}-\d{2}), (?:(read)|(ran) \(([^()]+)\))")
 _APART = re.compile(rf"({ID.pattern}): (.+)", re.S)
 
 
-@dataclass(frozen=True)
+@record
 class Page:
     """All that one Markdown file holds."""
 
@@ -35,8 +38,48 @@ class Page:
     faults: tuple[Fault, ...]
 
 
+@record
+class Section:
+    """The Markdown of one `###` heading, not looked at yet. `line`: of the heading; `section`: the `##` heading above."""
+
+    line: int
+    text: str
+    section: str
+    path: str
+
+    @property
+    def id(self) -> str:
+        """The id that the heading names; '' for one that names no entry."""
+        head = _HEADING.match(self.text)
+        return head[1] if head else ""
+
+    def read(self) -> Entry | Retired | list[Fault]:
+        """The entry or redirect that it is, or all that is wrong with it."""
+        try:
+            return _read_section(self.line, self.text, self.section, self.path)
+        except _Rejected as rejected:
+            return rejected.args[0]
+
+    def signatures(self) -> tuple[Signature, ...]:
+        """The signatures alone, as `read` finds them in an entry without a fault."""
+        start = self.text.find(_SIGNATURES)
+        if start < 0:
+            return ()
+        if _FENCED.search(self.text, 0, start):
+            found = _fields(self.line, self.text, self.path)[0].get("Signatures", "")
+        else:
+            after = _FIELD.search(self.text, start + 1)
+            found = self.text[start + len(_SIGNATURES) : after.start() if after else None]
+        return _signatures(found.strip(), lambda *_: None)
+
+
 class _Rejected(Exception):
     """Carries the faults of one entry out of its reading."""
+
+
+def sections(text: str, path: str) -> Iterator[Section]:
+    """The `###` sections of a Markdown page, in order. `path` is only put into the results, nothing is opened."""
+    return (Section(number, part, section, path) for number, part, section in _sections(text))
 
 
 def read_page(text: str, path: str) -> Page:
@@ -44,13 +87,12 @@ def read_page(text: str, path: str) -> Page:
     entries: list[Entry] = []
     retired: list[Retired] = []
     faults: list[Fault] = []
-    for number, part, section in _sections(text):
-        try:
-            found = _read_section(number, part, section, path)
-        except _Rejected as rejected:
-            faults.extend(rejected.args[0])
-            continue
-        (retired if isinstance(found, Retired) else entries).append(found)
+    for section in sections(text, path):
+        found = section.read()
+        if isinstance(found, list):
+            faults.extend(found)
+        else:
+            (retired if isinstance(found, Retired) else entries).append(found)
     return Page(tuple(entries), tuple(retired), tuple(faults))
 
 

@@ -15,13 +15,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from .ages import BadQuestion
+
 _BEHIND = re.compile(r"\s+(?:#|--|\\).*")  # a comment, an option such as a hash, a continued line
 _LOCK = re.compile(r"^\[\[package\]\]\s*$", re.M)
 _LIST = "import importlib.metadata as m\nfor d in m.distributions():\n n = d.metadata['Name']\n n and print(n + '==' + d.version)"
 LONGEST = 30  # seconds that an interpreter may take to list its packages
 
 
-class InstalledError(Exception):
+class InstalledError(BadQuestion):
     """What is installed can't be read. One line: what was found, what was expected."""
 
 

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 
-from .first_failure import LOST_PEER, SECONDARY, Failure, first_failure
-from .lines import FRAME, SAYS_SO, Line
+from .first_failure import LOST_PEER, Failure, first_failure, is_secondary
+from .lines import FRAME, Line
+from .records import record
 
 _NOISE = re.compile(r"^\W*$|^[\s=*#_~-]{6,}|^Root Cause|^Other Failures|^\s*\[\d+\]:\s*$|^-+$")
-_WRAPPER = re.compile(
-    r"ChildFailedError|CalledProcessError|SystemExit|ProcessExitedException|ProcessRaisedException|FAILED$|SignalException|subprocess-exited|returned non-zero exit"
-)
+_WRAPPERS = (
+    "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException", "ProcessRaisedException", "SignalException", "subprocess-exited",
+    "returned non-zero exit",
+)  # fmt: skip
 
 
-@dataclass
+@record
 class Evidence:
     """What was read and what it comes to. `decisive` holds the lines to believe, most telling first."""
 
-    lines: list[Line] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    decisive: list[Line] = field(default_factory=list)
-    first: Line | None = None
-    ranks: tuple[int, ...] = ()
-    is_log: bool = False
+    lines: list[Line]
+    failures: list[Failure]
+    decisive: list[Line]
+    first: Line | None
+    ranks: tuple[int, ...]
+    is_log: bool
 
 
 def judge(lines: list[Line]) -> Evidence:
@@ -36,15 +37,20 @@ def judge(lines: list[Line]) -> Evidence:
         elif line.kind == "frame":
             frames.setdefault(line.rank, []).append(line)
         elif line.kind in ("exception", "failure"):
-            failures.append(Failure(line, bool(SECONDARY.search(line.text, 0, SAYS_SO)), tuple(frames.pop(line.rank, ()))))
+            failures.append(Failure(line, is_secondary(line.text), tuple(frames.pop(line.rank, ()))))
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
-    telling = [f for f in failures if not _WRAPPER.search(f.line.text)]
-    first = first_failure(telling or failures, lines)
+    wrapped = {id(f) for f in failures if _wraps(f.line.text)}
+    first = first_failure([f for f in failures if id(f) not in wrapped] or failures, lines)
     lines, failures = _consequences(lines, failures, first)
-    telling = [f for f in failures if not _WRAPPER.search(f.line.text)]
+    telling = [f for f in failures if id(f) not in wrapped]
     decisive = _decisive(telling or failures, first, lines)
     is_log = bool(failures) or len(ranks) > 1 or any(line.kind in ("warning", "frame", "trace") for line in lines)
     return Evidence(lines, failures, decisive, first, ranks, is_log)
+
+
+def _wraps(text: str) -> bool:
+    """Whether a line only says that another process failed."""
+    return text.endswith("FAILED") or any(told in text for told in _WRAPPERS)
 
 
 def _consequences(lines: list[Line], failures: list[Failure], first: Line | None):
@@ -53,7 +59,7 @@ def _consequences(lines: list[Line], failures: list[Failure], first: Line | None
         return lines, failures
     lost = {id(f.line) for f in failures if LOST_PEER.search(f.line.text)}
     lost |= {id(frame) for f in failures if id(f.line) in lost for frame in f.frames}
-    changed = [line if id(line) not in lost else replace(line, kind="consequence") for line in lines]
+    changed = [line if id(line) not in lost else Line(line.source, line.number, line.rank, line.text, "consequence", line.time) for line in lines]
     return changed, [f for f in failures if id(f.line) not in lost]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from .records import record
 
 try:
     import fcntl
@@ -21,7 +22,7 @@ MOST_BYTES = 4 << 20  # of the file's end that are read
 OPENED, GONE = "opened", "gone"
 
 
-@dataclass(frozen=True)
+@record
 class Opened:
     """A box on the meter. `since`: seconds since 1970; `price`: an hour, in the platform's currency, None when not known."""
 

@@ -6,7 +6,6 @@ Limits: a rank is known only from a prefix or a file name that RANK_PREFIX or RA
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from .windows import Row
 
@@ -63,17 +62,14 @@ _EXCEPTION_ENDS = ("Error", "Exception", "Interrupt", "Failure", "Exit", "Warnin
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
 
 
-@dataclass(slots=True)
 class Line:
     """One line that was looked at. `kind`: trace, frame, exception, message, failure, warning, plain, or
     consequence: what a rank says because another one is gone."""
 
-    source: str
-    number: int
-    rank: int | None
-    text: str
-    kind: str = "plain"
-    time: str = ""
+    __slots__ = ("kind", "number", "rank", "source", "text", "time")
+
+    def __init__(self, source: str, number: int, rank: int | None, text: str, kind: str = "plain", time: str = ""):
+        self.source, self.number, self.rank, self.text, self.kind, self.time = source, number, rank, text, kind, time
 
 
 def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:

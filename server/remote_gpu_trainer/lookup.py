@@ -7,13 +7,12 @@ object. Shapes are those of `Answer`; everything that comes from a log is cut an
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from datetime import date
 
 from . import search
 from .ages import stale_entry
 from .budget import cut, tokens
-from .catalogue import Catalogue
 from .entry import Entry
 from .evidence import Evidence, Line
 from .masking import shown
@@ -41,30 +40,32 @@ class BadRequest(Exception):
     """The question itself is wrong. The text says what was found and what was expected."""
 
 
-@dataclass
 class Answer:
     """matches: likeliest first, none when nothing fits. also: further candidates, id and title only.
 
     No match but titles: the report is so near to what entries explain that a reader should choose, and so far that none is claimed.
     """
 
-    matches: list[dict] = field(default_factory=list)
-    evidence: list[dict] = field(default_factory=list)
-    first_failure: dict | None = None
-    ask: str = ""
-    also: list[dict] = field(default_factory=list)
+    def __init__(self, evidence: list[dict], first_failure: dict | None):
+        self.matches: list[dict] = []
+        self.evidence, self.first_failure = evidence, first_failure
+        self.ask = ""
+        self.also: list[dict] = []
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Answer) and self.as_dict() == other.as_dict()
 
     def as_dict(self) -> dict:
         return {name: getattr(self, name) for name in ("matches", "evidence", "first_failure", "ask", "also")}
 
 
 def look_up(
-    evidence: Evidence, catalogue: Catalogue, ranking: Ranking, signatures: SignatureIndex, *, limit: int, today: date, installed: str | None = None
+    evidence: Evidence, entries: Mapping[str, Entry], ranking: Ranking, signatures: SignatureIndex, *, limit: int, today: date, installed: str | None = None
 ) -> Answer:
-    """What explains this evidence. `installed` is `pip freeze` text. Raises BadRequest for a limit outside 1–10."""
+    """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text. Raises BadRequest for a limit outside 1–10."""
     check_limit(limit)
-    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO), catalogue)
-    doubts = _doubts([catalogue.by_id[c.id] for c in found.candidates], today, installed)
+    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO), entries)
+    doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     sure = found.confidence == "high"
     lines, chars = EVIDENCE[sure]
@@ -78,9 +79,9 @@ def look_up(
             "Not sure that anything in the catalogue fits; see whether a title says what you see." if found.doubtful else "Nothing in the catalogue fits.",
         )
         if found.doubtful:
-            answer.also = [_title(c, catalogue) for c in candidates[:ALSO_ALONE]]
+            answer.also = [_title(c, entries) for c in candidates[:ALSO_ALONE]]
         return answer
-    chosen = [(c, catalogue.by_id[c.id]) for c in candidates[:limit]]
+    chosen = [(c, entries[c.id]) for c in candidates[:limit]]
     others = [entry for _, entry in chosen[1:]]
     for place, (candidate, entry) in enumerate(chosen):
         match = {
@@ -100,7 +101,7 @@ def look_up(
     if found.confidence == "low":
         answer.ask = _ask(evidence, "Not sure.", most=1)
     if not sure:
-        answer.also = [_title(c, catalogue) for c in candidates[limit : limit + ALSO]]
+        answer.also = [_title(c, entries) for c in candidates[limit : limit + ALSO]]
     over = _cost(answer) - WHOLE - FURTHER * max(0, limit - 3)
     if over > 0:  # first the evidence gives way, then the texts of the first match
         over -= _tokens_of(answer.evidence[1:])
@@ -110,18 +111,18 @@ def look_up(
     return answer
 
 
-def _there(found: search.Found, catalogue: Catalogue) -> search.Found:
+def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     """Without the entries whose page could not be read. Where the likeliest is such a one nothing is claimed: the next would be a wrong answer."""
-    candidates = tuple(c for c in found.candidates if c.id in catalogue.by_id)
+    candidates = tuple(c for c in found.candidates if c.id in entries)
     if candidates == found.candidates:
         return found
     if candidates[:1] == found.candidates[:1]:
-        return replace(found, candidates=candidates)
-    return replace(found, candidates=candidates, confidence="", doubtful=bool(candidates))
+        return found._replace(candidates=candidates)
+    return found._replace(candidates=candidates, confidence="", doubtful=bool(candidates))
 
 
-def _title(candidate: search.Candidate, catalogue: Catalogue) -> dict:
-    return {"id": candidate.id, "title": plain(catalogue.by_id[candidate.id].title)}
+def _title(candidate: search.Candidate, entries: Mapping[str, Entry]) -> dict:
+    return {"id": candidate.id, "title": plain(entries[candidate.id].title)}
 
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:

@@ -11,7 +11,7 @@ import math
 from functools import lru_cache
 from pathlib import Path
 
-from .binary_parts import unpack
+from .binary_parts import Bytes, mapped, unpack
 from .matrices import STEPS, Dense
 from .pieces import Pieces
 from .vocabulary import Rows
@@ -23,7 +23,7 @@ HEAVIEST = 3.0  # weight of a piece
 class Meaning:
     """What evals/distil.py learned. Raises ValueError when the bytes are something else."""
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: Bytes):
         about, parts = unpack(data, "meaning.bin", "evals/distil.py")
         scales, biases = about["scales"], about["biases"]
         self.made_from: dict = about["made_from"]
@@ -53,4 +53,4 @@ class Meaning:
 @lru_cache(maxsize=1)
 def load() -> Meaning:
     """The meaning.bin of this installation."""
-    return Meaning(PLACE.read_bytes())
+    return Meaning(mapped(PLACE))

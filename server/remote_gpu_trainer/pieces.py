@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Callable
+from collections.abc import Callable
 
 MOST_PIECES = 160  # of a text; what follows counts for nothing
 LONGEST = 40  # letters of a word; a longer one is a hash or a path

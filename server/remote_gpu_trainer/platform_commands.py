@@ -91,15 +91,18 @@ def staleness(args: argparse.Namespace) -> int:
     """`staleness`: 0 fresh, 1 something to look at."""
     from . import checking
     from .ages import BadQuestion, read_day
-    from .installed import InstalledError, read
 
     try:
         if args.json and args.markdown:
             raise BadQuestion("found --json and --markdown, expected one of them")
-        packages = read(args.installed) if args.installed else None
+        packages = None
+        if args.installed:
+            from .installed import read  # packaging takes longer to import than all else here
+
+            packages = read(args.installed)
         day = read_day(args.on)
         report = checking.check(day, packages=packages, released=args.released, scope=args.scope, limits=args.limit)
-    except (BadQuestion, InstalledError) as error:
+    except BadQuestion as error:
         from .lookup import BadRequest  # the ranking is read with it, and only a refusal needs it
 
         raise BadRequest(str(error)) from None

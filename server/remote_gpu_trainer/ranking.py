@@ -6,14 +6,14 @@ One line of JSON (classes, weights, limits), then the parts, as binary_parts.py 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import add
 from pathlib import Path
 
-from .binary_parts import unpack
+from .binary_parts import Bytes, mapped, unpack
 from .matrices import STEPS, Dense, Sparse
 from .meaning import load as load_meaning
+from .records import record
 from .vocabulary import Rows
 
 NONE = "none"
@@ -36,7 +36,7 @@ INPUT_GAIN = 3.0  # a report's words, scaled to length 1, reach the network this
 MEANING_GAIN = 8.0  # and its meaning, of length 1 as well, reaches the head this much
 
 
-@dataclass(frozen=True)
+@record
 class Question:
     """The words of a report that the ranking knows, as (word, row, weight), and how many it doesn't know."""
 
@@ -47,7 +47,7 @@ class Question:
 class Ranking:
     """What evals/train.py learned. Raises ValueError when the bytes are no ranking."""
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: Bytes):
         about, parts = unpack(data, PLACE.name, "evals/train.py")
         self.classes: list[str] = about["classes"]
         self.weights: list[float] = about["weights"]
@@ -169,4 +169,4 @@ class Ranking:
 @lru_cache(maxsize=1)
 def load() -> Ranking:
     """The ranking of this installation."""
-    return Ranking(PLACE.read_bytes())
+    return Ranking(mapped(PLACE))

@@ -9,7 +9,6 @@ from practice reports and the tuning half of the cases, and lie in ranking.bin.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from operator import mul
 
 from .banners import only_versions
@@ -17,6 +16,7 @@ from .evidence import Evidence
 from .features import features
 from .gist import gist
 from .ranking import VOTERS, Question, Ranking
+from .records import record
 from .signatures import Hit, SignatureIndex
 from .telling import telling
 
@@ -27,7 +27,7 @@ REASONED = 3  # first entries that say by which words they were found
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
 
 
-@dataclass(frozen=True)
+@record
 class Candidate:
     """An entry with its probability and the words that speak for it, strongest first."""
 
@@ -37,7 +37,7 @@ class Candidate:
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record
 class Found:
     """Candidates best first; `none` is the probability that no entry fits; confidence high, medium, low or ''.
 
@@ -80,7 +80,7 @@ def _likeliest(item: tuple[float, str]) -> float:
     return -item[0]
 
 
-@dataclass(frozen=True)
+@record
 class Votes:
     """by_voter: one list a voter, in the order of VOTERS, one number an entry, in the order of `Ranking.entries`; inside: how much the report is
     like one that an entry explains; none: the network's log-odds that no entry does; over: how far the linear classifier's best entry lies above

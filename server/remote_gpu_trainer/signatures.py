@@ -7,20 +7,28 @@ addresses. A wrapped message still matches, because literals are also looked for
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from .entry import Entry, Signature
+from .entry import Signature
 from .evidence import Evidence, Line
 from .literals import runs
+from .records import record
 
 MAX_CHARS = 2000  # of a line, for regular expressions
 MAX_TEXT = 400_000  # characters of a report that are joined
-_QUOTES = str.maketrans({c: "'" for c in '`"‘’“”´'})
+_QUOTES = '`"‘’“”´'
 
 
 def normal(text: str) -> str:
     """The form in which lines and literals are compared."""
-    return " ".join(text.translate(_QUOTES).lower().split())
+    return " ".join(_one_quote(text).lower().split())
+
+
+def _one_quote(text: str) -> str:
+    """Every kind of quote as the plain one. To replace each is faster than one table for all: most texts hold none of them."""
+    for quote in _QUOTES:
+        text = text.replace(quote, "'")
+    return text
 
 
 class Pattern:
@@ -34,7 +42,7 @@ class Pattern:
         self.literal = "" if signature.is_regex else normal(signature.text)
         texts = runs(signature.text) if signature.is_regex else [self.literal]
         whole = [word for text in texts for word in _inner_words(text)]
-        self.hint = normal(max(texts, key=len))  # a text that it holds
+        self.hint = normal(max(texts, key=len)) if signature.is_regex else self.literal  # a text that it holds
         self.anchor = max(whole, key=len, default="")  # a word that every line of this signature holds; "" when there is none
 
     def search(self, line: str) -> bool:
@@ -46,6 +54,11 @@ class Pattern:
     def matches(self, line: str) -> bool:
         """Whether a raw line holds the text."""
         return self.search(line) if self.source.is_regex else self.literal in normal(line)
+
+
+def _letters_of(lines: list[str], plain: list[bool], which: bool) -> list[str]:
+    """The words of letters alone in the lines that are plain, or in the others."""
+    return " ".join([text for text, is_plain in zip(lines, plain) if is_plain is which])[:MAX_TEXT].translate(_LETTERS).split()
 
 
 def _inner_words(run: str) -> list[str]:
@@ -65,7 +78,7 @@ class _Letters(dict):
 _LETTERS = _Letters()
 
 
-@dataclass(frozen=True)
+@record
 class Hit:
     """A signature of `entry_id` found in `line`. `decisive`: the line is one of those that decide, or none does."""
 
@@ -78,8 +91,9 @@ class Hit:
 class SignatureIndex:
     """All signatures of a catalogue, found by a word that each needs."""
 
-    def __init__(self, entries: tuple[Entry, ...]):
-        self.patterns = [(entry.id, Pattern(signature)) for entry in entries for signature in entry.signatures]
+    def __init__(self, signatures: Iterable[tuple[str, Iterable[Signature]]]):
+        """`signatures`: (id, its signatures) of each entry."""
+        self.patterns = [(id, Pattern(signature)) for id, found in signatures for signature in found]
         self._by_anchor: dict[str, list[int]] = {}
         for place, (_, pattern) in enumerate(self.patterns):
             self._by_anchor.setdefault(pattern.anchor, []).append(place)
@@ -91,10 +105,11 @@ class SignatureIndex:
     def find(self, evidence: Evidence) -> list[Hit]:
         """Every (entry, signature) at most once, at its most decisive line."""
         lines = evidence.lines
-        whole = "\n".join([line.text for line in lines]).translate(_QUOTES).lower()
+        whole = _one_quote("\n".join([line.text for line in lines])).lower()
         normals = [" ".join(text.split()) for text in whole.split("\n")]
         joined = " ".join(normals)[:MAX_TEXT]
-        held = {"", *joined.translate(_LETTERS).split()}
+        plain = [text.isascii() for text in normals]  # a table is ten times slower on a text with one other letter
+        held = {"", *_letters_of(normals, plain, True), *_letters_of(normals, plain, False)}
         places = sorted(place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor])
         decisive = {id(line) for line in evidence.decisive[:4]}
         hits = []

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date
 
-from . import ages, installed, versions
+from . import ages
 from .ages import BadQuestion
 from .entry import Entry
 from .facts import FactHead
@@ -74,6 +74,8 @@ def check(
         if fact.date is None:
             report.doubt.append({"id": fact.id, "what": f"{fact.kind} fact of {fact.profile}", "checked": None, "why": UNDATED, "source": fact.source})
     if packages is not None:
+        from . import installed, versions  # packaging takes longer to import than all else here
+
         have = installed.versions(packages)
         for entry in entries:
             fits, fails = versions.judged(entry.applies_to, have)
@@ -116,6 +118,8 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
     """Entries that speak about the library, hold for the new version too, and were last checked before it."""
     from packaging.utils import canonicalize_name
     from packaging.version import Version
+
+    from . import versions
 
     name, version = canonicalize_name(release.name), Version(release.version)
     out = []
