@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
 from grading import floor, grade, healthy, nudge, rendered, report, sentence, stale, systems  # noqa: E402
-from grading.cases import read_cases  # noqa: E402
+from grading.cases import Case, read_cases  # noqa: E402
 
 APART = {
     "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
@@ -63,16 +63,7 @@ def main() -> int:
     if not args.answers:
         kept = {what: read_cases(HERE / name) for name, what in KEPT.items()}
         said = "".join(report.apart(what, grade.grade(asked, systems.lookup(asked))) + "\n\n" for what, asked in kept.items())
-        with_sentence = sentence.read(HERE / "said.jsonl", kept[KEPT["fresh.jsonl"]])
-        chosen = [case for case, _ in with_sentence]
-        said += report.apart(f"{len(chosen)} of the fresh reports as they are", grade.grade(chosen, systems.lookup(chosen))) + "\n\n"
-        said += (
-            report.apart(
-                "the same behind one sentence by a reader, and that sentence alone where nothing is claimed",
-                grade.grade(chosen, sentence.answers(with_sentence)),
-            )
-            + "\n\n"
-        )
+        said += _with_a_sentence([case for case in cases if case.half == "reporting"], kept[KEPT["fresh.jsonl"]])
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
@@ -90,6 +81,19 @@ def main() -> int:
     for line in below:
         print(line, file=sys.stderr)
     return 1 if below or failed else 0
+
+
+def _with_a_sentence(reporting: list[Case], fresh: list[Case]) -> str:
+    """What one sentence before a report does, as text."""
+    pairs, told = sentence.read(HERE / "said.jsonl", [*reporting, *fresh]), ""
+    for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
+        known = {case.id for case in of}
+        asked = [(case, text) for case, text in pairs if case.id in known]
+        chosen = [case for case, _ in asked]
+        told += report.apart(f"{len(chosen)} of {what} as they are", grade.grade(chosen, systems.lookup(chosen))) + "\n\n"
+        then = "the same behind one sentence by a reader, and that sentence alone where nothing is claimed"
+        told += report.apart(then, grade.grade(chosen, sentence.answers(asked))) + "\n\n"
+    return told
 
 
 def _answered(path: Path) -> str:

@@ -1,6 +1,7 @@
 """The look-up as an agent should ask it: one sentence of its own before the report, and where nothing is claimed, that sentence alone.
 
-A line of evals/said.jsonl is {"id", "text"}: the sentence of a reader who saw a report of evals/fresh.jsonl, no entry and no answer.
+A line of evals/said.jsonl is {"id", "text"}: the sentence of a reader who saw a report, no entry and no answer. There is one for each case of the reporting
+half, and for 556 fresh reports.
 """
 
 from __future__ import annotations
