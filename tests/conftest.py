@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,11 @@ def golden(request):
         assert text == expected, f"{name} differs from its golden file; if that is right: pytest --update {request.node.path.name}"
 
     return compare
+
+
+def valid_skill(folder: Path) -> None:
+    """Fails unless skills-ref finds the skill in a folder valid. Skips on Python 3.10, for which there is no skills-ref."""
+    if sys.version_info < (3, 11):
+        pytest.skip("skills-ref needs Python 3.11")
+    done = subprocess.run([sys.executable, "-m", "skills_ref.cli", "validate", str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
