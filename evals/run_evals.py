@@ -61,9 +61,10 @@ def main() -> int:
             graded[baseline] = grade.grade(cases, answer(cases))
     print(report.text(cases, graded))
     if not args.answers:
-        kept = {what: read_cases(HERE / name) for name, what in KEPT.items()}
-        said = "".join(report.apart(what, grade.grade(asked, systems.lookup(asked))) + "\n\n" for what, asked in kept.items())
-        said += _with_a_sentence([case for case in cases if case.half == "reporting"], kept[KEPT["fresh.jsonl"]])
+        kept = {name: read_cases(HERE / name) for name in KEPT}
+        found = {name: systems.lookup(asked) for name, asked in kept.items()}
+        said = "".join(report.apart(KEPT[name], grade.grade(asked, found[name])) + "\n\n" for name, asked in kept.items())
+        said += _with_a_sentence([case for case in cases if case.half == "reporting"], kept["fresh.jsonl"], answers | found["fresh.jsonl"])
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
@@ -83,14 +84,14 @@ def main() -> int:
     return 1 if below or failed else 0
 
 
-def _with_a_sentence(reporting: list[Case], fresh: list[Case]) -> str:
-    """What one sentence before a report does, as text."""
+def _with_a_sentence(reporting: list[Case], fresh: list[Case], bare: systems.Answers) -> str:
+    """What one sentence before a report does, as text. `bare`: the answers to the reports as they are."""
     pairs, told = sentence.read(HERE / "said.jsonl", [*reporting, *fresh]), ""
     for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
         known = {case.id for case in of}
         asked = [(case, text) for case, text in pairs if case.id in known]
         chosen = [case for case, _ in asked]
-        told += report.apart(f"{len(chosen)} of {what} as they are", grade.grade(chosen, systems.lookup(chosen))) + "\n\n"
+        told += report.apart(f"{len(chosen)} of {what} as they are", grade.grade(chosen, bare)) + "\n\n"
         then = "the same behind one sentence by a reader, and that sentence alone where nothing is claimed"
         told += report.apart(then, grade.grade(chosen, sentence.answers(asked))) + "\n\n"
     return told

@@ -7,29 +7,17 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 
-MOST_PIECES = 20_000  # that are remembered
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
 def tokens(text: str) -> float:
     """About how many tokens a text has."""
-    return sum(map(_COSTS.__getitem__, _PIECE.findall(text)))
+    return sum(map(_of_piece, _PIECE.findall(text)))
 
 
-class _Costs(dict):
-    """{piece: its tokens}, filled as pieces are met, emptied when there are too many."""
-
-    def __missing__(self, piece: str) -> float:
-        if len(self) >= MOST_PIECES:
-            self.clear()
-        self[piece] = cost = _of_piece(piece)
-        return cost
-
-
-_COSTS = _Costs()
-
-
+@lru_cache(maxsize=20000)
 def _of_piece(piece: str) -> float:
     first, size = piece[0], len(piece)
     if not first.isascii():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -74,15 +75,27 @@ def pages(root: Path) -> list[Path]:
     return sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.md"))
 
 
-def read(root: Path) -> Catalogue:
-    """Read all pages under `root`. A page that isn't UTF-8 is a fault, not an exception."""
-    entries, retired, faults = [], [], []
+def nothing_in(root: Path) -> CatalogueError:
+    """What to raise for a folder without an entry."""
+    return CatalogueError(f"found no entry under {root}, expected references/**/*.md with entries; run 'remote-gpu-trainer lint'")
+
+
+def texts(root: Path) -> Iterator[tuple[str, str | Fault]]:
+    """(name, text) of each page. One that isn't UTF-8 is a fault, not an exception."""
     for path in pages(root):
         name = path.relative_to(root).as_posix()
         try:
-            text = path.read_bytes().decode()
+            yield name, path.read_bytes().decode()
         except (UnicodeDecodeError, OSError) as error:
-            faults.append(Fault(name, 1, f"found a page that can't be read ({error}), expected UTF-8 text"))
+            yield name, Fault(name, 1, f"found a page that can't be read ({error}), expected UTF-8 text")
+
+
+def read(root: Path) -> Catalogue:
+    """Read all pages under `root`."""
+    entries, retired, faults = [], [], []
+    for name, text in texts(root):
+        if isinstance(text, Fault):
+            faults.append(text)
             continue
         page = read_page(text, name)
         entries.extend(page.entries)
@@ -96,5 +109,5 @@ def load() -> Catalogue:
     """The catalogue of this installation. Raises CatalogueError."""
     found = read(bundle_root())
     if not found.entries:
-        raise CatalogueError(f"found no entry under {found.root}, expected references/**/*.md with entries; run 'remote-gpu-trainer lint'")  # fmt: skip
+        raise nothing_in(found.root)
     return found

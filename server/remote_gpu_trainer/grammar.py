@@ -77,11 +77,6 @@ class _Rejected(Exception):
     """Carries the faults of one entry out of its reading."""
 
 
-def sections(text: str, path: str) -> Iterator[Section]:
-    """The `###` sections of a Markdown page, in order. `path` is only put into the results, nothing is opened."""
-    return (Section(number, part, section, path) for number, part, section in _sections(text))
-
-
 def read_page(text: str, path: str) -> Page:
     """Read every entry of a Markdown page. `path` is only put into the results, nothing is opened."""
     entries: list[Entry] = []
@@ -96,8 +91,8 @@ def read_page(text: str, path: str) -> Page:
     return Page(tuple(entries), tuple(retired), tuple(faults))
 
 
-def _sections(text: str):
-    """Yield (line number of the heading, the lines from there on, the `##` heading above) for each `###` section."""
+def sections(text: str, path: str) -> Iterator[Section]:
+    """The `###` sections of a Markdown page, in order. `path` is only put into the results, nothing is opened."""
     text = "\n" + text.replace("\r\n", "\n")
     number, counted, start, section, fence = 0, 0, -1, "", ""
     for mark in _PART.finditer(text):
@@ -105,7 +100,7 @@ def _sections(text: str):
             fence = "" if fence == mark[1] else fence or mark[1]
         elif not fence:
             if start >= 0:
-                yield number, text[start : mark.start()], section
+                yield Section(number, text[start : mark.start()], section, path)
             start = -1
             if mark[2] == "##":
                 section = mark[3].strip()
@@ -113,7 +108,7 @@ def _sections(text: str):
                 start = mark.start() + 1
                 number, counted = number + text.count("\n", counted, start), start
     if start >= 0:
-        yield number, text[start:], section
+        yield Section(number, text[start:], section, path)
 
 
 def _read_section(number: int, part: str, section: str, path: str) -> Entry | Retired:

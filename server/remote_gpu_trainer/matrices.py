@@ -41,9 +41,7 @@ class Matrix:
 
     def sums(self, weighted: list[tuple[int, int]]) -> list[float]:
         """For each column the sum of weight times value, over (row, weight in thousandths, 0 to 3000)."""
-        total, weights = self._add(weighted, 0)
-        middle, scale = MIDDLE * weights, self.scale / STEPS
-        return [(lane - middle) * scale for lane in self._lanes_of(total)]
+        return self._summed(*self._add(weighted, 0))
 
     def sums_alike(self, rows_of: dict[int, list[int]]) -> list[float]:
         """As `sums`, over {weight in thousandths: rows}: rows of one weight are added up first, so there are as many multiplications as weights."""
@@ -55,6 +53,10 @@ class Matrix:
                 found = [self._row(row) if lanes is None else lanes for row, lanes in zip(rows, found)]
             total += sum(found) * weight
             weights += weight * (len(found) - found.count(0))
+        return self._summed(total, weights)
+
+    def _summed(self, total: int, weights: int) -> list[float]:
+        """The columns of a sum of weights in thousandths, as coefficients."""
         middle, scale = MIDDLE * weights, self.scale / STEPS
         return [(lane - middle) * scale for lane in self._lanes_of(total)]
 

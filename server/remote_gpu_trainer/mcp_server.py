@@ -71,12 +71,11 @@ def make_server() -> MCPServer:
         on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
     ) -> Annotated[CallToolResult, Staleness]:
         """Call before telling the user a price, quota or billing command, and after changing torch or the driver; with `scope` for one platform or entry."""
-        from . import checking  # reads versions with packaging, which takes a while to import
-        from .installed import InstalledError
+        from . import checking  # no other tool needs it
 
         try:
             found = checking.check(read_day(on), packages=installed, released=released, scope=scope).as_dict()
-        except (BadQuestion, InstalledError, FactError, catalogue.CatalogueError) as error:
+        except (BadQuestion, FactError, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(as_data(found))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
@@ -40,7 +39,7 @@ def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
     root = catalogue.root
     if not (root / "evals" / "proofs").is_dir():
         raise CatalogueError(f"found no evals/proofs in {root}, expected a checkout; do: clone the repository, and {INSTALL} there")
-    wanted = [catalogue.get(name).id for name in ids] or [entry.id for entry in catalogue.entries if place(root, entry.id).is_file()]
+    wanted = list(dict.fromkeys(catalogue.get(name).id for name in ids)) or [entry.id for entry in catalogue.entries if place(root, entry.id).is_file()]
     missing = [name for name in wanted if not place(root, name).is_file()]
     if missing:
         raise CatalogueError(
@@ -63,11 +62,11 @@ def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
             "junit_family=xunit1",
             "--",
         ]
-        done = subprocess.run([*command, *(str(place(root, name)) for name in dict.fromkeys(wanted))], check=False, cwd=root, env=os.environ, stdout=sys.stderr)
+        done = subprocess.run([*command, *(str(place(root, name)) for name in wanted)], check=False, cwd=root, stdout=sys.stderr)
         if not told.is_file():
             raise CatalogueError(f"found pytest ended with {done.returncode} and without a report, expected 0 or 1; do: see what it wrote")
         cases = list(ElementTree.parse(told).iter("testcase"))  # written by the pytest above, not by others
-    return [_read(name, [case for case in cases if Path(case.get("file", "")).stem == place(root, name).stem]) for name in dict.fromkeys(wanted)]
+    return [_read(name, [case for case in cases if Path(case.get("file", "")).stem == place(root, name).stem]) for name in wanted]
 
 
 def _read(name: str, cases: list[ElementTree.Element]) -> Proven:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from .catalogue import CatalogueError, bundle_root, pages
+from .catalogue import bundle_root, nothing_in, texts
 from .entry import Entry, Signature
 from .grammar import Section, sections
 
@@ -21,12 +21,9 @@ class Shelf(Mapping):
     def __init__(self, root: Path):
         self._sections: dict[str, Section] = {}
         self._read: dict[str, Entry | None] = {}
-        for path in pages(root):
-            try:
-                text = path.read_bytes().decode()
-            except (UnicodeDecodeError, OSError):
-                continue
-            self._sections.update((section.id, section) for section in sections(text, path.relative_to(root).as_posix()) if section.id)
+        for name, text in texts(root):
+            if isinstance(text, str):
+                self._sections.update((section.id, section) for section in sections(text, name) if section.id)
 
     def __getitem__(self, id: str) -> Entry:
         if id not in self._read:
@@ -54,5 +51,5 @@ def load() -> Shelf:
     root = bundle_root()
     found = Shelf(root)
     if not found._sections:
-        raise CatalogueError(f"found no entry under {root}, expected references/**/*.md with entries; run 'remote-gpu-trainer lint'")
+        raise nothing_in(root)
     return found
