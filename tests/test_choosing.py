@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import date
 
 import pytest
 
@@ -29,12 +30,37 @@ def test_each_platform_that_does_not_qualify_says_which_fact_rules_it_out(capsys
     code, out, _ = run(capsys, "--need", "spot", "--need", "resume", "--need", "disk=200")
     lines = {line[4:].split(":")[0]: line for line in out.splitlines()}
     assert code == 0 and lines["aws"].startswith("yes ")
-    assert "spot: spot is offered False (confirmed, https://" in lines["lambda"]
+    assert "spot: spot: offered is False (confirmed, https://" in lines["lambda"]
+    assert lines["gcp"].startswith("?   gcp: disk=200: quota: disk_gb is not written (")
     assert all(line.startswith("yes ") or ": " in line[4:].split(": ", 1)[1] for line in out.splitlines())
 
 
+def test_a_fact_that_lets_a_platform_pass_says_its_age(capsys):
+    late = date(2036, 1, 1)
+    passed = [c for c in choosing.choose(list(profile.load().values()), choosing.read_needs(["resume"]), late) if c.qualifies]
+    assert passed and all(c.doubts[0].startswith("resume: stale: of 20") for c in passed)
+    assert all(line.endswith("]") for line in choosing.as_lines(passed, True))
+
+
+def test_an_on_demand_box_is_steady_where_only_the_interruptible_kind_is_taken_away():
+    aws = profile.load()["aws"]
+    facts = aws.facts.preemption
+    for on_demand, steady, with_spot in ((False, True, False), (True, False, False), (None, None, False)):
+        value = facts.value.model_copy(update={"possible": True, "on_demand": on_demand})
+        made = aws.model_copy(update={"facts": aws.facts.model_copy(update={"preemption": facts.model_copy(update={"value": value, "status": "confirmed"})})})
+        answers = [choosing.choose([made], choosing.read_needs(asked), date(2026, 11, 21))[0].qualifies for asked in (["steady"], ["steady", "spot"])]
+        assert answers == [steady, with_spot]
+
+
+def test_no_written_limit_of_hours_lets_a_rental_pass_with_its_words_and_a_scheduler_not(capsys):
+    code, out, _ = run(capsys, "--need", "hours=100000")
+    lines = {line[4:].split(":")[0]: line for line in out.splitlines()}
+    assert code == 0 and lines["runpod"].startswith("yes ") and "[hours=100000: A Pod stays up" in lines["runpod"]
+    assert lines["slurm"].startswith("?   slurm: hours=100000: limits: most_hours is not written (--time, at most the partition's")
+
+
 def test_an_unconfirmed_fact_never_qualifies(capsys):
-    for choice in choosing.choose(list(profile.load().values()), choosing.read_needs(["stop"])):
+    for choice in choosing.choose(list(profile.load().values()), choosing.read_needs(["stop"]), date(2026, 11, 21)):
         fact = choice.profile.facts.survives
         assert choice.against or fact.status == "confirmed"
         if fact.value.stop_keeps_disk and fact.status == "unconfirmed":
@@ -92,7 +118,16 @@ def test_more_boxes_that_fail_together_mean_more_saves():
     assert between_saves(30, 3, 9).young == pytest.approx(between_saves(30, 3).young / 3)
 
 
-@pytest.mark.parametrize("arguments", [("--save-seconds", "30"), ("--kill-hours", "3"), ("--save-seconds", "0", "--kill-hours", "3"), ("--save-seconds", "nan", "--kill-hours", "3")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--save-seconds", "30"),
+        ("--kill-hours", "3"),
+        ("--save-seconds", "0", "--kill-hours", "3"),
+        ("--save-seconds", "nan", "--kill-hours", "3"),
+        ("runpod", "--save-seconds", "30", "--kill-hours", "3"),
+    ],
+)
 def test_a_half_or_impossible_question_about_the_interval_is_code_two(capsys, arguments):
     code, _, error = run(capsys, *arguments)
     assert code == 2 and "found" in error

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from remote_gpu_trainer import ages, catalogue, checking, cli, facts, installed, statements
+from remote_gpu_trainer import ages, catalogue, checking, cli, facts, installed, staleness, statements, versions
 from remote_gpu_trainer.staleness import Statement, contradictions
 from tests.conftest import ROOT
 
@@ -26,7 +26,12 @@ def test_forty_cases_are_answered_right():
 
 
 def test_a_wrong_expectation_is_seen():
-    case = {"id": "x", "on": "2026-11-20", "profiles": {"runpod": {"price": {"source": "https://a.b", "date": "2026-01-01", "status": "confirmed", "kind": "price"}}}, "expect": {}}
+    case = {
+        "id": "x",
+        "on": "2026-11-20",
+        "profiles": {"runpod": {"price": {"source": "https://a.b", "date": "2026-01-01", "status": "confirmed", "kind": "price"}}},
+        "expect": {},
+    }
     assert stale.answer(case) == {"stale": ["runpod.price"]}
 
 
@@ -116,6 +121,22 @@ def test_the_command_exits_with_zero_when_nothing_is_stale(capsys):
     assert command(capsys, "--on", "2026-11-20", "--scope", "O1") == (0, "nothing stale\n", "")
 
 
+def test_a_limit_of_thousands_of_years_makes_nothing_stale_and_no_traceback(capsys):
+    assert command(capsys, "--on", "2030-01-01", "--scope", "O1", "--limit", "mechanism=99999999999") == (0, "nothing stale\n", "")
+
+
+def test_a_library_is_known_by_the_name_that_people_write(capsys):
+    by_name = [command(capsys, "--released", f"{name} 99.0", "--scope", "references", "--json")[1] for name in ("torch", "PyTorch", "TORCH")]
+    assert by_name[0] == by_name[1] == by_name[2] and "ran with torch 2.13.0, not yet with 99.0" in by_name[0]
+
+
+def test_a_scope_holds_for_contradictions_too():
+    said = [Statement("aws.spot.offered", "True", "profiles/aws.md"), Statement("aws.spot.offered", "False", "references/a.md:3")]
+    for scope, count in (("aws", 1), ("AWS", 1), ("references", 1), ("aws.spot", 1), ("runpod", 0)):
+        read = catalogue.load()
+        assert len(staleness.check(read.entries, facts.read_all(ROOT), said, on=date(2026, 11, 20), scope=scope).contradictions) == count, scope
+
+
 def test_markdown_is_a_page_with_a_table(capsys):
     code, out, _ = command(capsys, "--on", "2030-01-01", "--scope", "runpod", "--markdown")
     assert code == 1 and out.startswith("# Staleness on 2030-01-01\n") and "| id | checked | limit_days | source |" in out
@@ -127,6 +148,8 @@ def test_markdown_is_a_page_with_a_table(capsys):
         (("--on", "soon"), "found day 'soon'"),
         (("--scope", "nowhere"), "found scope 'nowhere'"),
         (("--released", "torch"), "found released 'torch'"),
+        (("--on", "20261120"), "found day '20261120'"),
+        (("--released", "nosuchlibrary 1.0"), "found released 'nosuchlibrary 1.0', which no entry names"),
         (("--limit", "price=-1"), "found limit 'price=-1'"),
         (("--installed", "/no/such/file"), "found /no/such/file unreadable"),
         (("--json", "--markdown"), "found --json and --markdown"),
@@ -139,15 +162,62 @@ def test_a_question_that_cannot_be_answered_is_code_two(capsys, arguments, said)
 
 def test_an_interpreter_tells_what_is_installed(capsys):
     text = installed.read(sys.executable)
-    assert str(installed.versions(text)["pytest"]) == pytest.__version__
+    assert [str(v) for v in installed.versions(text)["pytest"]] == [pytest.__version__]
     code, out, _ = command(capsys, "--installed", sys.executable, "--json", "--on", "2026-11-20", "--scope", "references")
     assert code in (0, 1) and "concerns" in json.loads(out)
+
+
+def read(text: str) -> dict[str, str]:
+    return {name: " ".join(map(str, found)) for name, found in installed.versions(text).items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch==2.13.0",
+        "\ufeff# by hand\r\ntorch==2.13.0 ; sys_platform == 'linux'\r\ntorch==1.13.1 ; sys_platform == 'darwin'\r\n",
+        "Package    Version\n---------- -------\ntorch      2.13.0\n",
+        '[{"name": "torch", "version": "2.13.0"}]',
+        "# packages in environment at /opt/conda:\n#\n# Name   Version   Build  Channel\npytorch   2.13.0   py3.11_cuda12.8  pytorch\n",
+        "# This file may be used to create an environment using:\npytorch=2.13.0=py3.11_cuda12.8\n",
+        "https://example.org/whl/torch-2.13.0-cp311-cp311-manylinux_2_28_x86_64.whl#sha256=0\n",
+        'lock-version = "1.0"\n\n[[packages]]\nname = "torch"\nversion = "2.13.0"\n',
+        'version = 1\n[[package]]\nname = "torch"\nversion = "1.13.1"\nresolution-markers = ["sys_platform == \'darwin\'"]\n'
+        '[[package]]\nname = "torch"\nversion = "2.13.0"\nresolution-markers = ["sys_platform == \'linux\'"]\n',
+    ],
+)
+def test_every_common_listing_tells_what_is_pinned_on_the_box(text):
+    assert read(text) == {"torch": "2.13.0"}
+
+
+def test_of_two_versions_that_may_be_there_one_that_fits_is_enough():
+    lock = 'version = 1\n[[package]]\nname = "torch"\nversion = "2.9.0"\n[[package]]\nname = "torch"\nversion = "1.13.1"\n'
+    assert read(lock) == {"torch": "2.9.0 1.13.1"}
+    have = installed.versions(lock)
+    assert versions.out_of_range(["torch>=2.6"], have) == "" and versions.out_of_range(["torch<1.10"], have) == "about torch<1.10, installed is 2.9.0"
+
+
+@pytest.mark.parametrize("text", ["", "torch>=2.6\n", "we run torch 2.13.0 there\n", "name: env\ndependencies:\n  - python\n", '{"default": {}}'])
+def test_what_pins_nothing_is_refused_and_not_called_fresh(text, tmp_path, capsys):
+    (tmp_path / "list.txt").write_text(text)
+    code, out, error = command(capsys, "--installed", str(tmp_path / "list.txt"), "--scope", "O1")
+    assert code == 2 and out == "" and "found no package with a version in it" in error and "expected 'pip freeze' text" in error
+
+
+def test_a_listing_of_powershell_is_read_and_no_text_file_is_run(tmp_path):
+    wide = tmp_path / "freeze.txt"
+    wide.write_bytes("torch==2.13.0\r\n".encode("utf-16"))
+    assert read(installed.read(str(wide))) == {"torch": "2.13.0"}
+    named = tmp_path / "python-requirements.txt"
+    named.write_text("#!/bin/sh\ntouch made\n")
+    named.chmod(0o755)
+    assert installed.read(str(named)).startswith("#!") and not (tmp_path / "made").exists()
 
 
 def test_a_text_that_looks_like_a_command_is_only_text(tmp_path):
     made = tmp_path / "made"
     text = f"torch==2.13.0\nnumpy==2.0; $(touch {made})\n`touch {made}`\n$(touch {made})==1.0\npandas==`touch {made}`\n"
-    assert {name: str(version) for name, version in installed.versions(text).items()} == {"torch": "2.13.0"}
+    assert read(text) == {"torch": "2.13.0"}
     assert not made.exists()
 
 

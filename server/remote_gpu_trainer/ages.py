@@ -36,6 +36,10 @@ class Stale:
         """The last day on which it still counted as fresh."""
         return self.checked + timedelta(self.limit_days)
 
+    def past(self, on: date) -> bool:
+        """Whether it is stale on that day. On the limit itself it still counts."""
+        return (on - self.checked).days > self.limit_days
+
     def as_dict(self) -> dict[str, object]:
         """The finding as the answers hold it."""
         return {"id": self.id, "what": self.what, "checked": self.checked.isoformat(), "limit_days": self.limit_days, "source": self.source}
@@ -46,9 +50,11 @@ def read_day(told: str | None) -> date:
     if told is None:
         return date.today()
     try:
-        return date.fromisoformat(told.strip())
+        if told.strip()[4:8:3] == "--":  # newer Pythons also read 20261120 and 2026-W47-5
+            return date.fromisoformat(told.strip())
     except ValueError:
-        raise BadQuestion(f"found day {told[:40]!r}, expected YYYY-MM-DD") from None
+        pass
+    raise BadQuestion(f"found day {told[:40]!r}, expected YYYY-MM-DD")
 
 
 def read_limits(overrides: Iterable[str]) -> dict[str, int]:
@@ -72,7 +78,7 @@ def kind_of(entry: Entry) -> str:
 def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
     """The entry as a finding when it is past its limit on that day, else None. On the limit itself it still counts."""
     found = Stale(entry.id, entry.title.replace("`", ""), entry.verified, limits[kind_of(entry)], entry.sources[0] if entry.sources else "")
-    return found if found.due < on else None
+    return found if found.past(on) else None
 
 
 def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
@@ -80,7 +86,7 @@ def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> 
     if fact.date is None:
         return None
     found = Stale(fact.id, f"{fact.kind} fact of {fact.profile}", fact.date, limits[fact.kind], fact.source)
-    return found if found.due < on else None
+    return found if found.past(on) else None
 
 
 def past(entries: Iterable[Entry], facts: Iterable[FactHead], on: date, limits: Mapping[str, int] = LIMITS) -> list[Stale]:

@@ -16,26 +16,39 @@ class BadNeed(Exception):
 
 @dataclass(frozen=True)
 class Need:
-    """One thing a run needs: the fact that decides, the test on its value, and how it is said."""
+    """One thing a run needs: the fact and the field that decide, the test on its value, and how it is said. The test gives None where nothing is written."""
 
     fact: str
-    test: Callable[[object, float], bool]
+    field: str
+    test: Callable[[object, float], bool | None]
     says: str
     number: bool = False
+    endless: bool = False  # where no number is written, there is no limit but what the fact's words say
+
+
+def _at_least(written: float | None, asked: float) -> bool | None:
+    return None if written is None else written >= asked
 
 
 NEEDS = {
-    "spot": Need("spot", lambda v, _: v.offered is True, "an interruptible kind"),
-    "steady": Need("preemption", lambda v, _: not v.possible, "no preemption"),
-    "notice": Need("preemption", lambda v, n: not v.possible or (v.notice_seconds or 0) >= n, "so many seconds of notice before a preemption", True),
-    "resume": Need("survives", lambda v, _: v.outlives is True, "storage that outlives the box, to resume from"),
-    "stop": Need("survives", lambda v, _: v.stop_keeps_disk is True, "a stop that keeps the disk"),
-    "self-stop": Need("self_stop", lambda v, _: v.possible and v.keeps_disk is True, "a box that can stop itself and keeps its disk"),
-    "disk": Need("quota", lambda v, n: v.disk_gb is not None and v.disk_gb >= n, "a disk of so many GB", True),
-    "inodes": Need("quota", lambda v, n: v.inodes is not None and v.inodes >= n, "room for so many files in the durable place", True),
-    "hours": Need("limits", lambda v, n: v.most_hours is None or v.most_hours >= n, "so many hours in one go", True),
-    "ssh": Need("ssh", lambda v, _: v.full, "a full ssh: scp, rsync, forwarding"),
-    "free-egress": Need("egress", lambda v, _: v.free is True, "traffic out that costs nothing"),
+    "spot": Need("spot", "offered", lambda v, _: v.offered, "an interruptible kind"),
+    "steady": Need(
+        "preemption",
+        "on_demand",
+        lambda v, _: True if not v.possible else None if v.on_demand is None else not v.on_demand,
+        "a kind that isn't taken for another customer",
+    ),
+    "notice": Need(
+        "preemption", "notice_seconds", lambda v, n: not v.possible or (v.notice_seconds or 0) >= n, "so many seconds of notice before a preemption", True
+    ),
+    "resume": Need("survives", "outlives", lambda v, _: v.outlives, "storage that outlives the box, to resume from"),
+    "stop": Need("survives", "stop_keeps_disk", lambda v, _: v.stop_keeps_disk, "a stop that keeps the disk"),
+    "self-stop": Need("self_stop", "keeps_disk", lambda v, _: v.possible and v.keeps_disk, "a box that can stop itself and keeps its disk"),
+    "disk": Need("quota", "disk_gb", lambda v, n: _at_least(v.disk_gb, n), "a disk of so many GB", True),
+    "inodes": Need("quota", "inodes", lambda v, n: _at_least(v.inodes, n), "room for so many files in the durable place", True),
+    "hours": Need("limits", "most_hours", lambda v, n: _at_least(v.most_hours, n), "so many hours in one go", True, True),
+    "ssh": Need("ssh", "full", lambda v, _: v.full, "a full ssh: scp, rsync, forwarding"),
+    "free-egress": Need("egress", "free", lambda v, _: v.free, "traffic out that costs nothing"),
 }
 
 
@@ -57,39 +70,73 @@ def read_needs(asked: list[str]) -> list[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class Choice:
-    """A platform and what rules it out; nothing does when `against` is empty."""
+    """A platform, what rules it out, what isn't written and would decide, and what speaks against the facts that let it pass."""
 
     profile: Profile
     against: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def qualifies(self) -> bool | None:
+        """None when nothing rules it out and something that decides isn't written."""
+        return False if self.against else None if self.unknown else True
+
+    def as_dict(self) -> dict:
+        """The choice as JSON."""
+        told = {"against": list(self.against), "unknown": list(self.unknown), "doubts": list(self.doubts)}
+        return {"name": self.profile.name, "title": self.profile.title, "qualifies": self.qualifies, **told}
 
 
-def choose(profiles: list[Profile], asked: list[tuple[str, float]]) -> list[Choice]:
-    """Every platform, those that qualify first."""
-    found = [Choice(profile, tuple(filter(None, (_against(profile, name, number) for name, number in asked)))) for profile in profiles]
-    return sorted(found, key=lambda choice: (bool(choice.against), choice.profile.name))
+def choose(profiles: list[Profile], asked: list[tuple[str, float]], on: date) -> list[Choice]:
+    """Every platform, those that qualify first, then those of which too little is written."""
+    found = [_judged(profile, asked, on) for profile in profiles]
+    return sorted(found, key=lambda choice: (bool(choice.against), bool(choice.unknown), choice.profile.name))
 
 
-def _against(profile: Profile, name: str, number: float) -> str:
-    need = NEEDS[name]
-    fact = getattr(profile.facts, need.fact)
-    said = f"{name}={number:g}" if need.number else name
-    if fact is None:
-        # Nothing takes one's own machine away, and no provider bounds its disk; what it doesn't have, it doesn't have.
-        return (
-            ""
-            if name in ("steady", "notice", "disk", "inodes", "free-egress") and profile.kind == "own"
-            else f"{said}: there is no {need.fact.replace('_', ' ')} here"
-        )
-    if not need.test(fact.value, number):
-        return f"{said}: {need.fact} is {_short(fact)} ({fact.status}, {fact.source})"
-    if fact.status != "confirmed":
-        return f"{said}: {need.fact} is unconfirmed ({fact.note.split('. ')[0] or fact.source})"
-    return ""
+def as_lines(choices: list[Choice], asked: bool) -> list[str]:
+    """A line each for a terminal: yes, no or ?, and why."""
+    out = []
+    for choice in choices:
+        sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if asked else "   "
+        why = choice.against or choice.unknown
+        out.append(f"{sign} {choice.profile.name}: {'; '.join(why) or choice.profile.title}{''.join(f' [{doubt}]' for doubt in choice.doubts if not why)}")
+    return out
 
 
-def _short(fact: Fact) -> str:
-    shown = ", ".join(f"{name} {value}" for name, value in fact.value.model_dump().items() if value is None or isinstance(value, (bool, int, float, list)))
-    return shown or "something else"
+def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choice:
+    against, unknown, doubts = [], [], []
+    spot = any(name == "spot" for name, _ in asked)
+    for name, number in asked:
+        need = NEEDS[name]
+        fact = getattr(profile.facts, need.fact)
+        said = f"{name}={number:g}" if need.number else name
+        if fact is None:
+            # Nothing takes one's own machine away, and no provider bounds its disk; what it doesn't have, it doesn't have.
+            if name not in ("steady", "notice", "disk", "inodes", "free-egress") or profile.kind != "own":
+                against.append(f"{said}: there is no {need.fact.replace('_', ' ')} here")
+            continue
+        shown, field, verdict = need.fact.replace("_", " "), need.field, need.test(fact.value, number)
+        if need.fact == "preemption" and fact.value.possible:
+            if not spot and fact.value.on_demand is False:
+                verdict = True
+            elif spot and name == "steady":
+                verdict, field = False, "possible"
+        if verdict is False:
+            against.append(f"{said}: {shown}: {field} is {getattr(fact.value, field)} ({fact.status}, {fact.source})")
+        elif fact.status != "confirmed":
+            against.append(f"{said}: {shown} is unconfirmed ({fact.note.split('. ')[0] or fact.source})")
+        elif verdict is None and not (need.endless and profile.kind != "scheduler"):
+            unknown.append(f"{said}: {shown}: {field} is not written ({_words(fact)}{fact.source})")
+        else:
+            doubts += [f"{said}: {told}" for told in (_words(fact).rstrip("; ") if verdict is None else "", mark(fact, on)) if told]
+    return Choice(profile, tuple(against), tuple(unknown), tuple(doubts))
+
+
+def _words(fact: Fact) -> str:
+    """What the fact says where it has no number."""
+    told = getattr(fact.value, "text", "") or getattr(fact.value, "storage", "") or getattr(fact.value, "form", "")
+    return f"{told.split('. ')[0].rstrip('.')}; " if told else ""
 
 
 def mark(fact: Fact, on: date) -> str:

@@ -224,7 +224,7 @@ def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[st
         stale = stale_entry(entry, today)
         if stale:
             doubts[entry.id] = f"last checked {stale.checked}, {(today - stale.checked).days} days ago; {stale.limit_days} is the limit"
-    if installed:
+    if installed and installed.strip():
         from . import installed as environment  # packaging is only needed here
         from .versions import out_of_range
 

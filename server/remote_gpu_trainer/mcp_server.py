@@ -74,7 +74,7 @@ def make_server() -> MCPServer:
         from . import checking  # no other tool needs it
 
         try:
-            found = checking.check(read_day(on), packages=installed, released=released, scope=scope).as_dict()
+            found = checking.check(read_day(on), packages=installed or None, released=released or None, scope=scope or None).as_dict()
         except (BadQuestion, FactError, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(as_data(found))

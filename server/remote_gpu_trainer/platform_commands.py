@@ -44,6 +44,8 @@ def profile(args: argparse.Namespace) -> int:
     from .lookup import BadRequest
 
     if args.save_seconds is not None or args.kill_hours is not None:
+        if args.name or args.need:
+            raise BadRequest("found --save-seconds or --kill-hours beside a platform or a need, expected them alone: the interval is the same everywhere")
         return show_interval(args)
     today = date.today()
     try:
@@ -55,19 +57,12 @@ def profile(args: argparse.Namespace) -> int:
         candidates = [profiles.get(args.name)] if args.name else list(profiles.load().values())
     except (choosing.BadNeed, profiles.ProfileError) as error:
         raise BadRequest(str(error)) from None
-    choices = choosing.choose(candidates, asked)
+    choices = choosing.choose(candidates, asked, today)
     if args.json:
-        print(
-            json.dumps(
-                [{"name": c.profile.name, "title": c.profile.title, "qualifies": not c.against, "against": list(c.against)} for c in choices],
-                ensure_ascii=False,
-                indent=1,
-            )
-        )
+        print(json.dumps([choice.as_dict() for choice in choices], ensure_ascii=False, indent=1))
     else:
-        for choice in choices:
-            print(f"{'no ' if choice.against else 'yes' if asked else '   '} {choice.profile.name}: {'; '.join(choice.against) or choice.profile.title}")
-    return 0 if any(not choice.against for choice in choices) else 1
+        print("\n".join(choosing.as_lines(choices, bool(asked))))
+    return 0 if any(choice.qualifies for choice in choices) else 1
 
 
 def show_interval(args: argparse.Namespace) -> int:

@@ -95,6 +95,9 @@ class Limits(Strict):
 
 class Preemption(Strict):
     possible: bool
+    on_demand: bool | None = Field(
+        None, description="whether a box that isn't of the interruptible kind can be taken for another customer as well; null: not known"
+    )
     notice_seconds: float | None = Field(description="null: none is promised")
     form: str = Field(description="how the box learns of it: a signal, a metadata URL, nothing")
 

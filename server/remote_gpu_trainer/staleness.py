@@ -48,6 +48,7 @@ class Report:
         return asdict(self)
 
 
+SAME = {"pytorch": "torch"}  # what people write for a package
 UNDATED = "no page with a date says it"
 
 
@@ -67,6 +68,9 @@ def check(
     Raises BadQuestion for a release or scope that can't be read, InstalledError for a broken lock file.
     """
     entries, facts = list(entries), list(facts)
+    release = read_release(released) if released is not None else None
+    if release and not any(_names(entry, release.name) for entry in entries):
+        raise BadQuestion(f"found released {released[:40]!r}, which no entry names; expected one of {', '.join(_libraries(entries))}")
     if scope:
         entries, facts = _within(scope, entries, facts)
     report = Report(stale=[item.as_dict() for item in ages.past(entries, facts, on, limits)])
@@ -81,15 +85,15 @@ def check(
             fits, fails = versions.judged(entry.applies_to, have)
             told, found = (report.out_of_range, fails) if fails else (report.concerns, fits)
             told += [{"id": entry.id, "requirement": str(wanted), "installed": str(version)} for wanted, version in found[:1]]
-    if released is not None:
-        report.doubt += by_release(entries, read_release(released), on)
-    report.contradictions = contradictions(statements)
+    if release:
+        report.doubt += by_release(entries, release, on)
+    report.contradictions = [found for found in contradictions(statements) if not scope or _concerns(scope, found)]
     return report
 
 
 def _within(scope: str, entries: list[Entry], facts: list[FactHead]) -> tuple[list[Entry], list[FactHead]]:
     """What a scope names: `references`, `profiles/runpod.md`, `runpod`, `RP`, `RP3`, `runpod.price`."""
-    asked = scope.strip().strip("/")
+    asked = _asked(scope)
     chosen = [
         e for e in entries if asked.upper() in (e.id.upper(), e.family) or e.path == asked or e.path.startswith(asked + "/") or e.path == f"profiles/{asked}.md"
     ]
@@ -101,6 +105,18 @@ def _within(scope: str, entries: list[Entry], facts: list[FactHead]) -> tuple[li
     return chosen, heads
 
 
+def _asked(scope: str) -> str:
+    return scope.strip().strip("/").lower()
+
+
+def _concerns(scope: str, found: dict) -> bool:
+    """Whether a contradiction is about what a scope names, or stands on one of its pages."""
+    asked = _asked(scope)
+    named = found["id"] == asked or found["id"].startswith(asked + ".") or asked.startswith(found["id"] + ".")
+    pages = (asked, f"profiles/{asked}.md")
+    return named or any(value["place"].split(":")[0] in pages or value["place"].startswith(asked + "/") for value in found["values"])
+
+
 def read_release(text: str) -> Release:
     """`torch 2.14` or `torch 2.14 2026-12-01`. Raises BadQuestion."""
     from packaging.version import InvalidVersion, Version
@@ -108,7 +124,7 @@ def read_release(text: str) -> Release:
     found = _RELEASED.fullmatch(text)
     try:
         if found:
-            return Release(found[1], str(Version(found[2].lstrip("="))), date.fromisoformat(found[3]) if found[3] else None)
+            return Release(SAME.get(found[1].lower(), found[1].lower()), str(Version(found[2].lstrip("="))), date.fromisoformat(found[3]) if found[3] else None)
     except (InvalidVersion, ValueError):
         pass
     raise BadQuestion(f"found released {text[:40]!r}, expected a name and a version, such as 'torch 2.14', and the day if you know it: 'torch 2.14 2026-12-01'")
@@ -124,10 +140,10 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
     name, version = canonicalize_name(release.name), Version(release.version)
     out = []
     for entry in entries:
+        if entry.verified > on or not _names(entry, release.name):
+            continue
         wanted = [r for r in versions.requirements(entry.applies_to) if canonicalize_name(r.name) == name]
         ran = {canonicalize_name(n): v for n, v in _RAN.findall(entry.ran)}
-        if not wanted and name not in ran and not _speaks(entry, release.name):
-            continue
         if any(r.specifier and not r.specifier.contains(versions.plain(version), prereleases=True) for r in wanted):
             continue  # it ends before this version
         if name in ran:
@@ -137,7 +153,9 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
         elif release.day and entry.verified >= release.day:
             continue
         else:
-            why = f"last read {entry.verified}, before {release.name} {version}" + (f" of {release.day}" if release.day else f", which is out by {on}")
+            why = f"last read {entry.verified}, " + (
+                f"before {release.name} {version} of {release.day}" if release.day else f"and the day of {release.name} {version} isn't told"
+            )
         out.append(
             {
                 "id": entry.id,
@@ -150,10 +168,28 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
     return out
 
 
-def _speaks(entry: Entry, name: str) -> bool:
-    """Whether code of the library stands in the entry: `torch.save`, `import trl`."""
+def _names(entry: Entry, name: str) -> bool:
+    """Whether an entry is about a library: by its range, by what it ran with, or by code in it, such as `torch.save` and `import trl`."""
+    from packaging.utils import canonicalize_name
+
+    from . import versions
+
+    if any(canonicalize_name(r.name) == canonicalize_name(name) for r in versions.requirements(entry.applies_to)):
+        return True
+    if any(canonicalize_name(n) == canonicalize_name(name) for n, _ in _RAN.findall(entry.ran)):
+        return True
     spelled = re.escape(re.sub(r"[-.]", "_", name))
     return bool(re.search(rf"(?<![\w.]){spelled}\.[a-zA-Z_]|\b(?:import|from|install) {spelled}\b", entry.fix + entry.check + entry.root_cause))
+
+
+def _libraries(entries: Iterable[Entry]) -> list[str]:
+    """The libraries that entries name in `Applies to` or ran with, by name."""
+    from packaging.utils import canonicalize_name
+
+    from . import versions
+
+    named = {canonicalize_name(r.name) for entry in entries for r in versions.requirements(entry.applies_to)}
+    return sorted(named | {canonicalize_name(n) for entry in entries for n, _ in _RAN.findall(entry.ran)})
 
 
 @dataclass(frozen=True)

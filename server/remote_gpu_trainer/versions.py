@@ -6,7 +6,7 @@ A local part (`+cu130`) names a build, not a behaviour, and is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -34,18 +34,19 @@ def requirements(applies_to: Iterable[str]) -> Iterator[Requirement]:
 Match = tuple[Requirement, Version]
 
 
-def judged(applies_to: Iterable[str], have: Mapping[str, Version]) -> tuple[list[Match], list[Match]]:
-    """(what fits, what doesn't) of the requirements that have a range and whose package is installed."""
+def judged(applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]) -> tuple[list[Match], list[Match]]:
+    """(what fits, what doesn't) of the requirements that have a range and whose package is installed. Of several versions one that fits is enough."""
     fits: list[Match] = []
     fails: list[Match] = []
     for wanted in requirements(applies_to):
-        version = have.get(canonicalize_name(wanted.name))
-        if version is not None and wanted.specifier:
-            (fits if wanted.specifier.contains(plain(version), prereleases=True) else fails).append((wanted, version))
+        there = have.get(canonicalize_name(wanted.name), ())
+        if there and wanted.specifier:
+            fitting = [version for version in there if wanted.specifier.contains(plain(version), prereleases=True)]
+            (fits if fitting else fails).append((wanted, (fitting or there)[0]))
     return fits, fails
 
 
-def out_of_range(applies_to: Iterable[str], have: Mapping[str, Version]) -> str:
+def out_of_range(applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]) -> str:
     """Why an entry is about other versions than these, or ''. A library that isn't installed says nothing."""
     _, fails = judged(applies_to, have)
     return f"about {fails[0][0]}, installed is {fails[0][1]}" if fails else ""
