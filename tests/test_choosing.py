@@ -114,6 +114,11 @@ def test_the_interval_is_about_the_best_of_a_simulated_run():
     assert times[1.0] < times[0.25] and times[1.0] < times[4.0]
 
 
+def test_the_share_that_is_lost_is_saves_and_half_an_interval_of_work():
+    found = between_saves(30, 3)
+    assert found.overhead == pytest.approx(30 / found.daly + (found.daly + 30) / (2 * 10800))
+
+
 def test_more_boxes_that_fail_together_mean_more_saves():
     assert between_saves(30, 3, 9).young == pytest.approx(between_saves(30, 3).young / 3)
 

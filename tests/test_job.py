@@ -1,6 +1,7 @@
 """What a job may say, how it is read, and the lines that a wrong one gets."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -22,10 +23,57 @@ def refusal(**fields) -> str:
 
 @pytest.mark.parametrize(
     "said, meant",
-    [("20h", "hours:20"), ("90m", "hours:1.5"), ("2d", "hours:48"), ("1.5h", "hours:1.5"), ("2026-11-22T09:00+00:00", "at:1795338000"), ("2026-11-22T09:00Z", "at:1795338000"), ("2026-11-22T10:00+01:00", "at:1795338000")],
+    [
+        ("20h", "hours:20"),
+        ("90m", "hours:1.5"),
+        ("2d", "hours:48"),
+        ("1.5h", "hours:1.5"),
+        ("2026-11-22T09:00+00:00", "at:1795338000"),
+        ("2026-11-22T09:00Z", "at:1795338000"),
+        ("2026-11-22T10:00+01:00", "at:1795338000"),
+    ],
 )
 def test_a_deadline_is_a_span_or_a_time_with_its_zone(said, meant):
     assert from_object({**LEAST, "deadline": said}).deadline == meant
+
+
+def test_every_span_of_minutes_is_one_that_the_runner_reads():
+    for minutes in range(1, 241):
+        told = from_object({**LEAST, "deadline": f"{minutes}m"}).deadline
+        assert re.fullmatch(r"hours:[0-9]+(\.[0-9]{1,6})?", told) and abs(float(told[6:]) * 60 - minutes) < 1e-4
+    assert from_object({**LEAST, "deadline": "hours:0.1666666667"}).deadline == "hours:0.166667"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WANDB_API_KEY", "0123456789abcdef0123456789abcdef01234567"),
+        ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7MDENG"),
+        ("DB_PASSWORD", "correct horse"),
+        ("ANY", "rpa_ABCDEFGHIJKLMNOPQRSTUV"),
+        ("ANY", "nvapi-ABCDEFGHIJKLMNOPQRSTUV"),
+        ("ANY", "github_pat_11ABCDEFG0123456789_abc"),
+        ("ANY", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig"),
+    ],
+)
+def test_a_key_by_value_is_refused_and_not_repeated(name, value):
+    said = refusal(variables={name: value})
+    assert "`secrets`" in said and value not in said
+
+
+@pytest.mark.parametrize("name", ["UID", "SECONDS", "RANDOM", "PWD", "_", "BASH_ENV"])
+def test_a_variable_that_bash_sets_itself_is_refused(name):
+    assert "expected another name" in refusal(variables={name: "v77"})
+
+
+def test_words_about_tokens_are_no_keys():
+    told = {"TOKENIZERS_PARALLELISM": "false", "PAD_TOKEN": "<|endoftext|>", "MAX_NEW_TOKENS": "512000", "SORT_KEY": "length", "HF_TOKEN": ""}
+    assert (
+        from_object(
+            {**LEAST, "variables": told, "command": "python train.py --eos_token '<|im_end|>' --commit 0123456789abcdef0123456789abcdef01234567"}
+        ).variables
+        == told
+    )
 
 
 @pytest.mark.parametrize("said", ["20", "tomorrow", "2026-11-22T09:00", "", "0h", "9999h", None, [], "20h; rm -rf /"])
@@ -101,7 +149,15 @@ def test_yaml_json_and_options_give_the_same_job(tmp_path):
     assert from_object(with_options(from_file(tmp_path / "job.yaml"), ["deadline=2h"])).deadline == "hours:2"
 
 
-@pytest.mark.parametrize("name, text, said", [("a.yaml", "a: [", "expected YAML or JSON"), ("a.json", "{", "expected YAML or JSON"), ("a.yaml", "- 1", "found list, expected an object"), ("gone.yaml", None, "No such file")])
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("a.yaml", "a: [", "expected YAML or JSON"),
+        ("a.json", "{", "expected YAML or JSON"),
+        ("a.yaml", "- 1", "found list, expected an object"),
+        ("gone.yaml", None, "No such file"),
+    ],
+)
 def test_a_file_that_holds_no_job_is_refused_with_its_name(tmp_path, name, text, said):
     if text is not None:
         (tmp_path / name).write_text(text)
@@ -124,7 +180,10 @@ def test_a_queue_file_is_read_as_a_shell_would_and_run_by_none(tmp_path):
     assert [cell.name for cell in from_object(with_queue(LEAST, tmp_path / "q.txt", None)).queue.cells] == ["lr-1", "odd"]
     with pytest.raises(CellError, match="^queue:2: No closing quotation"):
         read_queue("a\nb 'c\n")
-    assert read_queue("a 'two\nlines' x\nb 'U+2028 \u2028'\n") == [{"name": "a", "arguments": ["two\nlines", "x"]}, {"name": "b", "arguments": ["U+2028 \u2028"]}]
+    assert read_queue("a 'two\nlines' x\nb 'U+2028 \u2028'\n") == [
+        {"name": "a", "arguments": ["two\nlines", "x"]},
+        {"name": "b", "arguments": ["U+2028 \u2028"]},
+    ]
     with pytest.raises(CellError, match="found no cell"):
         read_queue("# nothing\n")
 
@@ -135,7 +194,16 @@ def test_a_sweep_becomes_one_cell_a_combination_in_the_order_written():
     assert cells[3]["arguments"] == ["--fast", "--lr", "0.0003", "--seed", "2"]
 
 
-@pytest.mark.parametrize("sweep, said", [({}, "expected `grid`"), ({"grid": {"a": []}}, "expected `grid`"), ({"grid": {"a": [1]}, "b": 1}, "found 'b'"), ({"grid": {"a": [True]}}, "write true and false in quotes"), ({"grid": {str(n): list(range(10)) for n in range(5)}}, "more than 10,000")])
+@pytest.mark.parametrize(
+    "sweep, said",
+    [
+        ({}, "expected `grid`"),
+        ({"grid": {"a": []}}, "expected `grid`"),
+        ({"grid": {"a": [1]}, "b": 1}, "found 'b'"),
+        ({"grid": {"a": [True]}}, "write true and false in quotes"),
+        ({"grid": {str(n): list(range(10)) for n in range(5)}}, "more than 10,000"),
+    ],
+)
 def test_a_sweep_that_cannot_be_expanded_is_refused(sweep, said):
     with pytest.raises(CellError, match=said):
         expand(sweep)

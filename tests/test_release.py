@@ -1,13 +1,15 @@
 """`release`: results pulled over a real sshd, hashed on both sides and loaded; what is billed; a box is gone only when its id was looked for in a list."""
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from datetime import date
+from pathlib import Path
 
 import pytest
-from remote_gpu_trainer import billing, box, ledger, profile, release, releasing
+from remote_gpu_trainer import billing, box, ledger, profile, provider_list, release, releasing
 from remote_gpu_trainer.release import Unreleased
 
 from tests.conftest import engine
@@ -113,7 +115,18 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     assert found.outside == [str(other), "/mnt/b c"]
     assert not list((tmp_path).glob("here/**/secret"))
     found = bring(ended, "again", also=(str(other),))
-    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("verified", 8)
+    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("unknown", 8)
+    assert "don't end the box yet" in releasing.as_text(found)
+    (ended / "run.sh").write_text(f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a')\nRGT_WORK_DIR={ended}/code\n")
+    found = bring(ended, "third", also=(str(other),))
+    assert found.outside == [] and (found.verdict, found.files) == ("verified", 8)
+
+
+@pytest.mark.parametrize(("expect", "apart"), [("()", False), ("('final.pt')", True)])
+def test_a_relative_result_lies_in_the_work_folder(tmp_path, expect, apart):
+    script = tmp_path / "run.sh"
+    script.write_text(f"RGT_WORK_DIR=~/sky_workdir\nRGT_EXPECT={expect}\n")
+    assert release.outside(script, "/home/a/runs/x", ()) == (["~/sky_workdir"], apart)
 
 
 def test_a_checkpoint_that_does_not_load_is_bad(ended):
@@ -179,12 +192,46 @@ LIST = '[\n {"id": "abc123", "name": "old-pod", "desiredStatus": "EXITED"},\n {"
         ("bash: runpodctl: command not found", ["abc123"], "", None),
         ("<!DOCTYPE html><html>login", ["abc123"], "", None),
         ("HTTP 403", ["abc123"], "", None),
+        ('\x1b[1m[{"id": "\x1b[32mabc123\x1b[0m"}]', ["abc123"], "", False),
+        ("Unable to locate credentials. You can configure credentials by running aws configure.", ["abc123"], "", None),
+        ("Please run:\n\n  $ gcloud auth login\n\nto obtain new credentials.", ["abc123"], "", None),
+        ("usage: vastai [-h] [--url URL]\n\noptions:\n  -h, --help   show this help message\n  --url URL    server", ["abc123"], "", None),
+        ("429 Too Many Requests", ["abc123"], "", None),
+        ("curl: (7) Failed to connect: Connection refused", ["abc123"], "", None),
+        ("bash: vastai: No such file or directory", ["abc123"], "", None),
+        ("You must be logged in.", ["abc123"], "", None),
+        ('{"message": "' + "Unauthorized " * 200 + '"}', ["abc123"], "", None),
+        ('{"error": "x", "pods": []}', ["abc123"], "", None),
+        ('{"pods": [], "nextToken": "e"}', ["abc123"], "", None),
+        ('{"data": {"pods": []}}', ["abc123"], "", True),
+        ("ID       NAME\nabc1…    old\n", ["abc123"], "", None),
+        ("ID       NAME\nabd1…    old\n", ["abc123"], "", True),
+        ("ID       NAME\nabc1...  old\n", ["abc123"], "", None),
+        ("+------+--------+\n|  ID  | Status |\n+------+--------+\n", ["abc123"], "", True),
+        ("No resources found in default namespace.", ["abc123"], "", True),
+        ("Listed 0 items.", ["abc123"], "", True),
+        ("a\0b", ["abc123"], "", None),
     ],
 )
 def test_gone_means_looked_for_by_its_id_in_a_list(text, ids, address, gone):
-    found = billing.listed(text, ids, address)
+    found = provider_list.listed(text, ids, address)
     assert found.gone is gone, found
     assert found.text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("data", "gone"), [(LIST.encode("utf-16"), False), (b"\xef\xbb\xbf[]", True), (bytes(range(128, 228)), None), ("[]".encode("utf-16"), True)]
+)
+def test_a_list_is_read_by_its_byte_order_mark(data, gone):
+    assert provider_list.listed(provider_list.decoded(data), ["abc123"]).gone is gone
+
+
+def test_the_rented_box_itself_is_not_gone_because_the_command_runs_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    done = command("release", "local", "--profile", "runpod", "--confirm-gone")
+    assert done.returncode == 2 and "expected --listing FILE" in done.stdout
+    done = command("release", "gpu-7", "--profile", "local", "--confirm-gone")
+    assert done.returncode == 2 and "expected the platform that bills it" in done.stdout
 
 
 def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
@@ -234,6 +281,41 @@ def test_every_platform_tells_what_is_billed_after_each_way(name):
         assert not profile.get(name).facts.stop_billing or way.name != "end it" or way.command
 
 
+@pytest.mark.parametrize("when", ["Infinity", "NaN", '"nan"', "1e18", "-1e18", "1790000000000", "true", "null"])
+def test_a_line_of_the_ledger_with_an_impossible_time_breaks_nothing(when, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    ledger.opened("198.51.100.1:22", "mine", price=2.5, now=1_790_000_000)
+    with ledger.place().open("a") as file:
+        file.write(f'{{"t": {when}, "event": "opened", "address": "203.0.113.9:22", "name": "odd"}}\n')
+        file.write('{"t": 1790000100, "event": "opened", "address": "198.51.100.1:22", "name": "mine", "price": Infinity}\n')
+    told = ledger.reminder(now=1_790_003_600)
+    assert "mine since 20" in told and "odd" not in told and "2.5 an hour, about 2.50 so far" in told
+
+
+def test_what_is_a_link_here_is_not_the_file_that_was_pulled(ended, tmp_path, monkeypatch):
+    pull = box.pull
+
+    def linked(one, source, to, **options):
+        reply = pull(one, source, to, **options)
+        weights = Path(to) / "code/out/weights.bin"
+        weights.unlink()
+        weights.symlink_to(ended / "code/out/weights.bin")
+        return reply
+
+    monkeypatch.setattr(box, "pull", linked)
+    found = bring(ended)
+    assert (found.verdict, found.differing) == ("bad", ["code/out/weights.bin"])
+
+
+def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ended, monkeypatch):
+    pull, run = box.pull, box.run
+    monkeypatch.setattr(box, "pull", lambda *a, **k: dataclasses.replace(pull(*a, **k), code=24))  # rsync: some files vanished
+    assert bring(ended).verdict == "verified"
+    monkeypatch.setattr(box, "run", lambda *a, **k: dataclasses.replace(run(*a, **k), cut=True))
+    with pytest.raises(Unreleased, match="the hashes of"):
+        bring(ended, "again")
+
+
 def test_this_machine_is_on_nobodys_meter(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     done = command("release", "local", "--profile", "local", "--confirm-gone")
@@ -243,7 +325,9 @@ def test_this_machine_is_on_nobodys_meter(monkeypatch, tmp_path):
 def test_a_run_by_the_real_runner_is_told_and_brought_home(sshd, tmp_path, monkeypatch):
     engine("rsync", INSTALL)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.yaml").write_text("name: real\ncommand: [bash, -c, 'echo step 1; cp seed model.safetensors']\ndeadline: 1h\ngpus: 0\nresults: [model.safetensors]\n")
+    (tmp_path / "job.yaml").write_text(
+        "name: real\ncommand: [bash, -c, 'echo step 1; cp seed model.safetensors']\ndeadline: 1h\ngpus: 0\nresults: [model.safetensors]\n"
+    )
     rendered = command("render", "job.yaml", "--profile", "generic-ssh", "--json")
     assert rendered.returncode == 0, rendered.stderr
     place = sshd.home / "runs/real"

@@ -72,7 +72,9 @@ def weights(tmp_path_factory):
             folder = tmp_path_factory.mktemp("undisturbed")
             launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
             env = {**os.environ, "RGT_RUN_DIR": str(folder), "RGT_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1"}
-            subprocess.run([sys.executable, *launcher, str(PROGRAM), "--every", "4", "--sleep", "0"], check=True, cwd=folder, env=env, timeout=120, capture_output=True)
+            subprocess.run(
+                [sys.executable, *launcher, str(PROGRAM), "--every", "4", "--sleep", "0"], check=True, cwd=folder, env=env, timeout=120, capture_output=True
+            )
             known[ranks] = (folder / "final.bin").read_bytes()
         return known[ranks]
 
@@ -153,3 +155,17 @@ def test_the_code_of_a_failed_program_is_the_code_of_the_job(slurm, tmp_path):
     facts = slurm.until(slurm.sbatch(run.script), "COMPLETED", "FAILED")
     assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "7:0")
     assert json.loads((run.run / ".failed").read_text())["class"] == "bug"
+
+
+def test_the_printed_start_line_pasted_into_a_shell_runs_in_the_folder_of_the_run(slurm):
+    from remote_gpu_trainer.rendering import rendered
+
+    place = slurm.home / "pasted"
+    place.mkdir()
+    job = {"name": "pasted", "command": ["bash", "-c", "echo step 1; echo whole > final.txt"], "deadline": "20m", "gpus": 0, "results": ["final.txt"]}
+    made = rendered(job, "slurm", None, str(place))
+    done = slurm.client("bash", "-c", f"cd {place} && {made['start']}")
+    number = done.stdout.strip().rpartition(" ")[2]
+    facts = slurm.until(number, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", seconds=90)
+    assert (facts["JobState"], facts["ExitCode"], facts["WorkDir"]) == ("COMPLETED", "0:0", str(slurm.home / "runs/pasted"))
+    assert (slurm.home / "runs/pasted/.done").exists()

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from datetime import date, timedelta
@@ -142,6 +143,12 @@ def test_markdown_is_a_page_with_a_table(capsys):
     assert code == 1 and out.startswith("# Staleness on 2030-01-01\n") and "| id | checked | limit_days | source |" in out
 
 
+def test_a_page_for_an_issue_is_cut_at_what_an_issue_holds(capsys):
+    code, out, _ = command(capsys, "--on", "2036-01-01", "--released", "torch 99.0", "--markdown")
+    assert code == 1 and 50_000 < len(out.encode()) < 61_000
+    assert re.search(r"\nCut here: \d+ more lines; `remote-gpu-trainer staleness --on 2036-01-01 --json` has all\.\n", out)
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
@@ -188,6 +195,19 @@ def read(text: str) -> dict[str, str]:
 )
 def test_every_common_listing_tells_what_is_pinned_on_the_box(text):
     assert read(text) == {"torch": "2.13.0"}
+
+
+def test_a_post_release_stays_one_and_the_first_range_that_fails_is_named():
+    have = installed.versions("torch==2.9.0.post1\ntransformers==4.40.0\n")
+    assert versions.out_of_range(["torch>2.9.0.post0"], have) == ""
+    assert versions.out_of_range(["torch<2.0", "transformers>=5"], have) == "about torch<2.0, installed is 2.9.0.post1"
+
+
+def test_what_does_not_concern_an_environment_makes_the_answer_not_fresh(tmp_path, capsys):
+    (tmp_path / "freeze.txt").write_text("torch==1.0.0\n")
+    entry = next(e for e in catalogue.load().entries if "torch>=2.0" in e.applies_to)
+    code, out, _ = command(capsys, "--on", "2026-11-20", "--installed", str(tmp_path / "freeze.txt"), "--scope", entry.id)
+    assert (code, out) == (1, f"{entry.id}: doesn't concern this environment: about torch>=2.0, installed is 1.0.0\n")
 
 
 def test_of_two_versions_that_may_be_there_one_that_fits_is_enough():

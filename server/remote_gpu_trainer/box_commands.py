@@ -68,7 +68,7 @@ def status(args: argparse.Namespace) -> int:
     """`status`: 0 alive or finished, 1 bad, 2 could not tell."""
     from . import status as asking
 
-    box = _box(args.box)
+    box = box_of(args.box)
     reached = False
 
     def question():
@@ -76,7 +76,7 @@ def status(args: argparse.Namespace) -> int:
         found = asking.ask(box, args.run_name, accept_new=args.accept_new_host_key)
         if not reached and found.state not in ("unreachable", "unknown"):
             reached = True
-            _remember(box)
+            remember(box)
         return found
 
     found = asking.wait(question, most=args.max, interval=max(args.every, 1.0), lost=args.lost) if args.wait else question()
@@ -89,7 +89,7 @@ def release(args: argparse.Namespace) -> int:
     """`release`: 0 verified or gone, 1 not, 2 could not tell."""
     from . import profile as profiles
 
-    box, profile = _box(args.box), profiles.get(args.profile)
+    box, profile = box_of(args.box), profiles.get(args.profile)
     from .lookup import BadRequest
     from .release import Unreleased
 
@@ -105,7 +105,7 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
     found = releasing.release(
         box, args.run_name, args.to, also=tuple(args.also), expect=args.expect, load=not args.no_load, accept_new=args.accept_new_host_key
     )
-    _remember(box, profile.name)
+    remember(box, profile.name)
     ways = billing.ways(profile, datetime.date.today())
     if args.json:
         print(json.dumps({**found.as_dict(), "ways": [way.__dict__ for way in ways], "next": releasing.next_step(box, profile)}, ensure_ascii=False, indent=1))
@@ -130,6 +130,7 @@ def _listing(args: argparse.Namespace, profile) -> str | None:
     """The provider's list; None when none was given."""
     from . import releasing
     from .lookup import BadRequest
+    from .provider_list import decoded
 
     if args.listing and args.run_listing:
         raise BadRequest("found --listing and --run-listing, expected one of them")
@@ -138,12 +139,12 @@ def _listing(args: argparse.Namespace, profile) -> str | None:
     if args.listing is None:
         return None
     try:
-        return sys.stdin.read(16 << 20) if args.listing == "-" else Path(args.listing).read_text(encoding="utf-8", errors="replace")
+        return decoded(sys.stdin.buffer.read(16 << 20) if args.listing == "-" else Path(args.listing).read_bytes())
     except OSError as error:
         raise BadRequest(f"found --listing {args.listing} unreadable ({error.strerror}), expected a file with the provider's list, or '-'") from None
 
 
-def _box(text: str):
+def box_of(text: str):
     from .box import BadBox, parse
     from .lookup import BadRequest
 
@@ -153,7 +154,7 @@ def _box(text: str):
         raise BadRequest(str(error)) from None
 
 
-def _remember(box, profile: str = "") -> None:
+def remember(box, profile: str = "") -> None:
     """Write into the ledger that the box is open. This machine isn't on anybody's meter."""
     if not box.local:
         from . import ledger

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from . import ages, catalogue, facts, staleness, statements
 
+MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue
+
 
 def check(
     on: date | None = None,
@@ -39,7 +41,7 @@ def as_text(report: staleness.Report) -> str:
 
 
 def as_markdown(report: staleness.Report, on: date) -> str:
-    """The report as a page for an issue: one table a kind of finding."""
+    """The report as a page for an issue: one table a kind of finding, cut at what an issue holds."""
     tables = (
         ("Past their limit, soonest first", ("id", "checked", "limit_days", "source"), report.stale),
         (
@@ -56,4 +58,8 @@ def as_markdown(report: staleness.Report, on: date) -> str:
         if rows:
             out += [f"## {title} ({len(rows)})", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
             out += ["| " + " | ".join(str(row[c]).replace("|", "\\|") for c in columns) + " |" for row in rows] + [""]
-    return "\n".join(out if len(out) > 2 else [*out, "Nothing is stale.", ""])
+    text = "\n".join(out if len(out) > 2 else [*out, "Nothing is stale.", ""])
+    if len(text.encode()) <= MOST_BYTES:
+        return text
+    kept = text.encode()[:MOST_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
+    return f"{kept}\n\nCut here: {len(text.splitlines()) - len(kept.splitlines())} more lines; `remote-gpu-trainer staleness --on {on} --json` has all.\n"

@@ -19,13 +19,8 @@ import sys
 if sys.version_info < (3, 8):
     print('{"unreadable": "found Python %d.%d there, expected 3.8 or later"}' % sys.version_info[:2])
     sys.exit()
-import dataclasses, importlib.abc, importlib.util, json, os
+import importlib.abc, importlib.util, json, os
 PACKAGE, SOURCES, LOG, NEEDLES, MOST = @VALUES@
-if sys.version_info < (3, 10):
-    whole = dataclasses.dataclass
-    def without_slots(cls=None, slots=False, **options):
-        return whole(cls, **options) if cls else lambda made: whole(made, **options)
-    dataclasses.dataclass = without_slots
 class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
         if name == PACKAGE or name in SOURCES:

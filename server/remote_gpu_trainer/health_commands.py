@@ -70,12 +70,12 @@ def health(args: argparse.Namespace) -> int:
 
 
 def _examine(args: argparse.Namespace) -> int:
-    from .box_commands import _box, _remember
+    from .box_commands import box_of, remember
     from .health import Question, examine
     from .health_reading import as_text
     from .lookup import BadRequest
 
-    box = _box(args.box)
+    box = box_of(args.box)
     if args.replay is not None and not os.path.lexists(args.replay):
         raise BadRequest(f"found no {args.replay}, expected a folder that --record wrote")
     question = Question(args.expect, args.python, args.stress, str(args.replay.absolute()) if args.replay else "")
@@ -88,7 +88,7 @@ def _examine(args: argparse.Namespace) -> int:
     else:
         found = examine(box, question, accept_new=args.accept_new_host_key)
     if not found.why and not args.replay:
-        _remember(box)
+        remember(box)
     if args.replay:
         found.box = str(args.replay)
     print(json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if args.json else as_text(found))
@@ -111,9 +111,9 @@ def _hosts(args: argparse.Namespace) -> int:
 
 def _watch(args: argparse.Namespace) -> int:
     from . import health_watching
-    from .box_commands import _box
+    from .box_commands import box_of
 
-    box = _box(args.box)
+    box = box_of(args.box)
     if box.local:
         return health_watching.here(args.watch, args.pid)
     found = health_watching.there(box, args.watch, args.pid, accept_new=args.accept_new_host_key)

@@ -136,7 +136,9 @@ def read(place: str) -> str:
         path = next((p for p in (path / "bin/python", path / "Scripts/python.exe") if p.exists()), path)
     if path.is_file() and os.access(path, os.X_OK) and _PYTHON.fullmatch(path.name):
         try:
-            done = subprocess.run([str(path.absolute()), "-c", _LIST], capture_output=True, text=True, timeout=LONGEST, check=True, cwd=path.parent)
+            done = subprocess.run(
+                [str(path.absolute()), "-c", _LIST], capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST, check=True, cwd=path.parent
+            )
         except (OSError, subprocess.SubprocessError) as error:
             raise InstalledError(f"found interpreter {place} that doesn't list its packages ({error}), expected a Python with importlib.metadata") from None
         return done.stdout

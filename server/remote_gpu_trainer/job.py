@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from .job_values import BoxPath, Deadline, Line, Minutes, Name, RunDir, Text, Variable
+from .job_values import BoxPath, Deadline, Line, Minutes, Name, RunDir, Text, Variable, no_secret
 
 MOST_TOGETHER = 600_000  # of a Kubernetes ConfigMap's 1 MiB, in which the runner lies too
 FAILURES = ("preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom", "host-oom", "disk", "gpu")
@@ -152,7 +152,7 @@ class Job(Strict):
     code: Line | None = Field(None, description="a folder here; it is sent to the box, its commit, difference and ignored files are recorded")
     environment: Line | None = Field(None, description="requirements.txt, environment.yml or uv.lock in the code, installed before the first start")
     python: Line = Field("python3", min_length=1, description="the interpreter on the box")
-    variables: dict[Variable, Text] = {}
+    variables: Annotated[dict[Variable, Text], AfterValidator(no_secret)] = {}
     secrets: dict[Variable, Secret] = {}
     gpus: int = Field(1, ge=0, le=64, description="of one node; 0 runs on the CPU")
     processes: int | None = Field(None, ge=1, le=1024, description="of one node, when it isn't one a GPU")

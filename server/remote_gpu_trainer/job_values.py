@@ -12,7 +12,17 @@ MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name incl
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|min|h|d)\Z")
 _HOURS = {"m": 1 / 60, "min": 1 / 60, "h": 1.0, "d": 24.0}
 _TOKEN = re.compile(
-    r"\bhf_[A-Za-z0-9]{20,}|\bsk-(?:[a-z]{2,8}[0-9]{0,3}-)*[A-Za-z0-9_]{20,}|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abp]-[0-9]|\bglpat-\w{10,}|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"\bhf_[A-Za-z0-9]{20,}|\b(?:rpa_|gsk_|r8_|npm_|dckr_pat_|github_pat_|nvapi-)[A-Za-z0-9_-]{16,}|\bAIza[\w-]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}"
+    r"|\bwandb login (?:--\S+ )*[0-9a-f]{40}\b|\bsk-(?:[a-z]{2,8}[0-9]{0,3}-)*[A-Za-z0-9_]{20,}|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abp]-[0-9]|\bglpat-\w{10,}|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
+
+_SECRET_NAME = re.compile(
+    r"(?:API_?KEY|ACCESS_?KEY|SECRET(?:_ACCESS)?(?:_?KEY)?|PRIVATE_?KEY|PASSWORD|PASSWD|(?:HF|HUB|HUGGINGFACE|GITHUB|GH|GITLAB|API|AUTH|ACCESS|BEARER|BOT|SESSION)_TOKEN)\Z",
+    re.I,
+)
+# What bash computes or keeps to itself: given a value, they don't reach the program as they are.
+_BASH = frozenset(
+    "_ COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD IFS LINENO OLDPWD OPTARG OPTIND PIPESTATUS PPID PWD RANDOM REPLY SECONDS SHELLOPTS SHLVL SRANDOM UID".split()
 )
 
 
@@ -48,7 +58,19 @@ def _no_token(text: str) -> str:
 def _not_ours(name: str) -> str:
     if name.startswith("RGT_"):
         raise ValueError("found a name beginning with RGT_, expected another; the runner uses these")
+    if name in _BASH or name.startswith("BASH"):
+        raise ValueError(f"found {name}, expected another name; bash sets this one itself, so the program would see another value")
     return name
+
+
+def no_secret(values: dict[str, str]) -> dict[str, str]:
+    """Variables whose name or value doesn't speak of a key. Raises ValueError, without the value."""
+    for name, value in values.items():
+        if len(value) >= 6 and _SECRET_NAME.search(name):
+            raise ValueError(
+                f"found a value for {name}, expected it under `secrets`: a file or variable of the box that holds it; what stands here is written into the script"
+            )
+    return values
 
 
 def _deadline(value: object) -> str:
@@ -56,13 +78,13 @@ def _deadline(value: object) -> str:
     if isinstance(value, datetime):
         value = value.isoformat()
     text = str(value).strip()
-    if re.fullmatch(r"hours:[\d.]+|at:\d+", text):
+    if re.fullmatch(r"at:\d{1,12}", text):
         return text
-    if found := _SPAN.match(text):
+    if found := _SPAN.match(re.sub(r"\Ahours:([\d.]+)\Z", r"\1h", text)):
         hours = float(found[1]) * _HOURS[found[2]]
-        if not 0 < hours <= 24 * 366:
+        if not 1e-6 <= hours <= 24 * 366:
             raise ValueError(f"found {text[:40]!r}, expected more than nothing and at most a year")
-        return f"hours:{hours:.10g}"
+        return f"hours:{f'{hours:.6f}'.rstrip('0').rstrip('.')}"
     try:
         at = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

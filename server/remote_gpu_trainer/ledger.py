@@ -11,6 +11,7 @@ import os
 import time
 from pathlib import Path
 
+from .json_numbers import finite
 from .records import record
 
 try:
@@ -20,6 +21,7 @@ except ImportError:  # Windows: an append of one line is all the protection ther
 
 MOST_BYTES = 4 << 20  # of the file's end that are read
 OPENED, GONE = "opened", "gone"
+LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
 
 
 @record
@@ -59,22 +61,22 @@ def still_open() -> list[Opened]:
     for line in _lines():
         try:
             event = json.loads(line)
-            address, kind, when = event["address"], event["event"], float(event["t"])
+            address, kind, when = event["address"], event["event"], finite(event["t"], LATEST)
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if not isinstance(address, str):
+        if not isinstance(address, str) or when is None or when <= 0:
             continue
         if kind == GONE:
             boxes.pop(address, None)
         elif kind == OPENED:
             before = boxes.get(address)
-            price = event.get("price")
+            price = finite(event.get("price"))
             boxes[address] = Opened(
                 address,
                 str(event.get("name") or address),
                 before.since if before else when,
                 str(event.get("profile") or (before.profile if before else "")),
-                float(price) if isinstance(price, (int, float)) and not isinstance(price, bool) else before.price if before else None,
+                price if price is not None else before.price if before else None,
             )
     return sorted(boxes.values(), key=lambda box: box.since)
 

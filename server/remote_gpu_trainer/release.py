@@ -1,6 +1,6 @@
 """The results of a run brought home: pulled, hashed on both sides, compared, loaded. Nothing is deleted, here or there, and nothing is stopped.
 
-Not covered: what the run wrote outside its folder (named in `outside`; pull it with `also`), symbolic links (named in `links`, never followed),
+Not covered: what the run wrote outside its folder (named in `outside`, and then nothing counts as verified; pull it with `also`), symbolic links (named in `links`, never followed),
 and whether the results are any good.
 """
 
@@ -95,13 +95,15 @@ def bring_home(box: Box, source: str, to: Path, *, also: tuple[str, ...] = (), e
         found.differing += [shown(f"{name}/{path}" if name else path) for path in differing]
         listed.update({(f"{name}/{path}" if name else path): what for path, what in files.items()})
     found.files, found.bytes = len(listed), sum(size for size, _ in listed.values())
-    found.outside = outside(to / "run.sh", source, also)
+    found.outside, apart = outside(to / "run.sh", source, also)
     rows = [{"path": path, "bytes": size, "sha256": digest} for path, (size, digest) in sorted(listed.items())]
     (to / MANIFEST).write_text(json.dumps({"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}, indent=1) + "\n", encoding="utf-8")
     if found.differing:
         found.verdict = "bad"
         return found
     _verify(found, script, to, expect, load)
+    if apart and found.verdict == "verified":
+        found.verdict = "unknown"  # what the run was for isn't all here
     return found
 
 
@@ -149,22 +151,28 @@ def _same(path: Path, size: int, digest: str) -> bool:
     return found.hexdigest() == digest
 
 
-def outside(script: Path, source: str, also: tuple[str, ...]) -> list[str]:
-    """Places that the run's script names and that weren't pulled: work folder, checkpoints and results elsewhere."""
+def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str], bool]:
+    """(places that the run's script names and that weren't pulled, whether checkpoints or results lie there). A relative one lies in the work folder."""
     try:
         text = script.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return []
-    found = []
-    for value in re.findall(r"^RGT_(?:CHECKPOINT_DIR|EXPECT|WORK_DIR)=\(?(.*?)\)?$", text, re.M):
+        return [], False
+    named: dict[str, list[str]] = {"WORK_DIR": [], "CHECKPOINT_DIR": [], "EXPECT": []}
+    for name, value in re.findall(r"^RGT_(CHECKPOINT_DIR|EXPECT|WORK_DIR)=\(?(.*?)\)?$", text, re.M):
         try:
-            words = shlex.split(value)
+            named[name] += shlex.split(value)
         except ValueError:
             continue
-        inside = (source.rstrip("/") + "/", *(folder.rstrip("/") + "/" for folder in also))
-        tilde = "~/" + "/".join(PurePosixPath(source).parts[-2:])
-        found += [shown(word) for word in words if word.startswith(("/", "~/")) and not f"{word}/".startswith((*inside, tilde))]
-    return found
+    inside = (source.rstrip("/") + "/", *(folder.rstrip("/") + "/" for folder in also))
+    inside += ("~/" + "/".join(PurePosixPath(source).parts[-2:]) + "/",)
+
+    def left(words: list[str]) -> list[str]:
+        return [word for word in words if word.startswith(("/", "~/")) and not f"{word}/".startswith(inside)]
+
+    work, results = left(named["WORK_DIR"]), named["CHECKPOINT_DIR"] + named["EXPECT"]
+    apart = left(results)
+    within = any(word and not word.startswith(("/", "~/")) for word in results)
+    return [shown(word) for word in (*apart, *work)], bool(apart) or bool(work and within)
 
 
 def _verify(found: Released, script: Path, to: Path, expect: int | None, load: bool) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from . import box as boxes
 from . import ledger, status
-from .billing import Listed, listed
 from .box import Box
 from .masking import shown, shown_lines
 from .profile import Profile
+from .provider_list import Listed, decoded, listed
 from .release import Released, Unreleased, bring_home
 
 LISTING_SECONDS = 120
@@ -49,7 +49,9 @@ def next_step(box: Box, profile: Profile) -> str:
 def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) -> Listed:
     """Whether the box is gone; when it is, the ledger forgets it."""
     address = boxes.address(box)
-    if box.local or profile.kind == "own":
+    if profile.kind == "own":
+        if not box.local:
+            return Listed(None, f"found another machine with the page of one's own, {profile.name}; expected the platform that bills it, as --profile")
         found = Listed(True, f"{profile.name} is nobody's meter: nothing to end")
     elif listing is None:
         return Listed(None, f"found no list, expected --listing FILE or --run-listing COMMAND; {next_step(box, profile)}")
@@ -71,17 +73,17 @@ def run_listing(command: str, profile: Profile) -> str:
     if not words or not all(_PLAIN.match(word) for word in words):
         raise Unreleased("found a command that needs a shell, expected plain words; do: run it yourself, and give what it prints with --listing -")
     try:
-        done = subprocess.run(words, check=False, capture_output=True, text=True, errors="replace", timeout=LISTING_SECONDS, stdin=subprocess.DEVNULL)
+        done = subprocess.run(words, check=False, capture_output=True, timeout=LISTING_SECONDS, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
         raise Unreleased(f"found no program {words[0]} here, expected the platform's client; do: install it, or give the list with --listing FILE") from None
     except subprocess.TimeoutExpired:
         raise Unreleased(f"found no list after {LISTING_SECONDS} s, expected one; do: run it yourself, and give what it prints with --listing -") from None
     if done.returncode:
-        last = next(iter(shown_lines(done.stderr, 1, 160)), "no message")
+        last = next(iter(shown_lines(done.stderr.decode("utf-8", "replace"), 1, 160)), "no message")
         raise Unreleased(
             f"found the listing command ended with {done.returncode} ({last}), expected 0; do: run it yourself, and give what it prints with --listing -"
         )
-    return done.stdout
+    return decoded(done.stdout)
 
 
 def as_text(found: Released) -> str:

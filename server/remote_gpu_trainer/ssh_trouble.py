@@ -1,4 +1,4 @@
-"""Why ssh didn't get there, from what it printed. Pure. `why` is one of WHYS; the text says found, expected and do.
+"""Why ssh didn't get there, from what it printed. Pure. The text says found, expected and do.
 
 Limits: the texts are OpenSSH's (8 to 10, English); what none of them fits is `other`, with ssh's last line.
 """
@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from .box_name import Box
 from .masking import shown, shown_lines
-
-WHYS = ("name", "refused", "timeout", "auth", "host-key-unknown", "host-key-changed", "restricted", "lost", "no-ssh", "other")
 
 _FINGERPRINT = re.compile(r"Server host key: (\S{1,60}) (SHA256:[A-Za-z0-9+/=]{20,60})")
 _CHANGED = re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S{1,200} has changed")
@@ -33,7 +32,7 @@ _RESTRICTED = re.compile(
 
 @dataclass(frozen=True)
 class Trouble:
-    why: str
+    why: Literal["name", "refused", "timeout", "auth", "host-key-unknown", "host-key-changed", "restricted", "lost", "other"]
     text: str
 
 

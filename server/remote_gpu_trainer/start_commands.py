@@ -82,7 +82,7 @@ def _slurm(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
         *_code(job, snapshot, f"{folder}/code/"),
         f"cp {file} {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh",
     ]
-    submit = f"sbatch --chdir={folder} {folder}/run.sh"
+    submit = f"sbatch --chdir {folder} {folder}/run.sh"  # a shell doesn't read ~ behind an equals sign
     return Commands(
         "\n".join([*lines, submit]),
         f"squeue --me --name={job.name} --start && bash {folder}/run.sh status --json",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def write(target: Path, data: bytes, mode: int) -> None:
-    """Replace a file, or make it with its folder. Nothing is left behind when it fails. Raises OSError."""
+    """Replace a file, or make it with its folder; a link keeps, and what it points to is replaced. Nothing is left behind when it fails. Raises OSError."""
+    target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
