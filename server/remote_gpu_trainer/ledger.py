@@ -64,7 +64,7 @@ def still_open() -> list[Opened]:
             address, kind, when = event["address"], event["event"], finite(event["t"], LATEST)
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if not isinstance(address, str) or when is None or when <= 0:
+        if not isinstance(address, str) or when is None or when < 0:
             continue
         if kind == GONE:
             boxes.pop(address, None)
