@@ -30,7 +30,7 @@ _PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?", re.I)
 _LIST = "import importlib.metadata as m\nfor d in m.distributions():\n n = d.metadata['Name']\n n and print(n + '==' + d.version)"
 _BOX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64", "extra": ""}
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "tensorflow-gpu": "tensorflow"}
-EXPECTED = "expected 'pip freeze' text, 'pip list', 'conda list', requirements.txt with pins, uv.lock, an interpreter or a virtual environment"
+EXPECTED = "expected 'pip freeze' text, requirements.txt, uv.lock, 'pip list', 'conda list', an interpreter or a virtual environment"
 LONGEST = 30  # seconds that an interpreter may take to list its packages
 
 Versions = dict[str, tuple[Version, ...]]  # canonical name: the versions that may be there, nearly always one

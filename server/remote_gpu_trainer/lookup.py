@@ -18,6 +18,7 @@ from .evidence import Evidence, Line
 from .masking import shown
 from .ranking import Ranking
 from .signatures import SignatureIndex
+from .unnamed import platform_not_shown
 
 LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
@@ -33,6 +34,7 @@ WHOLE, FURTHER = 635, 95  # of an answer with three matches, and of each match b
 LEAST_FIRST = 120
 LONG_REPORT = 160  # characters from which a report is worth a sentence in fewer words
 LINE = 48  # tokens of a line of evidence
+NAME = 200  # characters of the name of a log
 MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
 
@@ -67,6 +69,9 @@ def look_up(
     found = _there(search.rank(evidence, ranking, signatures, limit + ALSO), entries)
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
+    elsewhere = _elsewhere(evidence, candidates, entries) if found.confidence else ""
+    if elsewhere:
+        found = found._replace(confidence="low")
     sure = found.confidence == "high"
     lines, chars = EVIDENCE[sure]
     answer = Answer(
@@ -99,7 +104,7 @@ def look_up(
             match["check"] = _check(entry, max(OTHER[sure] - tokens(match["title"]), 16))
         answer.matches.append(match)
     if found.confidence == "low":
-        answer.ask = _ask(evidence, "Not sure.", most=1)
+        answer.ask = f"Not sure. {elsewhere}" if elsewhere else _ask(evidence, "Not sure.", most=1)
     if not sure:
         answer.also = [_title(c, entries) for c in candidates[limit : limit + ALSO]]
     over = _cost(answer) - WHOLE - FURTHER * max(0, limit - 3)
@@ -119,6 +124,14 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     if candidates[:1] == found.candidates[:1]:
         return found._replace(candidates=candidates)
     return found._replace(candidates=candidates, confidence="", doubtful=bool(candidates))
+
+
+def _elsewhere(evidence: Evidence, candidates: list[search.Candidate], entries: Mapping[str, Entry]) -> str:
+    """Why the first match may be about another platform than the reader's; '' when it isn't, or when a literal text speaks for it."""
+    if candidates[0].hit:
+        return ""
+    platform = platform_not_shown(entries[candidates[0].id], "\n".join(line.text for line in evidence.lines))
+    return f"{candidates[0].id} is about {platform}, which nothing here shows: name the platform." if platform else ""
 
 
 def _title(candidate: search.Candidate, entries: Mapping[str, Entry]) -> dict:
@@ -169,7 +182,7 @@ def _why(candidate: search.Candidate) -> str:
     if candidate.hit:
         line = candidate.hit.line
         rank = f", rank {line.rank}" if line.rank is not None else ""
-        return f"`{candidate.hit.signature.text[:80]}` in {line.source} line {line.number}{rank}"
+        return f"`{candidate.hit.signature.text[:80]}` in {shown(line.source, NAME)} line {line.number}{rank}"
     return "words: " + ", ".join(candidate.words[:3]) if candidate.words else "similar wording"
 
 
@@ -195,11 +208,11 @@ def _shown(line: Line, chars: int) -> dict:
     text = shown(line.text.strip(), MAX_SHOWN)[:chars]
     while (cost := tokens(text)) > LINE:  # a line of rare characters must not take the room of the fix
         text = text[: int(len(text) * LINE / cost)]
-    return {"source": line.source, "line": line.number, "rank": line.rank, "text": text}
+    return {"source": shown(line.source, NAME), "line": line.number, "rank": line.rank, "text": text}
 
 
 def _where(line: Line) -> dict:
-    return {"rank": line.rank, "source": line.source, "line": line.number}
+    return {"rank": line.rank, "source": shown(line.source, NAME), "line": line.number}
 
 
 def _ask(evidence: Evidence, said: str, most: int = 9) -> str:

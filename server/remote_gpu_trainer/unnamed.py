@@ -1,0 +1,45 @@
+"""Whether a report shows the platform that an entry is about: its name, or one of the texts by which its page says it is known.
+
+A platform's entry may be the nearest to "Connection refused" and still be about a provider that the reader never used. So without a sign of the platform, and
+without a literal signature, nothing more than a guess is claimed.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from .catalogue import bundle_root
+from .entry import Entry
+from .facts import split
+
+ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
+_TOKENS = re.compile(r"^tokens:(.*(?:\n- .*)*)", re.M)
+_TOKEN = re.compile(r"""["']([^"'\n]{3,})["']|(?<=- )([^"'\s][^\n]{2,})|(?<=[\[,] )([^"',\]\n]{3,})|(?<=\[)([^"',\]\n]{3,})""")
+# What people write for it, beside the name of its page.
+_ALSO = {
+    "vastai": ("vast",), "china": ("恒源", "矩池", "揽睿", "gpushare", "matpool"), "notebooks": ("kaggle", "jupyter", "notebook"), "kubernetes": ("k8s", "pod", "kubectl"),
+    "slurm": ("sbatch", "srun", "salloc"), "aws": ("ec2", "amazon", "sagemaker"), "gcp": ("google cloud", "gce", "gcloud"), "colab": ("notebook",),
+    "modal": ("modal.",), "runpod": ("pod",),
+}  # fmt: skip
+
+
+def platform_not_shown(entry: Entry, text: str) -> str:
+    """The name of an entry's platform, as its page is called, when the report shows no sign of it, else ''. `text`: the report."""
+    named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
+    if not entry.path.startswith("profiles/") or not named or entry.family == "CN" or not ANYWHERE.isdisjoint(named):  # CN is about a place, not a provider
+        return ""
+    low = text.lower()
+    return "" if any(sign in low for name in named for sign in signs(name)) else " or ".join(named)
+
+
+@lru_cache(maxsize=32)
+def signs(name: str) -> tuple[str, ...]:
+    """What shows a platform, in lower case: its name, what people write for it, and the tokens of its page."""
+    try:
+        head, _ = split((bundle_root() / "profiles" / f"{name}.md").read_text(encoding="utf-8"))
+    except OSError:
+        head = ""
+    tokens = _TOKENS.search(head)
+    found = [next(filter(None, groups)).strip().lower() for groups in _TOKEN.findall(tokens[1])] if tokens else []
+    return (name, *_ALSO.get(name, ()), *found)

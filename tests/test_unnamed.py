@@ -1,0 +1,33 @@
+"""A platform's entry without any sign of the platform is no more than a guess."""
+
+import pytest
+
+from remote_gpu_trainer import catalogue, profile, unnamed
+from remote_gpu_trainer.answering import answer_for
+
+
+@pytest.mark.parametrize(
+    "text", ["tmux: command not found", "ssh: connect to host 192.0.2.4 port 22: Connection refused", "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!"]
+)
+def test_an_everyday_error_of_any_box_is_not_claimed_for_one_provider(text):
+    answer = answer_for(text=text)
+    first = answer.matches[0]
+    assert first["confidence"] == "low" and answer.also
+    assert f"{first['id']} is about " in answer.ask and "which nothing here shows: name the platform." in answer.ask
+
+
+def test_the_providers_name_in_the_report_is_sign_enough():
+    answer = answer_for(text="ssh: connect to host ssh.runpod.io port 22: Connection refused")
+    assert answer.matches[0]["id"] == "RP6" and answer.matches[0]["confidence"] != "low" and "name the platform" not in answer.ask
+
+
+def test_every_token_of_a_platforms_page_is_a_sign():
+    for name, page in profile.load().items():
+        assert {token.lower() for token in page.tokens} <= set(unnamed.signs(name)), name
+
+
+def test_entries_of_any_box_and_of_a_country_need_no_sign():
+    read = catalogue.load()
+    told = {entry.family for entry in read.entries if unnamed.platform_not_shown(entry, "it fails")}
+    assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= told and told.isdisjoint({"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"})
+    assert unnamed.platform_not_shown(read.get("NB5"), "Colab disconnected") == "" and "colab" in unnamed.platform_not_shown(read.get("NB5"), "disconnected")
