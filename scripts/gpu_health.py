@@ -101,7 +101,7 @@ SXID_MAYBE = ("10001,10002,10004,10005,11001,11009,11013,11018-11020,12001,12002
 SXID_NEVER = ("11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,19065,19068,19071,19084,20001,20009,"
               "20012,22013,24001-24003")
 
-# name pattern | memory GiB | compute capability | PCIe generation | watts | b bf16, f fp8 | peer to peer
+# name pattern | memory GiB, the smallest sold under the name (RTX 3060: 8 and 12, 5060 Ti: 8 and 16) | compute capability | PCIe generation | watts | b bf16, f fp8 | peer to peer
 SKU_TABLE = """
 Tesla P100-SXM2-16GB|16|6.0|3|300||nvlink
 Tesla P100-PCIE-16GB|16|6.0|3|250||pcie
@@ -164,7 +164,7 @@ RTX 2070 SUPER$|8|7.5|3|215||bridge
 RTX 2080$|8|7.5|3|215||bridge
 RTX 2080 SUPER$|8|7.5|3|250||bridge
 RTX 2080 Ti$|11|7.5|3|250||bridge
-RTX 3060$|12|8.6|4|170|b|none
+RTX 3060$|8|8.6|4|170|b|none
 RTX 3060 Ti$|8|8.6|4|200|b|none
 RTX 3070$|8|8.6|4|220|b|none
 RTX 3070 Ti$|8|8.6|4|290|b|none
@@ -182,7 +182,7 @@ RTX 4080$|16|8.9|4|320|bf|none
 RTX 4080 SUPER$|16|8.9|4|320|bf|none
 RTX 4090$|24|8.9|4|450|bf|none
 RTX 4090 D$|24|8.9|4|425|bf|none
-RTX 5060 Ti$|16|12.0|5|180|bf|none
+RTX 5060 Ti$|8|12.0|5|180|bf|none
 RTX 5070$|12|12.0|5|250|bf|none
 RTX 5070 Ti$|16|12.0|5|300|bf|none
 RTX 5080$|16|12.0|5|360|bf|none
@@ -250,7 +250,9 @@ REQUIRED_590 = ("remapped_rows.failure", "remapped_rows.pending", "gpu_recovery_
 FILES = ("nvidia-smi.csv", "nvidia-smi-q.xml", "nvidia-smi-list.txt", "nvlink.txt", "topo.txt", "apps.csv", "dmesg.txt", "proc.json", "exit.json")
 EXTRA_FILES = ("fields.txt",)
 LIMIT = 4 << 20  # bytes of one reply; more is cut, and said
-CALL_SECONDS, SERIES_SECONDS = 25.0, 45.0  # an MCP call has 50 s in all (contracts.md)
+# An MCP call has 50 s in all (contracts.md), and ssh takes its part. The first call that wakes the GPUs may take the whole series.
+CALL_SECONDS, SERIES_SECONDS = 25.0, 42.0
+LOGS = ("dmesg", "journalctl")  # their end counts: one that is too long loses its plain lines, see `worthy`
 
 
 RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
@@ -439,7 +441,10 @@ def run(command, seconds):
             break
         chunks.append(chunk)
         size += len(chunk)
-        if size > LIMIT:
+        if size > LIMIT and command[0] in LOGS:
+            chunks = [worthy(b"".join(chunks))]
+            size = len(chunks[0])
+        elif size > LIMIT:
             out["cut"] = True
             break
     if not out["timed_out"] and not out["cut"]:
@@ -489,21 +494,36 @@ def gather_nvidia(record, runner, limit):
     if not smi:
         record["exit"]["nvidia-smi.csv"] = {"rc": 127, "timed_out": False}
         return
-    began = time.monotonic()
+    began, longest = time.monotonic(), [0.0]
+
+    def ask(name, arguments):
+        """One call, or None when the rest of the series is shorter than a call. `short`: it had less than the full time, so no hang."""
+        left = SERIES_SECONDS - (time.monotonic() - began)
+        if left < max(1.0, longest[0]):
+            record["exit"].setdefault(name, {"rc": None, "seconds": 0.0, "timed_out": False, "cut": False})["unasked"] = True
+            return None
+        seconds = min(limit, left) if record["exit"].get("nvidia-smi.csv") else left
+        got = runner([smi] + list(arguments), seconds)
+        longest[0] = max(longest[0], got["seconds"])
+        return dict(got, limit_s=round(seconds, 1), short=seconds < limit)
 
     def call(name, *arguments, **more):
-        left = min(limit, SERIES_SECONDS - (time.monotonic() - began))
-        got = runner([smi] + list(arguments), max(1.0, left))
+        got = ask(name, arguments)
+        if got is None:
+            return "", record["exit"][name]
         text = got.pop("text")
         old = record["exit"].get(name)
         record["files"][name] = record["files"].get(name, "") + text
         if old:
-            got = {"rc": old["rc"] or got["rc"], "seconds": round(old["seconds"] + got["seconds"], 3), "timed_out": got["timed_out"],
-                   "cut": old["cut"] or got["cut"], "asked": old.get("asked", [])}
+            got.update(rc=old["rc"] or got["rc"], seconds=round(old["seconds"] + got["seconds"], 3), cut=old["cut"] or got["cut"],
+                       asked=old.get("asked", []))
         if more.get("asked"):
-            got["asked"] = got.get("asked", []) + [more["asked"]]
+            got["asked"] = got.get("asked", []) + ([more["asked"]] if not got["timed_out"] else [])
         record["exit"][name] = got
         return text, got
+
+    def hung(got):
+        return got["timed_out"] and not got.get("short")
 
     text, got = call("fields.txt", "--help-query-gpu")
     if got["timed_out"]:
@@ -523,34 +543,67 @@ def gather_nvidia(record, runner, limit):
             record["exit"]["nvidia-smi.csv"]["asked"].pop()
             record["exit"]["nvidia-smi.csv"]["rc"] = 0
             names = [name for name in names if name != refused.group(1)]
-        if got["timed_out"] or smi_failure(text):
+        if hung(got) or smi_failure(text):
             return
     if known and "remapped_rows.failure" not in known:  # driver 465 tells it only here; a card without rows says so in words
         extra = ["gpu_bus_id", "remapped_rows.correctable", "remapped_rows.uncorrectable", "remapped_rows.pending", "remapped_rows.failure"]
-        got = runner([smi, "--query-remapped-rows=" + ",".join(extra), "--format=csv"], limit)
-        if got["timed_out"]:
-            record["exit"]["nvidia-smi.csv"]["timed_out"] = True
-            return
-        if got["rc"] == 0 and got["text"].startswith("gpu_bus_id"):
+        got = ask("nvidia-smi.csv", ["--query-remapped-rows=" + ",".join(extra), "--format=csv"])
+        if got and got["timed_out"]:
+            record["exit"]["nvidia-smi.csv"].update(timed_out=True, limit_s=got["limit_s"], short=got["short"])
+            if hung(got):
+                return
+        if got and got["rc"] == 0 and got["text"].startswith("gpu_bus_id"):
             record["files"]["nvidia-smi.csv"] += got["text"]
             record["exit"]["nvidia-smi.csv"]["asked"].append(extra)
     for name, arguments in (("nvidia-smi-list.txt", ["-L"]), ("nvidia-smi-q.xml", ["-q", "-x"]), ("nvlink.txt", ["nvlink", "-s"]),
                             ("topo.txt", ["topo", "-m"]),
                             ("apps.csv", ["--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu_memory", "--format=csv"])):
-        if call(name, *arguments)[1]["timed_out"]:
+        if hung(call(name, *arguments)[1]):
             return
 
 
+def worthy(raw):
+    """A log without its plain lines: its first, the last (which may be half a line), and those that are judged; of too many the end."""
+    lines = raw.split(b"\n")
+    kept = [line for line in lines[1:-1] if WORTH.search(line.decode("latin-1")) or OLD.search(line.decode("latin-1"))]
+    out = b"\n".join(lines[:1] + kept + lines[-1:])
+    return out if len(out) <= LIMIT // 2 else out[-(LIMIT // 2):].split(b"\n", 1)[-1]
+
+
+def log_start(text):
+    """Seconds after boot of the first line that has a time, or None."""
+    found = re.search(r"^(?:(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|\d+,\d+,(\d{1,16})\d{6},)", text, re.M)
+    return int(found.group(1) or found.group(2)) if found else None
+
+
+def with_journal(ring, journal):
+    """The journal up to where the ring buffer begins, then the ring buffer."""
+    start, kept = log_start(ring), []
+    for line in journal.splitlines(True):
+        at = log_start(line)
+        if start is not None and at is not None and at > start:
+            break
+        kept.append(line)
+    text = "".join(kept) + (ring if start is not None else "")
+    return text if len(text) <= LIMIT else worthy(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+
 def gather_log(record, runner, limit):
-    """dmesg, else the journal of this boot, else the ring buffer itself: the first that may be read."""
-    tried = []
+    """dmesg, before it the journal where dmesg's beginning is overwritten; else the journal of this boot; else the ring buffer itself."""
+    tried, ring = [], None
     for command in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"]):
         got = runner(command, min(limit, 10.0))
         text = got.pop("text")
         if got["rc"] == 0 and text.strip() and "-- No entries --" not in text:
+            text = text if ring is None else with_journal(ring, text)
             record["files"]["dmesg.txt"], record["exit"]["dmesg.txt"] = text, got
-            return
+            start = log_start(text)
+            if ring is not None or OLD.search(text) or (start is not None and start <= 300):
+                return
+            ring = text
         tried.append("%s: %s" % (command[0], "timed out" if got["timed_out"] else short(text or "empty", 120)))
+    if ring is not None:
+        return
     try:
         handle = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         lines = []
@@ -584,6 +637,8 @@ def gather_system(proc):
         where["container"] = "kubernetes"
     elif re.search(r"docker|kubepods|containerd|lxc", read_text("/proc/1/cgroup") or ""):
         where["container"] = "container"
+    else:
+        where["container"] = container_by_traces()
     uptime = (read_text("/proc/uptime") or "").split()
     proc["uptime_s"] = float(uptime[0]) if uptime else None
     proc["nvidia_version"] = read_text("/proc/driver/nvidia/version")
@@ -637,6 +692,38 @@ def gather_system(proc):
                                                                      int(cache.group(1) if cache else 0)) >> 20}
             break
     proc["cgroup"] = limits
+
+
+def container_by_traces():
+    """Pods of containerd and CRI-O, LXC, nspawn: under cgroup v2, and entered over ssh, they have none of the usual marks."""
+    told = (read_text("/run/systemd/container") or "").strip()
+    made = re.search(r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)", read_text("/proc/1/environ") or "")
+    if told or made:
+        return short(told or made.group(1) or "kubernetes", 20)
+    # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…      a host without disks may have such a root too
+    root = re.search(r"^\S+ \S+ \S+ \S+ / .* - overlay .*", read_text("/proc/self/mountinfo") or "", re.M)
+    if root and (re.search(r"docker|containerd|containers/storage|crio|enroot|kubelet", root.group(0))
+                 or (read_text("/proc/1/comm") or "").strip() not in ("systemd", "init")):
+        return "container"
+    return ""
+
+
+def minor_of(place):
+    """(N of /dev/nvidiaN, the driver leaves the card out) for a place as sysfs writes it. N is None where the driver's folder doesn't tell."""
+    told = read_text("/proc/driver/nvidia/gpus/%s/information" % place) or ""
+    found = re.search(r"Device Minor:\s+(\d{1,4})", told)
+    return int(found.group(1)) if found else None, bool(re.search(r"(?:Excluded|Blacklisted):\s+Yes", told))
+
+
+def gather_nodes(proc):
+    """Which cards are this process's: Slurm and containers give some of a box. access() asks the device cgroup and wakes no GPU, as open() would."""
+    listed = glob.glob("/proc/driver/nvidia/gpus/*/information")
+    for card in proc.get("pci", []):
+        if card.get("driver") == "nvidia" and listed:
+            card["minor"], left_out = minor_of(card["bdf"])
+            node = "/dev/nvidia%s" % card["minor"]
+            card["node"] = ("hidden" if card["minor"] is None else "excluded" if left_out else "absent" if not os.path.exists(node)
+                            else "open" if os.access(node, os.R_OK | os.W_OK) else "denied")
 
 
 def gather_disks(paths, into):
@@ -757,6 +844,8 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
     until, disks_until = time.monotonic() + (45.0 if python else 12.0), time.monotonic() + 3.0
     for thread in threads:
         thread.join(max(0.0, (disks_until if thread.name == "gather_disks" else until) - time.monotonic()))
+    if not any(got.get("timed_out") for name, got in record["exit"].items() if name not in ("_by", "dmesg.txt")):  # a hung driver may hold its files too
+        guarded(gather_nodes, (proc,))  # after nvidia-smi, which makes the nodes
     record["proc"] = dict(proc, disks=dict(disks), unfinished=broken + [thread.name for thread in threads if thread.is_alive()])
     record["seconds"] = round(time.monotonic() - began, 3)
     return record
@@ -861,9 +950,17 @@ FAILURES = (
     ("nvml", re.compile(r"Failed to initialize NVML: \S.*")),
 )
 # Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error · ... gpu 0000:01:00.0: GPU is lost. · new drivers: GPU0000:07:00.0
-HANDLE = re.compile(r"Unable to determine the device handle for gpu\s*((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?): .{0,80}", re.I)
+# newer ones: ... for GPU5: 0000:70:00.0: Unknown Error · ... for GPU0: Unknown Error
+PLACE = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?"
+HANDLE = re.compile(r"Unable to determine the device handle for gpu\s*(?:(%s)|(\d{1,3})(?::\s*(%s))?): .{0,80}" % (PLACE, PLACE), re.I)
 # nvidia-smi's exit codes follow nvmlReturn (man page; 18 from gputil#55)
 RC_FAILURES = {8: "power", 10: "interrupt", 9: "no_driver", 6: "no_devices", 12: "library", 18: "mismatch", 17: "blocked", 4: "denied", 15: "lost", 16: "reset"}
+
+
+def lost_handles(text):
+    """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
+    return [(bdf(found.group(1) or found.group(3)), int(found.group(2)) if found.group(2) else None, short(found.group(0)))
+            for found in HANDLE.finditer(clean(text))]
 
 
 def smi_failure(text):
@@ -938,7 +1035,7 @@ XML_PLACES = {
     "x.gpu_max": ["temperature/gpu_temp_max_gpu_threshold"], "x.replays": ["pci/replay_counter"], "x.vbios": ["vbios_version"],
     "x.app_clock": ["applications_clocks/graphics_clock"], "x.app_default": ["default_applications_clocks/graphics_clock"],
     "x.fabric_bandwidth": ["fabric/health/bandwidth"], "x.fabric_route": ["fabric/health/route_unhealthy"],
-    "x.fabric_recovery": ["fabric/health/route_recovery_in_progress"], "x.fabric_access": ["fabric/health/access_timeout_recovery"],
+    "x.minor": ["minor_number"], "x.fabric_recovery": ["fabric/health/route_recovery_in_progress"], "x.fabric_access": ["fabric/health/access_timeout_recovery"],
     "power.draw": ["gpu_power_readings/average_power_draw", "gpu_power_readings/instant_power_draw", "gpu_power_readings/power_draw",
     "power_readings/power_draw"],
     "power.limit": ["gpu_power_readings/current_power_limit", "power_readings/power_limit"],
@@ -967,7 +1064,7 @@ ECC_SUMS = (("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable
     ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
             ("ecc.errors.corrected.volatile.total", "volatile", "_correctable"), ("ecc.errors.corrected.aggregate.total", "aggregate",
             "_correctable"))
-TYPE.update({"x.slow": "n", "x.memory_max": "n", "x.gpu_max": "n", "x.replays": "n", "x.app_clock": "n", "x.app_default": "n", "x.reset_required": "y", "x.drain_and_reset": "y", "x.channel_repair": "y", "x.tpc_repair": "y",
+TYPE.update({"x.minor": "n", "x.slow": "n", "x.memory_max": "n", "x.gpu_max": "n", "x.replays": "n", "x.app_clock": "n", "x.app_default": "n", "x.reset_required": "y", "x.drain_and_reset": "y", "x.channel_repair": "y", "x.tpc_repair": "y",
              "x.unrepairable": "y"})
 
 
@@ -1256,8 +1353,8 @@ LOG_RULES = (  # (kind, level, pattern; a group is the device)
     ("reset required", "fatal", re.compile(r"NV_ERR_RESET_REQUIRED()")),
     # NVRM: The NVIDIA probe routine was not called for 3 device(s).
     ("probe", "fatal", re.compile(r"NVRM: (?:No NVIDIA graphics adapter probed|The NVIDIA probe routine was not called)()")),
-    # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
-    ("aer", "degraded", re.compile(r"AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received: ([0-9a-f:.]+)", re.I)),
+    # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0      newer: … Uncorrectable (Fatal) error message received from …
+    ("aer", "degraded", re.compile(r"AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received(?: from|:):? ([0-9a-f:.]+)", re.I)),
     ("aer", "degraded", re.compile(r"nvidia ([0-9a-f:.]+): (?:AER: )?PCIe Bus Error: severity=Uncorrect", re.I)),
     # NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer2's postRxDetLinkMask failed!      gpud calls it unhealthy
     ("nvlink mask", "degraded", re.compile(r"NVRM: knvlink(?:Update|Discover)PostRxDet\w+: .{0,40}(?:Failed to update|postRxDetLinkMask failed)()")),
@@ -1428,6 +1525,11 @@ class Gpu:
     def label(self):
         return self.index if self.index is not None else self.bdf
 
+    @property
+    def node(self):
+        minor = self.number("x.minor")
+        return "/dev/nvidia%s" % (self.label if minor is None else int(minor))
+
     def raw(self, field):
         texts = self.cells.get(field, [])
         return next((text for text in texts if state(text) == "value"), texts[0] if texts else None)
@@ -1469,6 +1571,8 @@ class Box:
         self.gpus, self.problems, self.failures, self.lost, self.log, self.topo = [], [], [], [], None, {}
         self.proc, self.exit, self.live, self.recorded, self.missing, self.sources = {}, {}, False, False, [], []
         self.processes_known, self.driver, self.log_excused = False, "", False
+        self.late = []  # calls of nvidia-smi that the time did not suffice for
+        self.missing_cards, self.foreign, self.spare_nodes = [], set(), 0  # cards that nvidia-smi doesn't show; places of those that are another's
 
 
 def as_dict(value):
@@ -1484,11 +1588,13 @@ def exit_of(value):
     if isinstance(value, dict):
         code = next((value[key] for key in ("rc", "exit", "code", "returncode", "exit_code") if key in value), None)
         late = any(value.get(key) for key in ("timed_out", "timeout", "timedout"))
-        return {"rc": code if isinstance(code, int) else None, "timed_out": bool(late), "cut": bool(value.get("cut")),
-            "asked": as_list(value.get("asked"))}
+        told = {key: value[key] for key in ("limit_s", "seconds") if isinstance(value.get(key), (int, float))}
+        return dict(told, rc=code if isinstance(code, int) else None, timed_out=bool(late), cut=bool(value.get("cut")), asked=as_list(value.get("asked")),
+                    short=value.get("short") is True, unasked=value.get("unasked") is True)
+    out = {"rc": None, "timed_out": False, "cut": False, "asked": [], "short": False, "unasked": False}
     if isinstance(value, str) and "time" in value.lower():
-        return {"rc": None, "timed_out": True, "cut": False, "asked": []}
-    return {"rc": value if isinstance(value, int) and not isinstance(value, bool) else None, "timed_out": value is None, "cut": False, "asked": []}
+        return dict(out, timed_out=True)
+    return dict(out, rc=value if isinstance(value, int) and not isinstance(value, bool) else None, timed_out=value is None)
 
 
 def parse(record):
@@ -1498,6 +1604,7 @@ def parse(record):
     box.proc, raw_exit = as_dict(record.get("proc")), as_dict(record.get("exit"))
     box.recorded = box.live or "_by" in raw_exit
     box.exit = {name: exit_of(value) for name, value in raw_exit.items() if not name.startswith("_")}
+    box.late = [name for name in CALLS if name in box.exit and (box.exit[name]["unasked"] or (box.exit[name]["timed_out"] and box.exit[name]["short"]))]
     box.problems += ["%s can't be read" % text for text in record.get("unreadable", [])]
     box.problems += ["%s was cut at %d bytes" % (name, LIMIT) for name in record.get("cut", [])]
     for name in sorted(box.exit):
@@ -1516,9 +1623,9 @@ def parse(record):
             failure = smi_failure(clean(text[:200000])) if name != "fields.txt" else None
             if failure and failure not in box.failures:
                 box.failures.append(failure)
-            box.lost += [(bdf(found.group(1)), short(found.group(0))) for found in HANDLE.finditer(clean(text))]
+            box.lost += lost_handles(text)
     if box.recorded and not box.live:
-        hung = any(box.exit[name]["timed_out"] for name in box.exit
+        hung = any(box.exit[name]["timed_out"] or box.exit[name]["unasked"] for name in box.exit
             if name != "dmesg.txt") or box.failures or as_dict(box.exit.get("nvidia-smi.csv")).get("rc") == 127
         for name in FILES[:7] if not hung else FILES[6:7]:
             if name not in files:
@@ -1643,12 +1750,22 @@ def parse(record):
     for line in clean(files.get("lspci.txt", "")).splitlines():
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): the card no longer answers on the bus
         if "NVIDIA" in line and "(rev ff)" in line:
-            box.lost.append((bdf(line.split()[0]), short(line)))
+            box.lost.append((bdf(line.split()[0]), None, short(line)))
     told = dict(re.findall(r"^(NVML|DRIVER|KMD) version\s*: ([\d.]+)", files.get("version.txt", ""), re.M))
     if "NVML" in told and version(told.get("KMD") or told.get("DRIVER"))[:2] not in ((), version(told["NVML"])[:2]):
         box.failures.append(("mismatch", "NVML version %s, driver version %s" % (told["NVML"], told.get("KMD") or told.get("DRIVER"))))
     drivers = [gpu.raw("driver_version") for gpu in box.gpus if state(gpu.raw("driver_version")) == "value"]
     box.driver = drivers[0] if drivers else ""
+    cards = {bdf(str(one.get("bdf"))): one for one in nvidia_cards(box)}
+    for gpu in box.gpus:
+        if isinstance(as_dict(cards.get(gpu.bdf)).get("minor"), int):
+            gpu.cells.setdefault("x.minor", []).append(str(cards[gpu.bdf]["minor"]))
+    box.missing_cards = [one for place, one in sorted(cards.items(), key=str) if box.gpus and one.get("driver") == "nvidia"
+                         and place not in {gpu.bdf for gpu in box.gpus}]
+    box.foreign = {bdf(str(one.get("bdf"))) for one in box.missing_cards if one.get("node") in ("hidden", "excluded", "absent", "denied")}
+    nodes = [one for one in map(as_dict, as_list(box.proc.get("dev"))) if re.match(r"/dev/nvidia\d+$", str(one.get("path"))) and not one.get("error")]
+    if as_dict(box.proc.get("platform")).get("container") and box.gpus and not any("node" in one for one in cards.values()):
+        box.spare_nodes = max(0, len(nodes) - len(box.gpus))
     return box
 
 
@@ -1684,7 +1801,7 @@ class Findings:
 def judge(record, expectations=None):
     """-> findings, worst first. `expectations`: what `expectations_of` gives."""
     box, add = parse(record), Findings()
-    box.log_excused = any(what == "log" for what, _, _ in expectations or [])
+    box.log_excused = any(what == "log" and not value for what, _, _, value in expectations or [])
     judge_tools(box, add)
     for gpu in box.gpus:
         if not judge_lost(box, gpu, add):
@@ -1727,6 +1844,12 @@ FAILURE_TEXT = {
 }
 
 
+NO_HANDLE = "every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)"
+# What a call of nvidia-smi is, by its file.
+CALLS = {"fields.txt": "--help-query-gpu", "nvidia-smi.csv": "--query-gpu", "nvidia-smi-list.txt": "-L", "nvidia-smi-q.xml": "-q -x", "nvlink.txt": "nvlink -s",
+         "topo.txt": "topo -m", "apps.csv": "--query-compute-apps"}
+
+
 def nvidia_cards(box):
     return [one for one in as_list(box.proc.get("pci")) if as_dict(one).get("vendor") == "0x10de"]
 
@@ -1739,16 +1862,24 @@ def judge_tools(box, add):
         if kind == "no_driver" and cards:
             level = "fatal"  # the card is there, the driver isn't: nothing can train here as it is
         add(None, level, line, threshold, action, entry, key="mismatch" if kind == "mismatch" else "tool")
-    for place, line in box.lost:
-        gpu = next((g for g in box.gpus if g.bdf == place), None)
-        add(gpu.label if gpu else place, "fatal", line, "every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)",
-            "reboot the box; if it comes back, " + BACK, key="lost")
+    for place, index, line in box.lost:
+        gpu = next((g for g in box.gpus if place and g.bdf == place), None)
+        add(gpu.label if gpu else place or index, "fatal", line, NO_HANDLE, "reboot the box; if it comes back, " + BACK, key="lost")
     failed = bool(box.failures or box.lost)
+    if box.late:
+        add(None, "unknown", "nvidia-smi is slow: %d s for its calls, and no time was left for %s" % (
+            sum(box.exit[name].get("seconds", 0) for name in CALLS if name in box.exit),
+            ", ".join(("the rest of " if box.exit[name]["asked"] else "") + CALLS[name] for name in box.late)),
+            "all calls within %d s; without persistence mode each starts the driver anew (8 x A100: 30 s and not 2, Azure/aks-gpu#105)" % SERIES_SECONDS,
+            "turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the probe again", key="slow")
     for name in sorted(box.exit):
         got = box.exit[name]
-        if got["timed_out"] and name.startswith(("nvidia-smi", "nvlink", "topo", "apps", "fields")):
+        if name in box.late:
+            continue
+        if got["timed_out"] and name in CALLS:
             add(None, "fatal", "the nvidia-smi call for %s did not come back in time" % name,
-                "nvidia-smi answers within %d s; it hangs after Xid 79 or 119" % CALL_SECONDS,
+                "nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first call); it hangs after Xid 79 or 119" % got.get(
+                    "limit_s", CALL_SECONDS),
                 "don't call it again; reboot the box, and if it hangs again, " + BACK, key="hang")
             failed = True
         elif got["timed_out"] and name != "dmesg.txt":
@@ -1803,7 +1934,7 @@ def judge_lost(box, gpu, add):
                 {"xml": "-q -x", "list": "-L", "nvlink": "nvlink -s"}[other]),
                 "all outputs name the same GPUs", "run the probe again", key="disagree")
     counts = gpu.numbers("count")
-    if counts and counts[0] > len([g for g in box.gpus]) and gpu is box.gpus[0]:
+    if counts and counts[0] > len(box.gpus) + len(box.foreign) and gpu is box.gpus[0]:
         add(None, "fatal", "the driver counts %d GPUs and %d answer" % (counts[0], len(box.gpus)), "all answer",
             "reboot the box; if it comes back, " + BACK, key="count")
     return False
@@ -1945,14 +2076,22 @@ def judge_speed(gpu, add):
         add(gpu.label, "degraded", "memory at %d C" % gpu.most("temperature.memory"), "below %d C (-q -x)" % limit,
             "cooling: ask the provider, or change the box", key="throttle")
     clock, usual_clock = gpu.number("x.app_clock"), gpu.number("x.app_default")
-    if clock and usual_clock and clock < usual_clock:
+    now, top = gpu.number("clocks.current.sm"), gpu.number("clocks.max.sm")
+    held = gpu.says("clocks_event_reasons.applications_clocks_setting", "Active") or mask & 0x2
+    if held and now and top and busy is not None and busy >= 50 and now < min(0.5 * top, 0.95 * (usual_clock or top)):
+        add(gpu.label, "degraded", "held at %d MHz of %d by a clock setting, at %d %% utilisation" % (now, top, busy),
+            "at least half of the highest, or the default (ours)", "take it back: nvidia-smi -rgc and -rac; or ask the provider", key="clock")
+    elif clock and usual_clock and clock < usual_clock:
         add(gpu.label, "warn", "application clock %d MHz, default %d MHz" % (clock, usual_clock), "the default (Azure NHC and gcm want a fixed one)",
             "expect less speed, or take it back: nvidia-smi -rac", key="clock")
     if state(gpu.raw("power.draw")) == "na" and HBM.search(gpu.name) and not gpu.vgpu and not gpu.mig:
         add(gpu.label, "warn", "power.draw: %s" % gpu.raw("power.draw"), "readable on a data-centre GPU (DCGM)", "watch clocks under load (--stress)",
             key="power")
-    cap, normal = gpu.number("power.limit"), gpu.number("power.default_limit")
-    if cap and normal and cap < 0.9 * normal:
+    cap, normal, enforced = gpu.number("power.limit"), gpu.number("power.default_limit"), gpu.number("enforced.power.limit")
+    if cap and enforced and enforced < 0.9 * cap:
+        add(gpu.label, "degraded", "enforced power limit %d W, set %d W" % (enforced, cap), "0.9 of the set limit (ours): something else holds it lower",
+            "power supply or heat of the machine: ask the provider, or change the box", "capped", key="power")
+    elif cap and normal and cap < 0.9 * normal:
         add(gpu.label, "warn", "power limit %d W, default %d W" % (cap, normal), "0.9 of the default (ours)",
             "expect less speed, or raise it: nvidia-smi -pl", "capped", key="power")
 
@@ -2048,7 +2187,7 @@ def judge_readable(box, gpu, add):
     if not gpu.name or (not gpu.mig and not gpu.vgpu and all(state(gpu.raw(field)) == "na"
             for field in ("memory.total", "temperature.gpu", "utilization.gpu"))):
         lacks.append("name, memory, temperature or utilisation")
-    if lacks:
+    if lacks and not box.late:
         add(gpu.label, "unknown", "not told: %s" % ", ".join(lacks[:5]) + (" and %d more" % (len(lacks) - 5) if len(lacks) > 5 else ""),
             "what drivers 465 to 610 tell", "ask for these fields", key="lacks")
 
@@ -2128,10 +2267,15 @@ def judge_nvlink(box, add):
     """Inactive, missing and slow links. Without a bridge, cards that only can take one are no fault."""
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label) and not gpu.mig]
     counts = usual([len(gpu.links) for gpu in there if gpu.links])
+    # Boards with two or four P100 or V100 wire some of the 6 links (RWTH Aachen's nodes: 2): all alike, and every pair by NVLink.
+    pairs = [box.topo.get((one.index, two.index), "") for one in there for two in there if one is not two]
+    lives = {len([speed for speed in (gpu.links or {}).values() if speed is not None]) for gpu in there}
+    as_wired = (len(lives) == 1 and all(re.search("P100|V100", gpu.name) for gpu in there) and bool(pairs)
+                and all(cell.startswith("NV") for cell in pairs))
     for gpu in there:
         sxm = (sku_of(gpu.name) or {}).get("p2p") == "nvlink"
         want = next(((links, speed) for pattern, links, speed in NVLINKS if re.search(pattern, gpu.name)), None)
-        if gpu.links is None and box.recorded and sxm and len(there) > 1 and not box.failures and not add.has("hang",
+        if gpu.links is None and box.recorded and sxm and len(there) > 1 and not box.failures and not box.late and not add.has("hang",
                 None) and not add.has("disagree", gpu.label):
             add(gpu.label, "unknown", "its NVLinks were not told", "nvlink -s lists them", "run nvidia-smi nvlink -s by hand", key="nvlink")
         if gpu.links is None:
@@ -2146,6 +2290,9 @@ def judge_nvlink(box, add):
             continue  # no bridge
         elif dead and not live and len(there) == 1:
             add(gpu.label, "warn", "all %d NVLinks inactive, one GPU in the box" % len(dead), "active", "nothing to do for one GPU", key="nvlink")
+        elif dead and live and as_wired:
+            add(gpu.label, "warn", "NVLink %s inactive (%d of %d), on every GPU as many" % (", ".join(map(str, dead[:6])), len(dead), len(gpu.links)),
+                "every pair has an NVLink: a board may wire only some of them", "nothing, or say how many were paid for: --expect nvlink=N", key="nvlink")
         elif dead:
             add(gpu.label, level, "NVLink %s inactive (%d of %d)" % (", ".join(map(str, dead[:6])), len(dead), len(gpu.links)),
                 "none inactive (NVIDIA Health Validation, Azure NHC)",
@@ -2199,7 +2346,7 @@ def judge_use(box, add):
             continue
         named = ["%s (pid %s)" % (short(one["name"], 60), one["pid"]) for one in gpu.processes]
         named += ["%s (pid %s)" % (short(one.get("name"), 40), one["pid"]) for one in holders
-            if "/dev/nvidia%s" % gpu.label in as_list(one.get("devices"))]
+            if gpu.node in as_list(one.get("devices"))]
         screen = gpu.says("display_active", "Enabled")
         if named and used >= 1024:
             add(gpu.label, "warn", "%d MiB in use by %s" % (used, ", ".join(named[:3])), "1024 MiB (ours)",
@@ -2222,6 +2369,16 @@ NVIDIA_WORDS = {"IGNORE": "nothing to do", "RESTART_APP": "restart the job", "RE
                 "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
                 "WORKFLOW_XID_48": RESET, "WORKFLOW_NVLINK_ERR": "reboot the box", "WORKFLOW_NVLINK5_ERR": RESET, "CHECK_UVM": "restart the job",
                 "XID_154": "do what it says", "NONE_LISTED": "ask the provider", "WORKFLOW_XID_45": "look at the Xid next to it"}
+# NVIDIA's IGNORE says that the job may go on, not that the card is well.
+XID_WORDS = {92: "finish, then ask for another card", 157: "finish, then ask for another card", 161: "finish, then ask for another card"}
+ANOTHERS = "nothing: this device isn't this job's or this container's"
+
+
+def xid_words(code, level):
+    action = XID.get(code, ("", "", ""))[1]
+    if action == "IGNORE" and RANK[level] < RANK["unknown"]:
+        return XID_WORDS.get(code, "finish what runs, then " + RESET)
+    return NVIDIA_WORDS.get(action, "ask the provider")
 
 
 def judge_log(box, add):
@@ -2229,7 +2386,9 @@ def judge_log(box, add):
     if box.log is None:
         return
     by_place = {gpu.bdf: gpu for gpu in box.gpus if gpu.bdf}
-    radeons = [bdf(str(one.get("bdf"))) for one in map(as_dict, as_list(box.proc.get("pci"))) if one.get("vendor") == "0x1002"]
+    radeons = {bdf(str(one.get("bdf"))): label for label, one in amd_cards(box)}
+    own = set(by_place) | set(radeons) | {bdf(str(one.get("bdf"))) for one in box.missing_cards if one.get("node") == "open"}
+    container = as_dict(box.proc.get("platform")).get("container") and box.gpus
     got = box.exit.get("dmesg.txt") or {"rc": 0, "timed_out": False}
     text_rc, wsl = got["rc"], as_dict(box.proc.get("platform")).get("wsl")
     if (isinstance(text_rc, int) and text_rc != 0) or got["timed_out"] or wsl or not box.log["looks"]:
@@ -2266,16 +2425,19 @@ def judge_log(box, add):
         if kind == "gsp" and any(event["code"] in (119, 120) for event in new):
             continue  # the Xid says it, and which GPU
         gpu = by_place.get(place)
-        label = gpu.label if gpu else radeons.index(place) if place in radeons else (place if kind != "sxid" else None)
+        label = gpu.label if gpu else radeons.get(place, place) if kind != "sxid" else None
         evidence = short(line, 250) + (" (%d times)" % len(events) if len(events) > 1 else "")
+        # A container, or a job on a part of a node, sees the whole host's log.
+        elsewhere = place and kind != "sxid" and (place in box.foreign or (container and place not in own))
+        if elsewhere and box.spare_nodes and place not in box.foreign:  # it may be this container's lost card
+            elsewhere, worst = False, worst if worst == "warn" else "unknown"
+        elif elsewhere:
+            worst = "warn"
         if kind == "xid":
             if code == 79 and gpu is not None and add.has("lost", gpu.label):
                 continue
-            if as_dict(box.proc.get("platform")).get("container") and box.gpus and gpu is None and place:
-                worst = "warn"  # a container may see the host's log: this card is another's
             level, action, what = XID.get(code, ("unknown", "", "a number that this table doesn't know"))
-            words = "NVIDIA: %s. Ours: %s" % (action, NVIDIA_WORDS.get(action,
-                "ask the provider")) if action else "look it up in NVIDIA's Xid catalogue"
+            words = "NVIDIA: %s. Ours: %s" % (action, ANOTHERS if elsewhere else xid_words(code, worst)) if action else "look it up in NVIDIA's Xid catalogue"
             if worst == "fatal" and BACK not in words:
                 words += "; if it comes back, " + BACK
             add(label, worst, evidence, "no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)" % (code, what), words,
@@ -2289,7 +2451,8 @@ def judge_log(box, add):
         else:
             if kind in HOST_KINDS and as_dict(box.proc.get("platform")).get("container") and RANK[worst] < RANK["warn"]:
                 worst = "warn"  # the host's log: another's disk or mount
-            add(label, worst, evidence, "no such line since boot%s" % ("" if kind in HOST_KINDS else " or load of the driver"), LOG_ACTION[kind],
+            add(label, worst, evidence, "no such line since boot%s" % ("" if kind in HOST_KINDS else " or load of the driver"),
+                ANOTHERS if elsewhere and kind not in HOST_KINDS else LOG_ACTION[kind],
                 "" if kind in HOST_KINDS else kind, key="mismatch" if kind == "mismatch" else "%s %s" % (kind, place))
 
 
@@ -2364,13 +2527,19 @@ def judge_system(box, add):
         if name not in ("gather_disks",):
             add(None, "unknown", "%s did not come to its end" % short(name, 120), "every part ends in time", "run it again", key="late %s" % name)
     where = as_dict(box.proc.get("platform"))
-    if not where.get("container") and not where.get("wsl"):
-        known = {gpu.bdf for gpu in box.gpus}
-        for one in nvidia_cards(box):
-            if box.gpus and one.get("driver") == "nvidia" and bdf(str(one.get("bdf"))) not in known:
-                add(bdf(str(one.get("bdf"))), "fatal", "the card at %s has the nvidia driver and nvidia-smi doesn't know it" % short(one.get("bdf")),
-                    "every card answers",
-                    "look for RmInitAdapter in the kernel log; reboot, then " + BACK, key="lost")
+    for one in box.missing_cards if not where.get("wsl") else []:
+        place = bdf(str(one.get("bdf")))
+        if one.get("node") == "open":
+            add(place, "fatal", "the card at %s has the nvidia driver and nvidia-smi doesn't know it" % short(one.get("bdf")),
+                "every card answers whose device node may be opened", "look for RmInitAdapter in the kernel log; reboot, then " + BACK, key="lost")
+    untold = [one for one in box.missing_cards if "node" not in one and not add.has("lost", bdf(str(one.get("bdf"))))]
+    if untold and not where.get("container") and not where.get("wsl"):
+        add(None, "unknown", "%d of %d NVIDIA cards are not shown by nvidia-smi: lost, or another job's" % (len(untold), len(nvidia_cards(box))),
+            "/proc/driver/nvidia/gpus tells which device node is whose", "compare with the number of GPUs that were asked for: --expect gpus=N",
+            key="count")
+    if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
+        add(None, "unknown", "%d device nodes /dev/nvidiaN and %d GPUs answer" % (len(box.gpus) + box.spare_nodes, len(box.gpus)), "a GPU for each node",
+            "a GPU of this container may have fallen off: restart the container; if it stays away, " + BACK, key="count")
 
 
 def judge_torch(box, add):
@@ -2398,11 +2567,22 @@ def judge_torch(box, add):
                 "arch" if "no kernel image" in error else "", key="torch")
 
 
-def judge_amd(record, box, add):
-    """AMD through sysfs, and amd-smi where it is. Level of the facts, section 8."""
+def amd_cards(box):
+    """[(label, card)]. Beside NVIDIA GPUs that answer, a Ryzen's own graphics is not one to train on, and a label is a place."""
     cards = [one for one in map(as_dict, as_list(box.proc.get("pci"))) if one.get("vendor") == "0x1002" and one.get("driver") in ("amdgpu", "")
              and str(one.get("mem_info_vram_total", "")).isdigit()]
-    for index, one in enumerate(cards):
+    if not box.gpus:
+        return list(enumerate(cards))
+    return [(bdf(str(one.get("bdf"))), one) for one in cards if one.get("ras") or not str(one.get("class")).startswith("0x03")]
+
+
+def judge_amd(record, box, add):
+    """AMD through sysfs, and amd-smi where it is. Level of the facts, section 8."""
+    cards = amd_cards(box)
+    labels, untold = [label for label, _ in cards], set()
+    for index, one in cards:
+        if not any(re.search(r"ue: \d{1,9}", str(text)) for text in as_dict(one.get("ras")).values()):
+            untold.add(index)
         for name, text in sorted(as_dict(one.get("ras")).items()):
             found = re.search(r"ue: (\d{1,9})", str(text))
             if found and int(found.group(1)):
@@ -2410,7 +2590,6 @@ def judge_amd(record, box, add):
         now, most = number(str(one.get("current_link_width", ""))), number(str(one.get("max_link_width", "")))
         if now and most and now < most:
             add(index, "degraded", "PCIe width x%d of x%d" % (now, most), "the widest the card can", "reboot; if it stays, " + BACK, key="width")
-    told = any(one.get("ras") for one in cards)
     for name in ("amd-metric.json", "amd-bad-pages.json"):
         text = record["files"].get(name)
         if not text:
@@ -2420,22 +2599,26 @@ def judge_amd(record, box, add):
         except (ValueError, RecursionError):
             add(None, "unknown", "%s can't be read" % name, "JSON", "run amd-smi by hand", key=name)
             continue
-        told = True
+        ended = (box.exit.get(name) or {"rc": 0})["rc"]
         for index, one in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
+            index = labels[index] if index < len(labels) else index
             for key, value in leaves_of(one):
+                if name == "amd-metric.json" and ended == 0 and re.search(r"uncorrectable", key) and isinstance(value, int):
+                    untold.discard(index)
                 if name == "amd-metric.json" and re.match(r"(total_)?uncorrectable(_count)?$", key) and isinstance(value, int) and value > 0:
                     add(index, "fatal", "amd-smi metric: %s %d" % (key, value), "0", "reboot the box, or hand it back", key="ras")
                 if name == "amd-bad-pages.json" and key == "status" and str(value).upper() in ("PENDING", "UN_RES", "UNRESERVABLE"):
                     add(index, "degraded", "amd-smi bad-pages: %s" % short(value, 20), "none pending", "reboot the box", key="pages")
-    if cards and not told and box.recorded:
-        add(None, "unknown", "%d AMD GPUs, and neither amd-smi nor ras files tell their ECC state" % len(cards), "amd-smi metric --ecc, bad-pages",
+    if untold and box.recorded:
+        add(None, "unknown", "%d of %d AMD GPUs, and neither amd-smi nor ras files tell their ECC state" % (len(untold), len(cards)),
+            "amd-smi metric --ecc, bad-pages",
             "install amd-smi, or run it on the host", key="amd")
 
 
 def leaves_of(value, key="", depth=0):
     """(key, leaf) of a JSON value, ten levels deep."""
     if depth < 10 and isinstance(value, dict):
-        return [leaf for name, one in value.items() for leaf in leaves_of(one, str(name), depth + 1)]
+        return [leaf for name, one in value.items() for leaf in leaves_of(one, key if name == "value" else str(name), depth + 1)]
     if depth < 10 and isinstance(value, list):
         return [leaf for one in value[:1000] for leaf in leaves_of(one, key, depth + 1)]
     return [(key, value)]
@@ -2444,19 +2627,51 @@ def leaves_of(value, key="", depth=0):
 # ---------------------------------------------------------------------------------------------------------------------------------------
 # Expectations: what was paid for, and what the job needs.
 
-EXPECT = {
-    "gpus": "number of GPUs", "name": "part of the card's name", "vram": "GiB of each card, 0.90 accepted", "nvlink": "all, or links a GPU",
-    "driver": "version",
-    "torch": "version, or its CUDA as cu130 (needs --python)", "cuda": "of torch (needs --python)", "cc": "compute capability", "bf16": "yes",
-    "fp8": "yes", "p2p": "yes",
-    "pcie": "width", "pciegen": "highest generation", "ecc": "on or off", "mig": "on or off", "disk": "GiB free on the largest writable path",
-    "shm": "GiB of /dev/shm",
-    "ram": "GiB", "log": "no: this box's kernel log can't be read, don't hold it against the box",
+EXPECT = {  # name -> kind of its value, what it is
+    "gpus": ("count", "number of GPUs"), "name": ("text", "part of the card's name"),
+    "vram": ("memory", "GiB of each card (80, 80GB, 81920MiB), 0.90 accepted; under MIG of the largest instance"),
+    "nvlink": ("links", "all, or links a GPU"), "driver": ("version", "version"),
+    "torch": ("build", "version, or its CUDA as cu130 (needs --python)"), "cuda": ("build", "of torch (needs --python)"),
+    "cc": ("version", "compute capability"), "bf16": ("yes", "yes or no"), "fp8": ("yes", "yes or no"), "p2p": ("yes", "yes or no"),
+    "pcie": ("count", "width"), "pciegen": ("count", "highest generation"), "ecc": ("yes", "on or off"), "mig": ("yes", "on or off"),
+    "disk": ("size", "GiB free on the largest writable path (500, 500GB, 4TiB)"), "shm": ("size", "GiB of /dev/shm"), "ram": ("size", "GiB"),
+    "log": ("yes", "no: this box's kernel log can't be read, don't hold it against the box"),
 }
+KINDS = {  # kind -> what is expected, the operators it can have
+    "count": ("a number", "= == >= <= > <"), "size": ("a size: 500, 500GB, 500GiB or 4TB", "= == >= <= > <"),
+    "memory": ("a size: 80, 80GB or 81920MiB", "= == >= <= > <"), "version": ("a version: 550 or 9.0", "= == >= <= > <"),
+    "build": ("a version or a CUDA: 2.6, or cu130 with =", "= == >= <= > <"), "links": ("all or a number", "= == >="), "yes": ("yes or no", "= =="),
+    "text": ("a word", "= =="),
+}
+YES, NO = ("yes", "on", "true", "1", "enabled"), ("no", "off", "false", "0", "disabled")
+GIB = {"": 1.0, "g": 1.0, "gib": 1.0, "gb": 1e9 / (1 << 30), "t": 1024.0, "tib": 1024.0, "tb": 1e12 / (1 << 30), "m": 1 / 1024.0, "mib": 1 / 1024.0,
+       "mb": 1e6 / (1 << 30)}
+
+
+def value_of(kind, text):
+    """The value that a text is, or None when it is none of its kind."""
+    low = text.lower()
+    if kind == "text":
+        return text
+    if kind == "yes":
+        return True if low in YES else False if low in NO else None
+    if kind == "links" and low == "all":
+        return "all"
+    if kind in ("count", "links"):
+        found = re.match(r"(?:x|gen)?(\d{1,6})$", low)
+        return int(found.group(1)) if found else None
+    if kind in ("size", "memory"):
+        found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", low)
+        unit = found.group(2) if found else "?"
+        unit = unit[:1] + "ib" if kind == "memory" and unit in ("gb", "tb", "mb") else unit  # a card of 80 GB has 80 GiB
+        return float(found.group(1)) * GIB[unit] if unit in GIB else None
+    if kind == "build" and re.match(r"cu\d{2,4}$", low):
+        return low
+    return version(low) if re.match(r"v?\d{1,6}(?:\.\d{1,6}){0,4}$", low) else None
 
 
 def expectations_of(text):
-    """'gpus=8,driver>=550' -> [(name, operator, value)]. Raises ValueError that names the valid ones."""
+    """'gpus=8,driver>=550' -> [(name, operator, value as typed, value)]. Raises ValueError with what was found, what is expected, what to do."""
     out = []
     for part in (text or "").split(","):
         if not part.strip():
@@ -2464,7 +2679,14 @@ def expectations_of(text):
         found = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
         if not found or found.group(1) not in EXPECT:
             raise ValueError("--expect: can't read %r; expected NAME=VALUE, with NAME one of %s" % (part.strip(), ", ".join(sorted(EXPECT))))
-        out.append(found.groups())
+        what, operator, want = found.groups()
+        kind = EXPECT[what][0]
+        words, operators = KINDS[kind]
+        value = value_of(kind, want)
+        if value is None or operator not in operators.split() or (kind == "build" and isinstance(value, str) and operator not in ("=", "==")):
+            raise ValueError("--expect: found %r, expected %s, one of %s, and %s; do: --expect help tells what each name takes" % (
+                short(part, 60), what, operators, words))
+        out.append((what, operator, want, value))
     return out
 
 
@@ -2475,12 +2697,13 @@ def compare(got, operator, want):
 
 
 def judge_expectations(box, expectations, add):
+    cards = amd_cards(box)
     torch, answered = as_dict(box.proc.get("torch")), [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
     disks = [as_dict(disk) for path, disk in as_dict(box.proc.get("disks")).items() if path != "/dev/shm"
         and isinstance(as_dict(disk).get("free_mib"), (int, float)) and not as_dict(disk).get("read_only")]
     shm = as_dict(as_dict(box.proc.get("disks")).get("/dev/shm")).get("total_mib")
     ram = as_dict(box.proc.get("cgroup")).get("limit_mib") or as_dict(box.proc.get("memory")).get("total_mib")
-    told = bool(answered) or any(kind == "no_devices" for kind, _ in box.failures)
+    told = bool(answered or cards) or any(kind == "no_devices" for kind, _ in box.failures)
 
     def miss(gpu, what, got, operator, want, entry="sku"):
         add(gpu, "fatal", "%s: %s" % (what, got), "expected %s%s%s" % (what, operator, want),
@@ -2489,42 +2712,49 @@ def judge_expectations(box, expectations, add):
     def unknown(what, operator, want):
         add(None, "unknown", "%s could not be read" % what, "expected %s%s%s" % (what, operator, want), "find out by hand", key="expect " + what)
 
-    for what, operator, want in expectations:
+    for what, operator, want, value in expectations:
         if what == "log":
             continue
         if what == "gpus":
-            listed = len({gpu.label for gpu in box.gpus})
+            listed = len({gpu.label for gpu in box.gpus}) + len(cards)
             if not told and not box.gpus:
                 unknown(what, operator, want)
-            elif not compare(float(listed), operator, number(want) if number(want) is not None else -1.0):
+            elif not compare(listed, operator, value):
                 miss(None, what, str(listed), operator, want)
         elif what in ("disk", "shm", "ram"):
             got = max([disk["free_mib"] for disk in disks] or [0]) if what == "disk" else shm if what == "shm" else ram
             if not isinstance(got, (int, float)) or not got:
                 unknown(what, operator, want)
-            elif not compare(got / 1024.0, ">=" if operator in ("=", "==") else operator, number(want) or 0.0):
+            elif not compare(got / 1024.0, ">=" if operator in ("=", "==") else operator, value):
                 miss(None, what, "%.1f GiB" % (got / 1024.0), operator, want, "shm" if what == "shm" else "disk" if what == "disk" else "")
         elif what in ("torch", "cuda"):
             if not torch.get("torch"):
                 unknown(what, operator, want)
-            elif want.startswith("cu") and "cu" + str(torch.get("cuda") or "").replace(".", "") != want:
+            elif isinstance(value, str) and "cu" + str(torch.get("cuda") or "").replace(".", "") != value:
                 miss(None, what, "%s, CUDA %s" % (short(torch["torch"], 40), torch.get("cuda")), operator, want, "torch_driver")
-            elif not want.startswith("cu") and not compare(version(torch["torch"] if what == "torch" else torch.get("cuda")), operator,
-                    version(want)):
+            elif not isinstance(value, str) and not compare(version(torch["torch"] if what == "torch" else torch.get("cuda")), operator, value):
                 miss(None, what, short(torch["torch"] if what == "torch" else torch.get("cuda"), 40), operator, want, "")
         elif what == "driver":
             if not box.driver:
                 unknown(what, operator, want)
-            elif not compare(version(box.driver), operator, version(want)):
+            elif not compare(version(box.driver), operator, value):
                 miss(None, what, box.driver, operator, want, "torch_driver")
+        elif what == "vram" and cards:
+            for label, one in cards:
+                enough(label, int(one["mem_info_vram_total"]) / float(1 << 30), operator, want, value, miss)
         elif not answered:
             unknown(what, operator, want)
         for gpu in answered if what not in ("gpus", "disk", "shm", "ram", "torch", "cuda", "driver") else []:
             if not add.has("lost", gpu.label):
-                expect_of_gpu(gpu, what, operator, want, miss, unknown, add)
+                expect_of_gpu(gpu, what, operator, want, value, miss, unknown, add)
 
 
-def expect_of_gpu(gpu, what, operator, want, miss, unknown, add):
+def enough(label, gib, operator, want, value, miss, where=""):
+    if not compare(gib, ">=" if operator in ("=", "==") else operator, value * (0.9 if operator in ("=", "==", ">=") else 1.0)):
+        miss(label, "vram", "%.1f GiB%s" % (gib, where), operator, want)
+
+
+def expect_of_gpu(gpu, what, operator, want, value, miss, unknown, add):
     sku = sku_of(gpu.name)
     if what == "name":
         if not gpu.name:
@@ -2535,14 +2765,17 @@ def expect_of_gpu(gpu, what, operator, want, miss, unknown, add):
             miss(gpu.label, what, " and ".join(sorted(gpu.cells["name"])), operator, want)
     elif what == "vram":
         got = gpu.number("memory.total")
-        if got is None or number(want) is None:
+        slices = [int(size) for name in gpu.migs or [] for size in re.findall(r"\.(\d{1,4})gb", name)]  # 3g.40gb
+        if gpu.mig and slices:
+            enough(gpu.label, max(slices), operator, want, value, miss, " in the largest MIG instance")
+        elif got is None or gpu.mig:
             unknown(what, operator, want)
-        elif not compare(got / 1024.0, ">=" if operator in ("=", "==") else operator, number(want) * (0.9 if operator in ("=", "==", ">=") else 1.0)):
-            miss(gpu.label, what, "%.1f GiB" % (got / 1024.0), operator, want)
+        else:
+            enough(gpu.label, got / 1024.0, operator, want, value, miss)
     elif what == "nvlink":
         live = [speed for speed in (gpu.links or {}).values() if speed is not None]
         known = next((links for pattern, links, _ in NVLINKS if re.search(pattern, gpu.name)), None)
-        need = int(number(want)) if number(want) is not None else max(known or 1, len(gpu.links or {}))
+        need = value if value != "all" else max(known or 1, len(gpu.links or {}))
         if gpu.links is None:
             unknown(what, operator, want)
         elif len(live) < need and not (add.has("nvlink", gpu.label) and live):
@@ -2554,36 +2787,36 @@ def expect_of_gpu(gpu, what, operator, want, miss, unknown, add):
     elif what in ("bf16", "fp8"):
         if sku is None:
             unknown(what, operator, want)
-        elif sku[what] != (want == "yes"):
+        elif sku[what] != value:
             miss(gpu.label, what, "%s: %s" % (gpu.name, "yes" if sku[what] else "no"), operator, want, "bf16" if what == "bf16" else "")
     elif what == "p2p":
         if sku is None:
             unknown(what, operator, want)
-        elif (sku["p2p"] != "none") != (want == "yes"):
+        elif (sku["p2p"] != "none") != value:
             miss(gpu.label, what, "%s: %s" % (gpu.name, sku["p2p"]), operator, want, "")
     elif what == "cc":
         got = gpu.raw("compute_cap") if state(gpu.raw("compute_cap")) == "value" else (sku or {}).get("compute_cap")
         if not got:
             unknown(what, operator, want)
-        elif not compare(version(got), operator, version(want)):
+        elif not compare(version(got), operator, value):
             miss(gpu.label, what, got, operator, want)
     elif what in ("pcie", "pciegen"):
         got = gpu.number("pcie.link.width.current" if what == "pcie" else "pcie.link.gen.max")
         if got is None:
             unknown(what, operator, want)
-        elif not compare(got, ">=" if operator == "=" else operator, number(want.lstrip("x")) or 0.0):
+        elif not compare(got, ">=" if operator == "=" else operator, value):
             miss(gpu.label, what, "%d" % got, operator, want)
         elif what == "pcie":  # said to be wired so: no longer a fault
             add.list[:] = [one for one in add.list if not (one["gpu"] == gpu.label and one["evidence"].startswith("PCIe width"))]
     elif what in ("ecc", "mig"):
         got = gpu.raw(what + ".mode.current")
         if state(got) != "value":
-            if want != "off":
+            if value:
                 miss(gpu.label, what, "not available", operator, want)
-        elif (got == "Enabled") != (want == "on"):
+        elif (got == "Enabled") != value:
             if not (what == "ecc" and add.has("eccmode", gpu.label)):
                 miss(gpu.label, what, got, operator, want, "")
-        elif what == "ecc" and want == "off":
+        elif what == "ecc" and not value:
             add.list[:] = [one for one in add.list if not (one["gpu"] == gpu.label and one["evidence"] == "ECC mode Disabled")]
 
 
@@ -2812,7 +3045,8 @@ def judged_stress(got, samples, record, log_after):
             if any(state(text) == "lost" for text in row.values()):
                 add(int(index or 0), "fatal", "[GPU is lost] under load", "it answers", "reboot the box; if it comes back, " + BACK, key="lost")
     before, after = record["files"].get("dmesg.txt", ""), log_after
-    fresh = {"files": {"dmesg.txt": after[len(before):]}} if before and after.startswith(before) else None
+    last = before.rstrip("\n").rsplit("\n", 1)[-1]  # a ring buffer may have lost its beginning meanwhile
+    fresh = {"files": {"dmesg.txt": after[after.rindex(last) + len(last):]}} if last and last in after else None
     if fresh and fresh["files"]["dmesg.txt"].strip():
         late = parse(dict(record, files=dict(record["files"], **fresh["files"])))
         late.recorded, late.exit = False, {}
@@ -2842,11 +3076,20 @@ def watch_row(row):
 
 
 def judge_sample(gpus, streaks, holders):
-    """Findings of one sample. `streaks` counts samples in a row, by GPU; `holders()` tells who holds a GPU, asked only when one is idle."""
+    """Findings of one sample. `streaks` counts samples in a row, by GPU; `holders()` tells who holds a GPU, asked only when one is idle.
+    `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that lacks a GPU says nothing yet."""
     add, why = Findings(), {}
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    for one in gpus:
+        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
+        streak["seen"] = max(streak["seen"] + 1, most)
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    for label in sorted(label for label, streak in streaks.items() if label is not None and most - streak["seen"] >= 2):
+        add(label, "fatal", "GPU %d is in no sample any more" % label, "every GPU is in every sample", "stop the job, reboot the box; if it comes back, " + BACK,
+            key="lost")
     for one in gpus:
         label = one["gpu"]
-        streak = streaks.setdefault(label, {"idle": 0, "stuck": 0})
+        streak = streaks[label]
         if one["lost"]:
             add(label, "fatal", "[GPU is lost]", "it answers", "stop the job, reboot the box; if it comes back, " + BACK, key="lost")
             continue
@@ -2868,11 +3111,26 @@ def judge_sample(gpus, streaks, holders):
     return add, why
 
 
+def judge_end(words, code, places, sampled):
+    """Findings of the last words and the exit code of a nvidia-smi that ended by itself. `places`: place -> index of the GPUs seen before."""
+    add = Findings()
+    for place, index, line in lost_handles(words):
+        known = places.get(place, "")
+        add(int(known) if known.isdigit() else place or index, "fatal", line, NO_HANDLE, "stop the job, reboot the box; if it comes back, " + BACK, key="lost")
+    failure = smi_failure(words)
+    kind = failure[0] if failure else RC_FAILURES.get(code)
+    if kind and sampled and not add.list:  # what never worked is no news of the GPUs
+        level, threshold, action, _ = FAILURE_TEXT[kind]
+        add(None, level, failure[1] if failure else "nvidia-smi ended with %s" % code, threshold, action, key="tool")
+    return add
+
+
 class Holders:
-    """Why a GPU is idle, from the state and the CPU time of the processes that hold it. Looks at most every 30 s."""
+    """Why a GPU is idle, from the state and the CPU time of the processes that hold it. Looks at most every 30 s.
+    `nodes`: index -> N of /dev/nvidiaN where the driver tells; in a container with one card of several they differ."""
 
     def __init__(self, clock=time.monotonic):
-        self.clock, self.at, self.known, self.cpu = clock, None, [], {}
+        self.clock, self.at, self.known, self.cpu, self.nodes = clock, None, [], {}, {}
 
     def __call__(self, gpu):
         now = self.clock()
@@ -2887,7 +3145,7 @@ class Holders:
                 old = self.cpu.get(one["pid"])
                 one["cpu"] = (spent - old) / seconds if None not in (spent, old, seconds) and seconds else None
                 self.cpu[one["pid"]] = spent
-        mine = [one for one in self.known if "/dev/nvidia%s" % gpu in one["devices"]]
+        mine = [one for one in self.known if "/dev/nvidia%s" % self.nodes.get(gpu, gpu) in one["devices"]]
         if not mine:
             return "no process of this container holds it"
         one = mine[0]
@@ -2929,6 +3187,7 @@ def watch(interval, pid=None, out=None):
     say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
     handle, rest, rows, streaks, holders, last = process.stdout.fileno(), b"", [], {}, Holders(), time.monotonic()
     places, standing, sampled, worst = {}, {}, 0, 0
+    words, stray, code = "", "", None  # lines that are no row: before the last sample, since then; nvidia-smi's exit code
     while not ended:
         try:
             ready = select.select([handle], [], [], 0.2 if rows else min(1.0, interval))[0]
@@ -2938,7 +3197,8 @@ def watch(interval, pid=None, out=None):
         full = bool(rows) and not chunk  # a pause, or the end: the sample is whole
         if ready and not chunk:
             code = process.wait()
-            ended.append("nvidia-smi ended with %s: %s" % (code, short(rest.decode("utf-8", "replace"), 120)))
+            stray = "%s\n%s\n%s\n" % (words, stray, rest.decode("utf-8", "replace"))
+            ended.append("nvidia-smi ended with %s: %s" % (code, short(stray, 120)))
             worst = 2 if code != 0 or not (sampled or rows) else worst
         if chunk:
             last = time.monotonic()
@@ -2949,16 +3209,22 @@ def watch(interval, pid=None, out=None):
                 if len(cells) == len(names):
                     row = {CANON[name]: cell for name, cell in zip(names, cells)}
                     rows = [other for other in rows if other.get("index") != row.get("index")] + [row]  # a late reader keeps the newest
-                    places[bdf(row.get("pci.bus_id", ""))] = row.get("index")
+                    place, index = bdf(row.get("pci.bus_id", "")), row.get("index", "")
+                    if place not in places and index.isdigit() and place:
+                        minor = minor_of(place + ".0")[0]
+                        holders.nodes[int(index)] = int(index) if minor is None else minor
+                    places[place] = index
                 elif text.strip():
-                    rest = rest or line[:200]
+                    stray = (stray + text[:300] + "\n")[-1000:]
         if full:
             gpus, rows, sampled = [watch_row(row) for row in rows], [], sampled + 1
             add, why = judge_sample(gpus, streaks, holders)
+            if code is None:
+                words, stray = stray, ""
             for event in kernel_events(kmsg):
                 label = places.get(event["bdf"], event["bdf"])
                 add(int(label) if str(label).isdigit() else label, event["level"], event["line"], "no such line while the job runs",
-                    LOG_ACTION.get(event["kind"]) or NVIDIA_WORDS.get(XID.get(event["code"], ("", "", ""))[1], "look it up in NVIDIA's Xid catalogue"),
+                    LOG_ACTION.get(event["kind"]) or (xid_words(event["code"], event["level"]) if event["code"] in XID else "look it up in NVIDIA's Xid catalogue"),
                     key="%s %s" % (event["kind"], event["code"]))
             now = {(one["gpu"], one["level"], one["action"]): one for one in add.list}
             line = {"gpus": [{key: value for key, value in one.items() if key != "lost"} for one in gpus]}
@@ -2979,6 +3245,10 @@ def watch(interval, pid=None, out=None):
         os.killpg(process.pid, signal.SIGKILL)
     except OSError:
         pass
+    last_words = judge_end(stray, code, places, sampled).list if code is not None else []
+    if last_words:
+        say(findings=last_words)
+        worst = 1 if any(one["level"] in ("degraded", "fatal") for one in last_words) else worst
     say(end=ended[0] if ended else "")
     return worst
 
@@ -3003,6 +3273,8 @@ def recognised(box, record):
     where, out = as_dict(box.proc.get("platform")), []
     if where.get("container"):
         out.append("container (%s)" % short(where["container"], 20))
+    if box.foreign:
+        out.append("%d of %d NVIDIA cards are this job's" % (len(nvidia_cards(box)) - len(box.foreign), len(nvidia_cards(box))))
     if where.get("wsl"):
         out.append("WSL")
     if any(gpu.vgpu for gpu in box.gpus):
@@ -3011,8 +3283,7 @@ def recognised(box, record):
         out.append("virtual machine with the GPU passed through")
     if any(gpu.mig for gpu in box.gpus):
         out.append("MIG")
-    if any(as_dict(one).get("vendor") == "0x1002" and str(as_dict(one).get("mem_info_vram_total", "")).isdigit()
-            for one in as_list(box.proc.get("pci"))):
+    if amd_cards(box):
         out.append("AMD")
     # A finding on data-centre cards only: elsewhere nothing is lost but the seconds of a start.
     if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
@@ -3034,11 +3305,8 @@ def brief(box):
         if gpu.mig:
             one["mig"] = [short(name, 20) for name in gpu.migs or []]
         out.append((gpu.label, one))
-    radeons = [as_dict(one) for one in as_list(box.proc.get("pci")) if as_dict(one).get("vendor") == "0x1002"]
-    for index, one in enumerate(radeons):
-        total = str(one.get("mem_info_vram_total", ""))
-        if total.isdigit():
-            out.append((index, {"name": "AMD", "memory_mib": int(total) >> 20}))
+    for label, one in amd_cards(box):
+        out.append((label, {"name": "AMD", "memory_mib": int(one["mem_info_vram_total"]) >> 20}))
     groups = []
     for label, one in out:
         same = next((group for group in groups if {key: value for key, value in group.items() if key != "gpu"} == one), None)
@@ -3103,7 +3371,7 @@ def main(arguments=None):
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args(arguments)
     if options.expect.strip() == "help":
-        print("\n".join("%-8s %s" % item for item in sorted(EXPECT.items())))
+        print("\n".join("%-8s %s" % (name, text) for name, (_, text) in sorted(EXPECT.items())))
         return 0
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -272,7 +272,8 @@ def box_faults(capture, turn):
         "degraded")
     yield edited("narrow in sysfs", lambda box: box.proc(lambda proc: proc["pci"][gpu].update(current_link_width="8")), "degraded", gpu)
     yield edited("card without answer", lambda box: box.proc(lambda proc: proc["pci"].append(
-        {"bdf": "0000:f1:00.0", "vendor": "0x10de", "class": "0x030200", "driver": "nvidia", "current_link_width": "16", "max_link_width": "16"})),
+        {"bdf": "0000:f1:00.0", "vendor": "0x10de", "class": "0x030200", "driver": "nvidia", "current_link_width": "16", "max_link_width": "16",
+         "minor": 9, "node": "open"})),
         "fatal", "0000:f1:00")
     yield edited("init failed", lambda box: box.log("NVRM: GPU %s.0: RmInitAdapter failed! (0x62:0x65:1792)" % box.short_place(gpu),
                                                     "NVRM: GPU %s.0: rm_init_adapter failed, device minor number 0" % box.short_place(gpu)), "fatal",

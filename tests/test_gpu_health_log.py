@@ -125,3 +125,18 @@ def test_a_log_that_begins_late_is_said_and_only_hurts_where_the_driver_says_not
         record["files"]["dmesg.txt"] = late
         levels[capture] = [one["level"] for one in gpu_health.judge(record)]
     assert levels == {"h100x8": ["warn"], "a100x8": ["unknown"]}
+
+
+@pytest.mark.parametrize("line", ["AER: Uncorrected (Fatal) error received: 0000:3d:00.0", "AER: Uncorrectable (Fatal) error message received from 0000:3d:00.0",
+    "AER: Multiple Uncorrectable (Non-Fatal) error message received from 0000:3d:00.0"])
+def test_old_and_new_words_for_an_uncorrectable_pcie_error_are_read(line):
+    assert findings("[ 5.0] pcieport 0000:00:01.0: " + line) == [("0000:3d:00", "degraded", None)]
+    assert findings("[ 5.0] pcieport 0000:00:01.0: " + line.replace("Uncorrect", "Correct")) == []
+
+
+def test_what_to_do_is_never_nothing_where_a_card_is_worse_than_a_warning():
+    for code, (level, _, _) in gpu_health.XID.items():
+        got = gpu_health.judge({"files": {"dmesg.txt": "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, x\n" % code}, "exit": {}})
+        action = [one["action"] for one in got if "no Xid %d " % code in one["threshold"]]
+        assert len(action) == (level != "ok") and (level == "warn" or not any("nothing to do" in text for text in action)), (code, action)
+    assert "reset the GPU" in gpu_health.xid_words(63, "degraded") and "another card" in gpu_health.xid_words(92, "degraded")

@@ -98,6 +98,45 @@ def test_a_lost_gpu_is_fatal(watched):
     assert samples_of(lines)[1]["findings"][0]["level"] == "fatal"
 
 
+@pytest.mark.parametrize(("words", "gpu"), [("GPU0000:1B:00.0: GPU is lost.  Reboot the system to recover this GPU", 1), ("GPU1: 0000:1B:00.0: Unknown Error", 1),
+    ("GPU1: Unknown Error", 1)])
+def test_last_words_of_a_lost_gpu_are_a_finding(watched, words, gpu):
+    end = "print('Unable to determine the device handle for %s', flush=True); raise SystemExit(15)" % words
+    code, lines = watched([[CALM.format(0), CALM.format(1)]] * 2, after=end)
+    assert code == 1 and len(samples_of(lines)) == 2
+    assert [(one["gpu"], one["level"], one["entry"]) for one in lines[-2]["findings"]] == [(gpu, "fatal", "HW1")]
+    assert lines[-1]["end"].startswith("nvidia-smi ended with 15: Unable to determine the device handle")
+
+
+def test_a_code_alone_tells_a_lost_gpu_and_other_ends_tell_none(watched):
+    code, lines = watched([[CALM.format(0)]] * 2, after="raise SystemExit(15)")
+    assert code == 1 and lines[-2]["findings"][0]["level"] == "fatal"
+    code, lines = watched([[CALM.format(0)]] * 2, after="raise SystemExit(3)")
+    assert code == 2 and not any("findings" in line for line in lines)
+
+
+def test_a_gpu_that_is_in_no_sample_any_more_is_fatal(watched):
+    code, lines = watched([[CALM.format(0), CALM.format(1)]] * 2 + [[CALM.format(0)]] * 4 + [[CALM.format(0), CALM.format(1)]])
+    got = samples_of(lines)
+    assert code == 1
+    assert [index for index, line in enumerate(got) if "findings" in line] == [3] and [index for index, line in enumerate(got) if "over" in line] == [6]
+    assert [(one["gpu"], one["level"]) for one in got[3]["findings"]] == [(1, "fatal")]
+
+
+def test_rows_that_come_one_by_one_lose_no_gpu():
+    streaks = {}
+    for turn in range(30):
+        add, _ = gpu_health.judge_sample([gpu_health.watch_row({"index": str(turn % 3)})], streaks, lambda gpu: "")
+        assert add.list == []
+
+
+def test_a_line_that_is_no_row_harms_none(watched):
+    stray = "WARNING: infoROM is corrupted at gpu 0000:1B:00.0"
+    code, lines = watched([[CALM.format(0), CALM.format(1), stray]] * 4)
+    assert code == 0 and [[one["gpu"] for one in line["gpus"]] for line in samples_of(lines)] == [[0, 1]] * 4
+    assert "infoROM" in lines[-1]["end"]
+
+
 def test_it_ends_with_the_job(watched):
     job = subprocess.Popen(["sleep", "0.8"])
     import threading
@@ -121,6 +160,16 @@ def test_why_a_gpu_is_idle_comes_from_the_process_that_holds_it(monkeypatch, hol
     monkeypatch.setattr(gpu_health, "gather_holders",
         lambda proc: proc.update(holders=[dict(holder, pid=os.getpid(), devices=["/dev/nvidia3"])] if holder else []))
     assert words in gpu_health.Holders(clock=lambda: 0.0)(3)
+
+
+def test_the_process_that_holds_a_gpu_is_found_by_the_minor_number(monkeypatch):
+    monkeypatch.setattr(gpu_health, "gather_holders", lambda proc: proc.update(holders=[{"state": "D", "pid": os.getpid(), "devices": ["/dev/nvidia3"]}]))
+    holders = gpu_health.Holders(clock=lambda: 0.0)
+    assert "no process" in holders(0)
+    holders.nodes[0] = 3
+    assert "disk" in holders(0)
+    monkeypatch.setattr(gpu_health, "read_text", lambda path: "Device Minor: \t 3\n" if path == "/proc/driver/nvidia/gpus/0000:1b:00.0/information" else None)
+    assert gpu_health.minor_of("0000:1b:00.0") == (3, False) and gpu_health.minor_of("0000:2b:00.0") == (None, False)
 
 
 def test_it_takes_less_than_a_hundredth_of_a_core_and_30_mb(tmp_path):

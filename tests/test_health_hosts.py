@@ -87,6 +87,21 @@ def test_a_question_that_is_wrong_ends_all_and_names_it_once(boxes, tmp_path):
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("can't read 'wings=2'") == 1
 
 
+def test_a_box_that_refuses_what_it_was_asked_is_a_row(monkeypatch):
+    def examine(box, question, accept_new):
+        if box.name == "bad":
+            raise BadRequest("nope")
+        return health_reading.Health("fit", box.name)
+
+    monkeypatch.setattr(health, "examine", examine)
+    found = health_hosts.examine_all(["good", "bad", "fine"], health.Question("gpus=8"))
+    assert [(one.box, one.verdict, one.why) for one in found] == [("bad", "unknown", "unreadable"), ("good", "fit", ""), ("fine", "fit", "")]
+    assert "nope" in found[0].findings[0]["evidence"]
+    for wrong in ("wings=2", "gpus=eight"):
+        with pytest.raises(BadRequest, match=wrong):
+            health_hosts.examine_all(["good"], health.Question(wrong))
+
+
 def test_hostile_answers_cannot_forge_a_row():
     bad = health_reading.read("evil", json.dumps({"verdict": "unfit", "gpus": [], "findings": [{"gpu": 0, "level": "fatal", "evidence": "x\nfit      good  8 x H100\x1b[1A", "threshold": "t", "action": "a\nfit  b", "entry": ""}]}).encode(), 1)
     lines = health_hosts.as_text([bad]).splitlines()

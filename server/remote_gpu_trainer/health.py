@@ -6,6 +6,7 @@ The script goes over stdin, so nothing is left there. A box that can't be reache
 from __future__ import annotations
 
 import math
+import runpy
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,7 @@ from .health_reading import Health, read, without_answer
 from .lookup import BadRequest
 from .masking import shown, shown_lines
 
-PROBE = 75.0  # seconds for a probe from the command line: a hung nvidia-smi is a finding of the script after 45
+PROBE = 75.0  # seconds for a probe from the command line: a hung nvidia-smi is a finding of the script after 42
 LOADED = 120.0  # seconds around a load: torch starts, and the script allows twice the load and 90 s
 IN_A_CALL = 45.5  # an MCP call ends after 48 s; ssh and the end of its processes take the rest
 START = 15.0  # seconds until torch has started on all GPUs
@@ -57,6 +58,14 @@ def script_path() -> Path:
 def script() -> str:
     """The text of the program that runs there."""
     return script_path().read_text(encoding="utf-8")
+
+
+def check(question: Question) -> None:
+    """Raises BadRequest for expectations that the script would refuse on every box."""
+    try:
+        runpy.run_path(str(script_path()), run_name="gpu_health")["expectations_of"](question.expect)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 def examine(box: Box, question: Question = Question(), *, accept_new: bool = False, limit: float | None = None) -> Health:

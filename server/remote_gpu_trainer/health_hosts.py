@@ -36,6 +36,7 @@ def examine_all(
     named: list[str], question: probing.Question = probing.Question(), *, accept_new: bool = False, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> list[Health]:
     """The verdict on each, AT_ONCE at a time, worst first; among equals in the order of the file. Raises BadRequest when the question itself is wrong."""
+    probing.check(question)
     found: dict[int, Health] = {}
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="health") as pool:
         going = {pool.submit(_one, name, question, accept_new): place for place, name in enumerate(named)}
@@ -54,6 +55,9 @@ def _one(name: str, question: probing.Question, accept_new: bool) -> Health:
         return probing.examine(parse(name), question, accept_new=accept_new)
     except BadBox as error:
         return without_answer(shown(name, 80), f"{error}; do: correct this line of the file", "bad-name")
+    except BadRequest as error:  # the question is checked: this one doesn't run the program that it was sent
+        text = f"found a refusal from {shown(name, 80)} ({shown(error, 120)}), expected an answer; do: look what answers there as python3"
+        return without_answer(shown(name, 80), text, "unreadable")
 
 
 def as_dict(found: list[Health]) -> dict:
