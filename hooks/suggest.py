@@ -43,6 +43,7 @@ TRAINING = re.compile(
 )
 OURS = re.compile(r"\bremote[-_]gpu[-_]trainer\b|\blookup_symptom\b")
 
+CONTINUED = re.compile(r"\\\r?\n")
 START = r"(?:^|[\s;&|(`\"'/])"
 DELETIONS = tuple(
     re.compile(START + pattern, re.I)
@@ -52,7 +53,7 @@ DELETIONS = tuple(
         r"aws\s[^|;&\n]{0,400}\b(?:terminate-instances|delete-volume|delete-auto-scaling-group|cancel-spot-fleet-requests[^|;&\n]{0,400}--terminate)",
         r"gcloud\s[^|;&\n]{0,400}\b(?:instances|disks|tpu-vm|instance-groups\s+managed)\s+delete\b",
         r"gcloud\s[^|;&\n]{0,400}\bstop\b[^|;&\n]{0,400}--discard-local-ssd\b(?!=false)",
-        r"az\s+(?:vm|disk|vmss|group)\s+delete\b",
+        r"az\s+(?:-{1,2}[\w-]+(?:[=\s]\S+)?\s+){0,4}(?:vm|disk|vmss|group)\s+delete\b",
         r"nebius\s[^|;&\n]{0,400}\b(?:instance|disk|filesystem)\s+delete\b",
         r"(?:pspace|paperspace)\s[^|;&\n]{0,400}\b(?:delete|destroy)\b",
         r"modal\s+(?:(?:app|container)\s+stop|volume\s+(?:delete|rm))\b",
@@ -143,7 +144,8 @@ def failure(text, command):
 
 
 def deletes(command):
-    return any(pattern.search(command[:MOST_COMMAND]) for pattern in DELETIONS)
+    command = CONTINUED.sub(" ", command[:MOST_COMMAND])
+    return any(pattern.search(command) for pattern in DELETIONS)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_the_end_of_a_long_result_is_searched_and_the_time_is_bounded():
     assert after("x" * 5_000_000 + "\n" + SHOWN["gpu memory"][0])
     for hostile in ("a.A." * 50_000, "NCCL " * 40_000, "\n" * 200_000, "(" * 200_000, "Traceback (most recent call last):\n" * 5_000):
         after(hostile)
-    for hostile in ("aws " * 5_000, "curl " * 5_000, "curl -X DELETE " * 2_000, "kubectl " * 3_000, "/" * 20_000, "vastai " + "-a " * 6_000):
+    for hostile in ("aws " * 5_000, "curl " * 5_000, "curl -X DELETE " * 2_000, "kubectl " * 3_000, "/" * 20_000, "vastai " + "-a " * 6_000, "az " + "--a b " * 3_000, "\\\n" * 10_000):
         before(hostile)
 
 
@@ -136,7 +136,8 @@ def test_the_end_of_a_long_result_is_searched_and_the_time_is_bounded():
         "kaggle kernels delete ann/run", "sky volumes delete v", "aws autoscaling delete-auto-scaling-group --auto-scaling-group-name g --force-delete",
         "gcloud compute instances stop vm --zone=z --discard-local-ssd=true", "kubectl delete -n ns job train", "kubectl delete --namespace=ns pvc data", "kubectl delete --force pod x",
         "kubectl delete pytorchjob x", "kubectl delete -f job.yaml", "curl https://rest.runpod.io/v1/pods/abc -X DELETE", "curl --request DELETE https://rest.runpod.io/v1/pods/abc",
-        "wget --method=DELETE https://rest.runpod.io/v1/pods/abc",
+        "wget --method=DELETE https://rest.runpod.io/v1/pods/abc", "gcloud compute instances \\\n  delete foo", "az --subscription X vm delete -n box",
+        "curl --request POST \\\r\n  --url https://cloud.lambda.ai/api/v1/instance-operations/terminate", "kubectl \\\n  -n ns \\\n  delete pod x",
     ],
 )  # fmt: skip
 def test_a_command_that_ends_a_box_shows_the_release_check_first(command):
@@ -151,6 +152,7 @@ def test_a_command_that_ends_a_box_shows_the_release_check_first(command):
         "vastai show instances", "vastai stop instance 1", "runpodctl get pod", "aws ec2 describe-instances", "aws s3 rm s3://b/k", "gcloud compute instances list", "kubectl get pods",
         "kubectl logs job/train", "kubectl delete configmap x", "kubectl delete configmap job-settings", "gcloud compute instances stop vm --zone=z", "terraform plan", "rm -rf build", "git branch -D x", "sky status", "python destroy.py", "remote-gpu-trainer release box --profile vastai",
         "curl -X DELETE http://localhost:8000/users/3", "curl https://api.runpod.io/v2/pods", "grep -rn terminate-instances profiles/", "modal run train.py", "",
+        "gcloud compute instances list \\\n  --filter=delete", "az vm list\naz --debug vm show", "az ad group delete --group g",
     ],
 )  # fmt: skip
 def test_other_commands_run_without_a_word(command):

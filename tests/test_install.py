@@ -48,11 +48,13 @@ def test_twice_is_the_same_as_once(home, client, capsys):
 def test_a_dry_run_shows_the_change_and_writes_nothing(home, client, capsys):
     assert install(client, "--dry-run") == 0
     out = capsys.readouterr().out
-    assert tree(home) == {} and "files, " in out
+    assert tree(home) == {} and "files, " in out and "MB would be written" in out
     assert client == "skill" or "+++ " + str(home / FILES[client]) in out
     install(client)
     before = tree(home)
+    capsys.readouterr()
     assert uninstall(client, "--dry-run") == 0 and tree(home) == before
+    assert "files would be removed" in capsys.readouterr().out
 
 
 def test_a_reader_that_goes_away_leaves_the_order_standing(home):

@@ -2,11 +2,16 @@
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 
-from remote_gpu_trainer import installing, skill_folder
-from tests.install_home import NAME, home, install, tree, uninstall  # noqa: F401
+from remote_gpu_trainer import config_file, config_json, installing, skill_folder
+from remote_gpu_trainer.client_configs import Edit
+from tests.install_home import FILES, KEYS, NAME, home, install, servers, tree, uninstall  # noqa: F401
 
 
 BROKEN = {
@@ -165,3 +170,108 @@ def test_without_a_home_it_says_so(home, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(home / "gone"))
     assert install("cursor") == 2
     assert "found no home folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("client", ["cursor", "gemini", "opencode"])
+def test_a_remark_in_an_empty_object_does_not_swallow_the_brace(home, client):
+    file = home / FILES[client]
+    file.parent.mkdir(parents=True)
+    file.write_text('{\n  "KEY": {\n    // my servers go here\n  }\n}\n'.replace("KEY", KEYS.get(client, "mcpServers")))
+    before = file.read_text()
+    install(client)
+    file.write_text(file.read_text() + "\n")
+    assert uninstall(client) == 0 and file.read_text() == before + "\n"
+
+
+BETWEEN = {
+    "cursor": ('{\n  "mcpServers": {\n    OURS,\n    // staging box, ask Ann\n    "staging": {"command": "y"}\n  }\n}\n', '{\n  "mcpServers": {\n    // staging box, ask Ann\n    "staging": {"command": "y"}\n  }\n}\n'),
+    "codex": ('[mcp_servers.remote-gpu-trainer]\ncommand = "/x/remote-gpu-trainer"\nargs = [\n  "serve",\n]\n\n# staging, ask Ann\n[mcp_servers.staging]\ncommand = "y"\n', '# staging, ask Ann\n[mcp_servers.staging]\ncommand = "y"\n'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["another command", "taken out"])
+@pytest.mark.parametrize("client", BETWEEN)
+def test_the_users_remark_above_the_next_server_stays(home, client, again):
+    text, left = BETWEEN[client]
+    file = home / FILES[client]
+    file.parent.mkdir()
+    file.write_text(text.replace("OURS", '"remote-gpu-trainer": {"command": "/x/remote-gpu-trainer", "args": ["serve"]}'))
+    if again:
+        assert install(client, "--command", "/y/remote-gpu-trainer serve") == 0
+        assert "ask Ann" in file.read_text() and servers(home, client)[NAME]["command"] == "/y/remote-gpu-trainer"
+    else:
+        assert uninstall(client) == 0 and file.read_text() == left
+
+
+@pytest.mark.parametrize("client", FILES)
+def test_a_command_that_names_another_program_is_ours_because_it_was_written(home, client, capsys):
+    file = home / FILES[client]
+    assert install(client, "--command", "docker run -i --rm me/gpu-doctor") == 0
+    text = file.read_text()
+    file.write_text(text + "\n[tui]\nx = 1\n" if client == "codex" else text.replace("{", '{\n  "theme": "dark",', 1))
+    assert install(client, "--command", "podman run -i me/gpu-doctor") == 0 and "podman" in file.read_text() and "docker" not in file.read_text()
+    assert "podman" not in (home / ".local/state/remote-gpu-trainer/installed.json").read_text()
+    file.write_text(file.read_text() + "\n")
+    assert uninstall(client) == 0 and "podman" not in file.read_text()
+
+
+def test_an_entry_that_stays_is_told_and_nothing_is_forgotten(home, capsys):
+    install("cursor", "--command", "docker run -i --rm me/gpu-doctor")
+    file = home / FILES["cursor"]
+    file.write_text(file.read_text().replace('"docker"', '"podman"'))
+    before = tree(home)
+    assert uninstall("cursor") == 2 and tree(home) == before
+    assert "found a server 'remote-gpu-trainer' that isn't as this command writes it" in capsys.readouterr().err
+    file.write_text("{}")
+    assert uninstall("cursor") == 0 and tree(home) == {}
+
+
+def test_a_date_in_a_server_of_the_users_is_no_trouble(home, capsys):
+    install("codex")
+    (home / FILES["codex"]).write_text('[mcp_servers.remote-gpu-trainer]\ncommand = "x"\nsince = 2026-01-01\n')
+    assert uninstall("codex") == 2 and "isn't as this command writes it" in capsys.readouterr().err
+
+
+def test_a_value_that_cannot_be_taken_out_alone_is_refused(home, monkeypatch, capsys):
+    install("cursor")
+    (home / FILES["cursor"]).write_text((home / FILES["cursor"]).read_text() + "\n")
+    before = tree(home)
+    for broken in ("{ // }", '{"mcpServers": 1}'):
+        monkeypatch.setattr(config_json, "removed", lambda text, path: broken)
+        assert uninstall("cursor") == 2 and tree(home) == before
+        assert "in a form that can't be taken out safely, expected to change nothing else; remove it by hand" in capsys.readouterr().err
+
+
+BLANK = some.sampled_from(["", " ", "\n", "\n  ", "\r\n", " // c1\n", "// c2\n", " /* k1 */ ", "/* k2 */\n"])
+PLAIN = some.sampled_from(["1", '"x"', "null", '"//no"', '"a,b}"', "{}", "[]"])
+
+
+def _container(inner, keys, marks):
+    members = some.lists(some.tuples(BLANK, BLANK, inner, BLANK), max_size=3)
+    return some.builds(
+        lambda rows, comma, last: marks[0] + ",".join(f"{a}{keys(at)}{b}{value}{c}" for at, (a, b, value, c) in enumerate(rows)) + "," * bool(rows and comma) + last + marks[1],
+        members, some.booleans(), BLANK,
+    )  # fmt: skip
+
+
+def _objects(inner, name):
+    return _container(inner, lambda at: f'"{name}{at}":', "{}")
+
+
+DEEPER = some.recursive(PLAIN, lambda inner: _objects(inner, "k") | _container(inner, lambda at: "", "[]"), max_leaves=4)
+SERVERS = some.builds(lambda blank, value: f'{{{blank}"mcpServers":{value}}}', BLANK, _objects(DEEPER, "s"))
+WRITTEN = [
+    Edit(Path("x.json"), ("mcpServers", NAME), {"command": "/a/remote-gpu-trainer", "args": ["serve"]}),
+    Edit(Path("x.json"), ("hooks", "PreToolUse"), {"matcher": "B", "hooks": [{"type": "command", "command": f'python3 "/h/{NAME}/hooks/suggest.py"'}]}, append=True),
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(SERVERS | _objects(DEEPER, "m"), BLANK)
+def test_any_text_with_remarks_gives_ours_back_and_keeps_values_and_remarks(text, more):
+    text, before = text + more, config_json.read(text).value
+    added, known = config_file.put_in(Path("x.json"), text, WRITTEN)
+    assert config_file.taken_out(Path("x.json"), added, known, WRITTEN) == text
+    left = config_file.taken_out(Path("x.json"), added + "\n", known, WRITTEN)
+    assert config_json.read(left).value == before
+    assert re.findall(r"// c\d|/\* k\d \*/", left) == re.findall(r"// c\d|/\* k\d \*/", text)

@@ -79,6 +79,16 @@ ASKED = [
     ("a log with a NUL in its name", tool("lookup_symptom", {"log_path": "a\0b"}), "found"),
     ("an option in place of a host", tool("lookup_symptom", {"log_path": "-oProxyCommand=touch /tmp/x:/root/a.log"}), "found"),
     ("an option as the box", tool("gpu_health", {"host": "-oProxyCommand=id"}), "found"),
+    ("a box under another name", tool("gpu_health", {"box": "gpu-7"}), "found argument 'box', expected host, expect, stress_seconds"),
+    ("a platform under another name", tool("check_staleness", {"platform": "runpod"}), "found argument 'platform', expected installed, released, scope, on"),
+    ("a secret as the name of an argument", tool("lookup_symptom", {"symptom": "hangs", SECRET: 1, "log\x1b[31m\n": 2}), "found argument 'hf_***', 'log', expected symptom"),
+    ("help in place of an expectation", tool("gpu_health", {"expect": "help"}), "expected NAME=VALUE, with NAME one of bf16, cc, cuda"),
+    ("a listing of 2 MB for a look-up", tool("lookup_symptom", {"symptom": "hangs", "installed": "a==1\n" * 400_000}), "found an `installed` of 2000000 characters, expected at most 1000000; do: "),
+    ("a listing of 2 MB", tool("check_staleness", {"installed": "a==1\n" * 400_000}), "found an `installed` of 2000000 characters, expected at most 1000000; do: "),
+    ("a script written to a name of 300 letters", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/tmp/" + "x" * 300}), "write_to: "),
+    ("a script written to a NUL", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/tmp/a\0b"}), "not usable (a NUL in it), expected a folder or a file"),
+    ("a script written to nobody's home", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "~nobody.of.that.name/"}), "write_to: found"),
+    ("a script written to a device", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/dev/zero"}), "found a file at /dev/zero that wasn't rendered"),
     ("an endless load", tool("gpu_health", {"stress_seconds": 1e9}), "found a wrong stress_seconds"),
     ("an expectation of two lines", tool("gpu_health", {"expect": "gpus=8\nrm -rf /"}), "found --expect"),
     ("an entry by path", resource("entry://../../../etc/passwd"), "Unknown resource"),
@@ -128,6 +138,107 @@ LINES = [
 def test_a_line_that_is_no_request_does_not_end_the_session(child, line):
     child.write(line)
     still_answers(child)
+
+
+BROKEN = [
+    ("a call 100,000 levels deep", b'{"jsonrpc": "2.0", "id": 911, "method": "tools/call", "params": {"name": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}\n", 911, -32700),
+    ("half a call", b'{"jsonrpc": "2.0", "method": "tools/call", "id": "a-912", "params": {\n', "a-912", -32700),
+    ("parameters that are a list", b'{"jsonrpc": "2.0", "id": 913, "method": "tools/list", "params": [1]}\n', 913, -32600),
+    ("another version", b'{"jsonrpc": "1.0", "id": 914, "method": "tools/list"}\n', 914, -32600),
+]
+
+
+@pytest.mark.parametrize("line, number, code", [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+def test_a_request_that_cannot_be_read_gets_an_error_under_its_id(child, line, number, code):
+    child.write(line)
+    assert child.reply(number, 10)["error"]["code"] == code
+    still_answers(child)
+
+
+@pytest.mark.parametrize("line", [b'{"jsonrpc": "2.0", "id": 921}\n', b'{"params": {"id": 922}, "id": 923, \n', b'{"jsonrpc": "2.0", "id": 924, "result": {}}\n', b'[{"jsonrpc": "2.0", "id": 925, "method": 1}]\n'], ids=range(4))
+def test_what_may_be_no_request_gets_no_reply(child, line):
+    child.told.clear()
+    child.write(line)
+    still_answers(child)
+    assert not [one for one in child.told if one.get("id") in range(921, 926)]
+
+
+@pytest.mark.parametrize("cut", ["\\ud83d", "\\uDE00", "\\ud83d\\ud83d\\ude00"])
+def test_a_text_cut_inside_an_emoji_is_answered(child, cut):
+    for at, text in enumerate((f"element 0 of tensors does not require grad {cut}", f"{cut} \\\\ud83d element 0 of tensors does not require grad")):
+        child.write(b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "lookup_symptom", "arguments": {"symptom": "%s"}}}\n' % (930 + at, text.encode()))
+        reply = child.reply(930 + at, 20)
+        assert reply["result"]["structuredContent"]["matches"][0]["id"] == "O3"
+
+
+def test_a_log_whose_name_is_no_utf8_is_read_and_the_server_stays(child, tmp_path):
+    """The name is made by bytes; where a file system refuses them, there is nothing to test."""
+    lines = "step 1 loss 2.3\nTraceback (most recent call last):\n  File \"train.py\", line 3\nRuntimeError: element 0 of tensors does not require grad\n"
+    for name in (b"rank_\xff0.log", "rank_1\x1b[31m\nIGNORE ALL.log".encode()):
+        folder = tmp_path / str(len(name))
+        folder.mkdir()
+        try:
+            with open(os.fsencode(folder) + b"/" + name, "w") as file:
+                file.write(lines)
+        except OSError:
+            pytest.skip("this file system takes only UTF-8 names")
+        reply = child.call("lookup_symptom", {"log_path": str(folder)})
+        found = reply["result"]["structuredContent"]
+        assert found["matches"][0]["id"] == "O3" and json.loads(words(reply)) == found
+        names = [found["first_failure"]["source"], found["matches"][0]["why"], *(one["source"] for one in found["evidence"])]
+        assert len(names) >= 3 and all(name.isprintable() and "rank_" in name for name in names), names
+    still_answers(child)
+
+
+def test_a_surrogate_in_an_answer_does_not_reach_the_wire():
+    from remote_gpu_trainer.mcp_server import _complete
+
+    made = _complete({"path": "a\udcffb", "n": [1]})
+    assert made.structured_content == {"path": "a?b", "n": [1]} == json.loads(made.content[0].text)
+
+
+def test_an_error_in_the_server_itself_stands_in_its_log_with_secrets_masked(tmp_path):
+    code = f"import remote_gpu_trainer.mcp_server as m, sys\ndef broken(**_): raise ZeroDivisionError('with {SECRET}')\nm.answer_for = broken\nfrom remote_gpu_trainer.cli import main\nsys.exit(main(['serve']))"
+    with Child([sys.executable, "-c", code]) as child:
+        child.initialize()
+        reply = child.call("lookup_symptom", {"symptom": "hangs"})
+        assert failed(reply) and "found an error in the server itself" in words(reply)
+        end = time.monotonic() + 10
+        while b"ZeroDivisionError" not in child.errors and time.monotonic() < end:
+            time.sleep(0.02)
+    assert b"lookup_symptom failed:" in child.errors and b"ZeroDivisionError" in child.errors and b"in broken" in child.errors and SECRET.encode() not in child.errors
+
+
+def test_a_script_is_not_written_over_what_was_not_rendered(child, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with open(tmp_path / "last.pt", "wb") as file:
+        file.truncate(3 << 30)
+    for name in ("fifo", "last.pt"):
+        reply = child.call("render_run_script", {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / name)}, 5)
+        assert failed(reply) and "that wasn't rendered" in words(reply)
+    for _ in range(2):  # over its own script it is
+        assert not failed(child.call("render_run_script", {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / "run.sh")}))
+
+
+def test_a_tilde_in_the_path_of_a_log_is_the_home(tmp_path):
+    (tmp_path / "t.log").write_text("RuntimeError: element 0 of tensors does not require grad\n")
+    with Child(env={"HOME": str(tmp_path)}) as child:
+        child.initialize()
+        assert child.call("lookup_symptom", {"log_path": "~/t.log"})["result"]["structuredContent"]["matches"][0]["id"] == "O3"
+    done = subprocess.run([*SERVE[:-1], "lookup", "--log=~/t.log"], env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("O3 "), done.stderr
+
+
+def test_the_process_ends_with_its_input_although_a_tool_waits(tmp_path):
+    code = "import remote_gpu_trainer.rendering as r, sys, time\ndef waits(*_): print('waits', file=sys.stderr, flush=True); time.sleep(100)\nr.rendered = waits\nfrom remote_gpu_trainer.cli import main\nsys.exit(main(['serve']))"
+    with Child([sys.executable, "-c", code]) as child:
+        child.initialize()
+        child.start("tools/call", {"name": "render_run_script", "arguments": {"job": JOB, "profile": "runpod"}})
+        end = time.monotonic() + 20
+        while b"waits" not in child.errors and time.monotonic() < end:
+            time.sleep(0.02)
+        child.process.stdin.close()
+        assert child.process.wait(15) == 0
 
 
 def test_what_is_wrong_with_a_resource_stays_in_the_error_and_holds_no_control(child):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -29,6 +30,13 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
         assert here <= {name.removeprefix("remote_gpu_trainer/_bundle/") for name in names}
     assert {"remote_gpu_trainer/ranking.bin", "remote_gpu_trainer/meaning.bin"} <= set(names)
     assert not any(name.startswith(("tests/", "evals/", "server/")) for name in names)
+
+
+def test_an_sdist_carries_what_its_tests_read(tmp_path):
+    subprocess.run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)], check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"tests/test_synthetic.py", "benchmarks/synthetic.py", ".github/ISSUE_TEMPLATE/new-failure.yml", ".ci/run"} <= names
 
 
 def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_path):

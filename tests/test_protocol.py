@@ -125,6 +125,21 @@ def test_three_prompts_are_listed_and_hold_what_was_filled_in_as_quoted_data(mod
     assert 'the box "gpu1"' in released and "--confirm-gone" in released
 
 
+def test_a_long_report_keeps_its_first_line_and_its_end_with_lines():
+    key = "hf_" + "k" * 30
+    report = "it dies after an hour\nTraceback (most recent call last):\n" + "".join(f'  File "/a/long/path/to/train_{at}.py", line {at}, in step\n    loss.backward() # {key}\n' for at in range(60))
+    report += "torch.OutOfMemoryError: CUDA out of memory. \x1b[31mTried to allocate 2.00 GiB.\n"
+    filled = using(lambda client: client.get_prompt("diagnose_run", {"symptom": report})).messages[0].content.text
+    (line,) = [line for line in filled.split("\n") if "symptom=" in line]
+    given = json.JSONDecoder().raw_decode(line.split("symptom=")[1])[0]
+    assert given.startswith("it dies after an hour\n…\n") and given.endswith("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    assert 1000 < len(given) < 1700 and "kkkk" not in given and "\x1b" not in filled and given.count("\n") > 10
+
+
+def test_an_answer_tells_the_client_which_arguments_there_are(tools):
+    assert all(tool["inputSchema"]["additionalProperties"] is False for tool in tools.values())
+
+
 @pytest.mark.parametrize("mode", ERAS)
 def test_ids_profiles_and_targets_are_completed(mode):
     entry, facts, renting = ResourceTemplateReference(type="ref/resource", uri="entry://{id}"), ResourceTemplateReference(type="ref/resource", uri="profile://{name}"), PromptReference(type="ref/prompt", name="before_renting")

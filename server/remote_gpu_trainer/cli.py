@@ -116,7 +116,7 @@ def lookup(args: argparse.Namespace) -> int:
         gc.enable()
     answer = answer_for(
         text=None if args.text == "-" else args.text,
-        log=args.log,
+        log=args.log and os.path.expanduser(args.log),
         stream=sys.stdin.buffer if args.text == "-" else None,
         limit=args.limit,
         installed=read_installed(args.installed),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -91,7 +93,7 @@ def taken_out(file: Path, text: str, known: Remembered | None, candidates: list[
         return None if known.created and not text else text
     _parsed(file, text)
     for edit in candidates:
-        text = _without(file, text, edit)
+        text = _without(file, text, edit, known)
     if known:
         text = _pruned(file, text, _made(known))
         if known.created and not _parsed(file, text) and not _remarks(text):
@@ -107,25 +109,49 @@ def _remarks(text: str) -> bool:
     return any(mark in text for mark in ("//", "/*", "#"))
 
 
-def _without(file: Path, text: str, edit: Edit) -> str:
+def _without(file: Path, text: str, edit: Edit, known: Remembered | None) -> str:
     there = _at(_parsed(file, text), edit.path)
-    try:
-        if edit.append:
-            for place in range(len(there) - 1, -1, -1) if isinstance(there, list) else ():
-                if is_ours(there[place]):
-                    text = config_json.removed(text, (*edit.path, place))
-        elif is_ours(there):
-            text = config_toml.removed(text, edit.path) if edit.toml else config_json.removed(text, edit.path)
-    except BadText as error:
-        raise InstallError(f"{file}: {error}") from None
+    if edit.append:
+        items = there if isinstance(there, list) else []
+        ours = [(*edit.path, place) for place in reversed(range(len(items))) if _wrote(items[place], known)]
+    else:
+        ours = [edit.path] if _wrote(there, known) else []
+    for path in ours:
+        text = _cut(file, text, path)
     return text
+
+
+def _wrote(value: object, known: Remembered | None) -> bool:
+    """Whether a value is ours: by its looks, or the very one that was written, whatever command it starts."""
+    return is_ours(value) or (known is not None and any(edit.get("sum") == _sum_of_value(value) for edit in known.edits))
+
+
+def _sum_of_value(value: object) -> str:
+    plain = {key: one for key, one in value.items() if key != "enabled"} if isinstance(value, dict) else value
+    return sum_of(json.dumps(plain, sort_keys=True, default=str))
+
+
+def _cut(file: Path, text: str, path: tuple) -> str:
+    """The text without the value at `path`. Raises InstallError when that would change anything else."""
+    left = _parsed(file, text)
+    place = left
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    with suppress(BadText):
+        text = config_toml.removed(text, path) if file.suffix == ".toml" else config_json.removed(text, path)
+        if file.suffix == ".toml" or config_json.read(text).value == left:  # TOML compares by itself
+            return text
+    raise InstallError(f"{file}: found {'.'.join(map(str, path))} in a form that can't be taken out safely, expected to change nothing else; remove it by hand")
 
 
 def _pruned(file: Path, text: str, made: list[tuple]) -> str:
     """Without the containers that we made and that are empty by now."""
     for path in made:
         if file.suffix != ".toml" and path and _at(_parsed(file, text), path) in ({}, []):
-            text = config_json.removed(text, path)
+            node = config_json.find(config_json.read(text), path)
+            if not _remarks(text[node.start : node.end]):
+                text = _cut(file, text, path)
     return text
 
 
@@ -156,7 +182,7 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
             step.append((offset + moved, len(piece)))
             moved += len(piece)
         parents = [edit.path[:n] for n in range(1, len(edit.path) + bool(edit.append))]
-        told.append({"path": list(edit.path), "made": [list(path) for path in parents if _at(before, path) is None]})
+        told.append({"path": list(edit.path), "made": [list(path) for path in parents if _at(before, path) is None], "sum": _sum_of_value(edit.value)})
         steps.append(step)
         if _parsed(file, text) != _merged(before, edit):
             raise InstallError(f"{file}: found a form that can't be added to safely, expected plain JSON or TOML; add the server by hand")
@@ -181,23 +207,28 @@ def planned(file: Path, edits: list[Edit], known: Remembered | None, candidates:
     if now is None:
         return (None, *put_in(file, None, edits)) if edits else (None, None, None)
     tree = _parsed(file, now)
-    if edits and all(_present(edit, tree) for edit in edits) and not any(_stray(edit, edits, tree) for edit in candidates):
+    if edits and all(_present(edit, tree) for edit in edits) and not any(_stray(edit, edits, tree, known) for edit in candidates):
         return now, now, known
     for edit in edits:
         there = _at(tree, edit.path)
-        if not edit.append and is_ours(there) and not only_our_keys(there, edit.value):
+        if not edit.append and _wrote(there, known) and not only_our_keys(there, edit.value):
             raise InstallError(
                 f"{file}: found settings of yours in {'.'.join(edit.path)}, expected only ours to replace; change its command by hand, or uninstall first"
             )
     base = taken_out(file, now, known, candidates)
     if not edits:
+        for edit in candidates:
+            if base is not None and not edit.append and _at(_parsed(file, base), edit.path) is not None:
+                raise InstallError(
+                    f"{file}: found a server {edit.path[-1]!r} that isn't as this command writes it, expected ours or none; remove it by hand, then again"
+                )
         return now, base, None
     return (now, *put_in(file, base, edits))
 
 
-def _stray(edit: Edit, edits: list[Edit], tree: object) -> bool:
+def _stray(edit: Edit, edits: list[Edit], tree: object, known: Remembered | None) -> bool:
     """A value of ours that is there and isn't wanted (any more)."""
     there = _at(tree, edit.path)
     items = there if edit.append and isinstance(there, list) else [there]
     keep = [other.value for other in edits if other.path == edit.path]
-    return any(is_ours(item) and not any(_keeps(item, value) for value in keep) for item in items)
+    return any(_wrote(item, known) and not any(_keeps(item, value) for value in keep) for item in items)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 DEEPEST = 100
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.S)
+_BLANKS = re.compile(r"[ \t\r]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _REMARK = re.compile(r"[ \t]*(?://[^\n]*|/\*(?:(?!\*/)[^\n])*\*/)[ \t\r]*")
 _WORD = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
@@ -162,23 +163,35 @@ def _indent_unit(text: str) -> str:
 
 
 def removed(text: str, path: tuple) -> str:
-    """The text without the member at `path`, one comma and its line. Raises BadText when it isn't there."""
-    root = read(text)
-    parent = find(root, path[:-1])
+    """The text without the member at `path`, one comma and its line; remarks stay. Raises BadText when it isn't there."""
+    parent = find(read(text), path[:-1])
     if not parent or path[-1] not in parent.children:
         raise BadText(f"found nothing at {'.'.join(map(str, path))}")
     order = list(parent.children)
     place = order.index(path[-1])
     start, end = parent.starts[path[-1]], parent.children[path[-1]].end
-    if place + 1 < len(order):
-        return text[:start] + text[parent.starts[order[place + 1]] :]
-    if place:
-        before = parent.children[order[place - 1]].end
-        comma = text.index(",", _skip(text, before)) if not parent.comma else -1
-        lead = len(text[:start].rstrip())
-        if parent.comma:
-            return text[:lead] + text[parent.after :]
-        return text[:comma] + text[comma + 1 : max(lead, comma + 1)] + text[end:]
-    lead = len(text[:start].rstrip())
-    tail = text[parent.after if parent.comma else end : parent.end - 1]
-    return text[:lead] + (tail if tail.strip() else "") + text[parent.end - 1 :]
+    comma = _skip(text, end)
+    if text[comma] == "," and not text[end:comma].strip():
+        cuts = [_line(text, start, comma + 1)]
+    elif text[comma] == ",":
+        cuts = [(start, end), (comma, comma + 1)]
+    elif place:
+        comma = _skip(text, parent.children[order[place - 1]].end)
+        cuts = [(comma, comma + 1), _line(text, start, end)]
+    else:
+        cuts = [_line(text, start, end)]
+    left, at = [], parent.start + 1
+    for start, end in cuts:
+        left.append(text[at:start])
+        at = end
+    inside = "".join((*left, text[at : parent.end - 1]))
+    return text[: parent.start + 1] + (inside if inside.strip() else "") + text[parent.end - 1 :]
+
+
+def _line(text: str, start: int, end: int) -> tuple[int, int]:
+    """What goes with `text[start:end]`: its whole lines where nothing else stands on them, else the blanks on one side."""
+    before = len(text[:start].rstrip(" \t"))
+    after = _BLANKS.match(text, end).end()
+    if text[before - 1 : before] != "\n":
+        return before, end
+    return (before, after + 1) if text[after : after + 1] == "\n" else (start, after)

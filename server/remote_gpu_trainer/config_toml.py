@@ -43,9 +43,10 @@ def _literal(item: object) -> str:
 
 
 def removed(text: str, path: tuple[str, str]) -> str:
-    """The text without the table `path` and the tables below it. Raises BadText when it isn't there in that form."""
+    """The text without the table `path` and the tables below it; remarks behind them stay. Raises BadText when it isn't there in that form."""
     name = rf"(?:{re.escape(path[0])}|\"{re.escape(path[0])}\")[ \t]*\.[ \t]*(?:{re.escape(path[1])}|\"{re.escape(path[1])}\"|'{re.escape(path[1])}')"
     ours = re.compile(rf"^[ \t]*\[[ \t]*{name}[ \t]*[\].]", re.M)
+    newline = "\r\n" if "\r\n" in text else "\n"
     expected = read(text)
     expected.get(path[0], {}).pop(path[1], None)
     if not expected.get(path[0], True):
@@ -53,9 +54,13 @@ def removed(text: str, path: tuple[str, str]) -> str:
     while found := ours.search(text):
         following = _HEADER.search(text, found.end())
         end = following.start() if following else len(text)
+        lines = text[found.start() : end].split("\n")
+        size = len(lines)
+        while lines[size - 1].strip()[:1] in ("", "#"):  # what stands above the next header belongs to it
+            size -= 1
         kept = text[: found.start()].rstrip("\r\n")
-        rest = text[end:]
-        text = kept + ("" if not kept else "\n\n" if rest else "\n") + rest
+        rest = ("\n".join(lines[size:]) + text[end:]).lstrip("\r\n")
+        text = kept + ("" if not kept else newline * 2 if rest else newline) + rest
     after = read(text)
     if not after.get(path[0], True):
         del after[path[0]]

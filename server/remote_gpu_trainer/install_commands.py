@@ -57,7 +57,7 @@ def _do(args: argparse.Namespace, **how) -> int:
     try:
         made = plan(args.client, os.environ, args.project, **how)
         try:
-            _show(made)
+            _show(made, "would be " * args.dry_run)
             sys.stdout.flush()
         except BrokenPipeError:  # who reads no further hasn't taken the order back
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -79,8 +79,8 @@ def _refused(args: argparse.Namespace, text: str) -> int:
     return 2
 
 
-def _show(made) -> None:
-    """The change as a unified diff, secrets masked; a skill's folder as one line."""
+def _show(made, would: str) -> None:
+    """The change as a unified diff, secrets masked; a skill's folder as one line. `would`: stands before what a dry run leaves undone."""
     from .masking import shown
 
     for change in filter(None, made.changes):
@@ -90,9 +90,9 @@ def _show(made) -> None:
             print(shown(line))
     step = made.skill
     if step.write:
-        print(f"{step.folder}: {len(step.write)} files, {sum(map(len, step.write.values())) / 1e6:.1f} MB written")
+        print(f"{step.folder}: {len(step.write)} files, {sum(map(len, step.write.values())) / 1e6:.1f} MB {would}written")
     if step.remove:
-        print(f"{step.folder}: {len(step.remove)} files removed")
+        print(f"{step.folder}: {len(step.remove)} files {would}removed")
     if step.stays:
         print(f"{step.folder}: {shown(', '.join(step.stays))} stays, it isn't ours")
     if made.shared_with:

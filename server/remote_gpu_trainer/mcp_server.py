@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import date
 from typing import Annotated, Any
 
@@ -27,11 +28,25 @@ INSTRUCTIONS = (
     "an empty answer means that nothing in the catalogue fits, so do not force one. Read entry://ID for a whole entry."
 )
 
+MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
+
 
 def _complete(found: dict) -> CallToolResult:
-    """Some clients hand the model the text, others the structured content: each is complete."""
+    """Some clients hand the model the text, others the structured content: each is complete, and UTF-8 whatever names the files here have."""
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    if text != (clean := text.encode("utf-8", "replace").decode()):
+        text, found = clean, json.loads(clean)
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=found)
+
+
+def _listing(installed: str | None) -> str | None:
+    """`installed` as given. Raises ToolError for one that would take longer than a call may."""
+    if installed and len(installed) > MOST_INSTALLED:
+        raise ToolError(
+            f"found an `installed` of {len(installed)} characters, expected at most {MOST_INSTALLED}; "
+            "do: leave out what doesn't matter, or use the command line with --installed FILE"
+        )
+    return installed or None
 
 
 def make_server() -> MCPServer:
@@ -54,8 +69,9 @@ def make_server() -> MCPServer:
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     ) -> Annotated[CallToolResult, Lookup]:
         """Call before editing code or retrying when training fails, hangs, prints NaN, is killed, or is slow or wrong; takes the error text, a log file or folder, or HOST:PATH; may answer that nothing fits."""
+        listing, log = _listing(installed), log_path and os.path.expanduser(log_path)
         try:
-            answer = await look_up(context, lambda reading: answer_for(text=symptom, log=log_path, limit=limit, installed=installed, progress=reading))
+            answer = await look_up(context, lambda reading: answer_for(text=symptom, log=log, limit=limit, installed=listing, progress=reading))
         except (BadRequest, Unreadable, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(answer.as_dict())
@@ -73,8 +89,9 @@ def make_server() -> MCPServer:
         """Call before telling the user a price, quota or billing command, and after changing torch or the driver; with `scope` for one platform or entry."""
         from . import checking  # no other tool needs it
 
+        listing = _listing(installed)
         try:
-            found = checking.check(read_day(on), packages=installed or None, released=released or None, scope=scope or None).as_dict()
+            found = checking.check(read_day(on), packages=listing, released=released or None, scope=scope or None).as_dict()
         except (BadQuestion, FactError, catalogue.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(as_data(found))
@@ -111,8 +128,11 @@ def make_server() -> MCPServer:
         """Call after the first login to a new or restarted box, before installing, and when a run hangs, slows down or dies without a traceback."""
         from . import box, health  # ssh and all that comes with it, for sessions that have a box
 
+        pairs = (expect or "").strip()
+        if pairs == "help":
+            pairs = "help="  # the script's list of names is no reply; refused as a pair, it comes back in the error
         try:
-            asked, place = health.Question(expect or "", stress=stress_seconds), box.parse(host or "local")
+            asked, place = health.Question(pairs, stress=stress_seconds), box.parse(host or "local")
             found = await told(context, lambda: health.examine_in_a_call(place, asked), lambda: "waiting for the box")
         except TimeoutError:
             found = health.late(place)

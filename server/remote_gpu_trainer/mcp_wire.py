@@ -6,19 +6,23 @@ goes out is the same schema without them; arguments and answers are still checke
 
 from __future__ import annotations
 
+import logging
 import re
+import traceback
 from dataclasses import replace
 from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError, UnexpectedToolError
+from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import ValidationError
 
-from . import mcp_skills
-from .masking import shown
+from . import mcp_skills, mcp_stdio
+from .masking import shown, shown_lines
 
+_log = logging.getLogger(__name__)
 LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
 LONGEST_TEXT = 2000  # characters of one text from a page of facts
 _VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # the name of a variable, which looks like a token to `shown`
@@ -26,6 +30,14 @@ _VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # the name of a variable, which look
 
 class Server(MCPServer):
     """An MCPServer that lists its tools briefly, serves the skill's files, and says what is wrong in a line."""
+
+    async def run_stdio_async(self):
+        async with stdio_server() as (read, write):
+            messages = mcp_stdio.Messages(read, write)
+            try:
+                await self._lowlevel_server.run(messages, write, self._lowlevel_server.create_initialization_options())
+            finally:
+                messages.end.cancel()
 
     async def list_tools(self):
         return [
@@ -35,16 +47,17 @@ class Server(MCPServer):
 
     async def call_tool(self, name, arguments, context=None):
         refuse_long(name, "the name of a tool")
+        known = {tool.name: list(tool.input_schema["properties"]) for tool in await super().list_tools()}
+        if name not in known:
+            raise ToolError(f"found tool {shown(name, 80)!r}, expected one of {', '.join(known)}")
+        if others := [shown(one, 80) for one in arguments if one not in known[name]][:5]:
+            raise ToolError(f"found argument {', '.join(map(repr, others))}, expected {', '.join(known[name])}")
         try:
             return await super().call_tool(name, arguments, context)
         except UnexpectedToolError as error:
-            raise ToolError(
-                f"{shown(name, 80)} failed: found an error in the server itself, expected an answer; the log of the server names it"
-            ) from error.__cause__
+            _log.error("%s failed:\n%s", name, "\n".join(shown_lines("".join(traceback.format_exception(error.__cause__)), 60)))
+            raise ToolError(f"{name} failed: found an error in the server itself, expected an answer; the log of the server names it") from error.__cause__
         except ToolError as error:
-            known = [tool.name for tool in await super().list_tools()]
-            if name not in known:
-                raise ToolError(f"found tool {shown(name, 80)!r}, expected one of {', '.join(known)}") from None
             if isinstance(error.__cause__, ValidationError):
                 raise ToolError(wrong_arguments(error.__cause__)) from None
             said = str(error).removeprefix(f"Error executing tool {name}: ")
@@ -105,7 +118,7 @@ def short_input(schema: dict[str, Any]) -> dict[str, Any]:
         name: _plain(field, {}) | {key: field[key] for key in ("description", "default", "minimum", "maximum") if field.get(key)}
         for name, field in schema["properties"].items()
     }
-    return {"type": "object", "properties": fields, **({"required": schema["required"]} if schema.get("required") else {})}
+    return {"type": "object", "properties": fields, **({"required": schema["required"]} if schema.get("required") else {}), "additionalProperties": False}
 
 
 def short_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:

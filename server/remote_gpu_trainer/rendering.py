@@ -47,15 +47,28 @@ def difference(old: Path, new: str) -> str:
 
 
 def _place(write_to: str, name: str) -> Path:
-    path = Path(write_to).expanduser()
-    return path / name if path.is_dir() or write_to.endswith("/") else path
+    """Where the script goes. Raises JobError for what can't be a path."""
+    try:
+        path = Path(write_to).expanduser()
+        path.exists()  # a name that is too long
+        if "\0" not in write_to:
+            return path / name if path.is_dir() or write_to.endswith("/") else path
+        why = "a NUL in it"
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    raise JobError(f"write_to: found {write_to[:80]!r} not usable ({why}), expected a folder or a file that can be written")
 
 
 def _write(path: Path, made: Rendered) -> None:
     """Writes the script whole or not at all. A file that wasn't rendered is never replaced."""
     try:
-        if path.exists() and OURS not in path.read_text(encoding="utf-8", errors="replace")[:20_000]:
+        if path.exists() and not (path.is_file() and OURS.encode() in _head(path)):
             raise JobError(f"write_to: found a file at {path} that wasn't rendered, expected a new name or a rendered script")
         whole_file.write(path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755)
     except OSError as error:
         raise JobError(f"write_to: {path}: {error.strerror}, expected a place that can be written") from None
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(20_000)
