@@ -135,3 +135,48 @@ def test_a_checkpoint_that_cannot_be_read_is_not_called_torn(checker, tmp_path):
     code += f"builtins.open = broken; runpy.run_path({str(checker)!r}, run_name='__main__')"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode().split("\0")
     assert [(out[n], os.path.basename(out[n + 1])) for n in range(0, len(out) - 1, 3)] == [("unread", "s-2.pt"), ("whole", "s-1.pt")]
+
+
+def test_an_evaluation_in_an_older_folder_does_not_make_it_the_newest(checker, tmp_path):
+    for n in (500, 1000):
+        zipped(tmp_path / f"checkpoint-{n}/model.pt")
+    (tmp_path / "checkpoint-500/eval_results.json").write_text("{}")
+    assert ask(checker, tmp_path, "checkpoint-*") == [("whole", "checkpoint-1000")]
+    os.utime(tmp_path / "checkpoint-500/eval_results.json", (1, 1))
+    assert ask(checker, tmp_path, "checkpoint-*") == [("whole", "checkpoint-1000")]
+    zipped(tmp_path / "best/model.pt")
+    (tmp_path / "checkpoint-500/eval_results.json").touch()
+    assert ask(checker, tmp_path, "*") == [("whole", "best")]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("step-900.pt", "step-1000.pt"), ("epoch=2-step=90-val_loss=0.9.ckpt", "epoch=3-step=10-val_loss=0.1.ckpt"), ("acc91_epoch2.pt", "acc90_epoch3.pt")],
+)
+def test_of_names_that_differ_in_numbers_the_higher_is_newer_whatever_was_touched(checker, tmp_path, older, newer):
+    zipped(tmp_path / newer)
+    zipped(tmp_path / older)
+    assert ask(checker, tmp_path, "*") == [("whole", newer)]
+
+
+@pytest.mark.parametrize(("older", "newer"), [("loss-0.91.pt", "loss-0.52.pt"), ("step-90.pt", "last.pt"), ("a9/w.pt", "a1/w.pt")])
+def test_other_names_are_ordered_by_time(checker, tmp_path, older, newer):
+    zipped(tmp_path / older)
+    zipped(tmp_path / newer)
+    assert ask(checker, tmp_path, "**/*.pt") == [("whole", newer)]
+
+
+def test_a_file_that_only_one_of_two_older_folders_holds_is_not_missed(checker, tmp_path):
+    for n in (10, 20, 30):
+        zipped(tmp_path / f"checkpoint-{n}/model.pt")
+    zipped(tmp_path / "checkpoint-20/merged.pt")
+    assert ask(checker, tmp_path, "checkpoint-*") == [("whole", "checkpoint-30")]
+    zipped(tmp_path / "checkpoint-10/merged.pt")
+    assert ask(checker, tmp_path, "checkpoint-*")[:1] == [("torn", "checkpoint-30")]
+
+
+def test_folders_of_different_kinds_need_not_hold_the_same(checker, tmp_path):
+    zipped(tmp_path / "checkpoint-10/model.pt")
+    zipped(tmp_path / "checkpoint-10/optimizer.pt")
+    zipped(tmp_path / "final/model.pt")
+    assert ask(checker, tmp_path, "*") == [("whole", "final")]

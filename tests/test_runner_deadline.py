@@ -137,6 +137,18 @@ def test_the_deadline_is_written_once_and_a_run_past_it_does_not_start(box: Box)
     assert again.returncode == 1 and "the deadline of toy is over" in box.log()
 
 
+def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
+    box.make("--sleep", 0, RGT_DEADLINE="hours:0.8333333333333334")
+    begin = int(time.time())
+    box.start()
+    assert begin + 2998 <= int((box.run_dir / "deadline").read_text()) <= begin + 3020
+    box.wait()
+    box.make("--sleep", 0, RGT_DEADLINE="hours:ten")
+    done = box.verb("resume")
+    assert done.returncode == 1 and done.stderr == "RGT_DEADLINE is 'hours:ten', expected hours:N or at:EPOCH\n"
+    assert box.verb("resume-run").returncode == 2
+
+
 def test_a_run_that_ends_before_its_deadline_leaves_no_process_on_a_box_that_is_not_rented(box: Box):
     box.make("--sleep", 0)
     box.start()

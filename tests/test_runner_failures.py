@@ -121,6 +121,9 @@ def test_a_full_disk_under_the_run_folder_still_gets_a_marker(box: Box):
         assert box.status()["phase"] == "failed"
         text = (box.run_dir / ".failed").read_text()
         assert '"class":"disk"' in text or text == ""
+        if text:
+            now = box.status()
+            assert (now["class"], now["entry"], now["exit"]) == ("disk", "U6", box.marker("failed")["exit"]) and "no room left" in now["reason"]
     finally:
         box.kill_everything()
         subprocess.run(["umount", "-l", str(box.run_dir)], check=True)

@@ -1,5 +1,8 @@
 """A rehearsal takes the user's program through train, save, kill and resume beside the run."""
 
+import re
+import sys
+
 from tests.runner_box import Box
 
 pytest_plugins = ["tests.runner_box"]
@@ -42,3 +45,44 @@ def test_a_program_that_cannot_resume_is_told(box: Box):
     assert len(kept) == 1 and list(kept[0].iterdir())
     box.verb("rehearse")
     assert not kept[0].exists()
+
+
+SAVES = """
+import os, sys, time, zipfile, pathlib
+folder = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])
+folder.mkdir(exist_ok=True)
+print(sys.argv[1:], os.environ['OUT'], os.environ['TIMEOUT'], flush=True)
+number = 1 + len(list(folder.glob('*.pt')))
+with zipfile.ZipFile(folder / f'step-{number}.pt', 'w') as archive: archive.writestr('a', 'b')
+time.sleep(60)
+"""
+
+
+def rehearsed(box: Box, command: list[str], **values) -> str:
+    """What the program was called with, the rehearsal's folder written as NEW."""
+    (box.folder / "saves.py").write_text(SAVES)
+    box.make(RGT_COMMAND=command, RGT_EXPECT=[], RGT_WORK_DIR=str(box.folder), RGT_ENV=["OUT=out/x", "TIMEOUT=outer layout/out"], **values)
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (box.run_dir / "rehearsal/log/train.log.0000").read_text().splitlines()[0]
+    return re.sub(rf"{box.run_dir}/rehearsal/checkpoints-\d+", "NEW", log)
+
+
+def test_only_a_path_is_taken_for_the_folder_of_checkpoints(box: Box):
+    words = ["--out", "out", "--timeout", "5", "--last=out/last.pt", "layout/out", "./out/", "outer", f"{box.folder}/out2", f"a:{box.folder}/out/x"]
+    said = rehearsed(box, [sys.executable, "saves.py", *words], RGT_CHECKPOINT_DIR="out")
+    expected = ["--out", "NEW", "--timeout", "5", "--last=NEW/last.pt", "layout/out", "NEW/", "outer", f"{box.folder}/out2", "a:NEW/x"]
+    assert said == f"{expected} NEW/x outer layout/out"
+    assert not (box.folder / "out").exists()
+
+
+def test_in_a_shell_line_only_a_whole_word_is(box: Box):
+    line = f"mkdir -p out layout && {sys.executable} saves.py --out \"out\" --timeout 5 --last='out/l' layout/out out.txt ${{out:-out2}} {box.folder}/out; true"
+    said = rehearsed(box, ["bash", "-c", line], RGT_CHECKPOINT_DIR="./out/")
+    assert said == "['--out', 'NEW', '--timeout', '5', '--last=NEW/l', 'layout/out', 'out.txt', 'out2', 'NEW'] NEW/x outer layout/out"
+    assert not (box.folder / "out").exists()
+
+
+def test_a_run_folder_below_the_folder_of_checkpoints_is_replaced_once(box: Box):
+    said = rehearsed(box, [sys.executable, "saves.py", "--out", str(box.folder)], RGT_CHECKPOINT_DIR=str(box.folder))
+    assert said.startswith("['--out', 'NEW'] ")

@@ -1,5 +1,6 @@
 """Whatever ends an attempt, the next one goes on where the newest whole checkpoint ended."""
 
+import json
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ import time
 import zipfile
 
 import pytest
+from remote_gpu_trainer.status_reading import read
 
 from tests.runner_box import PROGRAM, Box, assert_nothing_repeated, undisturbed
 
@@ -89,8 +91,12 @@ def test_a_runner_that_was_killed_alone_gives_its_program_to_the_next_start(box:
     program = box.pid("train")
     os.kill(box.pid("runner"), signal.SIGKILL)
     time.sleep(0.3)
-    assert box.status()["alive"] is True
+    now = box.status()
+    assert now["alive"] is True and now["runner_alive"] is False
+    told = read("here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time())
+    assert told.state == "stalled" and "the runner is gone or stopped" in told.evidence[0]
     box.start()
+    assert box.status()["runner_alive"] is True
     assert box.wait()["phase"] == "done"
     assert not os.path.exists(f"/proc/{program}")
     assert final(box) == undisturbed()
@@ -182,6 +188,22 @@ def test_a_check_that_fails_is_no_reason_to_begin_again(box: Box):
     box.make(RGT_COMMAND=["echo"], RGT_EXPECT=[], RGT_RESUME="flag", RGT_RESUME_NAME="--from")
     assert box.verb("run").returncode == 0
     assert box.output().decode() == f"--from {box.checkpoints}/step-10.pt\n"
+
+
+def test_without_a_check_the_higher_number_is_newer_too(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "python3").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.checkpoints.mkdir()
+    for number, name in enumerate(("step-1000.pt", "step-900.pt", "loss-0.9.pt", "loss-0.5.pt")):
+        (box.checkpoints / name).write_bytes(b"kept")
+        os.utime(box.checkpoints / name, (1e9 + number,) * 2)
+    for pattern, newest in (("step-*.pt", "step-1000.pt"), ("loss-*.pt", "loss-0.5.pt")):
+        box.make(RGT_COMMAND=["echo"], RGT_EXPECT=[], RGT_RESUME="flag", RGT_RESUME_NAME="--from", RGT_CHECKPOINT_GLOB=pattern)
+        assert box.verb("resume-run").returncode == 0
+        assert box.output().decode().splitlines()[-1] == f"--from {box.checkpoints}/{newest}"
 
 
 @pytest.mark.parametrize("node", [0, 1])

@@ -1,7 +1,13 @@
 """start, run, status and markers: the plain life of a run."""
 
 import json
+import os
+import re
+import subprocess
 import time
+from pathlib import Path
+
+import pytest
 
 from tests.runner_box import Box, undisturbed
 
@@ -133,3 +139,68 @@ def test_a_login_without_home_or_util_linux_is_told_plainly(box: Box):
     box.env["PATH"] = str(tools)
     done = box.verb("start")
     assert done.returncode == 1 and done.stderr == "flock is missing on this box: install util-linux\n"
+
+
+def test_the_marker_tells_what_an_older_state_does_not(box: Box):
+    box.make("--sleep", 0, "--fail-at", 3, "--fail-code", 9)
+    box.verb("run")
+    state = box.run_dir / "state.json"
+    state.write_text(re.sub('"class":"[a-z]*"', '"class":""', state.read_text()).replace('"phase":"failed"', '"phase":"running"'))
+    (box.run_dir / ".failed").write_text('{"t":1,"exit":28,"class":"disk","entry":"U6","reason":"no room left in \\"/x\\"","step":7,"attempt":2}\n')
+    now = box.status()
+    assert [now[key] for key in ("phase", "exit", "class", "entry", "reason", "step", "attempt")] == ["failed", 28, "disk", "U6", 'no room left in "/x"', 7, 2]
+    (box.run_dir / ".failed").write_text("")
+    assert box.status()["phase"] == "failed"
+
+
+@pytest.fixture
+def login_node(box: Box):
+    """`verb` on another machine that sees the folder: a host name and processes of its own."""
+    enter = ["unshare", "--uts", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*enter, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("unshare is not allowed here")
+
+    def verb(*words: str) -> subprocess.CompletedProcess:
+        line = 'hostname login-node; exec bash "$@"'
+        return subprocess.run([*enter, "bash", "-c", line, "x", str(box.script), *words], env=box.env, capture_output=True, text=True, timeout=60, check=False)
+
+    return verb
+
+
+def test_a_run_on_another_machine_is_judged_by_its_heartbeat(box: Box, login_node):
+    box.make("--steps", 4000)
+    box.start()
+    box.at_step(3)
+    now = json.loads(login_node("status", "--json").stdout)
+    assert (now["alive"], now["runner_alive"], now["elsewhere"], now["keeper_alive"], now["host"]) == (True, True, True, None, os.uname().nodename)
+    for word in ("stop", "save"):
+        done = login_node(word)
+        assert done.returncode in (1, 2) and (word == "save" or f"toy runs on {os.uname().nodename}: do it there, or by its scheduler (scancel)" in done.stderr)
+    assert box.status()["phase"] == "running"
+    # Killed there, and no word for long.
+    box.kill_everything()
+    state, old = box.run_dir / "state.json", int(time.time()) - 1000
+    state.write_text(re.sub('"updated":[0-9]+', f'"updated":{old}', state.read_text()))
+    (box.run_dir / "heartbeat").write_text(f"{old}\n")
+    now = json.loads(login_node("status", "--json").stdout)
+    assert (now["alive"], now["elsewhere"]) == (False, True) and now["heartbeat_age"] >= 1000
+    done = login_node("stop")
+    assert done.returncode == 1 and "whether it still runs can't be seen from here" in done.stderr
+    assert box.verb("stop").stdout == "toy is not running\n"
+
+
+def test_a_box_that_was_started_again_is_not_another_machine(box: Box):
+    box.make("--steps", 4000)
+    box.start()
+    box.at_step(3)
+    box.kill_everything()
+    state = box.run_dir / "state.json"
+    up = time.time() - float(Path("/proc/uptime").read_text().split()[0])
+    text = re.sub('"boot_id":"[^"]*"', '"boot_id":"another"', re.sub('"updated":[0-9]+', f'"updated":{int(up) - 5}', state.read_text()))
+    state.write_text(text)
+    (box.run_dir / "heartbeat").write_text(f"{int(up) - 5}\n")
+    now = box.status()
+    assert (now["alive"], now["elsewhere"]) == (False, False)
+    # The same name and a beat since our own boot: two machines are called alike.
+    state.write_text(re.sub('"updated":[0-9]+', f'"updated":{int(time.time())}', text))
+    assert box.status()["elsewhere"] is True

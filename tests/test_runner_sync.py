@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.runner_box import Box, undisturbed
 
 pytest_plugins = ["tests.runner_box", "tests.engines.sshd"]
@@ -211,3 +213,108 @@ def test_a_copy_started_by_hand_does_not_cost_its_login_when_the_run_ends(box: B
         assert box.verb("stop", timeout=100).returncode == 0
         assert login.poll() is None
         os.killpg(login.pid, 9)
+
+
+def without_rsync(box: Box) -> None:
+    tools = box.folder / "bin"
+    tools.mkdir()
+    for folder in ("/bin", "/usr/bin", "/usr/sbin"):
+        for program in Path(folder).iterdir():
+            if program.name != "rsync" and not (tools / program.name).exists():
+                (tools / program.name).symlink_to(program)
+    box.env["PATH"] = str(tools)
+
+
+@pytest.mark.parametrize("tool", ["rsync", "cp"])
+def test_what_a_link_leads_to_elsewhere_is_copied_and_links_within_stay(box: Box, tool):
+    if tool == "cp":
+        without_rsync(box)
+    scratch, out, copy = box.folder / "scratch", box.folder / "out", box.folder / "durable/out"
+    for folder in (scratch / "deep", out / "sub", copy):
+        folder.mkdir(parents=True)
+    (scratch / "best.pt").write_text("the weights")
+    (scratch / "deep/shard.pt").write_text("a shard")
+    (out / "step-1.pt").write_text("one")
+    (out / "best.pt").symlink_to(scratch / "best.pt")
+    (out / "sub/far.pt").symlink_to("../../scratch/best.pt")
+    (out / "folder").symlink_to(scratch / "deep")
+    (out / "latest.pt").symlink_to("step-1.pt")
+    (box.folder / "final.pt").symlink_to(scratch / "best.pt")
+    # As the runner used to leave it.
+    (copy / "best.pt").symlink_to(scratch / "best.pt")
+    (box.folder / "durable/final.pt").symlink_to(scratch / "best.pt")
+    box.make(RGT_COMMAND=["true"], RGT_EXPECT=[], RGT_WORK_DIR=str(box.folder), **durable(box, RGT_SYNC=["out", "final.pt"]))
+    assert box.verb("run").returncode == 0, box.log()
+    shutil.rmtree(scratch)
+    for name, text in {"out/best.pt": "the weights", "out/sub/far.pt": "the weights", "out/folder/shard.pt": "a shard", "final.pt": "the weights"}.items():
+        path = box.folder / "durable" / name
+        assert not path.is_symlink() and path.read_text() == text, name
+    assert (copy / "latest.pt").read_text() == "one" and (tool == "cp" or os.readlink(copy / "latest.pt") == "step-1.pt")
+    assert {row["result"] for row in rows(box)} == {"ok"} and box.status()["last_sync"]["ok"] is True
+
+
+@pytest.mark.parametrize("tool", ["rsync", "cp"])
+def test_a_link_that_leads_nowhere_is_not_verified(box: Box, tool):
+    if tool == "cp":
+        without_rsync(box)
+    box.checkpoints.mkdir()
+    (box.checkpoints / "best.pt").symlink_to(box.folder / "gone/best.pt")
+    (box.folder / "final.pt").symlink_to(box.folder / "gone/final.pt")
+    box.make("--sleep", 0, RGT_WORK_DIR=str(box.folder), RGT_EXPECT=[], **durable(box, RGT_SYNC=["ckpt", "final.pt"], RGT_SYNC_TRIES=1))
+    assert box.verb("run").returncode == 0
+    assert {row["result"] for row in rows(box)} == {"failed"} and not (box.run_dir / "final-sync").exists()
+    assert "a link to nothing: " in rows(box)[-1]["detail"]
+    assert (box.folder / "durable/ckpt/step-40.pt").exists(), "the others are copied"
+
+
+def test_a_link_back_to_its_own_folder_fills_no_disk(box: Box):
+    box.checkpoints.mkdir()
+    (box.checkpoints / "self").symlink_to(box.folder)
+    box.make("--sleep", 0, **durable(box, RGT_SYNC_TRIES=1))
+    assert box.verb("run").returncode == 0
+    assert "leads back to" in next(row["detail"] for row in rows(box) if row["result"] == "failed")
+    assert (box.folder / "durable/ckpt/step-40.pt").exists() and (box.folder / "durable/ckpt/self").is_symlink()
+
+
+def test_a_bucket_gets_what_links_lead_to(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "rclone").write_text(f'#!/bin/sh\nprintf "%s " "$@" >>{box.folder}/calls; echo >>{box.folder}/calls\n')
+    (tools / "rclone").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.make("--sleep", 0, **durable(box, RGT_DURABLE="rclone:b:x", RGT_SYNC=[str(box.checkpoints)], RGT_RESUME="none"))
+    assert box.verb("sync").returncode == 0
+    box.checkpoints.mkdir()
+    assert box.verb("sync").returncode == 0
+    (box.checkpoints / "best.pt").symlink_to("/etc/hostname")
+    assert box.verb("sync").returncode == 0
+    calls = [line for line in (box.folder / "calls").read_text().splitlines() if str(box.checkpoints) in line]
+    assert ["--copy-links" in line for line in calls] == [False, False, True, True]
+
+
+def test_a_mistyped_name_is_not_verified_where_a_failed_run_has_saved_something(box: Box):
+    box.make("--sleep", 0, "--fail-at", 7, **durable(box, RGT_SYNC=["resluts", "fianl.bin"]))
+    box.verb("run")
+    sync = box.status()["last_sync"]
+    assert box.marker("failed") and sync["ok"] is False and (sync["copied"], sync["absent"]) == (0, ["resluts", "fianl.bin"])
+    assert not (box.run_dir / "final-sync").exists() and len(box.events("sync-failed")) == 1
+
+
+def test_a_run_that_failed_before_it_wrote_anything_has_nothing_to_verify(box: Box):
+    box.make(RGT_COMMAND=["false"], **durable(box, RGT_SYNC=["final.bin"]))
+    box.verb("run")
+    assert (box.run_dir / "final-sync").exists() and box.status()["last_sync"] | {"t": 0, "to": ""} == {"t": 0, "to": "", "ok": True, "copied": 0, "absent": ["final.bin"]}
+
+
+@pytest.mark.parametrize("items", [["events.jsonl", "log"], ["."], ["log/tb"]], ids=" ".join)
+def test_the_runner_s_own_files_do_not_cover_the_user_s(box: Box, items):
+    work = box.folder / "work"
+    (work / "log/tb").mkdir(parents=True)
+    for name in ("events.jsonl", "log/runner.log", "log/tb/events"):
+        (work / name).write_text("the user's")
+    box.make("--sleep", 0, RGT_WORK_DIR=str(work), RGT_EXPECT=[], **durable(box, RGT_SYNC=items))
+    assert box.verb("run").returncode == 0
+    copy = box.folder / "durable"
+    assert (copy / "log/tb/events").read_text() == "the user's" and (copy / "runner/log/runner.log").exists()
+    if items != ["log/tb"]:
+        assert (copy / "events.jsonl").read_text() == (copy / "log/runner.log").read_text() == "the user's"

@@ -70,6 +70,41 @@ def test_the_evidence_names_what_a_reader_should_know():
     assert said(alive=False).evidence[0] == "no process of the run is there, and it left no word: killed, or the box was started again"
 
 
+def test_a_program_without_its_runner_is_no_live_run():
+    lost = said(runner_alive=False)
+    assert (lost.state, lost.code) == ("stalled", 1)
+    assert lost.evidence[0] == "the runner is gone or stopped, its program is not: no copies, no retries, no test for a stall; do: bash run.sh start"
+    hung = said(runner_alive=True, heartbeat_age=700)
+    assert hung.state == "stalled" and hung.evidence[0].startswith("the runner has not moved for 700 s")
+    assert said(runner_alive=True, heartbeat_age=100).state == said(runner_alive="no").state == "alive"
+    assert said(phase="done", alive=False, runner_alive=False).state == "finished"
+
+
+def test_a_run_on_another_machine_is_told_as_such():
+    found = said(elsewhere=True, runner_alive=True, keeper_alive=None, host="node7", deadline=4600)
+    assert found.state == "alive" and found.evidence[0].startswith("the run is on node7, judged by its heartbeat alone")
+    assert not [line for line in found.evidence if "keeper" in line]
+    assert said(elsewhere=True, alive=False, runner_alive=False).state == "failed"
+
+
+def test_no_deadline_is_told_before_the_first_start():
+    assert not [line for line in said(phase="new", alive=False, deadline=0).evidence if "deadline" in line]
+
+
+@pytest.mark.parametrize(
+    ("sync", "text"),
+    [
+        ({"ok": True}, "verified"),
+        ({"ok": True, "copied": 1, "absent": ["a", "b\n"]}, "verified (but not there: a, b)"),
+        ({"ok": True, "copied": 0, "absent": ["a"]}, "copied nothing (not there: a)"),
+        ({"ok": False, "copied": 0, "absent": ["a"]}, "not verified (not there: a)"),
+        ({"ok": True, "copied": [], "absent": 7}, "verified"),
+    ],
+)
+def test_what_a_copy_found_and_did_not_find_is_told(sync, text):
+    assert f"last sync {text}, 60 s ago, to /mnt" in said(last_sync={"t": 940, "to": "/mnt", **sync}).evidence
+
+
 HOSTILE = [
     b"",
     b"Segmentation fault",

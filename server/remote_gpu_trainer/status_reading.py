@@ -16,6 +16,7 @@ from .masking import shown, shown_lines
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "nothing")
+SILENT = 600  # seconds without a heartbeat after which a runner hangs; to read a large checkpoint takes minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 
 
@@ -97,7 +98,13 @@ def _judge(status: Status, data: dict, now: float) -> None:
     elif status.phase == "new" and not alive:
         status.state, status.text = "nothing", f"found the run in {status.dir} not started, expected a started one; do: bash run.sh start there"
     elif status.phase in GOING or status.phase == "new":
-        status.state = "stalled" if alive and stalled else "alive" if alive else "failed"
+        lost = _lost_runner(data, status.heartbeat_age) if alive else ""
+        status.state = "stalled" if alive and (stalled or lost) else "alive" if alive else "failed"
+        said += [lost] if lost else []
+        if data.get("elsewhere") is True:
+            said.append(
+                f"the run is on {shown(_text(data, 'host'), 80) or 'another machine'}, judged by its heartbeat alone: its processes can't be seen from here"
+            )
         if not alive:
             said.append("no process of the run is there, and it left no word: killed, or the box was started again")
             status.failure = status.failure or "killed"
@@ -113,19 +120,27 @@ def _judge(status: Status, data: dict, now: float) -> None:
         said += [f"log: {line}" for line in status.tail[-6:]]
 
 
+def _lost_runner(data: dict, beat: float | None) -> str:
+    """Why nobody looks after a program that lives on; '' where somebody does."""
+    if data.get("runner_alive") is False:
+        return "the runner is gone or stopped, its program is not: no copies, no retries, no test for a stall; do: bash run.sh start"
+    if beat is not None and beat > SILENT:
+        return f"the runner has not moved for {beat:.0f} s: no copies, no retries; do: look whether a disk there hangs"
+    return ""
+
+
 def _warn(status: Status, data: dict, now: float) -> None:
     """What a reader should know whatever the state is."""
     said, going = status.evidence, status.state in ("alive", "stalled")
-    if status.deadline is not None:
+    if status.deadline:  # 0 before the first start
         hours = (status.deadline - now) / 3600
         said.append(f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago")
         if going and data.get("keeper_alive") is False:
             said.append("the deadline's keeper is not alive: nothing on the box ends the run")
     sync = data.get("last_sync")
     if isinstance(sync, dict):
-        said.append(
-            f"last sync {'verified' if sync.get('ok') is True else 'not verified'}, {_ago(None if (t := _number(sync, 't')) is None else now - t)}, to {shown(sync.get('to', ''), 120)}"
-        )
+        t = _number(sync, "t")
+        said.append(f"last sync {_outcome(sync)}, {_ago(None if t is None else now - t)}, to {shown(sync.get('to', ''), 120)}")
     missing = data.get("expect_missing")
     if isinstance(missing, list) and missing and not going:
         said.append("expected results missing: " + ", ".join(shown(path, 100) for path in missing[:10]))
@@ -134,6 +149,16 @@ def _warn(status: Status, data: dict, now: float) -> None:
         said.append(f"disk: {free:.0f} MB free")
     if _text(data, "gpu"):
         said.append(f"gpu: {shown(data['gpu'], 120)}")
+
+
+def _outcome(sync: dict) -> str:
+    absent = sync.get("absent")
+    absent = ", ".join(shown(item, 60) for item in absent[:5]) if isinstance(absent, list) and absent else ""
+    if sync.get("ok") is not True:
+        return f"not verified (not there: {absent})" if absent else "not verified"
+    if absent:
+        return f"verified (but not there: {absent})" if _number(sync, "copied") else f"copied nothing (not there: {absent})"
+    return "verified"
 
 
 def _text(data: dict, key: str) -> str:
