@@ -1,6 +1,7 @@
 """From a log to what failed: what is believed, what is ignored, and what is no log at all."""
 
 import io
+import json
 import os
 import socket
 import subprocess
@@ -90,11 +91,43 @@ def test_ranks_that_are_level_blame_nobody():
 
 @pytest.mark.parametrize(
     "prefix, rank",
-    [("[rank3]: ", 3), ("[rank3]:[W1120 10:00:00.123 a.cpp:1] ", 3), ("[default5]:", 5), ("[1,7]<stderr>:", 7), ("rank 2: ", 2), ("[4]: ", 4), ("(rank=6) ", 6), ("2026-11-20 10:00:00,1 [rank1]: ", 1)],
+    [("[rank3]: ", 3), ("[rank3]:[W1120 10:00:00.123 a.cpp:1] ", 3), ("[default5]:", 5), ("[1,7]<stderr>:", 7), ("rank 2: ", 2), ("[4]: ", 4), ("(rank=6) ", 6), ("2026-11-20 10:00:00,1 [rank1]: ", 1),
+     ("[pod/train-worker-2/pytorch] ", 2), ("[pod/train-3-x8k2p/main] ", 3), ("[pod/train-worker-2/pytorch] [rank5]: ", 5), ("[pod/train-7d9c5b6f4-x2x9z/main] ", None)],
 )
 def test_a_rank_is_known_from_its_prefix(prefix, rank):
     [line] = from_text(prefix + "RuntimeError: x").lines
     assert (line.rank, line.text.endswith("RuntimeError: x")) == (rank, True)
+
+
+def test_the_workers_of_a_pytorch_job_count_from_its_master():
+    found = from_text("[pod/job-master-0/pytorch] step 1\n[pod/job-worker-0/pytorch] step 1\n[pod/job-worker-1/pytorch] KeyError: 'x'\n")
+    assert (found.ranks, found.first.rank) == ((0, 1, 2), 2)
+
+
+@pytest.mark.parametrize("form", ["{}: ", "{:2d}: ", "{:02d}: "])
+def test_srun_sets_the_number_of_a_task_before_each_line(form):
+    traceback = "".join(form.format(2) + line + "\n" for line in (TRACEBACK + "AssertionError: label 17").splitlines())
+    lost = "".join(form.format(r) + "RuntimeError: Connection closed by peer\n" for r in (0, 1, 3))
+    found = from_text(lost + traceback + "srun: error: node01: task 2: Exited with exit code 1\n")
+    assert (found.ranks, found.first.rank, found.first.text) == ((0, 1, 2, 3), 2, "AssertionError: label 17")
+    assert [line.kind for line in found.lines if line.rank == 2] == ["trace", "frame", "frame", "frame", "frame", "exception"]
+
+
+@pytest.mark.parametrize("text", ["1: import torch\n2: x = 1\n3: raise ValueError\n4: y\n", "2: RuntimeError: x\n", "10:00:01 a\n10:00:01 b\n", "0: a\n0: b\nc\nd\ne\n", "²: a\n²: b\n"])
+def test_numbers_that_count_lines_or_hours_are_no_ranks(text):
+    assert from_text(text).ranks == ()
+
+
+def test_the_lines_of_dockers_log_driver_are_unwrapped_and_masked():
+    wrapped = [json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-11-20T10:00:00.1Z"}, separators=(",", ":")) for line in (TRACEBACK + 'KeyError: "token=abcdefgh"').splitlines()]
+    found = from_text("\n".join(wrapped) + '\n{"log":"cut')
+    assert (found.first.text, found.first.number) == ('KeyError: "token=***"', 6)
+    assert found.lines[-1].text == '{"log":"cut'
+
+
+@pytest.mark.parametrize("text", ['{"log":7}', '{"log":"a","log":7}', '{"log":"a","b":' + "[" * 5000, '{"log":"\\u0000\\ud800 x\\n"}'])
+def test_what_only_looks_like_dockers_log_is_read_as_it_is(text):
+    assert len(from_text(text).lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -112,12 +145,26 @@ def test_a_rank_is_known_from_its_file(name, rank):
         "Saving checkpoint\nDone in 3:21:07\n",
         "my model does not learn, the loss is flat",
         "Epoch 1: 100%|██████████| 10/10 [00:01<00:00, 9.9it/s, loss=0.3]\nok",
+        "Epoch 1 validation error: 0.213\nMeanSquaredError: 0.0123\nstep 30 reconstruction error: 3.1e-02",
+        "[rank0]: NCCL watchdog thread started!\nTraining completed.",
+        "[Rank 0] NCCL watchdog thread terminated normally",
+        "Process exited with code 0\nworker 1 exited with status: 0\nExit code 0",
+        "INFO Error handling enabled: retries=3",
     ],
 )
 def test_text_without_a_failure_names_none(text):
     found = from_text(text)
     assert found.first is None
     assert found.failures == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["KeyError: 0", TRACEBACK + "KeyError: 0.5", "ERROR: 0.5", "Error: 3", "fatal error: 0.5", "error code: 17", "error at step 3: 0.5.1", "worker 1 exited with code 1",
+     "exited with code 01", "Exit code: 137", "watchdog thread died", "INFO Error: the disk is full", "INFO validation error: 0.1, then a Bus error"],
+)  # fmt: skip
+def test_a_number_alone_excuses_only_a_decimal_figure(text):
+    assert from_text(text).first is not None
 
 
 def test_a_failure_in_the_middle_of_a_long_log_is_found(tmp_path):

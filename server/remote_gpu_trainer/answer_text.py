@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .first_failure import is_step
 from .lookup import Answer
 
 
@@ -28,7 +29,9 @@ def as_text(answer: Answer, whole: str = "") -> str:
         )
     if answer.first_failure and answer.first_failure["rank"] is not None:
         first = answer.first_failure
-        out.append(f"failed first: rank {first['rank']} ({first['source']} line {first['line']})")
+        said = [e["text"] for e in answer.evidence if (e["source"], e["line"]) == (first["source"], first["line"])]
+        told = f"is behind: rank {first['rank']}" if said and is_step(said[0]) else f"failed first: rank {first['rank']}"
+        out.append(f"{told} ({first['source']} line {first['line']})")
     if answer.ask:
         out.append(answer.ask)
     return "\n".join(out)

@@ -43,7 +43,7 @@ def prepare() -> None:
 def answer_for(
     *, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None, seconds: float = 40
 ) -> Answer:
-    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence. `seconds`: most for a log at HOST:PATH.
+    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence. `seconds`: most for a folder or a log at HOST:PATH.
 
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
@@ -59,12 +59,14 @@ def answer_for(
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
-    return look_up(found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
+    answer = look_up(found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
+    answer.ask = " ".join(filter(None, (found.left_out, answer.ask)))
+    return answer
 
 
 def _of_path(log: str, progress, seconds: float) -> evidence.Evidence:
     if ":" not in log:
-        return evidence.from_path(log, _needles(), progress)
+        return evidence.from_path(log, _needles(), progress, seconds)
     from . import remote_logs  # ssh and all that comes with it, for paths that may be HOST:PATH
 
     return remote_logs.from_path(log, _needles(), progress, seconds)

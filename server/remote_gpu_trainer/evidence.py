@@ -1,7 +1,8 @@
-"""A pasted report, or logs of any size, to what actually failed: read (logfiles, windows), cleaned (lines), judged (judging)."""
+"""A pasted report, or logs of any size, to what actually failed: read (log_folder, logfiles, windows), cleaned (lines), judged (judging)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 
 from . import logfiles
@@ -22,9 +23,12 @@ def from_stream(stream, source: str = "stdin", needles: Iterable[bytes] = (), pr
     return judge(lines_of(logfiles.of_stream(stream, source, None, needles, progress), source, None))
 
 
-def from_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> Evidence:
-    """Evidence of a file, or of a folder of per-rank logs read as one run. Raises Unreadable."""
-    lines: list[Line] = []
-    for name, rows in logfiles.of_path(path, needles, progress):
-        lines.extend(lines_of(rows, name, rank_of(name)))
-    return judge(lines)
+def from_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None, seconds: float | None = None) -> Evidence:
+    """Evidence of a file, or of a folder of per-rank logs read as one run, as much of it as `seconds` allow. Raises Unreadable."""
+    if os.path.isdir(path):
+        from . import log_folder  # most logs are single files
+
+        lines, silent, left_out = log_folder.read(path, tuple(needles), progress, seconds)
+        return judge(lines, silent)._replace(left_out=left_out)
+    name = os.path.basename(path)
+    return judge(lines_of(logfiles.of_file(path, needles, progress), name, rank_of(name, sure=True)))

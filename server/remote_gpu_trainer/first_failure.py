@@ -2,31 +2,32 @@
 
 A rank that loses a peer, or waits for one until time runs out, fails too, and often sooner in the log. So those are
 consequences as long as any rank has a fault of its own, ended by a signal, or said nothing at all while the others waited for it.
+A rank that trains on has not failed yet, and a logged "error" counts less than whom the others wait for.
 """
 
 from __future__ import annotations
 
 import re
 
-from .lines import SAYS_SO, Line
+from .lines import Line, says_failure
 from .records import record
+from .survivors import is_report
 
-_SECONDARY = (  # in lower case; plain texts are found ten times faster than one expression of them
-    "connection reset", "connection closed", "connection refused", "closed by peer", "broken pipe", "recvvalue", "sigterm", "signal 15", "keyboardinterrupt",
-    "watchdog", "timeout", "time out", "timedout", "timed out", "remote process exited", "abort", "heartbeat", "store", "sendbytes", "no error", "monitoredbarrier",
-)  # fmt: skip
-LOST_PEER = re.compile(
-    r"connection (?:reset|closed)|closed by peer|broken pipe|sigterm|signal 15\b|exitcode\s*:\s*-15|remote process exited|sendbytes failed|recvvalue failed",
-    re.I,
-)
 _ROOT = "Root Cause (first observed failure)"
 _SUMMARY_RANK = re.compile(r"\s*rank\s*:\s*(\d{1,5})\b")
 _SUMMARY_CODE = re.compile(r"\s*exitcode\s*:\s*(-?\d{1,5})\b")
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I)
-_NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier", re.I)
+_NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 _COLLECTIVE = re.compile(r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I)
+# Compiled when first needed.
+_ITSELF = r"\bRank (\d{1,5})\]"  # "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (either an error or timeout) detected by watchdog"
+_FINISHED = (
+    r"(?i)\b(?:train|run|job|fit|script|program)\w{0,8}\b.{0,40}\b(?:finished|completed?|done|stopped)\b"
+    r"|^\W*(?:all )?(?:finished|completed?|done)\b(?:\W*$| in \d)"
+)
 TERM = -15  # the launcher ended it
+ABORT = -6
 
 
 @record
@@ -46,31 +47,90 @@ class Summary:
     root: int | None
 
 
-def is_secondary(text: str) -> bool:
-    """Whether a line may only say that somebody else is gone, or that time ran out."""
-    low = text[:SAYS_SO].lower()
-    for told in _SECONDARY:
-        if told in low:
-            return True
-    return False
+def attempt_of(source: str) -> int | None:
+    """Which of torchrun's attempts wrote a log: 1 for "attempt_1/0/stderr.log"."""
+    number = source.partition("attempt_")[2].partition("/")[0]
+    return int(number) if number.isdecimal() else None
 
 
-def first_failure(failures: list[Failure], lines: list[Line]) -> Line | None:
-    """The line to believe, with its rank where one is known; None when nothing failed and no rank is behind."""
+def first_failure(failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()) -> Line | None:
+    """The line to believe, with its rank where one is known; None when nothing failed and no rank is behind. `silent`: ranks that left no line."""
+    failures, lines = _first_attempt(failures, lines)
     summary = _summary(lines)
     ranks = {line.rank for line in lines if line.rank is not None}
     if not failures and not summary.ended:
         return _behind(lines)
     own = [f for f in failures if not f.secondary]
-    faulty = {f.line.rank for f in own if f.line.rank is not None}
-    if summary.root in faulty:
-        return _of_rank(summary.root, own)
-    by_signal = [rank for rank, (code, _) in summary.ended.items() if code is not None and code < 0 and code != TERM]
-    if by_signal:
-        return _at_end(summary.root if summary.root in by_signal else by_signal[0], summary)
-    if faulty or (own and len(ranks) < 2 and not summary.ended):
-        return _earliest([f for f in own if f.line.rank in faulty] or own)
-    return _waited_for(failures, lines, ranks, summary) or _last_resort(failures, own, summary)
+    if own and len(ranks) < 2 and not summary.ended:
+        return _earliest([f for f in own if f.line.rank is not None] or own)
+    own = _lasting(own, failures, lines)
+    killed = [rank for rank, (code, _) in summary.ended.items() if code is not None and code < 0 and code != TERM]
+    victims = _victims(failures, [rank for rank in killed if summary.ended[rank][0] == ABORT])
+    sure = [f for f in own if not _only_reports(f)]
+    faulty = {f.line.rank for f in sure if f.line.rank is not None}
+    if summary.root is not None and summary.root not in victims and summary.root in {f.line.rank for f in own}:
+        return _of_rank(summary.root, sure if summary.root in faulty else own)
+    killed = [rank for rank in killed if rank not in victims]
+    if killed:
+        return _at_end(summary.root if summary.root in killed else killed[0], summary)
+    if faulty:
+        return _earliest([f for f in sure if f.line.rank in faulty])
+    others = [f for f in failures if f.secondary or f.line.rank is None]
+    named = _waited_for(others, lines, ranks | silent if failures else ranks, summary) if others or not own else None
+    return named or _last_resort(failures, own, summary, victims)
+
+
+def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Failure], list[Line]]:
+    """What the first of torchrun's attempts left in which anything failed. A log that names no attempt, as the launcher's own, tells of the last."""
+    chosen = min((number for number in [attempt_of(f.line.source) for f in failures] if number is not None), default=None)
+    if chosen is None:
+        return failures, lines
+    attempts = {source: attempt_of(source) for source in {line.source for line in lines}}
+    last = max(number for number in attempts.values() if number is not None)
+    wanted = (chosen, None) if chosen == last else (chosen,)
+    return [f for f in failures if attempts[f.line.source] in wanted], [line for line in lines if attempts[line.source] in wanted]
+
+
+def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:
+    """Without what a rank survived: it logged steps afterwards, and failed later. Steps alone may be a buffer that was flushed at its end."""
+    since = {(f.line.source, f.line.rank): f.line.number for f in reversed(own) if f.line.rank is not None}
+    steps: dict[tuple[str, int | None], list[int]] = {}  # the numbers of the last two lines that tell one
+    for line in reversed(lines[lines.index(own[0].line) :]) if since else ():
+        key = (line.source, line.rank)
+        if line.number > since.get(key, line.number) and line.kind in ("plain", "message") and len(steps.get(key, ())) < 2 and _STEP.search(line.text):
+            steps.setdefault(key, []).append(line.number)
+    ends = {(f.line.source, f.line.rank): f.line.number for f in failures}
+
+    def went_on(failure: Failure) -> bool:
+        after = steps.get((failure.line.source, failure.line.rank), ())
+        return len(after) == 2 and after[1] > failure.line.number
+
+    final = [f for f in own if not went_on(f)]
+    if any(f.line.rank is not None and not _only_reports(f) for f in final):
+        return final
+    return [f for f in own if not went_on(f) or ends[f.line.source, f.line.rank] < steps[f.line.source, f.line.rank][0]]
+
+
+def _only_reports(failure: Failure) -> bool:
+    return failure.line.kind == "failure" and not failure.frames and is_report(failure.line.text)
+
+
+def _victims(failures: list[Failure], aborted: list[int]) -> set[int]:
+    """Those of these ranks that their own watchdog ended, because they had waited too long for another one."""
+    gave_up = {_who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
+    return gave_up & set(aborted)
+
+
+def _who(line: Line) -> int | None:
+    """The rank of a line, from its prefix or from what PyTorch's watchdog says."""
+    if line.rank is not None:
+        return line.rank
+    found = re.search(_ITSELF, line.text)
+    return int(found[1]) if found else None
+
+
+def _with_rank(line: Line, rank: int) -> Line:
+    return line if line.rank == rank else Line(line.source, line.number, rank, line.text, line.kind, line.time)
 
 
 def _summary(lines: list[Line]) -> Summary:
@@ -119,17 +179,22 @@ def _earliest(failures: list[Failure]) -> Line:
 def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], summary: Summary) -> Line | None:
     """Every failure is a lost peer or a time-out: the rank that the others name, that is behind, or that says nothing."""
     for line in lines:
-        found = _NAMED.search(line.text)
+        found = _NAMED.search(line.text) if "monitoredBarrier" in line.text else None
         if found:
-            return Line(line.source, line.number, int(found[1]), line.text, line.kind, line.time)
-    enqueued = {line.rank: (int(_ENQUEUED.search(line.text)[1]), line) for line in reversed(lines) if line.rank is not None and _ENQUEUED.search(line.text)}
+            return _with_rank(line, int(found[1]))
+    enqueued: dict[int, tuple[int, Line]] = {}
+    for line in reversed(lines):
+        found = _ENQUEUED.search(line.text) if "enqueued" in line.text else None
+        rank = _who(line) if found else None
+        if rank is not None:
+            enqueued[rank] = (int(found[1]), _with_rank(line, rank))
     counts = sorted(count for count, _ in enqueued.values())
     if len(counts) > 1 and counts[0] < counts[1]:
         return min(enqueued.values(), key=lambda pair: pair[0])[1]
     known = ranks | set(summary.ended)
     if summary.ended:
         known |= set(range(max(known)))
-    silent = known - {f.line.rank for f in failures}
+    silent = known - {_who(f.line) for f in failures}
     unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}  # ended, but not by the launcher
     for group in (silent & {summary.root}, unasked, silent):
         if len(group) == 1:
@@ -143,8 +208,8 @@ def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], sum
     return None
 
 
-def _last_resort(failures: list[Failure], own: list[Failure], summary: Summary) -> Line | None:
-    if summary.root is not None:
+def _last_resort(failures: list[Failure], own: list[Failure], summary: Summary, victims: set[int]) -> Line | None:
+    if summary.root is not None and (summary.root not in victims or not own):
         of_root = [f for f in failures if f.line.rank == summary.root]
         return _of_rank(summary.root, failures) if of_root else _at_end(summary.root, summary)
     collective = [f for f in failures if _COLLECTIVE.search(f.line.text)]  # ends a run; other time-outs are often caught
@@ -152,7 +217,7 @@ def _last_resort(failures: list[Failure], own: list[Failure], summary: Summary) 
 
 
 def _behind(lines: list[Line]) -> Line | None:
-    """No failure in any log: of several ranks the one whose last step is the lowest, if one is alone in that."""
+    """No failure in any log: of several ranks the one whose last step is the lowest, if one is alone in that and doesn't say afterwards that it finished."""
     last: dict[int, tuple[int, Line]] = {}
     for line in lines:
         found = _STEP.search(line.text) if line.rank is not None else None
@@ -161,4 +226,12 @@ def _behind(lines: list[Line]) -> Line | None:
     if len(last) < 2:
         return None
     steps = sorted(step for step, _ in last.values())
-    return min(last.values(), key=lambda item: item[0])[1] if steps[0] < steps[1] else None
+    slowest = min(last.values(), key=lambda item: item[0])[1]
+    after = lines[lines.index(slowest) + 1 :] if steps[0] < steps[1] else []
+    finished = any(line.rank == slowest.rank and re.search(_FINISHED, line.text) for line in after)
+    return slowest if steps[0] < steps[1] and not finished else None
+
+
+def is_step(text: str) -> bool:
+    """Whether a line reports a step and no failure. A rank that is named by such a line is only behind."""
+    return bool(_STEP.search(text)) and not says_failure(text)

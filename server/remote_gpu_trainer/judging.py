@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 
-from .first_failure import LOST_PEER, Failure, first_failure, is_secondary
+from .first_failure import Failure, attempt_of, first_failure
 from .lines import FRAME, Line
 from .records import record
+from .survivors import LOST_PEER, is_secondary
 
 _NOISE = re.compile(r"^\W*$|^[\s=*#_~-]{6,}|^Root Cause|^Other Failures|^\s*\[\d+\]:\s*$|^-+$")
 _WRAPPERS = (
     "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException", "ProcessRaisedException", "SignalException", "subprocess-exited",
     "returned non-zero exit",
 )  # fmt: skip
+MESSAGE = 4  # lines after an exception that belong to it
 
 
 @record
@@ -25,27 +27,36 @@ class Evidence:
     first: Line | None
     ranks: tuple[int, ...]
     is_log: bool
+    left_out: str = ""  # what of a folder was not read, in one sentence
 
 
-def judge(lines: list[Line]) -> Evidence:
-    """What failed, in the order to believe it."""
+def judge(lines: list[Line], silent: frozenset[int] = frozenset()) -> Evidence:
+    """What failed, in the order to believe it. `silent`: ranks that left no line."""
     failures: list[Failure] = []
     frames: dict[int | None, list[Line]] = {}
-    for line in lines:
+    for at, line in enumerate(lines):
         if line.kind == "trace":
             frames[line.rank] = []
         elif line.kind == "frame":
             frames.setdefault(line.rank, []).append(line)
         elif line.kind in ("exception", "failure"):
-            failures.append(Failure(line, is_secondary(line.text), tuple(frames.pop(line.rank, ()))))
+            failures.append(Failure(line, is_secondary(line.text) or _lost_by_nccl(at, lines), tuple(frames.pop(line.rank, ()))))
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
     wrapped = {id(f) for f in failures if _wraps(f.line.text)}
-    first = first_failure([f for f in failures if id(f) not in wrapped] or failures, lines)
+    first = first_failure([f for f in failures if id(f) not in wrapped] or failures, lines, silent)
     lines, failures = _consequences(lines, failures, first)
     telling = [f for f in failures if id(f) not in wrapped]
     decisive = _decisive(telling or failures, first, lines)
     is_log = bool(failures) or len(ranks) > 1 or any(line.kind in ("warning", "frame", "trace") for line in lines)
     return Evidence(lines, failures, decisive, first, ranks, is_log)
+
+
+def _lost_by_nccl(at: int, lines: list[Line]) -> bool:
+    """Whether the three lines after NCCL's own tell that a peer is gone, as after "NCCL error in: ProcessGroupNCCL.cpp:1970, internal error"."""
+    if "NCCL error" not in lines[at].text and not lines[at].text.startswith("nccl"):
+        return False
+    near = [line.text for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank]
+    return bool(LOST_PEER.search("\n".join(near[:3])))
 
 
 def _wraps(text: str) -> bool:
@@ -54,10 +65,11 @@ def _wraps(text: str) -> bool:
 
 
 def _consequences(lines: list[Line], failures: list[Failure], first: Line | None):
-    """Once a rank's own exception is known, take "my peer is gone" out of what failed. Time-outs stay: they may be the cause."""
+    """Once a rank's own exception is known, take "my peer is gone" and the attempts after it out of what failed. Time-outs stay: they may be the cause."""
     if first is None or first.kind != "exception" or first.rank is None or LOST_PEER.search(first.text):
         return lines, failures
-    lost = {id(f.line) for f in failures if LOST_PEER.search(f.line.text)}
+    attempt = attempt_of(first.source)
+    lost = {id(f.line) for f in failures if LOST_PEER.search(f.line.text) or (attempt is not None and (attempt_of(f.line.source) or 0) > attempt)}
     lost |= {id(frame) for f in failures if id(f.line) in lost for frame in f.frames}
     changed = [line if id(line) not in lost else Line(line.source, line.number, line.rank, line.text, "consequence", line.time) for line in lines]
     return changed, [f for f in failures if id(f.line) not in lost]
@@ -75,10 +87,11 @@ def _decisive(failures: list[Failure], first: Line | None, lines: list[Line]) ->
             chosen.append(line)
 
     ordered = sorted(failures, key=lambda f: (f.line is not first, f.secondary, f.line.kind != "exception", -f.line.number))
+    messages = [line for line in lines if line.kind == "message"]
     for failure in ordered[:4]:
         add(failure.line)
-        for line in lines:
-            if line.kind == "message" and line.source == failure.line.source and line.rank == failure.line.rank and 0 < line.number - failure.line.number <= 4:
+        for line in messages:
+            if 0 < line.number - failure.line.number <= MESSAGE and line.source == failure.line.source and line.rank == failure.line.rank:
                 add(line)
         for frame in [f for f in failure.frames if FRAME.match(f.text)][-2:]:
             add(frame)

@@ -1,12 +1,15 @@
 """Rows of a log to clean lines, each with its rank, its time and what it is: a frame, an exception, a warning, a failure.
 
-Limits: a rank is known only from a prefix or a file name that RANK_PREFIX or RANK_NAME describes; lines are cut at MAX_LINE characters.
+Limits: a rank is known only from a prefix (RANK_PREFIX, or the bare number that `srun -l` sets before most lines) or a file name that RANK_NAME
+describes; lines are cut at MAX_LINE characters.
 """
 
 from __future__ import annotations
 
 import re
 
+from .prefixes import are_numbered, numbered, unwrapped
+from .secret_forms import HINTS, mask
 from .windows import Row
 
 MAX_LINE = 2000
@@ -16,29 +19,24 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
 BAR_TITLE = 80  # characters before a bar that belong to it
 RANK_PREFIX = re.compile(
-    r"\s*(?:\[rank(\d{1,5})\]:?|\[default(\d{1,5})\]:|\[\d+,(\d{1,5})\]<std(?:out|err)>:?|\(rank[ =]?(\d{1,5})\)|rank[ _]?(\d{1,5})\s?[:|]|\[(\d{1,4})\]:(?=\s))\s?",
+    r"\s*(?:\[(?:rank(\d{1,5})\]:?|default(\d{1,5})\]:|\d+,(\d{1,5})\]<std(?:out|err)>:?|(\d{1,4})\]:(?=\s)|"
+    r"pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\])|\(rank[ =]?(\d{1,5})\)|rank[ _]?(\d{1,5})\s?[:|])\s?",
     re.I,
 )
-RANK_NAME = re.compile(
-    r"(?:(?:local_?)?rank|worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})(?:\D|$)|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?$|[-_.](\d{1,5})\.(?:log|txt|out|err)$",
-    re.I,
-)
+# Compiled when a file's name is read. Of a LoRA run the rank is another one.
+RANK_NAME = r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
+RANK_GUESS = r"(?<![a-z])(?:worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})(?!\d)|[-_.](\d{1,5})\.(?:log|txt|out|err)(?:\.gz)?$"
+_RUN = r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
 _STAMP = re.compile(r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?[\])]?[\s,|:-]*")
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
 FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 _FAILURE = re.compile(
     r"\bKilled\b|killed by signal|Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):|CUDA error|NCCL WARN|"
-    r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?\d|Signal \d+ \(SIG|watchdog|\bFATAL\b|\bfatal error\b|"
-    r"Assertion .{0,200} failed|\[E\d* ?ProcessGroup|Watchdog caught|\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b|exited with (?:code|status|signal)|Exit code|exit code -?[1-9]",
+    r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?[1-9]|Signal \d+ \(SIG|watchdog(?! thread (?:started|terminated normally))|\bFATAL\b|\bfatal error\b|"
+    r"Assertion .{0,200} failed|\[E\d* ?ProcessGroup|Watchdog caught|\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b|exited with (?:code|status|signal)(?!\W{0,3}0\b)|Exit code(?!\W{0,3}0\b)|exit code -?[1-9]",
 )
 _WARNING = re.compile(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")
-_SECRETS = re.compile(
-    # Tokens keep their case, so that HF_ENDPOINT is none; one of Hugging Face holds no further underscore, so that hf_hub_download is none.
-    r"\b(?-i:(hf_)[A-Za-z0-9]{12,}|(sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ya29\.|AIza|rpa_)[A-Za-z0-9_\-.]{8,})|(?<=Bearer )[A-Za-z0-9_\-.=]{8,}"
-    r"|((?:api[_-]?key|token|password|passwd|secret)['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{6,}",
-    re.I,
-)
-# Texts without which the slow patterns above can't match: they are looked for first.
+# Texts without which the slow pattern above can't match: they are looked for first.
 _FAILURE_HINTS = (
     "kill",
     "fault",
@@ -56,7 +54,6 @@ _FAILURE_HINTS = (
     "fatal",
     "assertion",
 )
-_SECRET_HINTS = ("hf_", "sk-", "ghp_", "gho_", "_pat_", "glpat-", "xox", "akia", "ya29.", "aiza", "rpa_", "bearer ", "api", "token", "passw", "secret")
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 _EXCEPTION_ENDS = ("Error", "Exception", "Interrupt", "Failure", "Exit", "Warning", "Timeout", "Expired", "LimitHit")
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
@@ -75,13 +72,20 @@ class Line:
 def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
     texts = [raw.decode("utf-8", "replace") for _, raw in rows]
+    heads = {text[:5] for text in texts[:: len(texts) // 20 + 1]}  # of some lines
+    if '{"log' in heads:
+        texts = [unwrapped(text) for text in texts]
     whole = "\n".join(texts).lower()
+    ranks = [rank] * len(texts)
+    if are_numbered(texts):
+        ranks, texts = zip(*[numbered(text, rank) for text in texts])
+    shift = int("[pod/" in heads and "-master-0/" in whole)  # a PyTorchJob's master is rank 0, its worker 0 is rank 1
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
-    secrets = tuple(hint for hint in _SECRET_HINTS if coloured or hint in whole)
+    secrets = tuple(hint for hint in HINTS if coloured or hint in whole)
     faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
     found = []
-    for (number, _), text in zip(rows, texts):
-        line = _clean(text, source, number, rank)
+    for (number, _), ranked, text in zip(rows, ranks, texts):
+        line = _clean(text, source, number, ranked, shift)
         if line:
             if secrets:
                 line.text = mask(line.text, secrets)
@@ -90,26 +94,37 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     return found
 
 
-def rank_of(name: str) -> int | None:
-    """The rank that a file's name or path tells."""
+def rank_of(name: str, sure: bool = False) -> int | None:
+    """The rank that a file's name or path tells, or may tell. `sure`: only where it says so itself, whatever lies beside it."""
+    found = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
+    return int(found[found.lastindex]) if found else None
+
+
+def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Ranks by name of the files of a folder: those that the name says, and those that it may mean.
+
+    worker_1.log and slurm-99_1.out may, where files that differ from it in nothing but the number count from 0. exp_1.log is another run.
+    """
+    said: dict[str, int] = {}
+    series: dict[tuple[str, str], dict[int, str]] = {}
+    for name in names:
+        rank, found = rank_of(name, sure=True), _last(RANK_GUESS, name)
+        if rank is not None:
+            said[name] = rank
+        elif found and not re.search(_RUN, name[: found.start()], re.I):
+            series.setdefault((name[: found.start(found.lastindex)], name[found.end(found.lastindex) :]), {})[int(found[found.lastindex])] = name
+    told = [numbers for numbers in series.values() if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)]
+    return said, {name: rank for numbers in told for rank, name in numbers.items()}
+
+
+def _last(pattern: str, name: str) -> re.Match | None:
     found = None
-    for found in RANK_NAME.finditer(name):
+    for found in re.finditer(pattern, name, re.I):
         pass
-    return int(next(g for g in found.groups() if g)) if found else None
+    return found
 
 
-def mask(text: str, hints: tuple[str, ...] = _SECRET_HINTS) -> str:
-    """Hide what looks like a token, a key or a password. `hints`: those that the whole log holds."""
-    low = text.lower()
-    for hint in hints:
-        if hint in low:
-            break
-    else:
-        return text
-    return _SECRETS.sub(lambda m: (m[1] or m[2] or m[3] or "") + "***", text) if len(text) > 8 else text
-
-
-def _clean(text: str, source: str, number: int, rank: int | None) -> Line | None:
+def _clean(text: str, source: str, number: int, rank: int | None, shift: int) -> Line | None:
     text = text[: MAX_LINE * 4]
     if "\x1b" in text:
         text = _ANSI.sub("", text)
@@ -125,6 +140,7 @@ def _clean(text: str, source: str, number: int, rank: int | None) -> Line | None
         found = RANK_PREFIX.match(text)
         if found:
             rank = int(next(g for g in found.groups() if g))
+            rank += shift if "-worker-" in found[0] else 0
             text = text[found.end() :]
             continue
         found = _STAMP.match(text) or _GLOG.match(text)
@@ -156,7 +172,7 @@ def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
             kind = after = "frame"
         elif before in ("trace", "frame") and (text[:1] in " \t" or not stripped.strip("^~ ")):
             kind, after = "frame", "frame"
-        elif is_exception(stripped):
+        elif is_exception(stripped) and (before in ("trace", "frame") or not _is_figure(stripped.partition(":")[2])):
             kind = after = "exception"
         elif before == "exception" and not line.time and not _failed(text, hints):
             kind, after = "message", "exception"
@@ -182,5 +198,30 @@ def _failed(text: str, hints: tuple[str, ...]) -> bool:
     low = text.lower()
     for hint in hints:
         if hint in low:
-            return bool(_FAILURE.search(text, 0, SAYS_SO))
+            found = _FAILURE.search(text, 0, SAYS_SO)
+            while found and _is_harmless(text, found):
+                found = _FAILURE.search(text, found.end(), SAYS_SO)
+            return bool(found)
     return False
+
+
+def _is_harmless(text: str, found: re.Match) -> bool:
+    """A figure, as "validation error: 0.113", or a setting, as "INFO Error handling enabled: retries=3"."""
+    told = found[0]
+    if told.startswith("error") and not told[-2].isdigit() and _is_figure(text[found.end() :]):
+        return True
+    return told.startswith(("error ", "Error ")) and "INFO" in text[: found.start()]
+
+
+def _is_figure(text: str) -> bool:
+    """Whether a text is a decimal fraction and nothing else."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "." in text
+
+
+def says_failure(text: str) -> bool:
+    """Whether a line by itself says that something failed."""
+    return is_exception(text.strip()) or _failed(text, _FAILURE_HINTS)

@@ -1,4 +1,7 @@
-"""A text, a stream, a file or a folder of logs to rows. Refuses what is no log. Standard library, Python 3.8."""
+"""A text, a stream or a file to rows. Refuses what is no log. Standard library, Python 3.8.
+
+Logs are UTF-8, or UTF-16 with a mark; either may be compressed by gzip. Everything goes through in blocks.
+"""
 
 from __future__ import annotations
 
@@ -6,95 +9,89 @@ import codecs
 import os
 import re
 import stat
+import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from .windows import BLOCK, Row, keep
 
-MAX_FILES = 512
-MOST_UTF16 = 64 << 20  # bytes of such a log that are read
+HEAD = 1 << 16  # bytes by which a log is told from what is none
+MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
 LONGEST = 8 << 20  # bytes of one line above which a file of nothing else is no log
 
-_KEY_NAME = re.compile(
+KEY_NAME = re.compile(
     r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
     re.I,
 )
-_NOT_LOGS = re.compile(
-    r"\.(?:py|pyc|so|pt|pth|bin|safetensors|npy|npz|pkl|png|jpg|zip|gz|tar|whl|parquet|arrow|ckpt|onnx|h5|db|sqlite|lock|md|ya?ml|toml|cfg|sh|html?|csv|jsonl?)$",
-    re.I,
+_GZIP = b"\x1f\x8b"
+_PACKED = (
+    (b"\x28\xb5\x2f\xfd", "a file compressed by zstd", "zstd -d"),
+    (b"\xfd7zXZ\x00", "a file compressed by xz", "xz -d"),
+    (b"BZh9", "a file compressed by bzip2", "bzip2 -d"),
+    (b"PK\x03\x04", "a zip archive", "unzip"),
 )
+# Bytes that no terminal gets from a program that writes text: all controls but bell, backspace, tab, line ends, form feed, shifts and escape.
+_CONTROLS = bytes({*range(32), 127} - {7, 8, 9, 10, 12, 13, 14, 15, 27})
 
 
 class Unreadable(Exception):
     """The input can't be read as a log. The text says what was found, what was expected and what to do."""
 
 
+class NoLog(Unreadable):
+    """There is nothing to read in it: it is blank, binary or a key."""
+
+
 def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> list[Row]:
     """Rows of a pasted report. `needles`: further texts to look for in a long one. Raises Unreadable when it is blank or binary."""
     data = text.encode("utf-8", "replace")
-    _refuse_binary(data[:65536], source)
+    _refuse_binary(data[:HEAD], source)
     if not text.strip():
-        raise Unreadable(f"found no text in {source}, expected an error, a log or a sentence about what happens")
+        raise NoLog(f"found no text in {source}, expected an error, a log or a sentence about what happens")
     return keep(_blocks([data]), len(data), tuple(needles))
 
 
 def of_stream(
-    stream, source: str = "stdin", size: int | None = None, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None
+    stream,
+    source: str = "stdin",
+    size: int | None = None,
+    needles: Iterable[bytes] = (),
+    progress: Callable[[int], None] | None = None,
+    most: int | None = None,
 ) -> list[Row]:
-    """Rows of a binary stream. `needles`: further texts to look for. `progress(bytes_read)` is called once a block. Raises Unreadable."""
-    head = stream.read(BLOCK)
+    """Rows of a binary stream. `needles`: further texts to look for. `progress(bytes_read)` is called once a block. `most`: see `windows.keep`.
+
+    Raises Unreadable.
+    """
+    head, pieces = _begun(_read(stream, progress))
+    if head[:2] == _GZIP:
+        size = None
+        head, pieces = _begun(_unpacked(pieces, source))
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        text = (head + stream.read(MOST_UTF16)).decode("utf-16", "replace")
-        head, stream = text.encode("utf-8", "replace"), None
-        size = len(head)
-    _refuse_binary(head[:65536], source)
-
-    def pieces() -> Iterator[bytes]:
-        block, count = head, 0
-        while block:
-            count += len(block)
-            if progress:
-                progress(count)
-            yield block
-            block = stream.read(BLOCK) if stream else b""
-
-    kept = keep(_blocks(pieces(), source), size, tuple(needles))
+        size = None
+        head, pieces = _begun(_as_utf8(pieces))
+    _refuse_binary(head[:HEAD], source)
+    kept = keep(_blocks(pieces, source), size, tuple(needles), most)
     if not any(row.strip() for _, row in kept):
-        raise Unreadable(f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens")
+        raise NoLog(f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens")
     return kept
 
 
-def of_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> list[tuple[str, list[Row]]]:
-    """[(name, rows)] of a file, or of every log in a folder. Raises Unreadable."""
-    needles = tuple(needles)
-    if not os.path.isdir(path):
-        with _open(path) as stream:
-            return [(os.path.basename(path), of_stream(stream, path, os.path.getsize(path), needles, progress))]
-    files = _log_files(path)
-    if not files:
-        raise Unreadable(f"found no log in the folder {path}, expected files such as rank_0.log or 0/stderr.log")
-    found = []
-    for name in files:
-        full = os.path.join(path, name)
-        try:
-            with _open(full) as stream:
-                found.append((name, of_stream(stream, full, os.path.getsize(full), needles, progress)))
-        except Unreadable:
-            continue
-    if not found:
-        raise Unreadable(f"found only empty or binary files in the folder {path}, expected text logs")
-    return found
+def of_file(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None, most: int | None = None) -> list[Row]:
+    """Rows of a regular file. Never of a device, a socket, or what looks like a key. Raises Unreadable."""
+    with _open(path) as stream:
+        return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
 
 
 def _open(path: str):
-    """A regular file, opened for reading bytes. Never a device, a socket, or what looks like a key."""
     name = os.path.basename(path)
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
             kind = "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "no regular file"
             raise Unreadable(f"found {kind} at {path}, expected a log file or a folder of logs")
-        if _KEY_NAME.search(name) or f"{os.sep}.ssh{os.sep}" in os.path.realpath(path):
-            raise Unreadable(f"found {name}, which looks like a key or a secret, expected a log file; it was not opened")
+        if KEY_NAME.search(name) or f"{os.sep}.ssh{os.sep}" in os.path.realpath(path):
+            raise NoLog(f"found {name}, which looks like a key or a secret, expected a log file; it was not opened")
         return open(path, "rb", buffering=0)
     except FileNotFoundError:
         raise Unreadable(f"found no file {path}, expected a log file or a folder of logs") from None
@@ -103,25 +100,69 @@ def _open(path: str):
         raise Unreadable(f"found {path} unreadable ({reason}), expected a log that this user may read") from None
 
 
-def _log_files(folder: str) -> list[str]:
-    found = []
-    for base, folders, names in os.walk(folder):
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in ("__pycache__", "wandb", "node_modules"))
-        for name in sorted(names):
-            full = os.path.join(base, name)
-            if name.startswith(".") or _NOT_LOGS.search(name) or _KEY_NAME.search(name) or "tfevents" in name or not os.path.isfile(full):
-                continue
-            found.append(os.path.relpath(full, folder).replace(os.sep, "/"))
-            if len(found) == MAX_FILES:
-                return found
-    return found
+def _read(stream, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+    count = 0
+    while True:
+        block = stream.read(BLOCK)
+        if not block:
+            return
+        count += len(block)
+        if progress:
+            progress(count)
+        yield block
+
+
+def _begun(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first HEAD bytes or more, however small the pieces are, and all pieces."""
+    begun, size = [], 0
+    for piece in pieces:
+        begun.append(piece)
+        size += len(piece)
+        if size >= HEAD:
+            break
+    head = b"".join(begun)
+    return head, chain([head] if head else [], pieces)
+
+
+def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
+    """What gzip compressed, in blocks. A log that is still written, or cut, ends where it is cut."""
+    inner, count = zlib.decompressobj(31), 0
+    try:
+        for piece in pieces:
+            while piece:
+                block = inner.decompress(piece, BLOCK)
+                count += len(block)
+                if count > MOST_UNPACKED:
+                    raise Unreadable(
+                        f"found more than {MOST_UNPACKED >> 20} MB compressed in {source}, expected less; do: gzip -dc FILE | tail -c 200M > end.log, and name that"
+                    )
+                if block:
+                    yield block
+                piece = inner.unconsumed_tail
+                if inner.eof:
+                    piece, inner = inner.unused_data.lstrip(b"\x00"), zlib.decompressobj(31)  # logs that were put together
+    except zlib.error as error:
+        if not count:
+            raise Unreadable(f"found a damaged gzip file at {source} ({error}), expected text; do: unpack it and name the log") from None
+
+
+def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", "replace")
+    yield decoder.decode(b"", True).encode("utf-8", "replace")
 
 
 def _refuse_binary(head: bytes, source: str) -> None:
+    for magic, kind, program in _PACKED:
+        if head.startswith(magic):
+            raise Unreadable(f"found {kind} at {source}, expected text; do: unpack it ({program}) and name the log")
     if head.count(0) * 100 > len(head):
-        raise Unreadable(f"found NUL bytes in {source} (a binary file?), expected UTF-8 text")
+        raise NoLog(f"found NUL bytes in {source} (a binary file?), expected UTF-8 text")
+    if len(head) > 64 and (len(head) - len(head.translate(None, _CONTROLS))) * 20 > len(head):  # of random bytes it is every tenth
+        raise NoLog(f"found control characters in {source} (a binary file?), expected UTF-8 text")
     if head.lstrip()[:11] == b"-----BEGIN " and b"PRIVATE KEY" in head[:80]:
-        raise Unreadable(f"found a private key in {source}, expected a log; it was not read further")
+        raise NoLog(f"found a private key in {source}, expected a log; it was not read further")
 
 
 def _blocks(pieces: Iterable[bytes], source: str = "text") -> Iterator[bytes]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from .lines import _ANSI, mask
+from .lines import _ANSI
+from .secret_forms import mask
 
 _IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):[^\s/@]{3,200}@")
-_BASIC = re.compile(r"(authorization['\"]?\s*[:=]\s*['\"]?(?:basic\s+)?)[^\s'\"*]{8,}", re.I)
 
 
 def shown(text: object, most: int = 300) -> str:
@@ -15,7 +15,7 @@ def shown(text: object, most: int = 300) -> str:
     flat = _ANSI.sub("", str(text)[: most * 8])
     if not flat.isprintable():
         flat = "".join(c if c.isprintable() else " " for c in flat)
-    flat = _BASIC.sub(r"\1***", _IN_ADDRESS.sub(r"\1:***@", mask(flat))).rstrip()
+    flat = _IN_ADDRESS.sub(r"\1:***@", mask(flat)).rstrip()
     return flat if len(flat) <= most else flat[: most - 2] + " …"
 
 

@@ -5,21 +5,24 @@ are folded to their letters first: a block of a million bytes holds few differen
 seen before are searched. So the time hardly depends on how many texts are looked for.
 
 Limits: a row of a large log that differs from an earlier one in digits and signs only counts as its repeat; of repeats the first
-PER_SHAPE and the last are kept; in a log of more than MAX_SHAPES shapes, old ones are forgotten and searched again.
+PER_SHAPE and the last are kept; in a log of more than MAX_SHAPES shapes, old ones are forgotten and searched again; of more than
+MAX_LATEST shapes whose last time has to be kept, the latest are.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from operator import itemgetter
 
 WHOLE, WHOLE_ROWS = 1 << 19, 6000  # bytes, and rows, up to which every row is kept
 BLOCK = 1 << 20
 HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever they hold
 AROUND = 3000  # bytes kept before a telling row, and after it
-SHORT = 16  # bytes that a row counts at least, so that a megabyte of empty rows is not a million rows of work
+SHORT = 48  # bytes that a row counts at least, so that a megabyte of short rows is not a million rows of work
 PER_SHAPE = 3
-MAX_KEPT = 1 << 20  # bytes of windows, 60 more for each row; what comes later only counts among the latest
+MAX_KEPT = 1 << 20  # bytes of windows, PER_ROW more for each row; what comes later only counts among the latest
+PER_ROW = 60
 MAX_SHAPES, MAX_TELLING, MAX_LATEST = 100_000, 20_000, 300
 MAX_ROW = 16_000  # bytes of a row that are kept
 
@@ -33,8 +36,13 @@ _FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in rang
 Row = tuple  # (line number from 1, bytes); a row ends at a line feed or a carriage return
 
 
-def keep(blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...]) -> list[Row]:
-    """Everything of a small input; of a large one head, tail and windows."""
+def cost(rows: int, size: int) -> int:
+    """What so many rows of so many bytes in all count against a bound."""
+    return size + PER_ROW * rows
+
+
+def keep(blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...], most: int | None = None) -> list[Row]:
+    """Everything of a small input; of a large one head, tail and windows. `most`: about what may be kept (see `cost`) of a log that is one of many."""
     first: list[bytes] = []
     seen = rows = 0
     blocks = iter(blocks)
@@ -42,11 +50,11 @@ def keep(blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...]) 
         first.append(block)
         seen += len(block)
         rows += block.count(b"\n") + block.count(b"\r")
-        if seen > WHOLE or rows > WHOLE_ROWS or (size or 0) > WHOLE:
+        if seen > WHOLE or rows > WHOLE_ROWS or (size or 0) > WHOLE or (most is not None and cost(rows, seen) > most):
             break
     else:
         return [row for row in _rows(b"".join(first), 1) if row[1].strip()]
-    keeper = _Keeper(needles)
+    keeper = _Keeper(needles, most)
     for block in first:
         keeper.add(block)
     for block in blocks:
@@ -57,7 +65,11 @@ def keep(blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...]) 
 class _Keeper:
     """Takes the blocks of a large log one after another and keeps what may matter."""
 
-    def __init__(self, needles: tuple[bytes, ...]):
+    def __init__(self, needles: tuple[bytes, ...], most: int | None = None):
+        self.head, self.end, self.most, self.windows = HEAD, TAIL, MAX_KEPT, MAX_LATEST
+        if most is not None:
+            self.head, self.end, self.most = min(HEAD, most // 12), min(TAIL, most // 4), min(MAX_KEPT, most // 3)
+            self.windows = min(MAX_LATEST, most // (6 * AROUND) + 1)
         self.anchors: dict[bytes, list[bytes]] = {}  # a word of a folded needle: the needles that hold it
         self.plain = [word.translate(_FOLD) for word in TELLING]
         for needle in needles:
@@ -69,7 +81,7 @@ class _Keeper:
                 self.plain.append(folded)
         self.known: set[bytes] = set()
         self.telling: dict[bytes, int] = {}  # how often a window of this shape was kept
-        self.kept: dict[int, list[bytes]] = {}
+        self.kept: dict[Row, None] = {}
         self.size = 0
         self.latest: "OrderedDict[bytes, list[Row]]" = OrderedDict()
         self.number, self.seen, self.owed = 1, 0, 0
@@ -88,9 +100,9 @@ class _Keeper:
             self._search(fresh)
         found = present & self.telling.keys()
         self._remember(self.repeats - found)
-        if self.owed or self.seen < HEAD:
-            self._whole(now, max(self.owed, HEAD - self.seen))
-        early = {shape for shape in found if self.telling[shape] < PER_SHAPE} if self.size < MAX_KEPT else set()
+        if self.owed or self.seen < self.head:
+            self._whole(now, max(self.owed, self.head - self.seen))
+        early = {shape for shape in found if self.telling[shape] < PER_SHAPE} if self.size < self.most else set()
         self.repeats = found - early
         if early:
             self._windows(now, early)
@@ -98,7 +110,7 @@ class _Keeper:
         self.number += block.count(b"\n")
         self.seen += len(block)
         self.tail.append((now.number, block))
-        while len(self.tail) > 1 and sum(len(b) for _, b in self.tail[1:]) >= TAIL:
+        while len(self.tail) > 1 and sum(len(b) for _, b in self.tail[1:]) >= self.end:
             self.tail.pop(0)
 
     def _search(self, fresh: set[bytes]) -> None:
@@ -119,22 +131,28 @@ class _Keeper:
 
     def _windows(self, block: "_Block", early: set[bytes]) -> None:
         """Windows around the first rows of each of these shapes; further rows of theirs are repeats."""
-        reach = 0
+        reach = ahead = before = 0  # a window ends before row `reach`, `ahead` bytes after row `before`
         for at, shape in enumerate(block.shapes):
             if shape not in early:
                 continue
-            if self.telling[shape] >= PER_SHAPE or self.size >= MAX_KEPT:
+            if self.telling[shape] >= PER_SHAPE or self.size >= self.most:
                 self.repeats.add(shape)
                 continue
             self.telling[shape] += 1
-            first, last = block.around(at)
-            if first == 0 and self.last:
-                count = len(self.last.shapes)
-                for row in self.last.rows(max(0, count - 20), count):
-                    self._keep(row)
-            for row in block.rows(max(first, reach), last):
+            if at < reach:  # the window goes on: each row is looked at once, however many of them tell
+                ahead -= block.size(before + 1, at + 1)
+            else:
+                ahead, reach = 0, block.start(at)
+                if reach == 0 and self.last:
+                    count = len(self.last.shapes)
+                    for row in self.last.rows(max(0, count - 20), count):
+                        self._keep(row)
+            after = max(reach, at + 1)
+            last = block.reach(after, AROUND - ahead)
+            for row in block.rows(reach, last):
                 self._keep(row)
-            reach = last
+            ahead += block.size(after, last)
+            reach, before = last, at
             if last == len(block.shapes):
                 self.owed = AROUND
 
@@ -142,35 +160,34 @@ class _Keeper:
         """Keep the last time of repeated shapes that the newest block doesn't hold any more."""
         if not gone or not self.last:
             return
-        shapes, missing = self.last.shapes, set(gone)
+        shapes, missing, places = self.last.shapes, set(gone), []
         for at in range(len(shapes) - 1, -1, -1):
             if shapes[at] in missing:
-                self.latest[shapes[at]] = self.last.rows(*self.last.around(at))
-                self.latest.move_to_end(shapes[at])
-                if len(self.latest) > MAX_LATEST:
-                    self.latest.popitem(last=False)
+                places.append(at)
                 missing.discard(shapes[at])
-                if not missing:
+                if not missing or len(places) == self.windows:  # more would push these out
                     break
+        for at in reversed(places):
+            self.latest[shapes[at]] = self.last.rows(self.last.start(at), self.last.reach(at + 1, AROUND))
+            self.latest.move_to_end(shapes[at])
+            if len(self.latest) > self.windows:
+                self.latest.popitem(last=False)
 
     def _keep(self, row: Row) -> None:
-        held = self.kept.setdefault(row[0], [])
-        line = row[1][:MAX_ROW]
-        if line not in held:
-            held.append(line)
-            self.size += len(line) + 60
+        if row not in self.kept:
+            self.kept[row] = None
+            self.size += cost(1, max(len(row[1]), SHORT))
 
     def rows(self) -> list[Row]:
         """Everything that was kept, in order."""
         self._remember(self.repeats)
         for window in self.latest.values():
-            for row in window:
-                self._keep(row)
+            self.kept.update(dict.fromkeys(window))
         for start, block in self.tail:
-            cut = block.rfind(b"\n", 0, max(0, len(block) - TAIL)) + 1
-            for row in _rows(block[cut:], start + block.count(b"\n", 0, cut))[-TAIL // SHORT :]:
-                self._keep(row)
-        return [(number, line) for number in sorted(self.kept) for line in self.kept[number] if line.strip()]
+            cut = block.rfind(b"\n", 0, max(0, len(block) - self.end)) + 1
+            rows = _rows(block[cut:], start + block.count(b"\n", 0, cut))[-self.end // SHORT :]
+            self.kept.update(((number, line[:MAX_ROW]), None) for number, line in rows)
+        return sorted((row for row in self.kept if row[1].strip()), key=itemgetter(0))
 
 
 class _Block:
@@ -193,7 +210,11 @@ class _Block:
         """Rows from one place up to another, each with the number of its line."""
         if not self._numbers:
             self._numbers = [number for number, _ in _rows(self.block, self.number)]
-        return list(zip(self._numbers[first:last], self.lines()[first:last]))
+        return list(zip(self._numbers[first:last], [line[:MAX_ROW] for line in self.lines()[first:last]]))
+
+    def size(self, first: int, last: int) -> int:
+        """The bytes of the rows from one place up to another."""
+        return sum(max(len(line) + 1, SHORT) for line in self.lines()[first:last])
 
     def reach(self, first: int, size: int) -> int:
         """The place after the rows that hold the next `size` bytes."""
@@ -203,13 +224,13 @@ class _Block:
             first += 1
         return first
 
-    def around(self, at: int) -> tuple[int, int]:
-        """The places of a window around a row, AROUND bytes to each side."""
-        lines, first, size = self.lines(), at, 0
-        while first > 0 and size < AROUND:
-            first -= 1
-            size += max(len(lines[first]) + 1, SHORT)
-        return first, self.reach(at + 1, AROUND)
+    def start(self, at: int) -> int:
+        """The place of the row AROUND bytes before."""
+        lines, size = self.lines(), 0
+        while at > 0 and size < AROUND:
+            at -= 1
+            size += max(len(lines[at]) + 1, SHORT)
+        return at
 
 
 def _rows(block: bytes, number: int) -> list[Row]:
