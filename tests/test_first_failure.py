@@ -21,10 +21,23 @@ SUMMARY = "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : {zero
         (WAITED.format(rank=0) + WAITED.format(rank=2) + SUMMARY.format(zero=-15, two=1), 1),
         ("rank 0: step 3\nrank 1: step 3\n" + WAITED.format(rank=0), 1),
         ("RuntimeError: Rank 3 failed to pass monitoredBarrier in 5000 ms\n", 3),
-        ("[rank0]: watchdog time-out, last enqueued work: 12, last completed work: 11\n[rank1]: watchdog time-out, last enqueued work: 9, last completed work: 9\n", 1),
+        (
+            "[rank0]: watchdog time-out, last enqueued work: 12, last completed work: 11\n[rank1]: watchdog time-out, last enqueued work: 9, last completed work: 9\n",
+            1,
+        ),
         ("RuntimeError: boom\n", None),
     ],
-    ids=["own fault", "silence", "signal of the root", "signal of another", "gap in the ranks", "silent but alive", "named by the barrier", "fewest collectives", "one process"],
+    ids=[
+        "own fault",
+        "silence",
+        "signal of the root",
+        "signal of another",
+        "gap in the ranks",
+        "silent but alive",
+        "named by the barrier",
+        "fewest collectives",
+        "one process",
+    ],
 )
 def test_own_faults_come_before_signals_and_those_before_silence(text, rank):
     assert from_text(text).first.rank == rank
@@ -60,7 +73,11 @@ def gave_up(*ranks, behind=None):
 def ended(root, codes):
     """The summary of torchrun: {rank: exit code}."""
     told = [f"  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: 7)\n" for rank, code in codes.items() if rank != root]
-    return "Failures:\n" + "".join(told) + f"Root Cause (first observed failure):\n  rank      : {root} (local_rank: {root})\n  exitcode  : {codes[root]} (pid: 7)\n"
+    return (
+        "Failures:\n"
+        + "".join(told)
+        + f"Root Cause (first observed failure):\n  rank      : {root} (local_rank: {root})\n  exitcode  : {codes[root]} (pid: 7)\n"
+    )
 
 
 def steps(*ranks, count=3):
@@ -101,7 +118,14 @@ def test_a_word_of_lost_peers_within_an_own_error_doesnt_make_it_a_consequence(t
     assert from_text(LOST.format(rank=0) + f"[rank1]: {text}\n" + LOST.format(rank=2)).first.rank == 1
 
 
-@pytest.mark.parametrize("text", ["RuntimeError: [1] is setting up NCCL communicator, but store->get('0') got error: no key", "RuntimeError: Socket Timeout", "torch.distributed.DistStoreError: 3/4 clients joined"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: [1] is setting up NCCL communicator, but store->get('0') got error: no key",
+        "RuntimeError: Socket Timeout",
+        "torch.distributed.DistStoreError: 3/4 clients joined",
+    ],
+)
 def test_a_lost_store_or_a_time_out_is_a_consequence(text):
     assert from_text(f"[rank0]: {text}\n[rank1]: RuntimeError: boom\n").first.rank == 1
 
@@ -122,7 +146,9 @@ def test_steps_that_a_dying_rank_flushes_after_its_traceback_dont_excuse_it():
     assert from_text(CAUGHT + steps(0, 1) + LOST.format(rank=1)).first.text.startswith("requests.exceptions.HTTPError")
 
 
-@pytest.mark.parametrize("said", ["wandb: ERROR Error while calling W&B API: internal error (<Response [500]>)", "ERROR: upload of logs failed", "val error: high"])
+@pytest.mark.parametrize(
+    "said", ["wandb: ERROR Error while calling W&B API: internal error (<Response [500]>)", "ERROR: upload of logs failed", "val error: high"]
+)
 def test_a_logged_error_counts_less_than_the_root_and_than_a_silent_rank(said):
     text = steps(0, 1, 2, 3) + f"[rank0]: {said}\n"
     assert from_text(text + ended(3, {3: 1})).first.rank == 3
@@ -164,3 +190,36 @@ def test_of_several_attempts_of_torchrun_the_first_that_failed_is_judged(tmp_pat
     found = from_path(str(tmp_path))
     assert (found.first.source, found.first.rank) == ("attempt_1/1/stderr.log", 1)
     assert {line.kind for line in found.lines if "EADDRINUSE" in line.text} == {"consequence"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("2026-11-20T12:00:05+02:00", "2026-11-20T10:00:30+00:00"),
+        ("2026-11-20 10:00:05", "2026-11-20T10:00:04"),
+        ("2026/11/20 10:00:05", "2026-11-20 10:00:04"),
+    ],
+)
+def test_times_of_another_zone_or_form_are_not_compared(first, second):
+    """Then the order in the log decides."""
+    assert from_text(f"[rank0]: {first} ValueError: bad row\n[rank1]: {second} KeyError: 'x'\n").first.rank == 0
+
+
+def test_times_of_one_form_are_compared():
+    text = "[rank0]: 2026-11-20T10:00:30+00:00 ValueError: bad row\n[rank1]: 2026-11-20T10:00:05.5+00:00 KeyError: 'x'\n"
+    assert from_text(text).first.rank == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "rank"),
+    [
+        (LOST.format(rank=1) + SUMMARY.format(zero=-11, two=-9), 2),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 1\nOSError: a\nTraceback (most recent call last):\n  File "a.py", line 2\nValueError: b\nsubprocess.CalledProcessError: c returned non-zero exit status 1\n',
+            None,
+        ),
+    ],
+)
+def test_of_several_signals_the_roots_counts_and_a_wrapper_never(text, rank):
+    found = from_text(text)
+    assert found.first.rank == rank and "CalledProcessError" not in found.first.text and not any("CalledProcessError" in line.text for line in found.decisive)

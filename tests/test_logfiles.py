@@ -93,3 +93,20 @@ def test_a_small_reader_gets_what_a_large_one_gets():
 
     for data in (gzip.compress(FAULT.encode()), FAULT.encode("utf-16")):
         assert [line.text for line in from_stream(Slow(data)).lines] == [line.text for line in from_stream(io.BytesIO(data)).lines]
+
+
+@pytest.mark.parametrize("name", ["id_ed25519", ".netrc", "credentials", "server.pem"])
+def test_what_a_link_calls_a_log_is_judged_by_the_name_behind_it(name, tmp_path):
+    (tmp_path / name).write_text("machine example.org password hunter2222\n")
+    (tmp_path / "train.log").symlink_to(tmp_path / name)
+    with pytest.raises(Unreadable, match="looks like a key or a secret"):
+        from_path(str(tmp_path / "train.log"))
+
+
+def test_a_read_error_is_told_and_is_no_crash():
+    class Dying(io.RawIOBase):
+        def read(self, size=-1):
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(Unreadable, match=r"found a read error after 0 bytes \(Input/output error\)"):
+        from_stream(Dying())

@@ -4,7 +4,7 @@ import time
 
 import pytest
 from remote_gpu_trainer.evidence import from_text
-from remote_gpu_trainer.masking import shown
+from remote_gpu_trainer.masking import shown, shown_lines
 from remote_gpu_trainer.secret_forms import mask
 
 HEX = "0123456789abcdef0123456789abcdef"
@@ -80,3 +80,11 @@ def test_no_form_takes_quadratic_time(piece):
     started = time.process_time()
     mask(text)
     assert time.process_time() - started < 0.5
+
+
+def test_a_line_that_is_longer_than_what_is_shown_gives_no_piece_of_its_secret():
+    for said in ("Authorization: Bearer " + "a1B2" * 400, "password=" + "c3D4" * 400):
+        for text in (said, f"a line before\n{said}", f"{said}\nlast line"):
+            told = "\n".join(shown_lines(text, 1, 160))
+            assert "a1B2" not in told and "c3D4" not in told, told
+    assert shown_lines("one\ntwo\n" * 5000, 2, 80) == ["one", "two"]

@@ -1,4 +1,4 @@
-"""A platform's entry without any sign of the platform is no more than a guess."""
+"""A platform's entry without any sign of the platform is never sure, and the answer asks for the platform."""
 
 import pytest
 
@@ -9,16 +9,16 @@ from remote_gpu_trainer.answering import answer_for
 @pytest.mark.parametrize(
     "text", ["tmux: command not found", "ssh: connect to host 192.0.2.4 port 22: Connection refused", "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!"]
 )
-def test_an_everyday_error_of_any_box_is_not_claimed_for_one_provider(text):
+def test_an_everyday_error_of_any_box_is_not_sure_to_be_one_providers(text):
     answer = answer_for(text=text)
     first = answer.matches[0]
-    assert first["confidence"] == "low" and answer.also
+    assert first["confidence"] != "high" and answer.also
     assert f"{first['id']} is about " in answer.ask and "which nothing here shows: name the platform." in answer.ask
 
 
 def test_the_providers_name_in_the_report_is_sign_enough():
     answer = answer_for(text="ssh: connect to host ssh.runpod.io port 22: Connection refused")
-    assert answer.matches[0]["id"] == "RP6" and answer.matches[0]["confidence"] != "low" and "name the platform" not in answer.ask
+    assert answer.matches[0]["id"] == "RP6" and "name the platform" not in answer.ask
 
 
 def test_every_token_of_a_platforms_page_is_a_sign():

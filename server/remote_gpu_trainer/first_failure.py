@@ -165,9 +165,14 @@ def _at_end(rank: int, summary: Summary) -> Line:
     return Line(line.source, line.number, rank, line.text, "failure", line.time)
 
 
+def _form(time: str) -> tuple[str, str]:
+    """How a time is written, and its zone: only times of one form and one zone can be compared as texts."""
+    return re.sub(r"\d", "0", time[:19]), time[19:].lstrip(".,0123456789")
+
+
 def _earliest(failures: list[Failure]) -> Line:
     pool = [f for f in failures if f.line.kind == "exception"] or failures
-    if len({f.line.rank for f in pool}) > 1 and all(f.line.time for f in pool):
+    if len({f.line.rank for f in pool}) > 1 and all(f.line.time for f in pool) and len({_form(f.line.time) for f in pool}) == 1:
         return min(pool, key=lambda f: f.line.time).line
     per_rank: dict[int | None, Line] = {}
     for failure in pool:

@@ -90,7 +90,8 @@ def _open(path: str):
         if not stat.S_ISREG(mode):
             kind = "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "no regular file"
             raise Unreadable(f"found {kind} at {path}, expected a log file or a folder of logs")
-        if KEY_NAME.search(name) or f"{os.sep}.ssh{os.sep}" in os.path.realpath(path):
+        real = os.path.realpath(path)
+        if KEY_NAME.search(name) or KEY_NAME.search(os.path.basename(real)) or f"{os.sep}.ssh{os.sep}" in real:
             raise NoLog(f"found {name}, which looks like a key or a secret, expected a log file; it was not opened")
         return open(path, "rb", buffering=0)
     except FileNotFoundError:
@@ -103,7 +104,10 @@ def _open(path: str):
 def _read(stream, progress: Callable[[int], None] | None) -> Iterator[bytes]:
     count = 0
     while True:
-        block = stream.read(BLOCK)
+        try:
+            block = stream.read(BLOCK)
+        except OSError as error:  # a dying disk, a mount that is gone
+            raise Unreadable(f"found a read error after {count} bytes ({error.strerror}), expected a log that can be read to its end") from None
         if not block:
             return
         count += len(block)

@@ -69,9 +69,10 @@ def look_up(
     found = _there(search.rank(evidence, ranking, signatures, limit + ALSO), entries)
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
-    elsewhere = _elsewhere(evidence, candidates, entries) if found.confidence else ""
-    if elsewhere:
-        found = found._replace(confidence="low")
+    unsigned = found.confidence and not candidates[0].hit
+    elsewhere = platform_not_shown(entries[candidates[0].id], "\n".join(line.text for line in evidence.lines)) if unsigned else ""
+    if elsewhere and found.confidence == "high":
+        found = found._replace(confidence="medium")
     sure = found.confidence == "high"
     lines, chars = EVIDENCE[sure]
     answer = Answer(
@@ -103,8 +104,10 @@ def look_up(
         else:
             match["check"] = _check(entry, max(OTHER[sure] - tokens(match["title"]), 16))
         answer.matches.append(match)
-    if found.confidence == "low":
-        answer.ask = f"Not sure. {elsewhere}" if elsewhere else _ask(evidence, "Not sure.", most=1)
+    if elsewhere:
+        answer.ask = f"Not sure. {elsewhere}"
+    elif found.confidence == "low":
+        answer.ask = _ask(evidence, "Not sure.", most=1)
     if not sure:
         answer.also = [_title(c, entries) for c in candidates[limit : limit + ALSO]]
     over = _cost(answer) - WHOLE - FURTHER * max(0, limit - 3)
@@ -124,14 +127,6 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     if candidates[:1] == found.candidates[:1]:
         return found._replace(candidates=candidates)
     return found._replace(candidates=candidates, confidence="", doubtful=bool(candidates))
-
-
-def _elsewhere(evidence: Evidence, candidates: list[search.Candidate], entries: Mapping[str, Entry]) -> str:
-    """Why the first match may be about another platform than the reader's; '' when it isn't, or when a literal text speaks for it."""
-    if candidates[0].hit:
-        return ""
-    platform = platform_not_shown(entries[candidates[0].id], "\n".join(line.text for line in evidence.lines))
-    return f"{candidates[0].id} is about {platform}, which nothing here shows: name the platform." if platform else ""
 
 
 def _title(candidate: search.Candidate, entries: Mapping[str, Entry]) -> dict:

@@ -1,7 +1,8 @@
 """Whether a report shows the platform that an entry is about: its name, or one of the texts by which its page says it is known.
 
 A platform's entry may be the nearest to "Connection refused" and still be about a provider that the reader never used. So without a sign of the platform, and
-without a literal signature, nothing more than a guess is claimed.
+without a literal signature, it is never called sure, and the answer asks where the run is. (On the reporting half 27 first matches are such; 78 in 100 are
+right all the same, because their advice holds elsewhere too, beside 84 of the others called medium.)
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ _ALSO = {
 
 
 def platform_not_shown(entry: Entry, text: str) -> str:
-    """The name of an entry's platform, as its page is called, when the report shows no sign of it, else ''. `text`: the report."""
+    """What to ask when an entry is about a platform that the report shows no sign of, else ''. `text`: the report."""
     named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
     if not entry.path.startswith("profiles/") or not named or entry.family == "CN" or not ANYWHERE.isdisjoint(named):  # CN is about a place, not a provider
         return ""
     low = text.lower()
-    return "" if any(sign in low for name in named for sign in signs(name)) else " or ".join(named)
+    shows = any(sign in low for name in named for sign in signs(name))
+    return "" if shows else f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
 
 
 @lru_cache(maxsize=32)
