@@ -4,6 +4,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
 import traceback
 
 import pytest
@@ -50,18 +51,20 @@ def test_a_home_of_slash_sends_caches_to_the_root_of_the_disk(monkeypatch, says)
     says("U47", text)
 
 
-def test_a_foreign_home_is_refused_and_an_own_one_cures_it(monkeypatch, tmp_path_factory, says):
-    foreign, own = tmp_path_factory.mktemp("foreign"), tmp_path_factory.mktemp("own")
-    foreign.chmod(0o700 if os.getuid() == 0 else 0o500)
-    monkeypatch.setenv("HOME", str(foreign))
-    assert "PermissionError: [Errno 13]" in as_somebody(make_cache)
-    for folder in [own, *own.parents][:3]:  # pytest's folders are closed to others
-        if os.getuid() == 0 and folder.owner() == "root" and folder.name.startswith(("own", "pytest-")):
-            folder.chmod(0o755)
-    if os.getuid() == 0:
-        os.chown(own, NOBODY, NOBODY)
-    monkeypatch.setenv("HOME", str(own))
-    assert as_somebody(make_cache) == "made"
+def test_a_foreign_home_is_refused_and_an_own_one_cures_it(monkeypatch, says):
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others, each of them above the last
+        os.chmod(folder, 0o755)
+        foreign, own = os.path.join(folder, "foreign"), os.path.join(folder, "own")
+        for home in (foreign, own):
+            os.mkdir(home, 0o700)
+        if os.getuid() == 0:
+            os.chown(own, NOBODY, NOBODY)
+        else:
+            os.chmod(foreign, 0o500)
+        monkeypatch.setenv("HOME", foreign)
+        assert "PermissionError: [Errno 13]" in as_somebody(make_cache)
+        monkeypatch.setenv("HOME", own)
+        assert as_somebody(make_cache) == "made"
 
 
 def test_a_user_number_without_a_name_needs_a_variable(monkeypatch, says):
