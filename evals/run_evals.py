@@ -1,10 +1,10 @@
 """Grade the look-up, or any other agent's answers, on evals/cases.jsonl.
 
-usage: python evals/run_evals.py [--suite lookup|render|staleness|health|all] [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
+usage: python evals/run_evals.py [--suite lookup|curves|render|staleness|health|all] [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
 
 Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside
 baselines over the same entries (MiniLM too when the extra `minilm` is installed). The half of a case follows from its id: 0–7 tunes, 8–f reports. Then the same for
-evals/fresh.jsonl and evals/short.jsonl, of which nothing is learned. Exits 1 when the reporting half falls below evals/floor.json for this set of cases. --write brings RESULTS.md and the floor up to date.
+evals/fresh.jsonl and evals/short.jsonl, of which nothing is learned; `--suite curves` grades logs that end without an error. Exits 1 when the reporting half falls below evals/floor.json for this set of cases. --write brings RESULTS.md and the floor up to date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import floor, grade, healthy, nudge, rendered, report, sentence, stale, systems  # noqa: E402
+from grading import curved, floor, grade, healthy, nudge, rendered, report, sentence, stale, systems  # noqa: E402
 from grading.cases import Case, read_cases  # noqa: E402
 
 APART = {
@@ -31,7 +31,9 @@ KEPT = {  # nothing is learned from either half
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", choices=("lookup", "render", "staleness", "health", "all"), default="lookup", help="which tool to grade (default lookup)")
+    parser.add_argument(
+        "--suite", choices=("lookup", "curves", "render", "staleness", "health", "all"), default="lookup", help="which tool to grade (default lookup)"
+    )
     parser.add_argument("--system", choices=("lookup", "mcp"), default="lookup", help="call the function, or the real server over stdio")
     parser.add_argument("--answers", type=Path, metavar="FILE", help='grade these answers: {"id", "ids": [...]} a line')
     parser.add_argument("--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json")
@@ -46,7 +48,11 @@ def main() -> int:
             failed |= bool(wrong)
             print(f"{name}: {count - len({line.partition(':')[0] for line in wrong})} of {count} cases right")
             print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
-    if args.suite in ("render", "staleness", "health"):
+    curves, missed = curved.run(HERE / "curves.jsonl") if args.suite in ("curves", "all") or args.write else ("", [])
+    failed |= bool(missed)
+    print("".join(f"{line}\n" for line in missed), end="", file=sys.stderr)
+    print(curves.replace("**", "") + ("\n" + curved.misses(HERE / "curves.jsonl") if curves and args.wrong else ""))
+    if args.suite in ("curves", "render", "staleness", "health"):
         return int(failed)
     cases = read_cases(HERE / "cases.jsonl")
     if args.answers:
@@ -76,7 +82,7 @@ def main() -> int:
     if args.answers:
         return 0
     if args.write:
-        (HERE / "RESULTS.md").write_text(report.page(cases, graded) + "\n" + said + "\n", encoding="utf-8")
+        (HERE / "RESULTS.md").write_text(report.page(cases, graded) + "\n" + said + "\n\n" + curves + "\n", encoding="utf-8")
         floor.raise_to(HERE / "floor.json", cases, graded[name])
     below = floor.below(HERE / "floor.json", cases, graded[name])
     for line in below:

@@ -25,6 +25,7 @@ SUMMARY = "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : {zero
             "[rank0]: watchdog time-out, last enqueued work: 12, last completed work: 11\n[rank1]: watchdog time-out, last enqueued work: 9, last completed work: 9\n",
             1,
         ),
+        ("".join(f"[rank{r}]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum={1122 + (r != 3)}, OpType=ALLREDUCE)\n" for r in (0, 1, 3)), 3),
         ("RuntimeError: boom\n", None),
     ],
     ids=[
@@ -36,6 +37,7 @@ SUMMARY = "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : {zero
         "silent but alive",
         "named by the barrier",
         "fewest collectives",
+        "waits in an earlier collective",
         "one process",
     ],
 )

@@ -107,6 +107,17 @@ def test_a_megabyte_of_rows_that_all_differ_is_read_in_half_a_second(row, end):
     assert min(taken) <= SECONDS_PER_MB
 
 
+def test_rows_of_a_block_have_the_numbers_of_their_lines_whatever_ends_them():
+    draw = random.Random(1)
+    for _ in range(300):
+        text = b"".join(draw.choice([b"a", b"bb", b"\n", b"\r", b"\r\n"]) for _ in range(draw.randrange(40)))
+        block, wanted = windows._Block(text, 7), windows._rows(text, 7)
+        for _ in range(20):  # forwards and back
+            first = draw.randrange(len(wanted) + 1)
+            last = draw.randrange(first, len(wanted) + 1)
+            assert block.rows(first, last) == wanted[first:last], text
+
+
 def test_of_more_shapes_than_can_be_remembered_the_last_rows_are(monkeypatch):
     monkeypatch.setattr(windows, "MAX_LATEST", 10)
     monkeypatch.setattr(windows, "MAX_KEPT", 0)

@@ -55,12 +55,14 @@ def answer_for(
         found = _of_path(log, progress, seconds)
         if text and text.strip():
             found.lines.extend(evidence.from_text(text).lines)
+            found = found._replace(curve=found.curve.replace("sound", ""))  # somebody sees a fault
     elif stream is not None:
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
     answer = look_up(found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
-    answer.ask = " ".join(filter(None, (found.left_out, answer.ask)))
+    numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
+    answer.ask = " ".join(filter(None, (found.left_out, numbers, answer.ask)))
     return answer
 
 

@@ -9,18 +9,21 @@ from . import logfiles
 from .judging import Evidence, Failure, judge
 from .lines import Line, lines_of, mask, rank_of
 from .logfiles import Unreadable
+from .windows import Row
 
 __all__ = ["Evidence", "Failure", "Line", "Unreadable", "from_path", "from_stream", "from_text", "mask"]
 
 
 def from_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> Evidence:
     """Evidence of a pasted report. Raises Unreadable when it is blank or binary."""
-    return judge(lines_of(logfiles.of_text(text, source, needles), source, None))
+    rows = logfiles.of_text(text, source, needles)
+    return _with_numbers(judge(lines_of(rows, source, None)), rows, source, pasted=True)
 
 
 def from_stream(stream, source: str = "stdin", needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> Evidence:
     """Evidence of a binary stream of any length. `progress(bytes_read)` is called once a block."""
-    return judge(lines_of(logfiles.of_stream(stream, source, None, needles, progress), source, None))
+    rows = logfiles.of_stream(stream, source, None, needles, progress)
+    return _with_numbers(judge(lines_of(rows, source, None)), rows, source)
 
 
 def from_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None, seconds: float | None = None) -> Evidence:
@@ -28,7 +31,39 @@ def from_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int]
     if os.path.isdir(path):
         from . import log_folder  # most logs are single files
 
-        lines, silent, left_out = log_folder.read(path, tuple(needles), progress, seconds)
-        return judge(lines, silent)._replace(left_out=left_out)
+        read = log_folder.read(path, tuple(needles), progress, seconds)
+        return _with_numbers(judge(read.lines, read.silent)._replace(left_out=read.left_out), read.numbers, read.named)
     name = os.path.basename(path)
-    return judge(lines_of(logfiles.of_file(path, needles, progress), name, rank_of(name, sure=True)))
+    rows = logfiles.of_file(path, needles, progress)
+    return _with_numbers(judge(lines_of(rows, name, rank_of(name, sure=True))), rows, name)
+
+
+def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = False) -> Evidence:
+    """What the numbers say of a run that tells of no failure. `pasted`: the text is read as a log only where most of its lines hold numbers."""
+    if found.failures or not logfiles.hold_numbers(rows):
+        return found
+    from . import curves, numbers  # most logs end with a failure
+
+    told = numbers.of_rows(rows)
+    if not told.series or len(told.series[0].values) < logfiles.NUMBERS or (pasted and 2 * len(told.rows) < len(rows)):
+        return found
+    seen = curves.findings(told)
+    decisive = [Line(source, finding.row, None, finding.said, "message") for finding in seen if finding.fault]
+    lines = [line if _counts(line, told.rows if line.source == source else frozenset(), bool(decisive)) else _unheard(line) for line in found.lines]
+    return found._replace(
+        lines=[*decisive, *lines],
+        decisive=[*decisive, *found.decisive][:12],
+        is_log=True,
+        numbers="; ".join(finding.said for finding in seen if not finding.fault),
+        curve=next((finding.entry for finding in seen if finding.entry), "fault" if decisive else "sound"),
+    )
+
+
+def _counts(line: Line, rows: frozenset[int], fault: bool) -> bool:
+    """Whether a line counts beside what its log's numbers say: not the rows of numbers, and where they show a fault nothing that only talks."""
+    return line.number not in rows and not (fault and line.kind == "plain")
+
+
+def _unheard(line: Line) -> Line:
+    """A line whose words don't count; its literal text still may."""
+    return Line(line.source, line.number, line.rank, line.text, "trace", line.time)

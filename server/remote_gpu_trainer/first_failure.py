@@ -19,6 +19,7 @@ _SUMMARY_CODE = re.compile(r"\s*exitcode\s*:\s*(-?\d{1,5})\b")
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I)
 _NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
+_WAITED_IN = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12})")
 _COLLECTIVE = re.compile(r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I)
 # Compiled when first needed.
 _ITSELF = r"\bRank (\d{1,5})\]"  # "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (either an error or timeout) detected by watchdog"
@@ -187,15 +188,9 @@ def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], sum
         found = _NAMED.search(line.text) if "monitoredBarrier" in line.text else None
         if found:
             return _with_rank(line, int(found[1]))
-    enqueued: dict[int, tuple[int, Line]] = {}
-    for line in reversed(lines):
-        found = _ENQUEUED.search(line.text) if "enqueued" in line.text else None
-        rank = _who(line) if found else None
-        if rank is not None:
-            enqueued[rank] = (int(found[1]), _with_rank(line, rank))
-    counts = sorted(count for count, _ in enqueued.values())
-    if len(counts) > 1 and counts[0] < counts[1]:
-        return min(enqueued.values(), key=lambda pair: pair[0])[1]
+    behind = _fewest(_ENQUEUED, "enqueued", lines) or _fewest(_WAITED_IN, "WorkNCCL(SeqNum=", lines)
+    if behind:
+        return behind
     known = ranks | set(summary.ended)
     if summary.ended:
         known |= set(range(max(known)))
@@ -211,6 +206,18 @@ def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], sum
                 _at_end(rank, summary) if rank in summary.ended else Line(failures[0].line.source, failures[0].line.number, rank, f"rank {rank} says nothing")
             )
     return None
+
+
+def _fewest(pattern: re.Pattern, hint: str, lines: list[Line]) -> Line | None:
+    """The first line of the one rank that had come to fewer collectives than every other."""
+    reached: dict[int, tuple[int, Line]] = {}
+    for line in reversed(lines):
+        found = pattern.search(line.text) if hint in line.text else None
+        rank = _who(line) if found else None
+        if rank is not None:
+            reached[rank] = (int(found[1]), _with_rank(line, rank))
+    counts = sorted(count for count, _ in reached.values())
+    return min(reached.values(), key=lambda pair: pair[0])[1] if len(counts) > 1 and counts[0] < counts[1] else None
 
 
 def _last_resort(failures: list[Failure], own: list[Failure], summary: Summary, victims: set[int]) -> Line | None:

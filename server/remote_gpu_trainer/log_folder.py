@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from .first_failure import _ROOT
 from .lines import Line, lines_of, ranks_of
-from .logfiles import KEY_NAME, NoLog, Unreadable, of_file
-from .windows import cost
+from .logfiles import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
+from .records import record
+from .windows import Row, cost
 
 MAX_NAMES, MAX_FILES = 20_000, 512  # files that are seen, and read
 KEPT, LEAST = 8 << 20, 8 << 10  # what may be kept of all logs together, and of each one whatever the others took (see `windows.cost`)
@@ -22,6 +23,17 @@ _NOT_LOGS = re.compile(
     re.I,
 )
 _PACKED_LOG = re.compile(r"(?:\.(?:log|txt|out|err)(?:[.-]\d{1,8})?|(?:^|[/._-])std(?:err|out)|rank[-_.]?\d{1,5})\.gz$", re.I)
+
+
+@record
+class Folder:
+    """What was read: the lines of all logs, the ranks that left none, what is missing in one sentence, and the rows of the first log with numbers and its name."""
+
+    lines: list[Line]
+    silent: frozenset
+    left_out: str
+    numbers: list[Row]
+    named: str
 
 
 class _Late(Exception):
@@ -54,10 +66,8 @@ class _Left:
         return " ".join([*partial, *wrote])
 
 
-def read(
-    folder: str, needles: tuple[bytes, ...] = (), progress: Callable[[int], None] | None = None, seconds: float | None = None
-) -> tuple[list[Line], frozenset[int], str]:
-    """The lines of every log in a folder, the ranks that left none, and what is missing in one sentence. Raises Unreadable.
+def read(folder: str, needles: tuple[bytes, ...] = (), progress: Callable[[int], None] | None = None, seconds: float | None = None) -> Folder:
+    """Every log in a folder. Raises Unreadable.
 
     Logs that are not read within `seconds` are missing.
     """
@@ -68,7 +78,7 @@ def read(
     sure, guessed = ranks_of(list(files))
     ranks = {**guessed, **sure}
     chosen = sorted(files, key=lambda name: "err" not in name.rpartition("/")[2].lower())[:MAX_FILES]
-    left, lines = _Left(), []
+    left, lines, numbers = _Left(), [], None
     left.over = [name for name in files if name not in set(chosen)] if len(files) > MAX_FILES else []
     chosen = [name for name in files if name in set(chosen)] if left.over else list(files)
     share, room, done = _share([files[name] for name in chosen]), KEPT, []
@@ -93,6 +103,8 @@ def read(
             break
         room -= cost(len(rows), sum(len(row) for _, row in rows))
         done.append(name)
+        if numbers is None and hold_numbers(rows):
+            numbers = rows, name
         found = lines_of(rows, name, ranks.get(name))
         if name in guessed and any(line.rank != guessed[name] or _ROOT in line.text for line in found):
             found = lines_of(rows, name, None)  # what several ranks wrote, or a launcher, is no rank's own
@@ -104,7 +116,7 @@ def read(
         raise Unreadable(f"found only empty, binary or unreadable files in the folder {folder}, expected text logs")
     heard = {ranks[name] for name in done if name in ranks} | {line.rank for line in lines}
     silent = set(ranks.values()) - heard
-    return lines, frozenset(silent), left.told(len(files), seconds, ranks, silent)
+    return Folder(lines, frozenset(silent), left.told(len(files), seconds, ranks, silent), *(numbers or ([], "")))
 
 
 def _named(ranks: set[int]) -> str:

@@ -17,12 +17,14 @@ from .windows import BLOCK, Row, keep
 
 HEAD = 1 << 16  # bytes by which a log is told from what is none
 MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
+NUMBERS = 5  # lines with a loss or a score from which a log's numbers are read
 LONGEST = 8 << 20  # bytes of one line above which a file of nothing else is no log
 
 KEY_NAME = re.compile(
     r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
     re.I,
 )
+_NUMBERED = (b"oss", b"LOSS", b"acc", b"Acc", b"mse", b"MSE", "损失".encode())
 _GZIP = b"\x1f\x8b"
 _PACKED = (
     (b"\x28\xb5\x2f\xfd", "a file compressed by zstd", "zstd -d"),
@@ -81,6 +83,12 @@ def of_file(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], 
     """Rows of a regular file. Never of a device, a socket, or what looks like a key. Raises Unreadable."""
     with _open(path) as stream:
         return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
+
+
+def hold_numbers(rows: list[Row]) -> bool:
+    """Whether enough rows may tell a loss or a score, in words or below a header that does."""
+    told = sum(any(word in raw for word in _NUMBERED) for _, raw in rows)
+    return told >= NUMBERS or (told > 0 and sum(raw.lstrip()[:1].isdigit() for _, raw in rows) >= NUMBERS)
 
 
 def _open(path: str):

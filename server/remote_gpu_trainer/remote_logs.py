@@ -49,7 +49,7 @@ def from_path(log: str, needles: tuple[bytes, ...] = (), progress: Callable[[int
     """Evidence of a file or folder, here or on a box. Raises Unreadable, also when the box gives no answer within `seconds`."""
     remote = split(log)
     if remote is None:
-        return evidence.from_path(log, needles, progress)
+        return evidence.from_path(log, needles, progress, seconds)
     box, path = remote
     name = shown(box.name, 80)
     reply = boxes.run(box, program(path, needles), interpreter=boxes.PYTHON, limit=seconds, most=MOST + (1 << 20))
@@ -80,7 +80,9 @@ def findings(reply: bytes, name: str) -> Evidence:
 
         ranks = tuple(rank for rank in told["ranks"][:MOST_RANKS] if isinstance(rank, int) and 0 <= rank < 10**6)
         first = None if told["first"] is None else pointed(told["first"])
-        return Evidence(lines, [], [pointed(value) for value in told["decisive"][:12]], first, ranks, told["is_log"] is True)
+        decisive = [pointed(value) for value in told["decisive"][:12]]
+        said = [shown(told.get(name, ""), 300) for name in ("left_out", "numbers")]
+        return Evidence(lines, [], decisive, first, ranks, told["is_log"] is True, *said, shown(told.get("curve", ""), 20))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
         raise Unreadable(f"found findings from {name} that can't be read, expected JSON; do: copy the log here") from None
 

@@ -70,10 +70,20 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         said = max(SURE_WORDS.values())
-    elif said < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
+    elif evidence.curve in ranking.column:
+        none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
+        candidates = _first(evidence.curve, candidates, ranking.limits["medium"])
+    elif evidence.curve == "sound" or said < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
         none = 1.0
     confidence = _confidence(candidates, none, said, ranking)
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
+
+
+def _first(name: str, candidates: tuple[Candidate, ...], least: float) -> tuple[Candidate, ...]:
+    """With this entry before the others, at no less than this probability and they at less than its."""
+    found = next((c for c in candidates if c.id == name), Candidate(name, 0.0))
+    found = found._replace(probability=max(found.probability, least))
+    return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != name])
 
 
 def _likeliest(item: tuple[float, str]) -> float:

@@ -198,7 +198,7 @@ class _Block:
         self._lined = block.replace(b"\r", b"\n") if b"\r" in block else block
         self.shapes = self._lined.translate(_FOLD, _DIGITS).split(b"\n")
         self._lines: list[bytes] = []
-        self._numbers: list[int] = []
+        self._reached = 0, 0, number  # a row, its first byte and its line
 
     def lines(self) -> list[bytes]:
         """The text of each row, in the order of the shapes."""
@@ -208,9 +208,18 @@ class _Block:
 
     def rows(self, first: int, last: int) -> list[Row]:
         """Rows from one place up to another, each with the number of its line."""
-        if not self._numbers:
-            self._numbers = [number for number, _ in _rows(self.block, self.number)]
-        return list(zip(self._numbers[first:last], [line[:MAX_ROW] for line in self.lines()[first:last]]))
+        lines = self.lines()[first:last]
+        if self._lined is self.block:  # no carriage returns
+            return [(self.number + first + at, line[:MAX_ROW]) for at, line in enumerate(lines)]
+        row, byte, number = self._reached if self._reached[0] <= first else (0, 0, self.number)
+        at = byte + sum(map(len, self._lines[row:first])) + first - row
+        number, found = number + self.block.count(b"\n", byte, at), []
+        self._reached = first, at, number
+        for line in lines:
+            found.append((number, line[:MAX_ROW]))
+            at += len(line) + 1
+            number += self.block[at - 1 : at] == b"\n"
+        return found
 
     def size(self, first: int, last: int) -> int:
         """The bytes of the rows from one place up to another."""

@@ -1,0 +1,65 @@
+"""The cases of logs without an error: what the numbers of a training run say, and that a run which is well gets no answer.
+
+A case is a line of evals/curves.jsonl: `file` (below evals/), `expect` (every right entry, best first; none for a run that is well, or whose fault no entry is
+about), `what` truly happened, the `form` in which it was printed, and its `set`: the reading was written with set 1 at hand; set 2 was made by somebody who had
+seen neither the reading nor set 1, and graded once before anything was changed by it (EXPERIMENTS.md).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from remote_gpu_trainer.answering import answer_for
+
+from .cases import Case, id_of
+from .grade import grade, rates
+from .report import apart
+
+SETS = {
+    1: "logs without an error, at hand when their reading was written",
+    2: "logs without an error, made by somebody who had seen neither the reading nor the others",
+}
+# hit@1, hit@3, false answers: what a set has to reach.
+LEAST = {1: (0.9, 0.95, 0.0), 2: (0.0, 0.0, 1.0)}
+
+
+def read(path: Path) -> dict[int, list[tuple[Case, Path]]]:
+    """{set: [(case, its log)]}."""
+    found: dict[int, list[tuple[Case, Path]]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        raw = json.loads(line)
+        log = path.parent / raw["file"]
+        found.setdefault(raw["set"], []).append((Case(id_of(raw["file"]), "error", "", tuple(raw["expect"]), raw["form"], raw["what"]), log))
+    return found
+
+
+def run(path: Path) -> tuple[str, list[str]]:
+    """(a table for each set, one line for each figure that is worse than LEAST)."""
+    said, below = [], []
+    for number, pairs in sorted(read(path).items()):
+        answers = {}
+        for case, log in pairs:
+            answer = answer_for(log=str(log))
+            answers[case.id] = ([m["id"] for m in answer.matches], [a["id"] for a in answer.also])
+        grades = grade([case for case, _ in pairs], answers)
+        found = rates(grades)
+        said.append(apart(SETS[number], grades))
+        least = LEAST[number]
+        for name, value, right in (("hit@1", found.hit1[0], least[0]), ("hit@3", found.hit3[0], least[1])):
+            if value < right:
+                below.append(f"curves, set {number}: found {name} {value:.3f}, expected at least {right}")
+        if found.false[0] > least[2]:
+            below.append(f"curves, set {number}: found {found.false[0]:.3f} false answers, expected at most {least[2]}")
+    return "\n\n".join(said), below
+
+
+def misses(path: Path) -> str:
+    """One line for each case without a right first answer, or with a false one."""
+    lines = []
+    for number, pairs in sorted(read(path).items()):
+        for case, log in pairs:
+            found = [match["id"] for match in answer_for(log=str(log)).matches]
+            if (found[:1] and found[0] not in case.expect) or (case.expect and not found):
+                lines.append(f"set {number} {log.name}: found {' '.join(found) or 'nothing'}, expected {' '.join(case.expect) or 'nothing'}: {case.note}")
+    return "\n".join(lines)

@@ -1,0 +1,179 @@
+"""What the numbers of a training log say about its run, in the words in which people report it, because by those the catalogue is searched.
+
+Not every finding is a fault: a validation loss that rises while the training loss falls is told, and asks nothing. Standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .loss_shapes import (
+    FEWEST,
+    TREND,
+    Finding,
+    apart,
+    clamped,
+    flat,
+    from_the_start,
+    huge,
+    levels_off,
+    mean,
+    median,
+    negative,
+    not_finite,
+    plain,
+    run_at_end,
+    unit,
+    zero,
+)
+from .numbers import Numbers, Series
+from .resumes import resumed
+
+SLOWER, GROWN = 1.8, 1.5  # times the beginning
+
+
+def findings(numbers: Numbers) -> list[Finding]:
+    """What is seen, gravest first; none of a run whose numbers are as they should be, or too few."""
+    by_kind: dict[str, list[Series]] = {}
+    for series in numbers.series:
+        by_kind.setdefault(("val " if series.held_out and series.kind in ("loss", "acc", "score", "ppl") else "") + series.kind, []).append(series)
+    loss = _main(by_kind.get("loss", []))
+    norm = next(iter(by_kind.get("norm", [])), None)
+    found: list[Finding | None] = []
+    for series in [loss, *by_kind.get("loss", []), *by_kind.get("val loss", []), *by_kind.get("ppl", []), *by_kind.get("val ppl", [])]:
+        if series and not any(found):
+            found.append(not_finite(series, norm if series is loss else None, from_the_start(numbers)))
+    if loss and not any(found):
+        acc = next(iter(by_kind.get("acc", [])), None)
+        one = clamped(loss, acc)
+        found += [one] if one else [zero(loss, norm), apart(loss, norm), negative(loss), huge(loss), flat(loss, numbers, by_kind), levels_off(loss, acc)]
+        found += resumed(loss, numbers, next(iter(by_kind.get("lr", [])), None))
+    if by_kind.get("reward"):
+        found = [finding for finding in found if finding and "exactly 0.0" not in finding.said and "negative" not in finding.said]  # a policy's loss often is
+        found.append(_collapses(by_kind))
+    if norm:
+        found += [_norm_is_zero(norm), _norm_jumps(norm) if not any(found) else None]
+    found += [_lr(series) for series in by_kind.get("lr", [])[:1]]
+    found = [_scale(series) for series in by_kind.get("scale", [])[:1]] + found  # it explains a flat loss
+    found += [_kl(series) for series in by_kind.get("kl", []) if "approx" not in series.name.lower()][:1]
+    found += _held_out(loss, by_kind) if not any(found) else []
+    found += [_slower(series) for series in by_kind.get("time", [])[:1]]
+    found += [_grows(series) for series in by_kind.get("memory", [])[:1]]
+    return sorted((finding for finding in found if finding), key=lambda finding: not finding.fault)
+
+
+def _main(losses: list[Series]) -> Series | None:
+    """The loss that is trained on: the one that is named so, else the one that is told most often."""
+    for series in losses:
+        if series.name.lower().strip() in ("loss", "total_loss", "total loss", "train_loss", "train loss", "training loss", "lm loss", "损失", "训练损失"):
+            return series
+    return max(losses, key=lambda series: (len(series.values) * 2 > len(losses[0].values), series.values[0])) if losses else None
+
+
+def _norm_is_zero(norm: Series) -> Finding | None:
+    if len(norm.values) < FEWEST or any(norm.values):
+        return None
+    return Finding(norm.rows[0], "gradients are exactly zero in every step, nothing is learned")
+
+
+def _norm_jumps(norm: Series) -> Finding | None:
+    values = [value for value in norm.values if math.isfinite(value)]
+    usual = median(values) if len(values) >= 2 * TREND else 0
+    jumps = [at for at, value in enumerate(norm.values) if usual and value > max(20 * usual, 10)]
+    if not 2 < len(jumps) < len(values) / 3 or jumps[2] < len(values) / 20:
+        return None
+    most = max(norm.values[at] for at in jumps)
+    return Finding(norm.rows[jumps[0]], f"grad_norm jumps from {usual:.2g} to {most:.0f} on single batches, in {len(jumps)} of {len(norm.values)} steps", "P13")
+
+
+def _lr(lr: Series) -> Finding | None:
+    zero = run_at_end(lr.values, lambda value: value == 0)
+    if len(lr.values) < FEWEST or zero < max(FEWEST, 0.2 * len(lr.values)):
+        return None
+    if zero == len(lr.values):
+        return Finding(lr.rows[0], "logged learning rate is 0 in every step", "O23")
+    return Finding(lr.rows[-zero], "learning rate reaches zero early, long before the end of training", "O8")
+
+
+def _scale(scale: Series) -> Finding | None:
+    values = scale.values
+    if len(values) < FEWEST or values[-1] >= values[0] / 2**FEWEST or any(b > a for a, b in zip(values, values[1:])):
+        return None
+    return Finding(scale.rows[0], f"fp16 loss scale halves again and again, from {values[0]:g} to {values[-1]:g}", "O24")
+
+
+def _kl(kl: Series) -> Finding | None:
+    values = kl.values
+    if len(values) < TREND:
+        return None
+    quarter = max(3, len(values) // 4)
+    head, tail = mean(values[:quarter]), mean(values[-quarter:])
+    if tail < -0.01 and sum(value < 0 for value in values[-quarter:]) * 4 >= quarter * 3:
+        return Finding(kl.rows[-quarter], f"KL divergence to the reference is negative, {tail:.3g}", "R2")
+    if tail > 10 and tail > 10 * abs(head):
+        return Finding(kl.rows[-quarter], f"KL to the reference model grows without end, from {head:.3g} to {tail:.3g}", "R2")
+    return None
+
+
+def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
+    """A reward that rises while what is rewarded shrinks to nothing."""
+    reward = by_kind["reward"][0].values
+    quarter = max(3, len(reward) // 4)
+    if len(reward) < TREND or mean(reward[-quarter:]) <= mean(reward[:quarter]):
+        return None
+    for kind, what in (("length", "answers turn very short"), ("entropy", "entropy collapses to 0, answers turn identical")):
+        for series in by_kind.get(kind, [])[:1]:
+            if len(series.values) >= TREND and mean(series.values[:quarter]) > 0 and median(series.values[-quarter:]) < 0.2 * mean(series.values[:quarter]):
+                return Finding(series.rows[-quarter], f"reward keeps rising, then {what}, from {series.values[0]:.3g} to {series.values[-1]:.3g}", "R1")
+    return None
+
+
+def _held_out(loss: Series | None, by_kind: dict[str, list[Series]]) -> list[Finding]:
+    held, acc, held_acc = (next((s for s in by_kind.get(kind, []) if len(s.values) >= FEWEST), None) for kind in ("val loss", "acc", "val acc"))
+    falls = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.8 * loss.values[0])
+    far = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.5 * loss.values[0])
+    if held_acc and max(held_acc.values) - min(held_acc.values) < 0.1 * unit(held_acc):
+        usual, top = median(held_acc.values), acc.values[-1] / unit(acc) if acc else 0
+        if (top > 0.6 and max(held_acc.values) / unit(held_acc) < 0.5 * top) or (not acc and far and max(held_acc.values) < 0.4 * unit(held_acc)):
+            other = f"training accuracy is high, {acc.values[-1]:.3g}" if acc else "the training loss falls as it should"
+            return [Finding(held_acc.rows[0], f"validation accuracy stays near chance at {usual:.3g} though {other}", "V1")]
+    for series in (acc, held_acc):
+        if series and len(set(series.values)) == 1 and 0 < series.values[0] < 0.98 * unit(series):
+            name = "validation accuracy" if series.held_out else "accuracy"
+            end = ", training loss falls" if falls else ""
+            return [Finding(series.rows[0], f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts one class{end}")]
+    for score in [*by_kind.get("val score", []), *by_kind.get("score", [])]:
+        if len(score.values) >= 3 and not any(score.values):
+            end = " while the loss falls" if falls else ""
+            entry = "V5" if "iou" in score.name.lower() else "V3" if "ap" in score.name.lower() else "V6"
+            return [Finding(score.rows[0], f"{plain(score)} is exactly 0 in every evaluation{end}", entry)]
+    if held and falls and all(map(math.isfinite, held.values)):
+        low = min(range(len(held.values)), key=held.values.__getitem__)
+        if held.values[-1] > 1.15 * held.values[low] > 0 and low < 0.75 * len(held.values):
+            rises = f"validation loss rises from {held.values[low]:.4g} to {held.values[-1]:.4g} while the training loss falls, which is overfitting"
+            return [Finding(held.rows[low], rises, fault=False)]
+    return []
+
+
+def _slower(time: Series) -> Finding | None:
+    values = time.values
+    if sum(b >= a for a, b in zip(values, values[1:])) > 0.95 * (len(values) - 1):
+        return None  # the time since the start
+    steps = _quarters(values)
+    if not steps or steps[3] < SLOWER * steps[0] or steps != sorted(steps):
+        return None
+    return Finding(time.rows[0], f"each step takes longer and longer, {steps[0]:.3g} s at the beginning and {steps[3]:.3g} s at last", fault=False)
+
+
+def _grows(memory: Series) -> Finding | None:
+    steps = _quarters(memory.values)
+    if not steps or steps[3] < GROWN * steps[0] or not all(b > 1.05 * a for a, b in zip(steps, steps[1:])):
+        return None
+    return Finding(memory.rows[0], f"memory grows with every step, from {memory.values[0]:.4g} to {memory.values[-1]:.4g}", fault=False)
+
+
+def _quarters(values: list[float]) -> list[float]:
+    """The medians of the four quarters of a long series of positive values, else nothing."""
+    quarter = len(values) // 4
+    found = [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)] if len(values) >= 2 * TREND else []
+    return found if found and min(found) > 0 else []

@@ -1,0 +1,223 @@
+"""Rows of a log to series of numbers: losses, scores, gradient norms and the like, each by its name, in order. Standard library, Python 3.8.
+
+A number is known by the words before it ("train_loss: 0.3", "'loss': 0.3", "Loss 0.3 (0.4)", "损失 0.3"), by the header above its column, or by its unit
+("1.13it/s"). What no word names is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from .records import record
+from .windows import Row
+
+LONGEST, BEFORE = 600, 60  # characters of a row that are read, and of what may name a number
+SHAPES, PER_SHAPE, MOST_ROWS = 2_000, 250, 1_500  # rows that differ in more than digits, of each of them evenly spread, and in all
+
+_UNIT = r"(?:[ ]?(?:ms|s/it|it/s|s|[GM]i?B?|%))?"
+_VALUE = r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?\b)"
+_NUMBER = re.compile(rf"(?<![\w.@+-])({_VALUE})({_UNIT})(?![\w%]|\.\w|/\d)", re.I)
+_NAMED = re.compile(
+    r"((?:[^\W\d][\w/@.-]{0,39}[ ]){0,3}[^\W\d][\w/@.-]{0,39})(?:[ ]?\((?:ms|s|GB?|MB|[^\W\d]{1,12})\))?[\"']?[\s|]*[:=]?[\s|]*(?:tensor\()?[\[(\"']{0,2}$"
+)
+_SPEED = re.compile(r"(?<![\d.])(\d{1,9}(?:\.\d{1,9})?) ?(it/s|s/it|ms/step|s/step|ms/it)\b")
+_COUNT = re.compile(r"(?:\b(?:epoch|step|iter(?:ation)?|update|round|batch)s?|第)\W{0,4}(\d{1,9})(?:\.\d+)?\b(?!%)|(?<![\w./])(\d{1,9})/\d{1,9}(?![\w/])", re.I)
+_RESUMED = re.compile(r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b.{0,40}\b(?:checkpoint|state|ckpt)|恢复训练|断点", re.I)
+_BAR = re.compile(r"\s\d{1,3}%\|.*")
+_DIGITS = b"0123456789.+-eE"
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_BREAK = re.compile(r"[\s/_.:@-]+")
+
+_HELD_OUT = frozenset(("val", "valid", "validation", "eval", "evaluation", "evaluate", "test", "testing", "dev", "验证", "测试", "验证集", "测试集"))
+_COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
+_TRAINED = frozenset(("train", "training", "训练", "训练集"))
+_KINDS = {
+    "loss": frozenset(("loss", "losses", "nll", "bce", "mse", "rmse", "mae", "cost", "损失", "训练损失", "验证损失", "平均损失")),
+    "score": frozenset(("map", "map50", "map50-95", "ap", "ap50", "iou", "miou", "f1", "dice", "recall", "precision", "bleu")),
+    "acc": frozenset(("acc", "accuracy", "acc1", "top1", "prec1", "准确率", "精度", "正确率")),
+    "lr": frozenset(("lr", "学习率", "lr0", "lr-adam", "learningrate")),
+    "norm": frozenset(("gnorm", "gradnorm", "梯度范数")),
+    "memory": frozenset(("mem", "memory", "显存")),
+    "kl": frozenset(("kl", "approxkl")),
+    "reward": frozenset(("reward", "rewards", "rew")),
+    "margin": frozenset(("margins",)),
+    "entropy": frozenset(("entropy",)),
+    "length": frozenset(("completion_length", "mean_length", "response_length")),
+    "ppl": frozenset(("ppl", "perplexity")),
+    "time": frozenset(("time", "dt")),
+}
+_NOT_TIMES = frozenset(("total", "train", "data", "wall", "elapsed", "eta", "remaining", "fetch", "load", "runtime", "epoch"))
+
+
+@record
+class Series:
+    """The numbers of one name in order. `rows`: the line of each."""
+
+    name: str
+    kind: str
+    held_out: bool
+    rows: list
+    values: list
+
+
+@record
+class Numbers:
+    """Every series of a log, the longest first; (line, count) of epochs or steps; the lines that tell of a resume; the lines of the shapes that hold a series."""
+
+    series: list
+    counts: list
+    resumed: list
+    rows: frozenset
+
+
+def of_rows(rows: list[Row]) -> Numbers:
+    """The series of these rows. A number that follows no name that is known here belongs to none."""
+    found: dict[str, Series] = {}
+    counts: list[tuple[int, float]] = []
+    resumed: list[int] = []
+    told: set[bytes] = set()
+    columns: list[str] = []
+    for number, raw in _thinned(rows):
+        text = raw[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST]
+        pairs = _of_columns(columns, text)
+        if not pairs:
+            columns = _header(text) or (columns if "%|" in text or not any(map(str.isdigit, text)) else [])
+            pairs = _of_words(text)
+        for name, value in dict(reversed(pairs)).items():  # of two numbers of one name the first
+            series = found.get(name)
+            if series is None:
+                kind, held_out = kind_of(name)
+                series = found[name] = Series(name, kind, held_out, [], [])
+            if series.kind:
+                series.rows.append(number)
+                series.values.append(value)
+                told.add(_shape(raw))
+        known = _shape(raw) in told
+        if known and (count := next((value for name, value in pairs if name.lower() in _COUNTS), None)) is not None:
+            counts.append((number, count))
+        elif known and (count := _COUNT.search(text)):
+            counts.append((number, float(count[1] or count[2])))
+        elif not known and _RESUMED.search(text):
+            resumed.append(number)
+    ordered = sorted((s for s in found.values() if s.kind), key=lambda s: -len(s.values))
+    return Numbers(ordered, counts, resumed, frozenset(number for number, raw in rows if _shape(raw) in told))
+
+
+def _thinned(rows: list[Row]) -> list[Row]:
+    """Rows of every shape, of a frequent one so many, evenly spread. A shape is what is left of a row without digits, so the first nan begins a new one."""
+    if len(rows) <= PER_SHAPE:
+        return rows
+    shapes: dict[bytes, list[int]] = {}
+    for at, (_, raw) in enumerate(rows):
+        shape = _shape(raw)
+        if shape in shapes or len(shapes) < SHAPES:
+            shapes.setdefault(shape, []).append(at)
+    most = max(3, min(PER_SHAPE, MOST_ROWS // len(shapes)))
+    chosen: set[int] = set()
+    for places in sorted(shapes.values(), key=len, reverse=True):
+        chosen.update(places if len(places) <= most else [places[i * (len(places) - 1) // (most - 1)] for i in range(most)])
+        if len(chosen) > MOST_ROWS:
+            break
+    return [rows[at] for at in sorted(chosen)]
+
+
+def _shape(raw: bytes) -> bytes:
+    return raw[:LONGEST].translate(None, _DIGITS)
+
+
+def _of_words(text: str) -> list[tuple[str, float]]:
+    """(name, value) of each number that words name, and the time of a step by its unit."""
+    pairs: list[tuple[str, float]] = []
+    held_out, end = False, 0
+    for found in _NUMBER.finditer(text):
+        before = text[max(end, found.start() - BEFORE) : found.start()]
+        end = found.end()
+        named = _NAMED.search(before)
+        if not named:
+            continue
+        name, value = named[1], _number(found[1], found[2])
+        words = _words(name)
+        if _HELD_OUT.intersection(words):
+            held_out = True
+        elif _TRAINED.intersection(words):
+            held_out = False
+        elif held_out:  # "Validation: loss 0.3, acc 0.8"
+            name = "val " + name
+        pairs.append((name, value))
+    for speed in _SPEED.finditer(text):
+        value = float(speed[1])
+        if value > 0:
+            pairs.append(("s/it", {"it/s": 1 / value, "ms/step": value / 1000, "ms/it": value / 1000}.get(speed[2], value)))
+    head = text.find(pairs[0][0]) if pairs and not held_out else 0
+    if head > 0 and _HELD_OUT.intersection(_words(text[:head])):
+        pairs = [("val " + name, value) for name, value in pairs]
+    return pairs
+
+
+def _header(text: str) -> list[str]:
+    """The names of columns, where a row is nothing but names of which one is a metric."""
+    cells = _cells(_BAR.sub("", text))
+    if len(cells) < 3 or any(_float(cell) is not None for cell in cells) or not all(len(cell) < 32 for cell in cells):
+        return []
+    return cells if any(kind_of(cell)[0] in ("loss", "acc", "score") for cell in cells) else []
+
+
+def _of_columns(columns: list[str], text: str) -> list[tuple[str, float]]:
+    if not columns or not any(map(str.isdigit, text)):
+        return []
+    cells = _cells(text)[: len(columns)]
+    values = [_float(cell) for cell in cells]
+    if len(cells) == len(columns) and columns[0].lower() in ("class", "category", "类别"):  # a table of classes: their scores, each by its class
+        return [(f"{cells[0]} {name}", value) for name, value in zip(columns[1:], values[1:]) if value is not None and kind_of(name)[0] == "score"]
+    if len(cells) < len(columns) or values[0] is None or sum(value is not None for value in values) * 3 < len(columns) * 2:
+        return []
+    return [(name, value) for name, value in zip(columns, values) if value is not None]
+
+
+def _cells(text: str) -> list[str]:
+    return [cell.strip() for cell in text.strip().split(",")] if text.count(",") > 1 else text.replace("|", " ").split()
+
+
+def _float(text: str) -> float | None:
+    found = re.fullmatch(rf"({_VALUE})({_UNIT})", text, re.I)
+    if found:
+        return _number(found[1], found[2])
+    head, slash, rest = text.partition("/")
+    return float(head) if slash and head.isdigit() and rest.isdigit() and len(head) < 10 else None
+
+
+def _number(text: str, unit: str) -> float:
+    value, unit = float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text), unit.strip().lower()  # Lightning writes nan.0
+    return value * {"ms": 0.001, "m": 0.001, "mb": 0.001, "mib": 0.001, "it/s": 1.0}.get(unit, 1.0)
+
+
+@lru_cache(maxsize=1024)
+def _words(name: str) -> tuple[str, ...]:
+    """The words of a name in lower case; of trainLoss also its parts, before the whole."""
+    whole = name.lower()
+    parts = _CAMEL.sub(" ", name).lower()
+    return tuple(word for text in ((parts, whole) if parts != whole else (whole,)) for word in _BREAK.split(text) if word)
+
+
+@lru_cache(maxsize=1024)
+def kind_of(name: str) -> tuple[str, bool]:
+    """(kind, whether it is of held-out data) of a metric's name; the kind is '' for one that isn't known."""
+    words = _words(name)
+    held_out = bool(_HELD_OUT.intersection(words))
+    low = name.lower()
+    if ("scale" in words and ("loss" in words or "grad" in words)) or "scaler" in words or "loss_scale" in low:
+        return "scale", held_out
+    if ("learning" in words and "rate" in words) or (words and words[-1] == "lr") or words[:1] == ("lr",):
+        return "lr", held_out
+    if "norm" in words and ("grad" in words or "gradient" in words):
+        return "norm", held_out
+    if low.endswith("s/it"):
+        return "time", held_out
+    for word in reversed(words):
+        for kind, names in _KINDS.items():
+            if word in names or (kind == "loss" and word.endswith(("loss", "损失"))):
+                if kind == "time" and _NOT_TIMES.intersection(words):
+                    return "", held_out
+                return kind, held_out
+    return "", held_out

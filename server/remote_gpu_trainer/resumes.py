@@ -1,0 +1,35 @@
+"""What changed where a run was resumed: the loss, the learning rate, the count of steps. Standard library, Python 3.8."""
+
+from __future__ import annotations
+
+from .loss_shapes import Finding, median
+from .numbers import Numbers, Series
+
+FEWEST = 3  # values on each side
+JUMPED, FELL = 1.3, 0.2
+
+
+def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
+    """What is otherwise right after the first line that tells of a resume than right before it."""
+    for row in numbers.resumed:
+        before, after = _sides(loss, row)
+        if len(before) < FEWEST or len(after) < FEWEST:
+            continue
+        found = []
+        if after[0] > JUMPED * median(before[-5:]) > 0 and median(after[:FEWEST]) > max(before[-5:]):
+            found.append(Finding(row, f"loss jumps right after resume from {median(before[-5:]):.3g} to {after[0]:.3g}", "C1"))
+        old, new = _sides(lr, row) if lr else ([], [])
+        if old and len(new) >= FEWEST and new[0] < FELL * old[-1] and max(new) > 3 * new[0]:
+            found.append(Finding(row, "learning rate replays its warm-up after resume", "C14"))
+        elif old and new and old[-1] > 0 and new[0] > 2 * old[-1]:
+            found.append(Finding(row, f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, the scheduler starts again", "C14"))
+        counted = [count for at, count in numbers.counts if at < row][-1:], [count for at, count in numbers.counts if at > row][:1]
+        if all(counted) and counted[1][0] <= 1 and counted[0][0] > 5:
+            found.append(Finding(row, f"resumed run counts from {counted[1][0]:.0f} again, it was at {counted[0][0]:.0f}", "C12"))
+        if found:
+            return found
+    return []
+
+
+def _sides(series: Series, row: int) -> tuple[list[float], list[float]]:
+    return [v for at, v in zip(series.rows, series.values) if at < row], [v for at, v in zip(series.rows, series.values) if at > row]
