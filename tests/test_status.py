@@ -199,6 +199,32 @@ def test_an_unknown_host_key_stops_a_wait_at_once_and_is_taken_on_request(sshd):
     assert done.returncode == 2 and "never accepted" in done.stdout
 
 
+def losses(*values):
+    return "".join(f"{{'loss': {value}, 'grad_norm': 1.0, 'epoch': {0.1 * n:.1f}}}\n" for n, value in enumerate(values))
+
+
+@pytest.mark.parametrize(
+    ("says", "numbers", "code"),
+    [
+        ({"tail": losses(*[1.5] * 20, *["nan"] * 10)}, "by the end of the log loss suddenly becomes nan and stays nan", 1),
+        ({"tail": losses(*["nan"] * 30)}, "by the end of the log loss is nan from the first step", 1),
+        ({"tail": losses(*["nan"] * 30), "phase": "done", "alive": False, "exit": 0}, "by the end of the log loss is nan from the first step", 1),
+        ({"tail": losses(*["nan"] * 30), "phase": "failed", "alive": False, "exit": 1}, "", 1),
+        ({"tail": losses(*[1.5] * 30)}, "", 0),
+        ({"tail": losses(*[1.5, 1.4, "nan", 1.3, 1.2, "inf", 1.1, 1.0] * 4)}, "", 0),
+        ({"tail": losses(*[0.6931] * 30)}, "", 0),  # the end of a log doesn't tell that it was always so
+        ({"tail": "eval_loss: nan\n" * 30}, "", 0),
+        ({"tail": "nothing\n" * 30}, "", 0),
+    ],
+)
+def test_a_loss_of_nan_is_told_while_the_run_goes_on(says, numbers, code):
+    found = said(**says)
+    assert (found.numbers, found.code) == (numbers, code)
+    status.explain(found)
+    assert [m["id"] for m in found.matches if m["by"] == "the numbers at the log's end"] == (["P9"] if numbers else [])
+    assert ("worth nothing" in status.as_text(found)) == bool(numbers)
+
+
 class Story:
     """A box that gives one answer after another, and a clock that only sleep moves."""
 
@@ -223,6 +249,12 @@ class Story:
 def test_a_wait_ends_once_at_the_first_change(end):
     story = Story("alive", "alive", end, "alive")
     assert story.wait().state == end and story.asked == 3
+
+
+def test_a_wait_ends_when_the_loss_is_nan():
+    answers = [said(tail=losses(*[1.5] * 20)), said(tail=losses(*["nan"] * 20)), said()]
+    found = status.wait(lambda: answers.pop(0), most=3600, sleep=lambda seconds: None)
+    assert (found.state, found.code, len(answers)) == ("alive", 1, 1)
 
 
 def test_a_wait_ends_at_its_ceiling_and_not_after():

@@ -60,7 +60,7 @@ def ask(box: Box, run: str = "", *, accept_new: bool = False, now: float | None 
 
 
 def wait(question: Callable[[], Status], *, most: float, interval: float = INTERVAL, lost: float = LOST, clock=time.monotonic, sleep=time.sleep) -> Status:
-    """Ask until the run is no longer alive, or `most` seconds are over. Times without an answer aren't the run's death: they end it after `lost` seconds only."""
+    """Ask until the run is no longer alive, its loss is nan, or `most` seconds are over. Times without an answer aren't the run's death: they end it after `lost` seconds only."""
     began, silent_since, tries, reached = clock(), None, 0, False
     while True:
         status = question()
@@ -78,7 +78,7 @@ def wait(question: Callable[[], Status], *, most: float, interval: float = INTER
             pause = min(5.0 * 2 ** min(tries - 1, 9), MOST_PAUSE, lost - (now - silent_since))
         else:
             silent_since, tries, reached, pause = None, 0, True, interval
-            if status.state != "alive":
+            if status.state != "alive" or status.numbers:
                 return status
         left = most - (now - began)
         if left <= 0:
@@ -88,8 +88,8 @@ def wait(question: Callable[[], Status], *, most: float, interval: float = INTER
 
 
 def explain(status: Status) -> None:
-    """Name the entries that explain a run that failed or stalls, by the look-up over what its log ends with."""
-    if status.state not in ("failed", "stalled", "preempted"):
+    """Name the entries that explain a run that failed, stalls or trains on nan, by the look-up over what its log ends with."""
+    if status.state not in ("failed", "stalled", "preempted") and not status.numbers:
         return
     from . import catalogue
     from .answering import answer_for
@@ -100,10 +100,11 @@ def explain(status: Status) -> None:
     if status.entry:
         try:
             entry = known.get(status.entry)
-            status.matches.append({"id": entry.id, "title": plain(entry.title), "by": "the run's own script"})
+            by = "the numbers at the log's end" if status.numbers else "the run's own script"
+            status.matches.append({"id": entry.id, "title": plain(entry.title), "by": by})
         except catalogue.CatalogueError:
             status.entry = ""
-    if not status.tail or status.state == "preempted":
+    if not status.tail or status.state == "preempted" or status.numbers:
         return
     try:
         answer = answer_for(text="\n".join(status.tail))

@@ -16,6 +16,7 @@ from .masking import shown, shown_lines
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "nothing")
+LOST = ("P9", "P12")  # entries of a loss that is nan
 SILENT = 600  # seconds without a heartbeat after which a runner hangs; to read a large checkpoint takes minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 
@@ -45,14 +46,15 @@ class Status:
     tail: list[str] = field(default_factory=list)
     waited: float | None = None
     ceiling: bool = False
+    numbers: str = ""  # why a run that goes on or ended well makes nothing of worth
 
     def as_dict(self) -> dict:
         return asdict(self)
 
     @property
     def code(self) -> int:
-        """The exit code: 0 alive or finished, 1 bad, 2 could not tell."""
-        return 0 if self.state in ("alive", "finished") else 1 if self.state in BAD else 2
+        """The exit code: 0 alive or finished, 1 bad or with a loss that is nan, 2 could not tell."""
+        return int(bool(self.numbers)) if self.state in ("alive", "finished") else 1 if self.state in BAD else 2
 
 
 def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
@@ -75,7 +77,20 @@ def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "
         return status
     _fill(status, data)
     _judge(status, data, now)
+    if status.state in ("alive", "finished"):
+        _hear(status)
     return status
+
+
+def _hear(status: Status) -> None:
+    """Whether the numbers at the end of the log say that the loss is lost: every further hour of such a run is paid for nothing."""
+    from . import curves, numbers  # only where a run seems well
+
+    for finding in curves.findings(numbers.of_rows([(at, line.encode()) for at, line in enumerate(status.tail, 1)])):
+        if finding.entry in LOST and re.match(r"loss .*\b(?:nan|inf)\b(?! in \d)", finding.said):
+            status.numbers, status.entry = f"by the end of the log {finding.said}", status.entry or finding.entry
+            status.evidence.insert(0, f"{status.numbers}: what it makes is worth nothing; do: remote-gpu-trainer lookup --id {finding.entry}")
+            return
 
 
 def _fill(status: Status, data: dict) -> None:
