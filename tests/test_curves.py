@@ -95,7 +95,7 @@ def test_a_run_that_is_well_has_no_fault(rows):
 
 
 def test_every_entry_that_a_finding_names_exists():
-    source = "".join((ROOT / "server/remote_gpu_trainer" / name).read_text() for name in ("curves.py", "loss_shapes.py", "resumes.py"))
+    source = "".join((ROOT / "server/remote_gpu_trainer" / name).read_text() for name in ("curves.py", "loss_shapes.py", "resumes.py", "tables.py"))
     named = set(re.findall(r'"([A-Z]{1,5}\d{1,2})"', source))
     assert len(named) > 12 and named <= set(catalogue.load().by_id)
 
@@ -130,19 +130,24 @@ def test_what_somebody_says_beside_such_a_log_is_heard(tmp_path):
 
 def test_a_failure_is_believed_before_the_numbers(tmp_path):
     found = from_path(write(tmp_path, [*steps([NAN] * 20), "RuntimeError: mat1 and mat2 shapes cannot be multiplied"]))
-    assert found.curve == "" and found.decisive[0].text.startswith("RuntimeError")
+    assert found.seen == "" and found.decisive[0].text.startswith("RuntimeError")
 
 
 def test_a_folder_is_read_by_its_first_log_with_numbers(tmp_path):
     for rank in range(2):
         (tmp_path / f"rank_{rank}.log").write_text("\n".join(steps(falling(20) + [NAN] * 20)) + "\n")
     found = from_path(str(tmp_path))
-    assert found.curve == "P9" and (found.decisive[0].source, found.decisive[0].number) == ("rank_0.log", 21)
+    assert found.seen == "P9" and (found.decisive[0].source, found.decisive[0].number) == ("rank_0.log", 21)
 
 
 def test_prose_with_some_numbers_is_not_a_log():
     report = "My loss was 2.1 first.\n" + "I tried this and that and nothing helped at all.\n" * 12 + "\n".join(steps([NAN] * 6))
-    assert from_text(report).curve == ""
+    assert from_text(report).seen == ""
+
+
+def test_a_pasted_text_is_read_so_only_where_its_lines_are_alike():
+    assert from_text("\n".join(steps([NAN] * 12))).seen == "P9"
+    assert from_text("lr = 0.001 is no problem. With lr = 0.01:\n" + "\n".join(steps([NAN] * 12))).seen == ""
 
 
 def test_overfitting_is_told_beside_an_answer_of_nothing(tmp_path):

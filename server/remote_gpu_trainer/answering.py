@@ -55,7 +55,7 @@ def answer_for(
         found = _of_path(log, progress, seconds)
         if text and text.strip():
             found.lines.extend(evidence.from_text(text).lines)
-            found = found._replace(curve=found.curve.replace("sound", ""))  # somebody sees a fault
+            found = found._replace(seen=found.seen.replace("sound", ""))  # somebody sees a fault
     elif stream is not None:
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:

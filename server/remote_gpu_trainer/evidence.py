@@ -39,23 +39,35 @@ def from_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int]
 
 
 def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = False) -> Evidence:
-    """What the numbers say of a run that tells of no failure. `pasted`: the text is read as a log only where most of its lines hold numbers."""
-    if found.failures or not logfiles.hold_numbers(rows):
+    """What the numbers say where no failure is told. `pasted`: of a text only where its lines are all alike: a word beside them says more."""
+    if found.failures:
+        return found
+    if logfiles.hold_table(rows):
+        from . import tables
+
+        seen = tables.findings(rows)
+        if seen is not None:
+            return _heard(found, source, seen, frozenset(number for number, _ in rows))
+    if not logfiles.hold_numbers(rows):
         return found
     from . import curves, numbers  # most logs end with a failure
 
     told = numbers.of_rows(rows)
-    if not told.series or len(told.series[0].values) < logfiles.NUMBERS or (pasted and 2 * len(told.rows) < len(rows)):
+    if not told.series or len(told.series[0].values) < logfiles.NUMBERS or (pasted and not numbers.alike(rows)):
         return found
-    seen = curves.findings(told)
+    return _heard(found, source, curves.findings(told), told.rows)
+
+
+def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Evidence:
+    """With what is seen in the numbers in place of the lines that hold them."""
     decisive = [Line(source, finding.row, None, finding.said, "message") for finding in seen if finding.fault]
-    lines = [line if _counts(line, told.rows if line.source == source else frozenset(), bool(decisive)) else _unheard(line) for line in found.lines]
+    lines = [line if _counts(line, rows if line.source == source else frozenset(), bool(decisive)) else _unheard(line) for line in found.lines]
     return found._replace(
         lines=[*decisive, *lines],
         decisive=[*decisive, *found.decisive][:12],
         is_log=True,
         numbers="; ".join(finding.said for finding in seen if not finding.fault),
-        curve=next((finding.entry for finding in seen if finding.entry), "fault" if decisive else "sound"),
+        seen=next((finding.entry for finding in seen if finding.entry), "fault" if decisive else "sound"),
     )
 
 

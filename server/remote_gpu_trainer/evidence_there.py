@@ -49,7 +49,7 @@ lines = [line for i, line in enumerate(found.lines) if i in chosen]
 place = {id(line): i for i, line in enumerate(lines)}
 def pointed(line):
     return None if line is None else place.get(id(line), row(line))
-print(json.dumps({"lines": [row(line) for line in lines], "decisive": [pointed(line) for line in found.decisive], "first": pointed(found.first), "ranks": found.ranks, "is_log": found.is_log, "left_out": found.left_out, "numbers": found.numbers, "curve": found.curve}))
+print(json.dumps({"lines": [row(line) for line in lines], "decisive": [pointed(line) for line in found.decisive], "first": pointed(found.first), "ranks": found.ranks, "is_log": found.is_log, "left_out": found.left_out, "numbers": found.numbers, "seen": found.seen}))
 """
 
 

@@ -29,7 +29,7 @@ class Evidence:
     is_log: bool
     left_out: str = ""  # what of a folder was not read, in one sentence
     numbers: str = ""  # what the numbers say that is no fault, in one sentence
-    curve: str = ""  # the entry of the fault that the numbers show; "fault": of which none is known; "sound": they show none, and nothing failed
+    seen: str = ""  # the entry of the fault that the numbers show; "fault": of which none is known; "sound": they show none, and nothing failed
 
 
 def judge(lines: list[Line], silent: frozenset[int] = frozenset()) -> Evidence:

@@ -25,6 +25,8 @@ KEY_NAME = re.compile(
     re.I,
 )
 _NUMBERED = (b"oss", b"LOSS", b"acc", b"Acc", b"mse", b"MSE", "损失".encode())
+TABLE_HEAD = 12  # rows within which a pasted table begins
+_TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
 _GZIP = b"\x1f\x8b"
 _PACKED = (
     (b"\x28\xb5\x2f\xfd", "a file compressed by zstd", "zstd -d"),
@@ -89,6 +91,11 @@ def hold_numbers(rows: list[Row]) -> bool:
     """Whether enough rows may tell a loss or a score, in words or below a header that does."""
     told = sum(any(word in raw for word in _NUMBERED) for _, raw in rows)
     return told >= NUMBERS or (told > 0 and sum(raw.lstrip()[:1].isdigit() for _, raw in rows) >= NUMBERS)
+
+
+def hold_table(rows: list[Row]) -> bool:
+    """Whether the first rows may begin a table of nvidia-smi, df or sacct."""
+    return any(word in raw for _, raw in rows[:TABLE_HEAD] for word in _TABLES)
 
 
 def _open(path: str):

@@ -82,7 +82,7 @@ def findings(reply: bytes, name: str) -> Evidence:
         first = None if told["first"] is None else pointed(told["first"])
         decisive = [pointed(value) for value in told["decisive"][:12]]
         said = [shown(told.get(name, ""), 300) for name in ("left_out", "numbers")]
-        return Evidence(lines, [], decisive, first, ranks, told["is_log"] is True, *said, shown(told.get("curve", ""), 20))
+        return Evidence(lines, [], decisive, first, ranks, told["is_log"] is True, *said, shown(told.get("seen", ""), 20))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
         raise Unreadable(f"found findings from {name} that can't be read, expected JSON; do: copy the log here") from None
 

@@ -70,10 +70,10 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         said = max(SURE_WORDS.values())
-    elif evidence.curve in ranking.column:
+    elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
-        candidates = _first(evidence.curve, candidates, ranking.limits["medium"])
-    elif evidence.curve == "sound" or said < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
+        candidates = _first(evidence.seen, candidates, ranking.limits["medium"])
+    elif evidence.seen == "sound" or said < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
         none = 1.0
     confidence = _confidence(candidates, none, said, ranking)
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
