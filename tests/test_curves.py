@@ -48,7 +48,7 @@ FAULTS = {
     "rate of zero": (steps(falling(12), more=" lr 0.0"), 1, "learning rate is 0 in every step"),
     "rate ends early": ([f"step {i} loss {v:.4f} lr {1e-3 if i < 10 else 0.0}" for i, v in enumerate(falling(40))], 11, "reaches zero early"),
     "scale halves": ([f"step {i} loss 2.{i} loss_scale: {65536 / 2**i}" for i in range(12)], 1, "loss scale halves"),
-    "KL below zero": ([f"step {i} loss 0.{i} objective/kl: {0.1 - 0.05 * i:.3f}" for i in range(20)], 16, "KL divergence to the reference is negative"),
+    "KL below zero": ([f"step {i} loss 0.{i} objective/kl: {0.1 - 0.05 * i:.3f} reward: 0.{i}" for i in range(20)], 16, "KL divergence to the reference is negative"),
     "validation at chance": ([f"epoch {i} train acc {0.5 + 0.02 * i:.2f} val acc 0.10{i % 3} train loss {v:.3f}" for i, v in enumerate(falling(20))], 1, "stays near chance at 0.101"),
     "one class": ([f"epoch {i} loss {v:.3f} acc 0.6543" for i, v in enumerate(falling(12))], 1, "accuracy is exactly 0.6543 in every epoch"),
     "mAP of zero": ([f"epoch {i} loss {v:.3f} mAP: 0.000" for i, v in enumerate(falling(12))], 1, "mAP is exactly 0"),

@@ -43,22 +43,29 @@ def findings(numbers: Numbers) -> list[Finding]:
     for series in [loss, *by_kind.get("loss", []), *by_kind.get("val loss", []), *by_kind.get("ppl", []), *by_kind.get("val ppl", [])]:
         if series and not any(found):
             found.append(not_finite(series, norm if series is loss else None, from_the_start(numbers)))
+    lost = list(found)
     if loss and not any(found):
         acc = next(iter(by_kind.get("acc", [])), None)
-        one = clamped(loss, acc)
-        found += [one] if one else [zero(loss, norm), apart(loss, norm), negative(loss), huge(loss), flat(loss, numbers, by_kind), levels_off(loss, acc)]
+        one, dice = clamped(loss, acc), any("dice" in series.name.lower() for series in numbers.series)
+        found += (
+            [one]
+            if one
+            else [zero(loss, norm), apart(loss, norm), negative(loss) if not dice else None, huge(loss), flat(loss, numbers, by_kind), levels_off(loss, acc)]
+        )
         found += resumed(loss, numbers, next(iter(by_kind.get("lr", [])), None))
-    if by_kind.get("reward"):
-        found = [finding for finding in found if finding and "exactly 0.0" not in finding.said and "negative" not in finding.said]  # a policy's loss often is
+    if by_kind.get("reward"):  # a policy's loss is often 0 or below, and wanders
+        found = [finding for finding in found if finding and finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.said]
         found.append(_collapses(by_kind))
     if norm:
         found += [_norm_is_zero(norm), _norm_jumps(norm) if not any(found) else None]
-    found += [_lr(series) for series in by_kind.get("lr", [])[:1]]
-    found = [_scale(series) for series in by_kind.get("scale", [])[:1]] + found  # it explains a flat loss
-    found += [_kl(series) for series in by_kind.get("kl", []) if "approx" not in series.name.lower()][:1]
+    causes = [_scale(series) for series in by_kind.get("scale", [])[:1]] + [_lr(series) for series in by_kind.get("lr", [])[:1]]
+    found = causes + found if not any(lost) else found + causes  # they explain a flat loss
+    if by_kind.get("reward") or by_kind.get("margin"):
+        found += [_kl(series) for series in by_kind.get("kl", []) if "approx" not in series.name.lower()][:1]
     found += _held_out(loss, by_kind) if not any(found) else []
     found += [_slower(series) for series in by_kind.get("time", [])[:1]]
-    found += [_grows(series) for series in by_kind.get("memory", [])[:1]]
+    found += [_grows(series) for kind in ("ram", "memory") for series in by_kind.get(kind, [])[:1]]
+    found += [_waits(by_kind)]
     return sorted((finding for finding in found if finding), key=lambda finding: not finding.fault)
 
 
@@ -87,10 +94,10 @@ def _norm_jumps(norm: Series) -> Finding | None:
 
 
 def _lr(lr: Series) -> Finding | None:
-    zero = run_at_end(lr.values, lambda value: value == 0)
+    zero = run_at_end(lr.values, lambda value: value <= 1e-6 * max(lr.values))
     if len(lr.values) < FEWEST or zero < max(FEWEST, 0.2 * len(lr.values)):
         return None
-    if zero == len(lr.values):
+    if not any(lr.values):
         return Finding(lr.rows[0], "logged learning rate is 0 in every step", "O23")
     return Finding(lr.rows[-zero], "learning rate reaches zero early, long before the end of training", "O8")
 
@@ -169,7 +176,19 @@ def _grows(memory: Series) -> Finding | None:
     steps = _quarters(memory.values)
     if not steps or steps[3] < GROWN * steps[0] or not all(b > 1.05 * a for a, b in zip(steps, steps[1:])):
         return None
-    return Finding(memory.rows[0], f"memory grows with every step, from {memory.values[0]:.4g} to {memory.values[-1]:.4g}", fault=False)
+    text = f"from {memory.values[0]:.4g} to {memory.values[-1]:.4g}"
+    if memory.kind == "ram":
+        return Finding(memory.rows[0], f"host RAM climbs every epoch, {text}", "DP9")
+    return Finding(memory.rows[0], f"GPU memory grows with every step, {text}", fault=False)
+
+
+def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
+    """A step that mostly waits for its data."""
+    data, time = (by_kind.get(kind, [None])[0] for kind in ("data", "time"))
+    if not data or not time or len(data.values) < TREND or median(time.values) <= 0 or median(data.values) < 0.5 * median(time.values):
+        return None
+    share = 100 * median(data.values) / median(time.values)
+    return Finding(data.rows[0], f"data loading takes {share:.0f} % of each step, the GPU waits for its input", "U24")
 
 
 def _quarters(values: list[float]) -> list[float]:

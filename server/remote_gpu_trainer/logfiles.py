@@ -24,7 +24,24 @@ KEY_NAME = re.compile(
     r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
     re.I,
 )
-_NUMBERED = (b"oss", b"LOSS", b"acc", b"Acc", b"mse", b"MSE", "损失".encode())
+_NUMBERED = (
+    b"oss",
+    b"LOSS",
+    b"acc",
+    b"Acc",
+    b"mse",
+    b"MSE",
+    b"L=",
+    b"recon",
+    b"kl",
+    b"KL",
+    b"reward",
+    b"rdida",
+    b"erlust",
+    b"perte",
+    b"perda",
+    *(word.encode() for word in ("损失", "損失", "손실")),
+)
 TABLE_HEAD = 12  # rows within which a pasted table begins
 _TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
 _GZIP = b"\x1f\x8b"
@@ -90,7 +107,7 @@ def of_file(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], 
 def hold_numbers(rows: list[Row]) -> bool:
     """Whether enough rows may tell a loss or a score, in words or below a header that does."""
     told = sum(any(word in raw for word in _NUMBERED) for _, raw in rows)
-    return told >= NUMBERS or (told > 0 and sum(raw.lstrip()[:1].isdigit() for _, raw in rows) >= NUMBERS)
+    return told >= NUMBERS or (told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS)
 
 
 def hold_table(rows: list[Row]) -> bool:

@@ -11,6 +11,7 @@ FEWEST, TREND = 5, 10  # values from which a series says anything, and from whic
 # Losses that a model has before it knows anything: ln of so many classes or tokens.
 CLASSES = (2, 3, 4, 5, 6, 7, 8, 10, 14, 20, 21, 37, 50, 65, 80, 100, 101, 102, 200, 256, 365, 1000, 21841, 30522, 32000, 32128, 50257, 50304, 128256, 151936)
 NEAR, STILL, STEADY, APART = 0.007, 0.02, 0.003, 0.05  # of a loss: this near to ln(classes), moved this little, values this little apart
+LITTLE = 0.005  # of a loss, in a run of which the log has the beginning
 RISEN, LOST = 1.5, 0.15  # times the least value, and of what was won
 
 
@@ -105,7 +106,7 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
 
 
 def negative(loss: Series) -> Finding | None:
-    below = sum(value < 0 for value in loss.values)
+    below = sum(value < 0 for value in loss.values)  # of a Dice loss all are, see its caller
     if any(word in loss.name.lower() for word in ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")):  # these may be below zero
         return None
     if len(loss.values) < TREND or below * 4 < len(loss.values) or loss.values[-1] >= 0 or loss.values[-1] > min(loss.values) / 2:
@@ -127,17 +128,19 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Fi
     if len(values) < TREND or min(values) <= 0:
         return None
     quarter, middle = max(3, len(values) // 4), mean(values)
+    moved = (mean(values[:quarter]) - mean(values[-quarter:])) / middle
     spread = math.sqrt(mean([(value - middle) ** 2 for value in values])) / middle
-    if abs(mean(values[:quarter]) - mean(values[-quarter:])) > STILL * middle or spread > 0.05:
+    acc = next((series for kind in ("acc", "val acc") for series in by_kind.get(kind, []) if len(series.values) >= 3), None)
+    if acc and mean(acc.values[-quarter:]) - mean(acc.values[:quarter]) > 0.1 * unit(acc):
         return None
     classes = min(CLASSES, key=lambda k: abs(math.log(k) - middle))
-    chance = abs(math.log(classes) - middle) < NEAR * middle
-    if not (chance and (began is not False or spread < STEADY)) and not (began and spread < STEADY):
+    guessed = bool(acc) and abs(median(acc.values) / unit(acc) - 1 / classes) < 0.05
+    chance = abs(math.log(classes) - middle) < NEAR * middle * (4 if guessed and classes < 11 else 1)
+    if abs(moved) > STILL * (1.5 if chance else 1) or spread > APART:
         return None
-    acc = next((series for series in by_kind.get("acc", []) if len(series.values) >= FEWEST), None)
-    if acc and abs(mean(acc.values[-quarter:]) - mean(acc.values[:quarter])) > 0.1 * unit(acc):
+    slow = _sinks(values) or (not chance and began and len(values) >= 2 * TREND and spread < STILL and abs(moved) < LITTLE)
+    if not (chance and (began is not False or spread < STEADY)) and not (began and (spread < STEADY or slow)):
         return None
-    slow = _sinks(values)
     how = "falls smoothly but so slowly that nothing is gained" if slow else "doesn't fall, the model learns nothing"
     if slow and not chance:
         return Finding(loss.rows[0], f"loss {how}, from {values[0]:.4g} to {values[-1]:.4g}", "O7")
@@ -156,7 +159,7 @@ def _sinks(values: list[float]) -> bool:
 
 def from_the_start(numbers: Numbers) -> bool | None:
     """Whether the log begins where its run began; None where it doesn't count."""
-    counts = [count for _, count in numbers.counts]
+    counts = [count for _, count, _ in numbers.counts]
     if len(counts) < FEWEST:
         return None
     step = sorted(abs(b - a) for a, b in zip(counts, counts[1:]))[len(counts) // 2]

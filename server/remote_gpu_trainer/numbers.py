@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import lru_cache
 
+from .metric_names import HELD_OUT, TRAINED, kind_of, words_of
 from .records import record
 from .windows import Row
 
@@ -17,38 +17,18 @@ LONGEST, BEFORE = 600, 60  # characters of a row that are read, and of what may 
 SHAPES, PER_SHAPE, MOST_ROWS = 2_000, 250, 1_500  # rows that differ in more than digits, of each of them evenly spread, and in all
 
 _UNIT = r"(?:[ ]?(?:ms|s/it|it/s|s|[GM]i?B?|%))?"
-_VALUE = r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?\b)"
-_NUMBER = re.compile(rf"(?<![\w.@+-])({_VALUE})({_UNIT})(?![\w%]|\.\w|/\d)", re.I)
+_VALUE = r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30}|,\d{2,6}(?![\d,]))?|\.\d{1,30})(?:[eE][-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?\b)"
+_NUMBER = re.compile(rf"(?<![\w.@+-])({_VALUE})({_UNIT})(?![\w%]|\.\w)", re.I)
 _NAMED = re.compile(
-    r"((?:[^\W\d][\w/@.-]{0,39}[ ]){0,3}[^\W\d][\w/@.-]{0,39})(?:[ ]?\((?:ms|s|GB?|MB|[^\W\d]{1,12})\))?[\"']?[\s|]*[:=]?[\s|]*(?:tensor\()?[\[(\"']{0,2}$"
+    r"((?:[^\W\d][\w/@.-]{0,39}[ ]){0,3}[^\W\d][\w/@.-]{0,39})(?:[ ]?\((?:ms|s|GB?|MB|[^\W\d]{1,12})\))?[\"']?[\s|]*[:=：]?[\s|]*(?:tensor\()?[\[(\"']{0,2}$"
 )
+_WRAPPED = re.compile(r"np\.float\d\d\(([^()]{1,30})\)")
 _SPEED = re.compile(r"(?<![\d.])(\d{1,9}(?:\.\d{1,9})?) ?(it/s|s/it|ms/step|s/step|ms/it)\b")
 _COUNT = re.compile(r"(?:\b(?:epoch|step|iter(?:ation)?|update|round|batch)s?|第)\W{0,4}(\d{1,9})(?:\.\d+)?\b(?!%)|(?<![\w./])(\d{1,9})/\d{1,9}(?![\w/])", re.I)
 _RESUMED = re.compile(r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b.{0,40}\b(?:checkpoint|state|ckpt)|恢复训练|断点", re.I)
 _BAR = re.compile(r"\s\d{1,3}%\|.*")
+COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
 _DIGITS = b"0123456789.+-eE"
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_BREAK = re.compile(r"[\s/_.:@-]+")
-
-_HELD_OUT = frozenset(("val", "valid", "validation", "eval", "evaluation", "evaluate", "test", "testing", "dev", "验证", "测试", "验证集", "测试集"))
-_COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
-_TRAINED = frozenset(("train", "training", "训练", "训练集"))
-_KINDS = {
-    "loss": frozenset(("loss", "losses", "nll", "bce", "mse", "rmse", "mae", "cost", "损失", "训练损失", "验证损失", "平均损失")),
-    "score": frozenset(("map", "map50", "map50-95", "ap", "ap50", "iou", "miou", "f1", "dice", "recall", "precision", "bleu")),
-    "acc": frozenset(("acc", "accuracy", "acc1", "top1", "prec1", "准确率", "精度", "正确率")),
-    "lr": frozenset(("lr", "学习率", "lr0", "lr-adam", "learningrate")),
-    "norm": frozenset(("gnorm", "gradnorm", "梯度范数")),
-    "memory": frozenset(("mem", "memory", "显存")),
-    "kl": frozenset(("kl", "approxkl")),
-    "reward": frozenset(("reward", "rewards", "rew")),
-    "margin": frozenset(("margins",)),
-    "entropy": frozenset(("entropy",)),
-    "length": frozenset(("completion_length", "mean_length", "response_length")),
-    "ppl": frozenset(("ppl", "perplexity")),
-    "time": frozenset(("time", "dt")),
-}
-_NOT_TIMES = frozenset(("total", "train", "data", "wall", "elapsed", "eta", "remaining", "fetch", "load", "runtime", "epoch"))
 
 
 @record
@@ -64,7 +44,7 @@ class Series:
 
 @record
 class Numbers:
-    """Every series of a log, the longest first; (line, count) of epochs or steps; the lines that tell of a resume; the lines of the shapes that hold a series."""
+    """Every series of a log, the longest first; (line, count, of what) of epochs or steps; the lines that tell of a resume; the lines of the shapes that hold a series."""
 
     series: list
     counts: list
@@ -75,7 +55,7 @@ class Numbers:
 def of_rows(rows: list[Row]) -> Numbers:
     """The series of these rows. A number that follows no name that is known here belongs to none."""
     found: dict[str, Series] = {}
-    counts: list[tuple[int, float]] = []
+    counts: list[tuple[int, float, str]] = []
     resumed: list[int] = []
     told: set[bytes] = set()
     columns: list[str] = []
@@ -95,10 +75,10 @@ def of_rows(rows: list[Row]) -> Numbers:
                 series.values.append(value)
                 told.add(_shape(raw))
         known = _shape(raw) in told
-        if known and (count := next((value for name, value in pairs if name.lower() in _COUNTS), None)) is not None:
-            counts.append((number, count))
+        if known and (count := next((value for name, value in pairs if name.lower() in COUNTS), None)) is not None:
+            counts.append((number, count, "step"))
         elif known and (count := _COUNT.search(text)):
-            counts.append((number, float(count[1] or count[2])))
+            counts.append((number, float(count[1] or count[2]), count[0][:4].lower() if count[1] else ""))
         elif not known and _RESUMED.search(text):
             resumed.append(number)
     ordered = sorted((s for s in found.values() if s.kind), key=lambda s: -len(s.values))
@@ -136,18 +116,27 @@ def _shape(raw: bytes) -> bytes:
 def _of_words(text: str) -> list[tuple[str, float]]:
     """(name, value) of each number that words name, and the time of a step by its unit."""
     pairs: list[tuple[str, float]] = []
-    held_out, end = False, 0
+    held_out, end, within = False, 0, ""
+    if "np.float" in text:
+        text = _WRAPPED.sub(r"\1", text)
     for found in _NUMBER.finditer(text):
         before = text[max(end, found.start() - BEFORE) : found.start()]
         end = found.end()
+        if text[end : end + 1] == "/" and "." not in found[1]:  # 10/100 counts
+            continue
         named = _NAMED.search(before)
+        if not named and within and before.strip() == ",":  # a list of scores
+            pairs.append((f"{within} {len(pairs)}", _number(found[1], found[2])))
+            continue
         if not named:
             continue
-        name, value = named[1], _number(found[1], found[2])
-        words = _words(name)
-        if _HELD_OUT.intersection(words):
+        *before_it, last = named[1].split()
+        name, value = " ".join([word for word in before_it if not any(map(str.isdigit, word))] + [last]), _number(found[1], found[2])
+        within = name if before.endswith("[") and kind_of(name)[0] == "score" else ""
+        words = words_of(name)
+        if HELD_OUT.intersection(words):
             held_out = True
-        elif _TRAINED.intersection(words):
+        elif TRAINED.intersection(words):
             held_out = False
         elif held_out:  # "Validation: loss 0.3, acc 0.8"
             name = "val " + name
@@ -157,7 +146,7 @@ def _of_words(text: str) -> list[tuple[str, float]]:
         if value > 0:
             pairs.append(("s/it", {"it/s": 1 / value, "ms/step": value / 1000, "ms/it": value / 1000}.get(speed[2], value)))
     head = text.find(pairs[0][0]) if pairs and not held_out else 0
-    if head > 0 and _HELD_OUT.intersection(_words(text[:head])):
+    if head > 0 and HELD_OUT.intersection(words_of(text[:head])):
         pairs = [("val " + name, value) for name, value in pairs]
     return pairs
 
@@ -183,7 +172,10 @@ def _of_columns(columns: list[str], text: str) -> list[tuple[str, float]]:
 
 
 def _cells(text: str) -> list[str]:
-    return [cell.strip() for cell in text.strip().split(",")] if text.count(",") > 1 else text.replace("|", " ").split()
+    if text.count("|") > 1:
+        cells = [cell.strip() for cell in text.strip().strip("|").split("|")]
+        return [cells[0].split()[-1] if cells[0] else "", *cells[1:]]  # "ep 3 | 0.69 | 0.51"
+    return [cell.strip() for cell in text.strip().split(",")] if text.count(",") > 1 else text.split()
 
 
 def _float(text: str) -> float | None:
@@ -195,36 +187,6 @@ def _float(text: str) -> float | None:
 
 
 def _number(text: str, unit: str) -> float:
+    text = text.replace(",", ".")
     value, unit = float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text), unit.strip().lower()  # Lightning writes nan.0
     return value * {"ms": 0.001, "m": 0.001, "mb": 0.001, "mib": 0.001, "it/s": 1.0}.get(unit, 1.0)
-
-
-@lru_cache(maxsize=1024)
-def _words(name: str) -> tuple[str, ...]:
-    """The words of a name in lower case; of trainLoss also its parts, before the whole."""
-    whole = name.lower()
-    parts = _CAMEL.sub(" ", name).lower()
-    return tuple(word for text in ((parts, whole) if parts != whole else (whole,)) for word in _BREAK.split(text) if word)
-
-
-@lru_cache(maxsize=1024)
-def kind_of(name: str) -> tuple[str, bool]:
-    """(kind, whether it is of held-out data) of a metric's name; the kind is '' for one that isn't known."""
-    words = _words(name)
-    held_out = bool(_HELD_OUT.intersection(words))
-    low = name.lower()
-    if ("scale" in words and ("loss" in words or "grad" in words)) or "scaler" in words or "loss_scale" in low:
-        return "scale", held_out
-    if ("learning" in words and "rate" in words) or (words and words[-1] == "lr") or words[:1] == ("lr",):
-        return "lr", held_out
-    if "norm" in words and ("grad" in words or "gradient" in words):
-        return "norm", held_out
-    if low.endswith("s/it"):
-        return "time", held_out
-    for word in reversed(words):
-        for kind, names in _KINDS.items():
-            if word in names or (kind == "loss" and word.endswith(("loss", "损失"))):
-                if kind == "time" and _NOT_TIMES.intersection(words):
-                    return "", held_out
-                return kind, held_out
-    return "", held_out
