@@ -115,7 +115,7 @@ def write(tmp_path, rows):
 def test_a_log_of_numbers_alone_gets_its_entry(tmp_path):
     answer = answer_for(log=write(tmp_path, ["Using device cuda", "Distributed environment: NO", *steps(falling(20) + [NAN] * 20)]))
     assert answer.matches[0]["id"] == "P9"
-    assert answer.evidence[0] == {"source": "train.log", "line": 23, "rank": None, "text": "loss suddenly becomes nan and stays nan"}
+    assert answer.evidence[0] == {"source": "train.log", "line": 23, "rank": None, "text": "read from the numbers: loss suddenly becomes nan and stays nan"}
 
 
 def test_a_log_of_a_run_that_is_well_gets_none(tmp_path):

@@ -35,6 +35,7 @@ LEAST_FIRST = 120
 LONG_REPORT = 160  # characters from which a report is worth a sentence in fewer words
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
+READ = "read from the numbers: "  # before what stands in no line of the log
 MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
 
@@ -76,7 +77,7 @@ def look_up(
     sure = found.confidence == "high"
     lines, chars = EVIDENCE[sure]
     answer = Answer(
-        evidence=[_shown(line, chars) for line in evidence.decisive[:lines]],
+        evidence=[_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:lines]],
         first_failure=_where(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
@@ -199,8 +200,8 @@ def _distinguish(entry: Entry, others: list[Entry]) -> str:
     return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
 
 
-def _shown(line: Line, chars: int) -> dict:
-    text = shown(line.text.strip(), MAX_SHOWN)[:chars]
+def _shown(line: Line, chars: int, by: str = "") -> dict:
+    text = by + shown(line.text.strip(), MAX_SHOWN)[: chars + 2 * len(by)]
     while (cost := tokens(text)) > LINE:  # a line of rare characters must not take the room of the fix
         text = text[: int(len(text) * LINE / cost)]
     return {"source": shown(line.source, NAME), "line": line.number, "rank": line.rank, "text": text}
