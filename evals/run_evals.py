@@ -98,7 +98,7 @@ def _with_a_sentence(reporting: list[Case], fresh: list[Case], bare: systems.Ans
         asked = [(case, text) for case, text in pairs if case.id in known]
         chosen = [case for case, _ in asked]
         told += report.apart(f"{len(chosen)} of {what} as they are", grade.grade(chosen, bare)) + "\n\n"
-        then = "the same behind one sentence by a reader, and that sentence alone where nothing is claimed"
+        then = "the same behind one sentence by a reader and a blank line"
         told += report.apart(then, grade.grade(chosen, sentence.answers(asked))) + "\n\n"
     return told
 

@@ -87,14 +87,14 @@ def test_nothing_is_learned_from_what_is_kept_for_a_test(name, inside, outside):
 
 
 def test_one_sentence_before_a_report_finds_more_and_claims_little_more():
-    """On 2026-11-21 at three: fresh reports .780 as they are and .851 with it, the reporting half .854 and .915; 20 of 551 false."""
+    """On 2026-11-21 at three: fresh reports .780 as they are and .851 with it, the reporting half .854 and .909, its ten families .926; 13 of 551 false."""
     fresh = read_cases(ROOT / "evals/fresh.jsonl")
     said = sentence.read(ROOT / "evals/said.jsonl", [*fresh, *CASES])
     assert len(said) == 1662 and all(len(text.split()) <= 16 for _, text in said)
     assert {case.id for case, _ in said if case not in fresh} == {case.id for case in CASES if case.half == "reporting"}
     cases = [case for case, _ in said]
     bare, helped = (grade.rates(grade.grade(cases, found)) for found in (systems.lookup(cases), sentence.answers(said)))
-    assert helped.hit3[0] > bare.hit3[0] + 0.05 and helped.false[0] <= 0.04
+    assert helped.hit3[0] > bare.hit3[0] + 0.05 and helped.false[0] <= 0.03
 
 
 def test_a_short_question_gets_its_entry_and_a_strange_one_nothing():

@@ -1,4 +1,4 @@
-"""The look-up as an agent should ask it: one sentence of its own before the report, and where nothing is claimed, that sentence alone.
+"""The look-up as an agent should ask it: one sentence of its own, a blank line, and the report.
 
 A line of evals/said.jsonl is {"id", "text"}: the sentence of a reader who saw a report, no entry and no answer. There is one for each case of the reporting
 half, and for 556 fresh reports.
@@ -26,7 +26,5 @@ def read(path: Path, cases: list[Case]) -> list[tuple[Case, str]]:
 
 
 def answers(said: list[tuple[Case, str]]) -> systems.Answers:
-    """Sentence and report, then the sentence alone."""
-    found = systems.lookup([replace(case, text=f"{text}\n\n{case.text}") for case, text in said])
-    alone = systems.lookup([replace(case, text=text) for case, text in said if not found[case.id][0]])
-    return found | {name: answer for name, answer in alone.items() if answer[0]}
+    """Sentence and report in one question."""
+    return systems.lookup([replace(case, text=f"{text}\n\n{case.text}") for case, text in said])

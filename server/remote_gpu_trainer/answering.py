@@ -12,6 +12,7 @@ from .lookup import Answer, BadRequest, check_limit, look_up
 from .signatures import SignatureIndex
 
 MAX_TEXT = 20_000_000  # characters of a pasted report
+WORDS, LONGEST_SENTENCE = (4, 20), 240  # of a sentence before a report; two Chinese characters count as a word
 LONG = 100_000  # characters from which a report may be read in windows
 
 
@@ -60,10 +61,21 @@ def answer_for(
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
-    answer = look_up(found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed)
+    said = sentence_of(text, bool(log)) if text else ""
+    heard = evidence.from_text(said) if said else None
+    answer = look_up(found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed, said=heard)
     numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
     answer.ask = " ".join(filter(None, (found.left_out, numbers, answer.ask)))
     return answer
+
+
+def sentence_of(text: str, with_log: bool = False) -> str:
+    """What its first line says of a report: one sentence, and then a blank line and the report, or the log beside it. '' where there is none."""
+    head, _, rest = text.strip()[: LONGEST_SENTENCE * 4].partition("\n")
+    if not (rest.partition("\n")[0].strip() == "" if rest.strip() else with_log):
+        return ""
+    words = sum(0.5 if "\u3000" < c < "\uffef" else 0 for c in head) + len([word for word in head.split() if word.isascii()])
+    return head.strip() if WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE else ""
 
 
 def _of_path(log: str, progress, seconds: float) -> evidence.Evidence:

@@ -12,6 +12,7 @@ from datetime import date
 
 from . import search
 from .ages import stale_entry
+from .asking import what_helps
 from .budget import cut, tokens
 from .entry import Entry
 from .evidence import Evidence, Line
@@ -32,7 +33,6 @@ DISTINGUISH = 45
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
 WHOLE, FURTHER = 635, 95  # of an answer with three matches, and of each match beyond
 LEAST_FIRST = 120
-LONG_REPORT = 160  # characters from which a report is worth a sentence in fewer words
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
 READ = "read from the numbers: "  # before what stands in no line of the log
@@ -63,11 +63,19 @@ class Answer:
 
 
 def look_up(
-    evidence: Evidence, entries: Mapping[str, Entry], ranking: Ranking, signatures: SignatureIndex, *, limit: int, today: date, installed: str | None = None
+    evidence: Evidence,
+    entries: Mapping[str, Entry],
+    ranking: Ranking,
+    signatures: SignatureIndex,
+    *,
+    limit: int,
+    today: date,
+    installed: str | None = None,
+    said: Evidence | None = None,
 ) -> Answer:
-    """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text. Raises BadRequest for a limit outside 1–10."""
+    """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text; `said` as in `search.rank`. Raises BadRequest for a limit outside 1–10."""
     check_limit(limit)
-    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO), entries)
+    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said), entries)
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     unsigned = found.confidence and not candidates[0].hit
@@ -81,9 +89,10 @@ def look_up(
         first_failure=_where(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
-        answer.ask = _ask(
+        answer.ask = what_helps(
             evidence,
             "Not sure that anything in the catalogue fits; see whether a title says what you see." if found.doubtful else "Nothing in the catalogue fits.",
+            heard=said is not None,
         )
         if found.doubtful:
             answer.also = [_title(c, entries) for c in candidates[:ALSO_ALONE]]
@@ -108,7 +117,7 @@ def look_up(
     if elsewhere:
         answer.ask = f"Not sure. {elsewhere}"
     elif found.confidence == "low":
-        answer.ask = _ask(evidence, "Not sure.", most=1)
+        answer.ask = what_helps(evidence, "Not sure.", most=1, heard=said is not None)
     if not sure:
         answer.also = [_title(c, entries) for c in candidates[limit : limit + ALSO]]
     over = _cost(answer) - WHOLE - FURTHER * max(0, limit - 3)
@@ -209,21 +218,6 @@ def _shown(line: Line, chars: int, by: str = "") -> dict:
 
 def _where(line: Line) -> dict:
     return {"rank": line.rank, "source": shown(line.source, NAME), "line": line.number}
-
-
-def _ask(evidence: Evidence, said: str, most: int = 9) -> str:
-    """What would help, given what is there already: at most so many things, behind what is said about the answer."""
-    wanted = []
-    if sum(len(line.text) for line in evidence.lines) > LONG_REPORT:
-        wanted.append("one sentence of 4 to 16 words that says what is seen, and when, asked alone")
-    if not evidence.is_log:
-        wanted.append("the last 50 lines of the log with the last exception")
-    elif not any(line.kind in ("exception", "failure") for line in evidence.lines):
-        wanted.append("the lines around the first error, from the rank that failed first")
-    if len(evidence.ranks) > 1 or any("gpus" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]):
-        wanted.append("the folder of per-rank logs (torchrun --log-dir), and `py-spy dump` of each rank if it hangs")
-    wanted.append("what you see in numbers (loss, step time, memory, exit code) and since which change")
-    return f"{said} What would help: {'; '.join(wanted[:most])}."
 
 
 def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[str, str]:

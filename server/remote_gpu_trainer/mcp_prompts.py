@@ -32,11 +32,11 @@ def diagnose_run(symptom: Symptom = "", log_path: LogPath = "") -> str:
     given = {"symptom": quoted_report(symptom), "log_path": quoted(log_path)}
     call = (
         ", ".join(f"{name}={text}" for name, text in given.items() if text != '""')
-        or "symptom=one sentence on what is seen, then the error text, or log_path=the log"
+        or "symptom=one sentence on what is seen, a blank line, the error text; or log_path=the log beside that sentence"
     )
     return (
         "My training run failed. Don't edit code and don't start it again yet.\n"
-        f"1. Call lookup_symptom with {call}. Per-rank logs: name their folder. Nothing fits: once more with one short sentence of what is seen.\n"
+        f"1. Call lookup_symptom with {call}. Per-rank logs: name their folder.\n"
         "2. Read first_failure: the rank that failed first has the cause, the others only lost it.\n"
         "3. Run the check of the first match. If it says no, go on with distinguish, the next match, then the titles under also. No match: say so, force none.\n"
         "4. If a match is stale, open its source first. Then change one thing, run the check again, and tell me the id and what the check showed.\n" + DATA

@@ -63,7 +63,7 @@ def make_server() -> MCPServer:
     )
     async def lookup_symptom(
         context: Context,
-        symptom: Annotated[str, Field(description="one sentence of yours on what is seen and when, then the error text")] = "",
+        symptom: Annotated[str, Field(description="one sentence of yours on what is seen and when, a blank line, the error text")] = "",
         limit: Annotated[int, Field(description="how many matches", ge=LIMITS[0], le=LIMITS[1])] = 3,
         log_path: Annotated[str | None, Field(description="a log file or folder of per-rank logs, here or HOST:PATH")] = None,
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,

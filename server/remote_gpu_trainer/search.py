@@ -23,6 +23,7 @@ from .telling import telling
 LEARNED, COUNTED, SIGNATURE, NETWORK = map(VOTERS.index, ("learned", "counted", "signature", "network"))
 
 LEAST_WORDS = 2  # known words without which a report says nothing
+SAID, EVEN = 0.3, 0.5  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
 REASONED = 3  # first entries that say by which words they were found
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
 
@@ -50,15 +51,17 @@ class Found:
     doubtful: bool = False
 
 
-def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most: int = 13) -> Found:
-    """The `most` likeliest entries. An empty confidence means: answer nothing."""
+def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most: int = 13, said: Evidence | None = None) -> Found:
+    """The `most` likeliest entries. An empty confidence means: answer nothing.
+
+    `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
+    """
     hits = signatures.find(evidence)
-    told = telling(evidence)
-    asked = ranking.question(features(evidence, told))
-    voted = votes(asked, ranking.encoder.vector(gist(told)), hits, ranking)
-    inside = gate_score(gate_values(voted, scores_of(voted.by_voter, ranking.gate_weights)), ranking.gate)
-    none = 1 / (1 + math.exp(min(50.0, max(-50.0, inside))))
-    shares = shares_of(scores_of(voted.by_voter, ranking.weights))
+    asked, shares, none = _weighed(evidence, hits, ranking)
+    if said is not None:
+        _, others, nothing = _weighed(said, signatures.find(said), ranking)
+        shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
+        none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
     ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
@@ -66,17 +69,32 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
     spoken = [name for _, name in ordered[:REASONED] if name not in best]
     strongest = ranking.strongest(asked) if spoken else []
     candidates = tuple(Candidate(name, share, best.get(name), tuple(ranking.reasons(name, strongest)) if name in spoken else ()) for share, name in ordered)
-    said = ranking.telling(asked, max(SURE_WORDS.values()))
+    known = ranking.telling(asked, max(SURE_WORDS.values()))
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
-        said = max(SURE_WORDS.values())
+        known = max(SURE_WORDS.values())
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
         candidates = _first(evidence.seen, candidates, ranking.limits["medium"])
-    elif evidence.seen == "sound" or said < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
+    elif evidence.seen == "sound" or known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
         none = 1.0
-    confidence = _confidence(candidates, none, said, ranking)
+    confidence = _confidence(candidates, none, known, ranking)
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
+
+
+def _weighed(evidence: Evidence, hits: list[Hit], ranking: Ranking) -> tuple[Question, list[float], float]:
+    """(the question, each entry's share, the probability that none fits)."""
+    told = telling(evidence)
+    asked = ranking.question(features(evidence, told))
+    voted = votes(asked, ranking.encoder.vector(gist(told)), hits, ranking)
+    inside = gate_score(gate_values(voted, scores_of(voted.by_voter, ranking.gate_weights)), ranking.gate)
+    none = 1 / (1 + math.exp(min(50.0, max(-50.0, inside))))
+    return asked, shares_of(scores_of(voted.by_voter, ranking.weights)), none
+
+
+def _normal(shares: list[float]) -> list[float]:
+    total = sum(shares) or 1.0
+    return [share / total for share in shares]
 
 
 def _first(name: str, candidates: tuple[Candidate, ...], least: float) -> tuple[Candidate, ...]:
