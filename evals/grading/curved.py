@@ -18,7 +18,7 @@ from .report import apart
 
 SETS = {1: "logs without an error, first set", 2: "logs without an error, second set, half of it home-made prints", 3: "logs without an error, third set"}
 # hit@1, hit@3, false answers: what a set has to reach.
-LEAST = {1: (0.95, 0.97, 0.0), 2: (0.9, 0.93, 0.0)}
+LEAST = {1: (0.95, 0.97, 0.0), 2: (0.9, 0.93, 0.0), 3: (0.7, 0.73, 0.034)}
 
 
 def read(path: Path) -> dict[int, list[tuple[Case, Path]]]:

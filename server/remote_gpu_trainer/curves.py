@@ -35,7 +35,12 @@ SLOWER, GROWN = 1.8, 1.5  # times the beginning
 def findings(numbers: Numbers) -> list[Finding]:
     """What is seen, gravest first; none of a run whose numbers are as they should be, or too few."""
     by_kind: dict[str, list[Series]] = {}
+    percent = max((unit(series) for series in numbers.series if series.kind == "acc"), default=1.0)
     for series in numbers.series:
+        if series.kind == "acc":
+            if series.name.rstrip().endswith("5"):  # of five guesses
+                continue
+            series = series._replace(values=[value / percent for value in series.values])
         by_kind.setdefault(("val " if series.held_out and series.kind in ("loss", "acc", "score", "ppl") else "") + series.kind, []).append(series)
     loss = _main(by_kind.get("loss", []))
     norm = next(iter(by_kind.get("norm", [])), None)
@@ -46,7 +51,8 @@ def findings(numbers: Numbers) -> list[Finding]:
     lost = list(found)
     if loss and not any(found):
         acc = next(iter(by_kind.get("acc", [])), None)
-        one, dice = clamped(loss, acc), any("dice" in series.name.lower() for series in numbers.series)
+        one = clamped(loss, acc) or clamped(next(iter(by_kind.get("val loss", [])), loss), next(iter(by_kind.get("val acc", [])), None))
+        dice = any("dice" in series.name.lower() for series in numbers.series)
         found += (
             [one]
             if one
@@ -139,7 +145,7 @@ def _held_out(loss: Series | None, by_kind: dict[str, list[Series]]) -> list[Fin
     held, acc, held_acc = (next((s for s in by_kind.get(kind, []) if len(s.values) >= FEWEST), None) for kind in ("val loss", "acc", "val acc"))
     falls = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.8 * loss.values[0])
     far = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.5 * loss.values[0])
-    if held_acc and max(held_acc.values) - min(held_acc.values) < 0.1 * unit(held_acc):
+    if held_acc and max(held_acc.values) - min(held_acc.values) < 0.15 * unit(held_acc):
         usual, top = median(held_acc.values), acc.values[-1] / unit(acc) if acc else 0
         if (top > 0.6 and max(held_acc.values) / unit(held_acc) < 0.5 * top) or (not acc and far and max(held_acc.values) < 0.4 * unit(held_acc)):
             other = f"training accuracy is high, {acc.values[-1]:.3g}" if acc else "the training loss falls as it should"

@@ -40,7 +40,7 @@ _NUMBERED = (
     b"erlust",
     b"perte",
     b"perda",
-    *(word.encode() for word in ("损失", "損失", "손실")),
+    *(word.encode() for word in ("损失", "損失", "손실", "потер")),
 )
 TABLE_HEAD = 12  # rows within which a pasted table begins
 _TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")

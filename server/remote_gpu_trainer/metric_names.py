@@ -9,15 +9,15 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BREAK = re.compile(r"[\s/_.:@-]+")
 
 HELD_OUT = frozenset(
-    "dev eval evaluate evaluation prueba test testing val valid validación validation validierung 検証 検証損失 测试 测试集 验证 验证准确率 验证损失 验证集".split()
+    "dev eval вал evaluate evaluation prueba test testing val valid validación validation validierung 検証 検証損失 测试 测试集 验证 验证准确率 验证损失 验证集".split()
 )
-TRAINED = frozenset("entrenamiento train training 训练 训练损失 训练集".split())
+TRAINED = frozenset("entrenamiento обуч обучение train training 训练 训练损失 训练集".split())
 _KINDS = {
     kind: frozenset(names.split())
     for kind, names in {
-        "loss": "bce cost elbo l loss losses mae mse nll perda perdida perte pérdida recon rmse verlust 平均损失 损失 損失 検証損失 訓練損失 训练损失 验证损失 손실",
+        "loss": "bce cost elbo потери потеря l loss losses mae mse nll perda perdida perte pérdida recon rmse verlust 平均损失 损失 損失 検証損失 訓練損失 训练损失 验证损失 손실",
         "score": "ap ap50 bleu dice f1 iou map map50 map50-95 miou precision precisión präzision recall sensibilidad trefferquote 召回率",
-        "acc": "a acc acc1 accuracy acurácia exactitud exactitude genauigkeit prec1 top1 准确率 正确率 正解率 精度 训练准确率 验证准确率 정확도",
+        "acc": "a acc acc1 точность accuracy acurácia exactitud exactitude genauigkeit prec1 top1 准确率 正确率 正解率 精度 训练准确率 验证准确率 정확도",
         "lr": "apprentissage aprendizaje learningrate lernrate lr lr-adam lr0 学习率 学習率 학습률",
         "norm": "gnorm gradnorm 梯度范数",
         "ram": "ram rss 内存",

@@ -74,7 +74,7 @@ def of_rows(rows: list[Row]) -> Numbers:
                 series.rows.append(number)
                 series.values.append(value)
                 told.add(_shape(raw))
-        known = _shape(raw) in told
+        known = _shape(raw) in told and any(kind_of(name)[0] not in ("", "lr", "memory") for name, _ in pairs)
         if known and (count := next((value for name, value in pairs if name.lower() in COUNTS), None)) is not None:
             counts.append((number, count, "step"))
         elif known and (count := _COUNT.search(text)):
@@ -116,7 +116,7 @@ def _shape(raw: bytes) -> bytes:
 def _of_words(text: str) -> list[tuple[str, float]]:
     """(name, value) of each number that words name, and the time of a step by its unit."""
     pairs: list[tuple[str, float]] = []
-    held_out, end, within = False, 0, ""
+    held_out, end, within = text.lstrip().startswith("* "), 0, ""  # " * Acc@1 71.2" sums up an evaluation
     if "np.float" in text:
         text = _WRAPPED.sub(r"\1", text)
     for found in _NUMBER.finditer(text):

@@ -16,7 +16,7 @@ def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
         if len(before) < FEWEST or len(after) < FEWEST:
             continue
         found = []
-        if after[0] > JUMPED * median(before[-5:]) > 0 and median(after[:FEWEST]) > max(before[-5:]):
+        if after[0] > JUMPED * median(before[-5:]) > 0 and after[0] > 1.1 * max(before[-10:]):
             found.append(Finding(row, f"loss jumps right after resume from {median(before[-5:]):.3g} to {after[0]:.3g}", "C1"))
         old, new = _sides(lr, row) if lr else ([], [])
         if old and len(new) >= FEWEST and new[0] < FELL * old[-1] and max(new) > 3 * new[0]:
