@@ -2,7 +2,7 @@
 
 import pytest
 
-from remote_gpu_trainer import catalogue, profile, unnamed
+from remote_gpu_trainer import answering, catalogue, evidence, profile, ranking, search, unnamed
 from remote_gpu_trainer.answering import answer_for
 
 
@@ -31,3 +31,17 @@ def test_entries_of_any_box_and_of_a_country_need_no_sign():
     told = {entry.family for entry in read.entries if unnamed.platform_not_shown(entry, "it fails")}
     assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= told and told.isdisjoint({"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"})
     assert unnamed.platform_not_shown(read.get("NB5"), "Colab disconnected") == "" and "colab" in unnamed.platform_not_shown(read.get("NB5"), "disconnected")
+
+
+def test_a_report_that_names_the_platform_of_the_first_entry_needs_less_to_be_answered():
+    asked = evidence.from_text("kaggle notebook stopped while I slept")
+    unnamed, named = (search.rank(asked, ranking.load(), answering.signatures(), shows=lambda name, so=so: so) for so in (False, True))
+    assert ranking.load().limits["none"] < unnamed.none <= search.SHOWN and not unnamed.confidence
+    assert named.candidates == unnamed.candidates and named.confidence
+    assert answer_for(text="kaggle notebook stopped while I slept").matches[0]["id"].startswith("NB")
+
+
+def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():
+    entry = catalogue.load().get
+    assert unnamed.platform_shown(entry("NB3"), "kaggle notebook stopped") and not unnamed.platform_shown(entry("NB3"), "the run stopped")
+    assert not unnamed.platform_shown(entry("GEN1"), "kaggle") and not unnamed.platform_shown(entry("O1"), "kaggle")

@@ -19,7 +19,7 @@ from .evidence import Evidence, Line
 from .masking import shown
 from .ranking import Ranking
 from .signatures import SignatureIndex
-from .unnamed import platform_not_shown
+from .unnamed import platform_not_shown, platform_shown
 
 LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
@@ -75,11 +75,14 @@ def look_up(
 ) -> Answer:
     """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text; `said` as in `search.rank`. Raises BadRequest for a limit outside 1–10."""
     check_limit(limit)
-    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said), entries)
+    text = "\n".join(line.text for line in evidence.lines)
+    found = _there(
+        search.rank(evidence, ranking, signatures, limit + ALSO, said, lambda name: name in entries and platform_shown(entries[name], text)), entries
+    )
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     unsigned = found.confidence and not candidates[0].hit
-    elsewhere = platform_not_shown(entries[candidates[0].id], "\n".join(line.text for line in evidence.lines)) if unsigned else ""
+    elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
     if elsewhere and found.confidence == "high":
         found = found._replace(confidence="medium")
     sure = found.confidence == "high"

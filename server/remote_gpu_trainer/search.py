@@ -9,6 +9,7 @@ from practice reports and the tuning half of the cases, and lie in ranking.bin.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from operator import mul
 
 from .banners import only_versions
@@ -24,6 +25,7 @@ LEARNED, COUNTED, SIGNATURE, NETWORK = map(VOTERS.index, ("learned", "counted", 
 
 LEAST_WORDS = 2  # known words without which a report says nothing
 SAID, EVEN = 0.3, 0.5  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
+SHOWN = 0.75  # the same for a report that names the platform of the first entry
 REASONED = 3  # first entries that say by which words they were found
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
 
@@ -51,10 +53,18 @@ class Found:
     doubtful: bool = False
 
 
-def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most: int = 13, said: Evidence | None = None) -> Found:
+def rank(
+    evidence: Evidence,
+    ranking: Ranking,
+    signatures: SignatureIndex,
+    most: int = 13,
+    said: Evidence | None = None,
+    shows: Callable[[str], bool] = lambda name: False,
+) -> Found:
     """The `most` likeliest entries. An empty confidence means: answer nothing.
 
     `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
+    `shows(id)`: whether the report names the platform that an entry is about.
     """
     hits = signatures.find(evidence)
     asked, shares, none = _weighed(evidence, hits, ranking)
@@ -78,6 +88,8 @@ def rank(evidence: Evidence, ranking: Ranking, signatures: SignatureIndex, most:
         candidates = _first(evidence.seen, candidates, ranking.limits["medium"])
     elif evidence.seen == "sound" or known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
         none = 1.0
+    if ranking.limits["none"] < none <= SHOWN and shows(candidates[0].id):
+        none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
 

@@ -1,7 +1,8 @@
 """Whether a report shows the platform that an entry is about: its name, or one of the texts by which its page says it is known.
 
 A platform's entry may be the nearest to "Connection refused" and still be about a provider that the reader never used. So without a sign of the platform, and
-without a literal signature, it is never called sure, and the answer asks where the run is. (On the reporting half 27 first matches are such; 78 in 100 are
+without a literal signature, it is never called sure, and the answer asks where the run is. And where the sign is there, less else is asked for before anything is claimed: of
+291 strange reports of the reporting half 3 name a platform that the first entry is about, and of 136 about platforms most do. (On the reporting half 27 first matches are such; 78 in 100 are
 right all the same, because their advice holds elsewhere too, beside 84 of the others called medium.)
 """
 
@@ -27,12 +28,27 @@ _ALSO = {
 
 def platform_not_shown(entry: Entry, text: str) -> str:
     """What to ask when an entry is about a platform that the report shows no sign of, else ''. `text`: the report."""
-    named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
-    if not entry.path.startswith("profiles/") or not named or entry.family == "CN" or not ANYWHERE.isdisjoint(named):  # CN is about a place, not a provider
+    named = _provider(entry)
+    if not named or _shown(named, text):
         return ""
+    return f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
+
+
+def platform_shown(entry: Entry, text: str) -> bool:
+    """Whether an entry is about a provider, and the report shows it."""
+    named = _provider(entry)
+    return bool(named) and _shown(named, text)
+
+
+def _provider(entry: Entry) -> list[str]:
+    """The platforms of an entry that is about a provider, and not about any box, or a place."""
+    named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
+    return [] if not entry.path.startswith("profiles/") or not ANYWHERE.isdisjoint(named) or entry.family == "CN" else named
+
+
+def _shown(named: list[str], text: str) -> bool:
     low = text.lower()
-    shows = any(sign in low for name in named for sign in signs(name))
-    return "" if shows else f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
+    return any(sign in low for name in named for sign in signs(name))
 
 
 @lru_cache(maxsize=32)
