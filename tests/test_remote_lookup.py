@@ -219,6 +219,10 @@ def test_an_unreachable_box_is_an_error_and_not_a_missing_file(sshd):
     assert done.returncode == 2 and "SHA256:" in done.stderr and "--accept-new-host-key" in done.stderr
 
 
+def test_the_program_is_ascii_whatever_its_sources_and_the_path_hold():
+    assert evidence_there.program("/root/日志/é.log", ("损失".encode(),)).isascii()
+
+
 def test_the_bundle_holds_every_module_that_reading_needs_and_no_other():
     assert {name.rpartition(".")[2] for name in evidence_there.sources()} >= {"evidence", "judging", "lines", "logfiles", "windows", "first_failure"}
     assert not {name.rpartition(".")[2] for name in evidence_there.sources()} & {"box", "lookup", "search", "cli", "catalogue"}

@@ -48,12 +48,12 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
         seen = tables.findings(rows)
         if seen is not None:
             return _heard(found, source, seen, frozenset(number for number, _ in rows))
-    if not logfiles.hold_numbers(rows):
+    if not logfiles.hold_numbers(rows) or (pasted and not logfiles.alike(rows)):
         return found
     from . import curves, numbers  # most logs end with a failure
 
     told = numbers.of_rows(rows)
-    if not told.series or len(told.series[0].values) < logfiles.NUMBERS or (pasted and not numbers.alike(rows)):
+    if not told.series or len(told.series[0].values) < logfiles.NUMBERS:
         return found
     return _heard(found, source, curves.findings(told), told.rows)
 

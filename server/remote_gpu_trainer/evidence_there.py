@@ -71,5 +71,5 @@ def sources() -> dict[str, str]:
 
 
 def program(log: str, needles: tuple[bytes, ...] = ()) -> str:
-    """The program that reads `log` there. `needles` as in `evidence.from_path`."""
-    return _PROGRAM.replace("@VALUES@", repr((PACKAGE, sources(), log, [needle.decode("utf-8", "replace") for needle in needles], MOST)), 1)
+    """The program that reads `log` there. `needles` as in `evidence.from_path`. All ASCII: Python 3.8 may cut a letter of more bytes in two on its way in."""
+    return _PROGRAM.replace("@VALUES@", ascii((PACKAGE, sources(), log, [needle.decode("utf-8", "replace") for needle in needles], MOST)), 1)

@@ -7,7 +7,6 @@ A number is known by the words before it ("train_loss: 0.3", "'loss': 0.3", "Los
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from .metric_names import HELD_OUT, TRAINED, kind_of, words_of
 from .records import record
@@ -83,12 +82,6 @@ def of_rows(rows: list[Row]) -> Numbers:
             resumed.append(number)
     ordered = sorted((s for s in found.values() if s.kind), key=lambda s: -len(s.values))
     return Numbers(ordered, counts, resumed, frozenset(number for number, raw in rows if _shape(raw) in told))
-
-
-def alike(rows: list[Row]) -> bool:
-    """Whether every row has another one that differs from it in numbers only."""
-    shapes = Counter(_shape(raw).lower().replace(b"nan", b"").replace(b"inf", b"") for _, raw in rows)
-    return min(shapes.values()) > 1
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
