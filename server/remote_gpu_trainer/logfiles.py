@@ -107,7 +107,8 @@ def of_file(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], 
 
 def hold_numbers(rows: list[Row]) -> bool:
     """Whether enough rows may tell a loss or a score, in words or below a header that does."""
-    told = sum(any(word in raw for word in _NUMBERED) for _, raw in rows)
+    whole = b"\n".join([raw for _, raw in rows])
+    told = sum(map(whole.count, _NUMBERED))
     return told >= NUMBERS or (told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS)
 
 
