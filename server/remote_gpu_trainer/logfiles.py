@@ -43,6 +43,7 @@ _NUMBERED = (
     *(word.encode() for word in ("损失", "損失", "손실", "потер")),
 )
 TABLE_HEAD = 12  # rows within which a pasted table begins
+ROW = 600  # of a row that is read for its numbers
 _OF_NUMBERS = b"0123456789.+-eE"
 _TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
 _GZIP = b"\x1f\x8b"
@@ -112,11 +113,16 @@ def hold_numbers(rows: list[Row]) -> bool:
     return told >= NUMBERS or (told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS)
 
 
+def shape_of(raw: bytes) -> bytes:
+    """What is left of a row without its numbers."""
+    return raw[:ROW].translate(None, _OF_NUMBERS)
+
+
 def alike(rows: list[Row]) -> bool:
     """Whether every row has another one that differs from it in numbers only, or in that they are nan."""
     shapes: dict[bytes, int] = {}
     for _, raw in rows:
-        shape = raw[:600].translate(None, _OF_NUMBERS).lower().replace(b"nan", b"").replace(b"inf", b"")
+        shape = shape_of(raw).lower().replace(b"nan", b"").replace(b"inf", b"")
         shapes[shape] = shapes.get(shape, 0) + 1
     return min(shapes.values()) > 1
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 
+from .logfiles import ROW, shape_of
 from .metric_names import HELD_OUT, TRAINED, kind_of, words_of
 from .records import record
 from .windows import Row
 
-LONGEST, BEFORE = 600, 60  # characters of a row that are read, and of what may name a number
+BEFORE = 60  # characters of what may name a number
 SHAPES, PER_SHAPE, MOST_ROWS = 2_000, 250, 1_500  # rows that differ in more than digits, of each of them evenly spread, and in all
 
 _UNIT = r"(?:[ ]?(?:ms|s/it|it/s|s|[GM]i?B?|%))?"
 _VALUE = r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30}|,\d{2,6}(?![\d,]))?|\.\d{1,30})(?:[eE][-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?\b)"
 _NUMBER = re.compile(rf"(?<![\w.@+-])({_VALUE})({_UNIT})(?![\w%]|\.\w)", re.I)
+_CELL = re.compile(rf"({_VALUE})({_UNIT})", re.I)
 _NAMED = re.compile(
     r"((?:[^\W\d][\w/@.-]{0,39}[ ]){0,3}[^\W\d][\w/@.-]{0,39})(?:[ ]?\((?:ms|s|GB?|MB|[^\W\d]{1,12})\))?[\"']?[\s|]*[:=：]?[\s|]*(?:tensor\()?[\[(\"']{0,2}$"
 )
@@ -27,7 +29,6 @@ _COUNT = re.compile(r"(?:\b(?:epoch|step|iter(?:ation)?|update|round|batch)s?|�
 _RESUMED = re.compile(r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b.{0,40}\b(?:checkpoint|state|ckpt)|恢复训练|断点", re.I)
 _BAR = re.compile(r"\s\d{1,3}%\|.*")
 COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
-_DIGITS = b"0123456789.+-eE"
 
 
 @record
@@ -59,8 +60,8 @@ def of_rows(rows: list[Row]) -> Numbers:
     told: set[bytes] = set()
     columns: list[str] = []
     for number, raw in _thinned(rows):
-        text = raw[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST]
-        pairs = _of_columns(columns, text)
+        text = raw[: ROW * 4].decode("utf-8", "replace")[:ROW]
+        shape, pairs = shape_of(raw), _of_columns(columns, text)
         if not pairs:
             columns = _header(text) or (columns if "%|" in text or not any(map(str.isdigit, text)) else [])
             pairs = _of_words(text)
@@ -72,8 +73,8 @@ def of_rows(rows: list[Row]) -> Numbers:
             if series.kind:
                 series.rows.append(number)
                 series.values.append(value)
-                told.add(_shape(raw))
-        known = _shape(raw) in told and any(kind_of(name)[0] not in ("", "lr", "memory") for name, _ in pairs)
+                told.add(shape)
+        known = shape in told and any(kind_of(name)[0] not in ("", "lr", "memory") for name, _ in pairs)
         if known and (count := next((value for name, value in pairs if name.lower() in COUNTS), None)) is not None:
             counts.append((number, count, "step"))
         elif known and (count := _COUNT.search(text)):
@@ -81,7 +82,7 @@ def of_rows(rows: list[Row]) -> Numbers:
         elif not known and _RESUMED.search(text):
             resumed.append(number)
     ordered = sorted((s for s in found.values() if s.kind), key=lambda s: -len(s.values))
-    return Numbers(ordered, counts, resumed, frozenset(number for number, raw in rows if _shape(raw) in told))
+    return Numbers(ordered, counts, resumed, frozenset(number for number, raw in rows if shape_of(raw) in told))
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
@@ -90,7 +91,7 @@ def _thinned(rows: list[Row]) -> list[Row]:
         return rows
     shapes: dict[bytes, list[int]] = {}
     for at, (_, raw) in enumerate(rows):
-        shape = _shape(raw)
+        shape = shape_of(raw)
         if shape in shapes or len(shapes) < SHAPES:
             shapes.setdefault(shape, []).append(at)
     most = max(3, min(PER_SHAPE, MOST_ROWS // len(shapes)))
@@ -100,10 +101,6 @@ def _thinned(rows: list[Row]) -> list[Row]:
         if len(chosen) > MOST_ROWS:
             break
     return [rows[at] for at in sorted(chosen)]
-
-
-def _shape(raw: bytes) -> bytes:
-    return raw[:LONGEST].translate(None, _DIGITS)
 
 
 def _of_words(text: str) -> list[tuple[str, float]]:
@@ -172,7 +169,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _float(text: str) -> float | None:
-    found = re.fullmatch(rf"({_VALUE})({_UNIT})", text, re.I)
+    found = _CELL.fullmatch(text)
     if found:
         return _number(found[1], found[2])
     head, slash, rest = text.partition("/")
