@@ -37,7 +37,7 @@ def findings(numbers: Numbers) -> list[Finding]:
     by_kind: dict[str, list[Series]] = {}
     percent = max((unit(series) for series in numbers.series if series.kind == "acc"), default=1.0)
     for series in numbers.series:
-        if series.kind == "acc":
+        if series.kind == "acc":  # as shares of 1 from here on
             if series.name.rstrip().endswith("5"):  # of five guesses
                 continue
             series = series._replace(values=[value / percent for value in series.values])
@@ -145,13 +145,13 @@ def _held_out(loss: Series | None, by_kind: dict[str, list[Series]]) -> list[Fin
     held, acc, held_acc = (next((s for s in by_kind.get(kind, []) if len(s.values) >= FEWEST), None) for kind in ("val loss", "acc", "val acc"))
     falls = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.8 * loss.values[0])
     far = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.5 * loss.values[0])
-    if held_acc and max(held_acc.values) - min(held_acc.values) < 0.15 * unit(held_acc):
-        usual, top = median(held_acc.values), acc.values[-1] / unit(acc) if acc else 0
-        if (top > 0.6 and max(held_acc.values) / unit(held_acc) < 0.5 * top) or (not acc and far and max(held_acc.values) < 0.4 * unit(held_acc)):
+    if held_acc and max(held_acc.values) - min(held_acc.values) < 0.15:
+        usual, top = median(held_acc.values), acc.values[-1] if acc else 0
+        if (top > 0.6 and max(held_acc.values) < 0.5 * top) or (not acc and far and max(held_acc.values) < 0.4):
             other = f"training accuracy is high, {acc.values[-1]:.3g}" if acc else "the training loss falls as it should"
             return [Finding(held_acc.rows[0], f"validation accuracy stays near chance at {usual:.3g} though {other}", "V1")]
     for series in (acc, held_acc):
-        if series and len(set(series.values)) == 1 and 0 < series.values[0] < 0.98 * unit(series):
+        if series and len(set(series.values)) == 1 and 0 < series.values[0] < 0.98:
             name = "validation accuracy" if series.held_out else "accuracy"
             end = ", training loss falls" if falls else ""
             return [Finding(series.rows[0], f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts one class{end}")]

@@ -48,7 +48,7 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Findi
 
 def levels_off(loss: Series, acc: Series | None) -> Finding | None:
     """The least cross entropy of outputs that went through a softmax before: ln(1 + (k - 1) / e)."""
-    if not acc or len(loss.values) < TREND or max(acc.values) < 0.8 * unit(acc):
+    if not acc or len(loss.values) < TREND or max(acc.values) < 0.8:
         return None
     tail = median(loss.values[-max(3, len(loss.values) // 4) :])
     for classes in (10, 100, 1000):
@@ -63,7 +63,7 @@ def clamped(loss: Series, acc: Series | None) -> Finding | None:
     if not acc or len(acc.values) != len(loss.values) or len(loss.values) < TREND:
         return None
     pairs = list(zip(loss.rows, loss.values, acc.values))[-FEWEST:]
-    if all(value > 5 and abs(value - 100 * (1 - right / unit(acc))) < 0.03 * value for _, value, right in pairs):
+    if all(value > 5 and abs(value - 100 * (1 - right)) < 0.03 * value for _, value, right in pairs):
         row = next(row for row, value in zip(loss.rows, loss.values) if value > 5)
         return Finding(row, f"binary loss jumps to {loss.values[-1]:.3g} of 100, outputs are saturated", "O13")
     return None
@@ -131,10 +131,10 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Fi
     moved = (mean(values[:quarter]) - mean(values[-quarter:])) / middle
     spread = math.sqrt(mean([(value - middle) ** 2 for value in values])) / middle
     acc = next((series for kind in ("acc", "val acc") for series in by_kind.get(kind, []) if len(series.values) >= 3), None)
-    if acc and mean(acc.values[-quarter:]) - mean(acc.values[:quarter]) > 0.1 * unit(acc):
+    if acc and mean(acc.values[-quarter:]) - mean(acc.values[:quarter]) > 0.1:
         return None
     classes = min(CLASSES, key=lambda k: abs(math.log(k) - middle))
-    guessed = bool(acc) and abs(median(acc.values) / unit(acc) - 1 / classes) < 0.05
+    guessed = bool(acc) and abs(median(acc.values) - 1 / classes) < 0.05
     chance = abs(math.log(classes) - middle) < NEAR * middle * (4 if guessed and classes < 11 else 1)
     if abs(moved) > STILL * (1.5 if chance else 1) or spread > APART:
         return None
