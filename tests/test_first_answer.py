@@ -37,6 +37,7 @@ def bare(home, built, tmp_path):
     return env
 
 
+@pytest.mark.alone
 def test_one_command_and_the_next_question_gets_the_right_entry(bare, project, tmp_path, record_property):
     (project / "train.log").write_bytes(LOG.read_bytes())
     before = time.monotonic()

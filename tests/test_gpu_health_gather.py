@@ -200,6 +200,7 @@ def test_a_reply_without_end_is_cut_and_never_fit(fake):
     assert any("was cut" in one["evidence"] for one in found["findings"])
 
 
+@pytest.mark.alone
 def test_a_healthy_box_takes_no_longer_than_its_calls_and_a_third_of_a_second(fake):
     environment, calls = fake(before="sleep 0.1")
     call = str(Path(environment["PATH"].split(":")[0]) / "nvidia-smi")

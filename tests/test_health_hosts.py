@@ -108,6 +108,7 @@ def test_hostile_answers_cannot_forge_a_row():
     assert len(lines) == 2 and not any(line.startswith("fit") for line in lines) and "\x1b" not in "".join(lines)
 
 
+@pytest.mark.alone
 def test_fifty_boxes_over_ssh_are_told_in_time(boxes, tmp_path):
     """The bound is the issue's for two free cores. Where other work takes them, as much time is granted as one box alone takes longer than it should."""
     [node] = boxes("node", path=path_with(tmp_path / "smi"))

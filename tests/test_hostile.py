@@ -62,6 +62,7 @@ def test_a_thousand_limits_are_taken_or_refused(text, limit):
 
 
 @pytest.mark.parametrize("piece", STALLING, ids=ascii)
+@pytest.mark.alone
 def test_a_megabyte_that_is_made_to_stall_takes_half_a_second_at_most(piece):
     megabyte = (piece * (1_000_000 // len(piece.encode()) + 1)).encode()[:1_000_000].decode("utf-8", "ignore")
     line = (piece * (1900 // len(piece) + 1))[:1900]

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 
 from remote_gpu_trainer import catalogue, facts, profile
 from remote_gpu_trainer.profile import Facts, ProfileError
@@ -31,6 +32,20 @@ def test_the_reader_without_yaml_sees_the_same_heads(page):
     heads = facts.heads(page.read_text(encoding="utf-8"), page.stem)
     there = {name: getattr(whole, name) for name in Facts.model_fields if getattr(whole, name) is not None}
     assert {h.name: (h.source, h.date, h.status, h.kind) for h in heads} == {n: (f.source, f.date, f.status, f.kind) for n, f in there.items()}
+
+
+def test_the_reader_without_yaml_sees_the_same_values():
+    seen = 0
+    for page in PAGES:
+        head = facts.split(page.read_text(encoding="utf-8"))[0]
+        for name, fact in yaml.safe_load(head)["facts"].items():
+            fields = (fact or {}).get("value")
+            for key, value in fields.items() if isinstance(fields, dict) else ():
+                told = facts.value(head, name, key)
+                if told is not None:
+                    seen += 1
+                    assert told.lower() == str(value).lower(), (page.stem, name, key)
+    assert seen > 150
 
 
 def test_most_facts_are_confirmed_and_what_is_unconfirmed_says_why():

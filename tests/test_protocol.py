@@ -390,6 +390,7 @@ def test_the_command_refuses_with_two_and_names_the_way(capfd):
     assert done.returncode == 2 and "not free" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.alone
 def test_the_server_starts_nearly_as_fast_as_an_empty_one():
     """Median of 20 pairs, one after the other; eight are enough where it is clear."""
     sys.path.insert(0, str(ROOT / "benchmarks"))

@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.machine_speed import slower
 from tests.runner_box import Box
 
@@ -23,6 +25,7 @@ def memory(pid: int) -> int:
     return next(int(row.split()[1]) * 1024 for row in rows if row.startswith("Rss:"))
 
 
+@pytest.mark.alone
 def test_runner_keeper_and_log_writer_are_cheap(box: Box):
     talk = "import time\nfor n in range(100000): print('step', n, 'x' * 200, flush=True); time.sleep(0.1)"
     box.make(RGT_COMMAND=["python3", "-c", talk], RGT_EXPECT=[], RGT_HEARTBEAT=10)

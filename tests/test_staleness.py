@@ -36,6 +36,7 @@ def test_a_wrong_expectation_is_seen():
     assert stale.answer(case) == {"stale": ["runpod.price"]}
 
 
+@pytest.mark.alone
 def test_the_whole_catalogue_takes_a_third_of_a_second_cold():
     resource = pytest.importorskip("resource")
     command = [sys.executable, "-m", "remote_gpu_trainer", "staleness", "--json"]
@@ -73,6 +74,19 @@ def test_a_number_in_prose_is_held_against_the_front_matter(tmp_path):
     (tmp_path / "references/a.md").write_text("<!-- fact: aws.preemption.notice = 30 -->", encoding="utf-8")
     with pytest.raises(Exception, match="expected a field of profiles/NAME.md"):
         statements.read(tmp_path)
+
+
+def test_a_value_that_only_a_parser_can_read_is_held_against_as_well(tmp_path):
+    (tmp_path / "references").mkdir()
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/aws.md").write_text("---\nfacts:\n  spot:\n    value: {offered: true, text: x}\n---\n", encoding="utf-8")
+    (tmp_path / "references/a.md").write_text("<!-- fact: aws.spot.offered = false -->\n", encoding="utf-8")
+    assert [found["id"] for found in contradictions(statements.read(tmp_path))] == ["aws.spot.offered"]
+
+
+def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
+    [head] = facts.heads("---\nfacts:\n  price:\n    source:\n    date:\n---\n", "x")
+    assert (head.source, head.date, head.status) == ("", None, "unconfirmed")
 
 
 # the script

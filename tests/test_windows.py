@@ -92,6 +92,7 @@ ROWS = {
 
 @pytest.mark.parametrize("end", ["\r", "\n"], ids=["carriage returns", "line feeds"])
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@pytest.mark.alone
 def test_a_megabyte_of_rows_that_all_differ_is_read_in_half_a_second(row, end):
     size, pieces, word = 0, [], words(3, 9)
     while size < 1_000_000:

@@ -19,7 +19,7 @@ from . import __version__, ledger
 def main(argv: list[str] | None = None) -> int:
     """Run one command. Returns the exit code."""
     argv = sys.argv[1:] if argv is None else argv
-    args = make_parser(only_lookup=argv[:1] == ["lookup"]).parse_args(argv)
+    args = make_parser(only=argv[0] if argv else "").parse_args(argv)
     for stream in (sys.stdout, sys.stderr):  # a log may hold what a console's code page lacks
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -46,11 +46,16 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
 
-def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
-    """All commands with their options, or the one that must start fast; the help texts in the docs are generated from it."""
+def make_parser(only: str = "") -> argparse.ArgumentParser:
+    """All commands with their options, or no more than needed for one that must start fast; the help texts in the docs are generated from it."""
     parser = argparse.ArgumentParser(prog="remote-gpu-trainer", description="What is wrong with this training run, and how to tell.", formatter_class=_Help)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    if only in ("profile", "staleness"):
+        from . import platform_commands
+
+        platform_commands.add_to(commands)
+        return parser
 
     look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.", formatter_class=_Help)  # fmt: skip
     look.add_argument("text", nargs="?", help="what happens, or '-' for standard input")
@@ -64,7 +69,7 @@ def make_parser(only_lookup: bool = False) -> argparse.ArgumentParser:
     )
     look.add_argument("--json", action="store_true", help="print the object that the MCP tool returns")
     look.set_defaults(run=lookup)
-    if only_lookup:
+    if only == "lookup":
         return parser
 
     from . import box_commands, catalogue_commands, health_commands, install_commands, platform_commands, run_commands

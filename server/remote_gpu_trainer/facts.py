@@ -74,9 +74,29 @@ def heads(text: str, profile: str) -> list[FactHead]:
     return found
 
 
+def value(head: str, name: str, field: str = "") -> str | None:
+    """A fact's value in a page's front matter, or one field of it, where a line says it plainly; None where only a YAML parser can tell."""
+    key = f"      {field}:" if field else "    value:"
+    deeper = " " * (len(key) - len(key.lstrip()) + 1)
+    inside = False
+    lines = head.partition("\nfacts:")[2].split("\n")[1:]
+    for line, following in zip(lines, [*lines[1:], ""]):
+        if line[:1].strip():
+            return None
+        start = _NAME.match(line)
+        if start:
+            inside = start[1] == name
+        elif inside and line.startswith(key):
+            told = line[len(key) :].strip()
+            if following.startswith(deeper) or told in ("", "null", "~") or any(mark in told for mark in "[{\\|>") or "''" in told:
+                return None  # a list, a text of several lines, or one with marks of its own
+            return _bare(told)
+    return None
+
+
 def _bare(text: str) -> str:
     """A plain YAML value without its quotes or a comment behind it."""
-    if text[:1] in "'\"" and text.find(text[0], 1) > 0:
+    if text.startswith(("'", '"')) and text.find(text[0], 1) > 0:
         return text[1 : text.find(text[0], 1)]
     return text.split(" #")[0].strip()
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import date
 
 from . import ages
 from .ages import BadQuestion
 from .entry import Entry
 from .facts import FactHead
+from .records import record
 
 _RELEASED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*")
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
 
 
-@dataclass(frozen=True)
+@record
 class Release:
     """A library's release that just came out. `day` is None when it wasn't told: it is out by the day of the check."""
 
@@ -28,16 +28,16 @@ class Release:
     day: date | None
 
 
-@dataclass
 class Report:
     """stale: past its limit. out_of_range: doesn't concern this environment; concerns: bound to versions that are installed.
     doubt: undated facts, and what a release may have changed. contradictions: places that state different values."""
 
-    stale: list[dict] = field(default_factory=list)
-    out_of_range: list[dict] = field(default_factory=list)
-    concerns: list[dict] = field(default_factory=list)
-    doubt: list[dict] = field(default_factory=list)
-    contradictions: list[dict] = field(default_factory=list)
+    def __init__(self, stale: list[dict]):
+        self.stale = stale
+        self.out_of_range: list[dict] = []
+        self.concerns: list[dict] = []
+        self.doubt: list[dict] = []
+        self.contradictions: list[dict] = []
 
     @property
     def fresh(self) -> bool:
@@ -45,7 +45,7 @@ class Report:
         return not (self.stale or self.contradictions or self.out_of_range or any(item["why"] != UNDATED for item in self.doubt))
 
     def as_dict(self) -> dict:
-        return asdict(self)
+        return dict(vars(self))
 
 
 SAME = {"pytorch": "torch"}  # what people write for a package
@@ -73,7 +73,7 @@ def check(
         raise BadQuestion(f"found released {released[:40]!r}, which no entry names; expected one of {', '.join(_libraries(entries))}")
     if scope:
         entries, facts = _within(scope, entries, facts)
-    report = Report(stale=[item.as_dict() for item in ages.past(entries, facts, on, limits)])
+    report = Report([item.as_dict() for item in ages.past(entries, facts, on, limits)])
     for fact in facts:
         if fact.date is None:
             report.doubt.append({"id": fact.id, "what": f"{fact.kind} fact of {fact.profile}", "checked": None, "why": UNDATED, "source": fact.source})
@@ -192,7 +192,7 @@ def _libraries(entries: Iterable[Entry]) -> list[str]:
     return sorted(named | {canonicalize_name(n) for entry in entries for n, _ in _RAN.findall(entry.ran)})
 
 
-@dataclass(frozen=True)
+@record
 class Statement:
     """One place that states the value of one machine-readable thing, such as `runpod.preemption.notice_seconds`."""
 
