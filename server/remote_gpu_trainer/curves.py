@@ -43,36 +43,43 @@ def findings(numbers: Numbers) -> list[Finding]:
             series = series._replace(values=[value / percent for value in series.values])
         by_kind.setdefault(("val " if series.held_out and series.kind in ("loss", "acc", "score", "ppl") else "") + series.kind, []).append(series)
     loss = _main(by_kind.get("loss", []))
-    norm = next(iter(by_kind.get("norm", [])), None)
+    norm, acc = _first(by_kind, "norm"), _first(by_kind, "acc")
     found: list[Finding | None] = []
     for series in [loss, *by_kind.get("loss", []), *by_kind.get("val loss", []), *by_kind.get("ppl", []), *by_kind.get("val ppl", [])]:
         if series and not any(found):
             found.append(not_finite(series, norm if series is loss else None, from_the_start(numbers)))
     lost = list(found)
     if loss and not any(found):
-        acc = next(iter(by_kind.get("acc", [])), None)
-        one = clamped(loss, acc) or clamped(next(iter(by_kind.get("val loss", [])), loss), next(iter(by_kind.get("val acc", [])), None))
+        one = clamped(loss, acc) or clamped(_first(by_kind, "val loss") or loss, _first(by_kind, "val acc"))
         dice = any("dice" in series.name.lower() for series in numbers.series)
         found += (
             [one]
             if one
             else [zero(loss, norm), apart(loss, norm), negative(loss) if not dice else None, huge(loss), flat(loss, numbers, by_kind), levels_off(loss, acc)]
         )
-        found += resumed(loss, numbers, next(iter(by_kind.get("lr", [])), None))
+        found += resumed(loss, numbers, _first(by_kind, "lr"))
     if by_kind.get("reward"):  # a policy's loss is often 0 or below, and wanders
         found = [finding for finding in found if finding and finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.said]
         found.append(_collapses(by_kind))
     if norm:
         found += [_norm_is_zero(norm), _norm_jumps(norm) if not any(found) else None]
-    causes = [_scale(series) for series in by_kind.get("scale", [])[:1]] + [_lr(series) for series in by_kind.get("lr", [])[:1]]
+    causes = [_of(by_kind, "scale", _scale), _of(by_kind, "lr", _lr)]
     found = causes + found if not any(lost) else found + causes  # they explain a flat loss
     if by_kind.get("reward") or by_kind.get("margin"):
         found += [_kl(series) for series in by_kind.get("kl", []) if "approx" not in series.name.lower()][:1]
     found += _held_out(loss, by_kind) if not any(found) else []
-    found += [_slower(series) for series in by_kind.get("time", [])[:1]]
-    found += [_grows(series) for kind in ("ram", "memory") for series in by_kind.get(kind, [])[:1]]
-    found += [_waits(by_kind)]
+    found += [_of(by_kind, "time", _slower), _of(by_kind, "ram", _grows), _of(by_kind, "memory", _grows), _waits(by_kind)]
     return sorted((finding for finding in found if finding), key=lambda finding: not finding.fault)
+
+
+def _first(by_kind: dict[str, list[Series]], kind: str) -> Series | None:
+    return by_kind[kind][0] if kind in by_kind else None
+
+
+def _of(by_kind: dict[str, list[Series]], kind: str, judge) -> Finding | None:
+    """What `judge` finds in the first series of a kind."""
+    series = _first(by_kind, kind)
+    return judge(series) if series else None
 
 
 def _main(losses: list[Series]) -> Series | None:
@@ -135,8 +142,9 @@ def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
     if len(reward) < TREND or mean(reward[-quarter:]) <= mean(reward[:quarter]):
         return None
     for kind, what in (("length", "answers turn very short"), ("entropy", "entropy collapses to 0, answers turn identical")):
-        for series in by_kind.get(kind, [])[:1]:
-            if len(series.values) >= TREND and mean(series.values[:quarter]) > 0 and median(series.values[-quarter:]) < 0.2 * mean(series.values[:quarter]):
+        series = _first(by_kind, kind)
+        if series and len(series.values) >= TREND and mean(series.values[:quarter]) > 0:
+            if median(series.values[-quarter:]) < 0.2 * mean(series.values[:quarter]):
                 return Finding(series.rows[-quarter], f"reward keeps rising, then {what}, from {series.values[0]:.3g} to {series.values[-1]:.3g}", "R1")
     return None
 
@@ -190,7 +198,7 @@ def _grows(memory: Series) -> Finding | None:
 
 def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
     """A step that mostly waits for its data."""
-    data, time = (by_kind.get(kind, [None])[0] for kind in ("data", "time"))
+    data, time = _first(by_kind, "data"), _first(by_kind, "time")
     if not data or not time or len(data.values) < TREND or median(time.values) <= 0 or median(data.values) < 0.5 * median(time.values):
         return None
     share = 100 * median(data.values) / median(time.values)

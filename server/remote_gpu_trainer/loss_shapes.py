@@ -19,13 +19,14 @@ RISEN, LOST = 1.5, 0.15  # times the least value, and of what was won
 class Finding:
     """What is seen, from which line on, whether it is a fault, and the entry that is about just this, where there is one.
 
-    A fault without an entry is looked up by its words.
+    A fault without an entry is looked up by its words. `lost`: the training loss stays nan, so what the run makes from here on is worth nothing.
     """
 
     row: int
     said: str
     entry: str = ""
     fault: bool = True
+    lost: bool = False
 
 
 def not_finite(series: Series, norm: Series | None, began: bool | None) -> Finding | None:
@@ -34,16 +35,17 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Findi
         return None
     at, name, entry = bad[0], plain(series), "L7" if series.held_out and series.kind == "ppl" else "P9"
     what = "nan" if any(math.isnan(series.values[i]) for i in bad) else "inf"
+    lost = series.kind == "loss" and not series.held_out
     if at == 0:
-        return Finding(series.rows[0], f"{name} is {what} from the first step" if began is not False else f"{name} is {what} in every line", entry)
+        return Finding(series.rows[0], f"{name} is {what} from the first step" if began is not False else f"{name} is {what} in every line", entry, lost=lost)
     if len(bad) * 2 < len(series.values) - at:
         return Finding(series.rows[at], f"{name} is {what} in {len(bad)} of {len(series.values)} steps", entry)
     before = series.values[at - 1]
     if at >= FEWEST and (before > 2 * min(series.values[:at]) or before > 1.5 * series.values[0]):
-        return Finding(series.rows[at], f"{name} diverges, then becomes {what} and stays {what}", "P12")
+        return Finding(series.rows[at], f"{name} diverges, then becomes {what} and stays {what}", "P12", lost=lost)
     norms = [value for row, value in zip(norm.rows, norm.values) if row < series.rows[at] and math.isfinite(value)] if norm else []
     climbed = ", gradient norm climbed before" if len(norms) > 3 and norms[-1] > 10 * median(norms) else ""
-    return Finding(series.rows[at], f"{name} suddenly becomes {what} and stays {what}{climbed}", entry)
+    return Finding(series.rows[at], f"{name} suddenly becomes {what} and stays {what}{climbed}", entry, lost=lost)
 
 
 def levels_off(loss: Series, acc: Series | None) -> Finding | None:

@@ -16,7 +16,6 @@ from .masking import shown, shown_lines
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "nothing")
-LOST = ("P9", "P12")  # entries of a loss that is nan
 SILENT = 600  # seconds without a heartbeat after which a runner hangs; to read a large checkpoint takes minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 
@@ -87,7 +86,7 @@ def _hear(status: Status) -> None:
     from . import curves, numbers  # only where a run seems well
 
     for finding in curves.findings(numbers.of_rows([(at, line.encode()) for at, line in enumerate(status.tail, 1)])):
-        if finding.entry in LOST and re.match(r"loss .*\b(?:nan|inf)\b(?! in \d)", finding.said):
+        if finding.lost:
             status.numbers, status.entry = f"by the end of the log {finding.said}", status.entry or finding.entry
             status.evidence.insert(0, f"{status.numbers}: what it makes is worth nothing; do: remote-gpu-trainer lookup --id {finding.entry}")
             return
