@@ -65,6 +65,7 @@ def test_a_cut_file_is_never_fit(capture, name, tmp_path):
         assert verdict(dict(raw(capture), **{name: piece}), tmp_path) != "fit", (at, piece[-60:])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("junk", [b"\xff\xfe\x80 not text \xc3\n", b"\x00\x01\x02\n", b"\x1b[2J\x1b]0;owned\x07\x1b[31m\n", b"<!ENTITY lol 'lol'>\n",
     b"a" * (5 << 20) + b"\n",

@@ -31,7 +31,7 @@ WHOLE = 2 * (64 * 64 + 64)
 
 @pytest.fixture(scope="module")
 def ranks():
-    done = run_ranks(SCRIPT)
+    done = run_ranks(SCRIPT, timeout=90)
     return [dict(line.split() for line in out.splitlines() if line.split()[:1] in (["full"], ["offloaded"], ["sharded"]))
             for out in done.ranks]
 

@@ -62,8 +62,8 @@ LOAD = MODEL + """
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint")
-    saved = run_ranks(SAVE.replace("FOLDER", str(folder)))
-    loaded = run_ranks(LOAD.replace("FOLDER", str(folder)), nproc=1)
+    saved = run_ranks(SAVE.replace("FOLDER", str(folder)), timeout=90)
+    loaded = run_ranks(LOAD.replace("FOLDER", str(folder)), nproc=1, timeout=90)
     return saved.ranks[0], loaded.ranks[0]
 
 

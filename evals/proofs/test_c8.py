@@ -41,7 +41,7 @@ TRAIN = """
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("zero")
-    done = run_ranks(TRAIN.replace("FOLDER", str(folder)), nproc=1, env={"DS_ACCELERATOR": "cpu"})
+    done = run_ranks(TRAIN.replace("FOLDER", str(folder)), nproc=1, env={"DS_ACCELERATOR": "cpu"}, timeout=90)
     assert (folder / "seen.json").exists(), done.output
     return folder, json.loads((folder / "seen.json").read_text()), done.output
 

@@ -43,5 +43,5 @@ def test_world_size_two_by_hand_with_one_process_waits_for_the_other():
 
 
 def test_torchrun_gives_every_process_its_rank():
-    finished = run_ranks(TRAINS)
+    finished = run_ranks(TRAINS, timeout=90)
     assert finished.lines("rank ") == ["rank 0 of 2", "rank 1 of 2"]

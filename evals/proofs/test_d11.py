@@ -33,7 +33,7 @@ def one_epoch(gpus, per_gpu=4, lr=0.02):
 
 def results(script, gpus):
     """The words of rank 0's result line, whatever libraries print beside it."""
-    return run_ranks(script, nproc=gpus).lines("RESULT")[0].split()
+    return run_ranks(script, nproc=gpus, timeout=90).lines("RESULT")[0].split()
 
 
 @pytest.fixture(scope="module")
@@ -77,4 +77,4 @@ ACCELERATED = """
 
 def test_a_schedule_prepared_by_accelerate_advances_one_step_a_gpu():
     pytest.importorskip("accelerate")
-    assert [run_ranks(ACCELERATED, nproc=gpus).ranks[0].split()[0] for gpus in (1, 2)] == ["1.0", "2.0"]
+    assert [run_ranks(ACCELERATED, nproc=gpus, timeout=90).ranks[0].split()[0] for gpus in (1, 2)] == ["1.0", "2.0"]

@@ -29,7 +29,7 @@ BLOCK_BY_BLOCK = "for block in blocks: fully_shard(block, mesh=mesh)\n    " + RO
 
 
 def units_and_most_whole(wrap):
-    first, second = run_ranks(FOUR_BLOCKS.format(wrap=wrap)).ranks
+    first, second = run_ranks(FOUR_BLOCKS.format(wrap=wrap), timeout=90).ranks
     assert first.split()[:2] == second.split()[:2]
     return tuple(map(int, first.split()[:2]))
 

@@ -42,7 +42,7 @@ TWO_EPOCHS = """
 
 
 def test_stopping_together_ends_an_epoch_and_a_plain_loop_leaves_the_longer_rank_waiting():
-    longer, shorter = run_ranks(TWO_EPOCHS).ranks
+    longer, shorter = run_ranks(TWO_EPOCHS, timeout=90).ranks
     assert "batches 6" in longer and "batches 5" in shorter
     [fixed] = [line for line in longer.splitlines() if "stopped together after 5" in line]
     assert fixed in shorter.splitlines(), "equal weights on both ranks"
