@@ -8,6 +8,7 @@ from remote_gpu_trainer import catalogue, evidence, ranking, search
 from remote_gpu_trainer.answering import answer_for, signatures
 from remote_gpu_trainer.answer_text import as_text
 from remote_gpu_trainer.lookup import Answer, BadRequest, cut, look_up
+from remote_gpu_trainer.signatures import SignatureIndex
 from tests.conftest import ROOT
 
 LOGS = ROOT / "examples" / "logs"
@@ -46,6 +47,14 @@ def test_the_first_match_is_whole_and_the_others_are_brief():
 def test_a_signature_is_named_as_the_reason_with_its_line():
     answer = ask("some words first\nRuntimeError: element 0 of tensors does not require grad")
     assert answer.matches[0]["why"] == "`element 0 of tensors does not require grad` in text line 2"
+
+
+def test_the_text_of_an_entry_that_the_ranking_does_not_know_yet_is_no_traceback():
+    read = catalogue.load()
+    new = SignatureIndex([*read.signatures, ("O999", read.by_id["O3"].signatures)])
+    text = "RuntimeError: element 0 of tensors does not require grad"
+    assert {hit.entry_id for hit in new.find(evidence.from_text(text))} == {"O3", "O999"}
+    assert first(look_up(evidence.from_text(text), read.by_id, ranking.load(), new, limit=3, today=TODAY)) == "O3"
 
 
 def test_similar_entries_come_with_what_separates_them():

@@ -66,10 +66,10 @@ def rank(
     `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
     `shows(id)`: whether the report names the platform that an entry is about.
     """
-    hits = signatures.find(evidence)
+    hits = _known(signatures.find(evidence), ranking)
     asked, shares, none = _weighed(evidence, hits, ranking)
     if said is not None:
-        _, others, nothing = _weighed(said, signatures.find(said), ranking)
+        _, others, nothing = _weighed(said, _known(signatures.find(said), ranking), ranking)
         shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
     ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
@@ -92,6 +92,11 @@ def rank(
         none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
+
+
+def _known(hits: list[Hit], ranking: Ranking) -> list[Hit]:
+    """Those of entries that the ranking was made with: a new one waits for its first training."""
+    return [hit for hit in hits if hit.entry_id in ranking.column]
 
 
 def _weighed(evidence: Evidence, hits: list[Hit], ranking: Ranking) -> tuple[Question, list[float], float]:
