@@ -26,6 +26,11 @@ def steps(values, name="loss", more=""):
     return [f"step {i} {name} {value:.4f}{more}" for i, value in enumerate(values)]
 
 
+def two_runs(times):
+    first = falling(16)
+    return [f"step {i % 16} loss {v:.4f} grad_norm {n:.4f}" for i, (v, n) in enumerate(zip([*first, *(times * v for v in first)], [*first, *(times * v for v in first)]))]
+
+
 NAN, INF = math.nan, math.inf
 FAULTS = {
     "nan": (steps(falling(20) + [NAN] * 20), 21, "suddenly becomes nan"),
@@ -34,6 +39,7 @@ FAULTS = {
     "nan in the middle of a run": ([f"step {9000 + i} loss nan" for i in range(12)], 1, "is nan in every line"),
     "inf now and then": (steps([INF if i % 4 == 2 else v for i, v in enumerate(falling(40))]), 3, "is inf in 10 of 40 steps"),
     "zero and a norm of nan": ([f"{{'loss': 1.{i}, 'grad_norm': 0.5}}" for i in range(5)] + ["{'loss': 0.0, 'grad_norm': nan}"] * 9, 6, "drops to exactly 0.0"),
+    "two runs, the second eight times the first": (two_runs(8), 17, "exactly 8 times larger in the second run"),
     "zero at once": (steps([0.0] * 12), 1, "exactly 0.0 from the first step"),
     "flat at ln 10": (steps([2.3026 + 0.002 * (-1) ** i for i in range(20)]), 1, "stays at 2.303, ln(10)"),
     "flat and falls hardly": (steps([0.9012 - 0.0001 * i for i in range(20)]), 1, "falls smoothly but so slowly"),

@@ -20,7 +20,7 @@ if torch.version.cuda or torch.version.hip:
     lambda: torch.cuda.set_device(0),
     lambda: torch.Generator("cuda"),
     lambda: torch.distributed.init_process_group("nccl", init_method="tcp://127.0.0.1:29533", rank=0, world_size=1),
-], ids=str)
+], ids=["cuda()", "to", "current_device", "get_device_properties", "FloatTensor", "set_device", "Generator", "nccl"])
 @pytest.mark.filterwarnings("ignore")
 def test_what_asks_for_the_card_stops(call, says):
     with pytest.raises(Exception) as stop:

@@ -78,10 +78,9 @@ def box(tmp_path):
     it.stop()
 
 
-def test_an_unknown_box_is_refused_where_nobody_can_answer_and_taken_once(box, says):
+def test_an_unknown_box_is_refused_where_nobody_can_answer_and_taken_once(box):
     refused = box.ssh()
-    assert refused.returncode == 255 and refused.stderr.strip() == "Host key verification failed."
-    says("SSH6", refused.stderr)
+    assert refused.returncode == 255 and refused.stderr.strip() == "Host key verification failed."  # launchers of several nodes print it too, so it's no signature
     assert box.ssh("-o", "StrictHostKeyChecking=accept-new").stdout == "reached\n"
     assert box.ssh().stdout == "reached\n"
 

@@ -23,6 +23,7 @@ from .loss_shapes import (
     not_finite,
     plain,
     run_at_end,
+    twice,
     unit,
     zero,
 )
@@ -50,7 +51,7 @@ def findings(numbers: Numbers) -> list[Finding]:
             found.append(not_finite(series, norm if series is loss else None, from_the_start(numbers)))
     lost = list(found)
     if loss and not any(found):
-        one = clamped(loss, acc) or clamped(_first(by_kind, "val loss") or loss, _first(by_kind, "val acc"))
+        one = twice(loss, norm) or clamped(loss, acc) or clamped(_first(by_kind, "val loss") or loss, _first(by_kind, "val acc"))
         dice = any("dice" in series.name.lower() for series in numbers.series)
         found += (
             [one]

@@ -107,6 +107,21 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
     return Finding(row, f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}", "P12")
 
 
+def twice(loss: Series, norm: Series | None) -> Finding | None:
+    """Two runs in one log, of which the second has the first one's losses times a whole number: what is accumulated was never divided."""
+    half = len(loss.values) // 2
+    if half < FEWEST or len(loss.values) % 2 or not 0 < loss.values[half - 1] < loss.values[0] or (norm and len(norm.values) != len(loss.values)):
+        return None
+    ratios = [b / a for series in (loss, norm) if series for a, b in zip(series.values[:half], series.values[half:]) if a > 0]
+    times = round(median(ratios))
+    if times < 2 or any(abs(ratio - times) > 0.05 * times for ratio in ratios):
+        return None
+    what = "loss and gradient norm are" if norm else "loss is"
+    return Finding(
+        loss.rows[half], f"{what} exactly {times} times larger in the second run, step by step, as with gradient accumulation that doesn't divide", "O9"
+    )
+
+
 def negative(loss: Series) -> Finding | None:
     below = sum(value < 0 for value in loss.values)  # of a Dice loss all are, see its caller
     if any(word in loss.name.lower() for word in ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")):  # these may be below zero
