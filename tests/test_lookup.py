@@ -49,6 +49,11 @@ def test_a_signature_is_named_as_the_reason_with_its_line():
     assert answer.matches[0]["why"] == "`element 0 of tensors does not require grad` in text line 2"
 
 
+def test_of_a_regular_expression_the_text_that_it_found_is_the_reason():
+    answer = ask("pip says\nThe NVIDIA driver on your system is too old (found version 12040).\n")
+    assert answer.matches[0]["why"] == "`The NVIDIA driver on your system is too old (found version 12040)` in text line 2"
+
+
 def test_the_text_of_an_entry_that_the_ranking_does_not_know_yet_is_no_traceback():
     read = catalogue.load()
     new = SignatureIndex([*read.signatures, ("O999", read.by_id["O3"].signatures)])

@@ -182,7 +182,7 @@ def first_paragraph(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A title without Markdown's back-ticks."""
+    """A text without Markdown's back-ticks."""
     return text.replace("`", "")
 
 
@@ -190,7 +190,7 @@ def _why(candidate: search.Candidate) -> str:
     if candidate.hit:
         line = candidate.hit.line
         rank = f", rank {line.rank}" if line.rank is not None else ""
-        return f"`{candidate.hit.signature.text[:80]}` in {shown(line.source, NAME)} line {line.number}{rank}"
+        return f"`{plain(shown(candidate.hit.text, 80))}` in {shown(line.source, NAME)} line {line.number}{rank}"
     return "words: " + ", ".join(candidate.words[:3]) if candidate.words else "similar wording"
 
 

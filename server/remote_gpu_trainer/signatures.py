@@ -87,6 +87,12 @@ class Hit:
     line: Line
     decisive: bool
 
+    @property
+    def text(self) -> str:
+        """What the line holds: the literal, or what the regular expression found in it."""
+        found = re.search(self.signature.text, self.line.text[:MAX_CHARS], re.I) if self.signature.is_regex else None
+        return found[0] if found else self.signature.text
+
 
 class SignatureIndex:
     """All signatures of a catalogue, found by a word that each needs."""
