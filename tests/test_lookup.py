@@ -7,6 +7,7 @@ import pytest
 from remote_gpu_trainer import catalogue, evidence, ranking, search
 from remote_gpu_trainer.answering import answer_for, signatures
 from remote_gpu_trainer.answer_text import as_text
+from remote_gpu_trainer.budget import opening
 from remote_gpu_trainer.lookup import Answer, BadRequest, cut, look_up
 from remote_gpu_trainer.signatures import SignatureIndex
 from tests.conftest import ROOT
@@ -47,6 +48,12 @@ def test_the_first_match_is_whole_and_the_others_are_brief():
 def test_a_signature_is_named_as_the_reason_with_its_line():
     answer = ask("some words first\nRuntimeError: element 0 of tensors does not require grad")
     assert answer.matches[0]["why"] == "`element 0 of tensors does not require grad` in text line 2"
+
+
+def test_a_fix_that_begins_with_a_list_comes_with_the_list():
+    answer = ask("ImportError: libGL.so.1: cannot open shared object file: No such file or directory")
+    assert answer.matches[0]["id"] == "ENV14" and "`libGL.so.1` → `libgl1`" in answer.matches[0]["fix"]
+    assert opening("By what it is:\n\n- a\n- b\n\nElse c.") == "By what it is: - a - b" and opening("Do a:\n\n```\nb\n```") == "Do a:" and opening("Do a.\n\n- b") == "Do a."
 
 
 def test_of_a_regular_expression_the_text_that_it_found_is_the_reason():

@@ -7,13 +7,14 @@ object. Shapes are those of `Answer`; everything that comes from a log is cut an
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import date
 
 from . import search
 from .ages import stale_entry
 from .asking import what_helps
-from .budget import cut, tokens
+from .budget import cut, first_paragraph, opening, tokens
 from .entry import Entry
 from .evidence import Evidence, Line
 from .masking import shown
@@ -30,8 +31,9 @@ FIRST = {True: 332, False: 230}  # of the first match
 OTHER = {True: 36, False: 55}  # of each further match, its title and check
 SHARES = (("fix", 0.48), ("check", 0.74), ("root_cause", 0.92), ("distinguish", 1.0))  # of what is left for the texts, in this order
 DISTINGUISH = 45
+TITLE = 15  # of a further title beside matches: their checks need the room
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
-WHOLE, FURTHER = 635, 95  # of an answer with three matches, and of each match beyond
+WHOLE, FURTHER = 665, 95  # of an answer with three matches, and of each match beyond
 LEAST_FIRST = 120
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
@@ -122,7 +124,7 @@ def look_up(
     elif found.confidence == "low":
         answer.ask = what_helps(evidence, "Not sure.", most=1, heard=said is not None)
     if not sure:
-        answer.also = [_title(c, entries) for c in candidates[limit : limit + ALSO]]
+        answer.also = [_title(c, entries, TITLE) for c in candidates[limit : limit + ALSO]]
     over = _cost(answer) - WHOLE - FURTHER * max(0, limit - 3)
     if over > 0:  # first the evidence gives way, then the texts of the first match
         over -= _tokens_of(answer.evidence[1:])
@@ -142,13 +144,14 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     return found._replace(candidates=candidates, confidence="", doubtful=bool(candidates))
 
 
-def _title(candidate: search.Candidate, entries: Mapping[str, Entry]) -> dict:
-    return {"id": candidate.id, "title": plain(entries[candidate.id].title)}
+def _title(candidate: search.Candidate, entries: Mapping[str, Entry], most: float = math.inf) -> dict:
+    """Id and title, cut to about `most` tokens."""
+    return {"id": candidate.id, "title": cut(plain(entries[candidate.id].title), most)}
 
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
     """The texts of the first match, in `room` tokens beside its title and reason. What a short one leaves goes to the next."""
-    texts = {"fix": first_paragraph(entry.fix), "root_cause": first_paragraph(entry.root_cause), "distinguish": _distinguish(entry, others)}
+    texts = {"fix": opening(entry.fix), "root_cause": first_paragraph(entry.root_cause), "distinguish": _distinguish(entry, others)}
     left = room - 36 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
     spent, whole = 0.0, left
     for name, share in SHARES:
@@ -175,10 +178,6 @@ def check_limit(limit: int) -> None:
     """Raises BadRequest unless the limit is one of 1–10."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not LIMITS[0] <= limit <= LIMITS[1]:
         raise BadRequest(f"found limit {limit!r}, expected a whole number from {LIMITS[0]} to {LIMITS[1]}")
-
-
-def first_paragraph(text: str) -> str:
-    return " ".join(text.split("\n\n")[0].split())
 
 
 def plain(text: str) -> str:
