@@ -51,6 +51,5 @@ def first_paragraph(text: str) -> str:
 
 def opening(text: str) -> str:
     """The first paragraph, and the list that it announces: "By what the check says:" alone is no fix."""
-    first, _, rest = text.partition("\n\n")
-    listed = first.rstrip().endswith(":") and rest.startswith(("- ", "1. "))
-    return " ".join((first + " " + rest.partition("\n\n")[0] if listed else first).split())
+    first, rest = first_paragraph(text), text.partition("\n\n")[2]
+    return f"{first} {first_paragraph(rest)}" if first.endswith(":") and rest.startswith(("- ", "1. ")) else first

@@ -34,7 +34,7 @@ def read(root: Path) -> list[Statement]:
             wanted[mark[1]] = None
         if place.startswith("profiles/"):
             found += _tokens(place, facts.split(text)[0])
-    found += _front_matter(root, wanted)
+    found += _front_matter(texts, wanted)
     version = _VERSION.search(facts.split(texts.get("SKILL.md", ""))[0])
     if version:
         found += [Statement("version", version[1], "SKILL.md"), Statement("version", __version__, "package")]
@@ -47,18 +47,16 @@ def _tokens(place: str, head: str) -> Iterator[Statement]:
         yield Statement(f"token {token}", Path(place).stem, place)
 
 
-def _front_matter(root: Path, wanted: dict[str, None]) -> Iterator[Statement]:
+def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[Statement]:
     """The front matter's own value of each marked thing."""
-    heads: dict[str, str] = {}
     for thing in wanted:
         name, fact, *field = thing.split(".")
-        path = root / "profiles" / f"{name}.md"
-        if name not in heads:
-            heads[name] = facts.split(path.read_text(encoding="utf-8"))[0] if path.is_file() else ""
-        value = facts.value(heads[name], fact, *field) or _parsed(heads[name], fact, field)
+        place = f"profiles/{name}.md"
+        head = facts.split(texts.get(place, ""))[0]
+        value = facts.value(head, fact, *field) or _parsed(head, fact, field)
         if value is None:
             raise facts.FactError(f"found the mark {thing}, expected a field of profiles/NAME.md, such as runpod.preemption.notice_seconds")
-        yield Statement(thing, value, f"profiles/{name}.md")
+        yield Statement(thing, value, place)
 
 
 def _parsed(head: str, fact: str, field: list[str]) -> str | None:
