@@ -1,4 +1,4 @@
-"""Tests that measure seconds have the machine to themselves: under several workers, no other test runs beside one marked `alone`."""
+"""Tests that measure seconds or need the whole machine have it to themselves: under several workers, no other test runs beside one marked `alone`."""
 
 import os
 import tempfile

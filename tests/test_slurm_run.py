@@ -44,6 +44,9 @@ class Run:
     def steps(self):
         return [step for _, step, _ in self.log()]
 
+    def at_step(self, slurm, step):
+        slurm.wait(lambda: len(self.steps()) >= step, f"no step {step}", log=lambda: "\n".join(text.read_text(errors="replace") for text in sorted(self.run.rglob("*.log*"))))
+
     def repeated(self):
         """Steps that the newest checkpoint held already."""
         return [row for row in self.log() if row[1] <= row[2]]
@@ -84,7 +87,7 @@ def weights(tmp_path_factory):
 def test_a_save_before_the_time_limit_and_the_requeue_by_the_runner(slurm, tmp_path, weights):
     run = Run(tmp_path)
     job = slurm.sbatch(run.script)
-    slurm.wait(lambda: len(run.steps()) >= 10, "no tenth step")
+    run.at_step(slurm, 10)
     slurm.client("scancel", "--batch", "--signal=USR1", job)
     slurm.restart_now(job)
     assert json.loads((run.run / ".preempted").read_text())["class"] == "preempted"
@@ -96,7 +99,7 @@ def test_a_save_before_the_time_limit_and_the_requeue_by_the_runner(slurm, tmp_p
 def test_a_requeue_by_hand(slurm, tmp_path, weights):
     run = Run(tmp_path)
     job = slurm.sbatch(run.script)
-    slurm.wait(lambda: len(run.steps()) >= 10, "no tenth step")
+    run.at_step(slurm, 10)
     slurm.client("scontrol", "requeue", job)
     slurm.restart_now(job)
     run.finished(slurm, job, weights(1), 1)
@@ -107,7 +110,7 @@ def test_a_requeue_by_hand(slurm, tmp_path, weights):
 def test_a_preemption_by_a_higher_partition(slurm, tmp_path, weights):
     run = Run(tmp_path, target.Options("tiny", 2, gpus=2, requeue=True, signal_seconds=60), sleep=0.6)
     job = slurm.sbatch(run.script)
-    slurm.wait(run.steps, "no first step")
+    run.at_step(slurm, 1)
     urgent = tmp_path / "urgent.sh"
     urgent.write_text("#!/bin/bash\nexit 0\n")
     slurm.until(slurm.sbatch(urgent, "--partition=high", "--gres=gpu:2"), "COMPLETED")
@@ -118,14 +121,15 @@ def test_a_preemption_by_a_higher_partition(slurm, tmp_path, weights):
     assert run.steps() == list(range(1, 41)), "a step was done twice"
 
 
+@pytest.mark.alone
 def test_two_nodes_under_torchrun_save_are_requeued_and_go_on(slurm, tmp_path, weights):
     pytest.importorskip("torch")
     options = target.Options("tiny", 2, nodes=2, requeue=True, signal_seconds=60, partition="pair")
     run = Run(tmp_path, options, RGT_LAUNCHER="torchrun", RGT_PROCS=1, RGT_RDZV_PORT=slurm.free_port(), RGT_ENV=["OMP_NUM_THREADS=1"])
     job = slurm.sbatch(run.script)
-    slurm.wait(lambda: len(run.steps()) >= 10, "no tenth step")
+    run.at_step(slurm, 10)
     slurm.client("scancel", "--batch", "--signal=USR1", job)
-    slurm.restart_now(job)
+    slurm.restart_now(job, seconds=180)
     for folder in (run.run, run.run / "node-1"):
         assert json.loads((folder / ".preempted").read_text())["class"] == "preempted"
     run.finished(slurm, job, weights(2), 1)

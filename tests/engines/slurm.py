@@ -102,8 +102,17 @@ class Slurm:
             time.sleep(0.2)
         raise AssertionError(f"job {job} is {[fact['JobState'] for fact in facts]} after {seconds} s, not {states}: {facts}")
 
-    def wait(self, true, what: str, seconds: float = 60) -> None:
-        wait_for(true, seconds, what)
+    def wait(self, true, what: str, seconds: float = 180, log=lambda: "") -> None:
+        """The limit is for a cluster that stands still: two ranks on a busy machine take a minute to import PyTorch. `log` gives what the job wrote."""
+        end = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < end, f"{what} after {seconds} s\n{self.state()}\n{log()}"
+            time.sleep(0.05)
+
+    def state(self) -> str:
+        """Nodes, jobs and the end of the controller's log: why a job stands still."""
+        shown = [self.client(*words.split(), check=False).stdout for words in ("sinfo -N -l", "scontrol show jobs -o")]
+        return "\n".join([*shown, *(self.at / "log/slurmctld.log").read_text(errors="replace").splitlines()[-20:]])
 
     def restart_now(self, job: str, seconds: float = 60) -> None:
         """Slurm holds a requeued job back for two minutes. This skips them.
