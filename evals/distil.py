@@ -37,7 +37,7 @@ def texts() -> list[str]:
     """What the model is asked for, without the single words."""
     read = catalogue.load()
     whole = {text for entry in read.entries for text, _ in data.entry_texts(entry)}
-    whole |= {report["text"] for report in data.practice_reports(read)} | {case["text"] for case in data.tuning_half(read)}
+    whole |= {report["text"] for report in data.practice_reports(read, read.by_id)} | {case["text"] for case in data.tuning_half(read, read.by_id)}
     gists = sorted({gist(telling(evidence.from_text(text))) for text in whole})
     sentences = sorted({part.strip()[:300] for text in gists for part in _SENTENCE.split(text) if len(part.strip()) > 12})
     random.Random(0).shuffle(sentences)

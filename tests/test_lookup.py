@@ -51,8 +51,8 @@ def test_a_signature_is_named_as_the_reason_with_its_line():
 
 
 def test_a_fix_that_begins_with_a_list_comes_with_the_list():
-    answer = ask("CUDA error: uncorrectable ECC error encountered")
-    assert answer.matches[0]["id"] == "HW2" and ": - " in answer.matches[0]["fix"]
+    answer = ask("ImportError: libGL.so.1: cannot open shared object file: No such file or directory")
+    assert answer.matches[0]["id"] == "ENV14" and "`libGL.so.1` → `libgl1`" in answer.matches[0]["fix"]
     assert opening("By what it is:\n\n- a\n- b\n\nElse c.") == "By what it is: - a - b" and opening("Do a:\n\n```\nb\n```") == "Do a:" and opening("Do a.\n\n- b") == "Do a."
 
 

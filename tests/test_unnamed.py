@@ -6,10 +6,14 @@ from remote_gpu_trainer import answering, catalogue, evidence, profile, ranking,
 from remote_gpu_trainer.answering import answer_for
 
 
-@pytest.mark.parametrize(
-    "text", ["tmux: command not found", "ssh: connect to host 192.0.2.4 port 22: Connection refused", "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!"]
-)
-def test_an_everyday_error_of_any_box_is_not_sure_to_be_one_providers(text):
+@pytest.mark.parametrize("text", ["tmux: command not found", "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!", "ImportError: libGL.so.1: cannot open shared object file"])
+def test_an_everyday_error_of_any_box_gets_the_entry_for_any_box(text):
+    answer = answer_for(text=text)
+    assert catalogue.load().get(answer.matches[0]["id"]).path.startswith("references/") and "name the platform" not in answer.ask
+
+
+@pytest.mark.parametrize("text", ["ssh: connect to host 192.0.2.4 port 22: Connection refused", "ssh works but scp fails: subsystem request failed on channel 0", "instance is stuck in loading, image is being pulled for an hour"])
+def test_an_everyday_error_that_only_platforms_have_is_not_sure_to_be_one_providers(text):
     answer = answer_for(text=text)
     first = answer.matches[0]
     assert first["confidence"] != "high" and answer.also

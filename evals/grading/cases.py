@@ -26,6 +26,7 @@ class Case:
     note: str = ""
     near: bool = False  # out of scope, and chosen because it looks as if an entry explained it
     came: bool = False  # out of scope, and chosen by nobody: a search brought it
+    since: tuple[str, ...] = ()  # out of scope when the ranking was made; an entry written since explains it, so naming that is no false answer
 
     @property
     def half(self) -> str:
@@ -52,7 +53,15 @@ def read_cases(path: Path) -> list[Case]:
             raw = json.loads(line)
             text = raw["text"] if "text" in raw else (path.parent / raw["file"]).read_text(encoding="utf-8", errors="replace")
             case = Case(
-                raw["id"], raw["kind"], text, tuple(raw["expect"]), raw["source"], raw.get("note", ""), path.name == "near.jsonl", path.name == "outside.jsonl"
+                raw["id"],
+                raw["kind"],
+                text,
+                tuple(raw["expect"]),
+                raw["source"],
+                raw.get("note", ""),
+                path.name == "near.jsonl",
+                path.name == "outside.jsonl",
+                tuple(raw.get("since", ())),
             )
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise BadCase(f"{path}:{number}: found a line that is no case ({error!r}), expected id, kind, text or file, expect, source") from None
@@ -62,6 +71,8 @@ def read_cases(path: Path) -> list[Case]:
             raise BadCase(f"{path}:{number}: found id {case.id!r}, expected {id_of(case.source)!r}, the hash of its source")
         if (case.near or case.came) and case.expect:
             raise BadCase(f"{path}:{number}: found expect {list(case.expect)}, expected an empty list in {path.name}")
+        if case.since and case.expect:
+            raise BadCase(f"{path}:{number}: found since {list(case.since)} beside expect {list(case.expect)}, expected one of them to be empty")
         if case.id in seen:
             raise BadCase(f"{path}:{number}: found id {case.id!r} again, expected -2, -3 … for further reports of one thread")
         seen.add(case.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,33 +25,34 @@ READ, SURE = {"both": 3.0, "split": 0.8, "doubt": 0.2}, 1.3
 EVERY = 12  # one report in so many gets a second copy with a place
 
 
-def practice_reports(catalogue: Catalogue) -> list[dict]:
-    """Invented reports with labels, and real ones that readers labelled (found.jsonl). One whose entry isn't written yet belongs to its neighbours under `also`, or to nothing."""
+def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
+    """Invented reports with labels, and real ones that readers labelled (found.jsonl). One whose entry isn't among those `learned` belongs to its neighbours under `also`, or to nothing."""
     found = []
     for path in sorted((EVALS / "practice").glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             report = json.loads(line)
             names = [catalogue.current(name) for name in (report["label"], *report.get("also", []))]
-            known = [name for name in names if name in catalogue.by_id]
+            known = [name for name in names if name in learned]
             labels = known or [NONE]
             # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
             share = WAITING if not known and report["label"] != NONE else READ.get(report.get("read"), 1.0) * (SURE if report.get("sure") else 1.0)
             whole = {"text": report["text"], "labels": labels, "share": share, "found": "read" in report}
             found.append(whole)
             number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
-            if number % EVERY == 0 and not (labels[0] in catalogue.by_id and catalogue.by_id[labels[0]].path.startswith("profiles/")):
+            if number % EVERY == 0 and not (labels[0] != NONE and catalogue.by_id[labels[0]].path.startswith("profiles/")):
                 found.append({**whole, "text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}"})
     return found
 
 
-def tuning_half(catalogue: Catalogue) -> list[dict]:
-    """The tuning half of the cases and of the near misses. Those that only entries to come explain are left out."""
+def tuning_half(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
+    """The tuning half of the cases and of the near misses. Those that only entries explain which aren't `learned` are left out."""
     found = []
     for case in [*read_cases(EVALS / "cases.jsonl"), *read_cases(EVALS / "near.jsonl")]:
         names = [catalogue.current(name) for name in case.expect]
-        known = [name for name in names if name in catalogue.by_id]
+        since = [name for name in case.since if name in learned]
+        known = since or [name for name in names if name in learned]
         if case.half == "tuning" and (known or not names):
-            found.append({"id": case.id, "text": case.text, "labels": known or [NONE], "near": case.near})
+            found.append({"id": case.id, "text": case.text, "labels": known or [NONE], "near": case.near and not since})
     return found
 
 
@@ -62,7 +64,7 @@ def entry_texts(entry: Entry) -> list[tuple[str, float]]:
     return texts
 
 
-def made_from(catalogue: Catalogue, practice: list[dict], cases: list[dict]) -> dict[str, str]:
+def made_from(catalogue: Catalogue, learned: Container[str]) -> dict[str, str]:
     """A hash of each part that the ranking is made from, and of the code that reads reports."""
 
     def digest(value) -> str:
@@ -70,8 +72,8 @@ def made_from(catalogue: Catalogue, practice: list[dict], cases: list[dict]) -> 
 
     package = EVALS.parent / "server" / "remote_gpu_trainer"
     return {
-        "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in catalogue.entries]),
-        "practice reports": digest(practice),
-        "tuning half": digest(cases),
+        "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in catalogue.entries if e.id in learned]),
+        "practice reports": digest(practice_reports(catalogue, learned)),
+        "tuning half": digest(tuning_half(catalogue, learned)),
         "words": digest([(package / name).read_text(encoding="utf-8") for name in ("words.py", "concepts.py", "features.py", "telling.py", "gist.py")]),
     }

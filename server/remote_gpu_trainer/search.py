@@ -66,10 +66,10 @@ def rank(
     `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
     `shows(id)`: whether the report names the platform that an entry is about.
     """
-    hits = _known(signatures.find(evidence), ranking)
+    hits, waiting = _parted(signatures.find(evidence), ranking)
     asked, shares, none = _weighed(evidence, hits, ranking)
     if said is not None:
-        _, others, nothing = _weighed(said, _known(signatures.find(said), ranking), ranking)
+        _, others, nothing = _weighed(said, _parted(signatures.find(said), ranking)[0], ranking)
         shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
     ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
@@ -83,6 +83,13 @@ def rank(
     if any(hit.decisive for hit in hits):
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         known = max(SURE_WORDS.values())
+        candidates = _after_the_first(waiting, candidates)
+    elif waiting:
+        candidates = candidates if none <= ranking.limits["none"] else ()  # what the ranking isn't sure of doesn't stand beside a literal text
+        none = min(none, ranking.limits["none"])
+        known = max(SURE_WORDS.values())
+        for name, hit in waiting.items():
+            candidates = _first(name, candidates, ranking.limits["medium"], hit)
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
         candidates = _first(evidence.seen, candidates, ranking.limits["medium"])
@@ -94,9 +101,10 @@ def rank(
     return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
 
 
-def _known(hits: list[Hit], ranking: Ranking) -> list[Hit]:
-    """Those of entries that the ranking was made with: a new one waits for its first training."""
-    return [hit for hit in hits if hit.entry_id in ranking.column]
+def _parted(hits: list[Hit], ranking: Ranking) -> tuple[list[Hit], dict[str, Hit]]:
+    """(hits of entries that the ranking was made with, the decisive hit of each that waits for its first training: its literal text alone finds it)."""
+    known = [hit for hit in hits if hit.entry_id in ranking.column]
+    return known, {hit.entry_id: hit for hit in hits if hit.decisive and hit.entry_id not in ranking.column}
 
 
 def _weighed(evidence: Evidence, hits: list[Hit], ranking: Ranking) -> tuple[Question, list[float], float]:
@@ -114,11 +122,21 @@ def _normal(shares: list[float]) -> list[float]:
     return [share / total for share in shares]
 
 
-def _first(name: str, candidates: tuple[Candidate, ...], least: float) -> tuple[Candidate, ...]:
+def _first(name: str, candidates: tuple[Candidate, ...], least: float, hit: Hit | None = None) -> tuple[Candidate, ...]:
     """With this entry before the others, at no less than this probability and they at less than its."""
-    found = next((c for c in candidates if c.id == name), Candidate(name, 0.0))
+    found = next((c for c in candidates if c.id == name), Candidate(name, 0.0, hit))
     found = found._replace(probability=max(found.probability, least))
     return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != name])
+
+
+def _after_the_first(waiting: dict[str, Hit], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """With these behind the one whose literal text stands there too."""
+    least = 0.99 * candidates[0].probability
+    return (
+        candidates[0],
+        *[Candidate(name, least, hit) for name, hit in waiting.items()],
+        *[c._replace(probability=min(c.probability, 0.99 * least)) for c in candidates[1:]],
+    )
 
 
 def _likeliest(item: tuple[float, str]) -> float:

@@ -1,0 +1,96 @@
+"""CMP8: code that fullgraph refuses, and the forms that it takes."""
+import pytest
+import torch
+from torch import _dynamo as dynamo
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamo.reset()
+    yield
+    dynamo.reset()
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend="eager", **{"fullgraph": True, **options})
+
+
+def branch(x):
+    if x.sum() > 0:
+        return x
+    return -x
+
+
+def branch_on_item(x):
+    if x.sum().item() > 0:
+        return x
+    return -x
+
+
+def loop(x):
+    return [x + i for i in range(int(x.sum()))][0]
+
+
+def printing(x):
+    print("x is", x)
+    return x + 1
+
+
+@torch.compiler.disable
+def disabled(x):
+    return x + x.sum().item()
+
+
+def calls_disabled(x):
+    return disabled(x) * 2
+
+
+REFUSED = [branch, branch_on_item, loop, printing, calls_disabled]
+X = torch.ones(3)
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_fullgraph_refuses(function, says):
+    with pytest.raises((dynamo.exc.Unsupported, dynamo.exc.UserError)) as caught:
+        compiled(function)(X)
+    says("CMP8", f"{type(caught.value).__name__}: {caught.value}")
+
+
+@pytest.mark.parametrize("function", REFUSED)
+def test_without_fullgraph_it_runs_and_gives_the_same(function):
+    torch.testing.assert_close(compiled(function, fullgraph=False)(X), function(X))
+
+
+@torch.library.custom_op("cmp8::foreign", mutates_args=())
+def foreign(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy() + 1)
+
+
+@foreign.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+TAKEN = {
+    "where": (lambda x: torch.where(x.sum() > 0, x, -x), X),
+    "cond": (lambda x: torch.cond(x.sum() > 0, lambda x: x + 0, lambda x: -x, (x,)), X),
+    "item without a branch": (lambda x: x * x.sum().item(), X * 3),
+    "a custom operator": (lambda x: foreign(x) * 2, X * 4),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_fullgraph_takes(name):
+    function, expected = TAKEN[name]
+    torch.testing.assert_close(compiled(function)(X), expected)
+
+
+def test_print_can_be_moved_behind_the_graph(capsys):
+    with dynamo.config.patch(reorderable_logging_functions={print}):
+        compiled(printing)(X)
+    assert "x is" in capsys.readouterr().out
+
+
+def test_forced_eager_shows_that_only_compiling_fails():
+    with torch.compiler.set_stance("force_eager"):
+        torch.testing.assert_close(compiled(branch)(X), X)

@@ -1,0 +1,68 @@
+"""ENV13: the CPU build of torch, and why pip leaves it in place."""
+
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if torch.version.cuda or torch.version.hip:
+    pytest.skip("needs the CPU build", allow_module_level=True)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: torch.zeros(1).cuda(),
+    lambda: torch.nn.Linear(1, 1).to("cuda"),
+    lambda: torch.cuda.current_device(),
+    lambda: torch.cuda.get_device_properties(0),
+    lambda: torch.cuda.FloatTensor(1),
+    lambda: torch.cuda.set_device(0),
+    lambda: torch.Generator("cuda"),
+    lambda: torch.distributed.init_process_group("nccl", init_method="tcp://127.0.0.1:29533", rank=0, world_size=1),
+], ids=["cuda()", "to", "current_device", "get_device_properties", "FloatTensor", "set_device", "Generator", "nccl"])
+@pytest.mark.filterwarnings("ignore")
+def test_what_asks_for_the_card_stops(call, says):
+    with pytest.raises(Exception) as stop:
+        call()
+    says("ENV13", str(stop.value))
+
+
+def test_what_asks_politely_goes_on_silently(recwarn):
+    assert not torch.cuda.is_available() and torch.cuda.device_count() == 0 and not recwarn.list
+    assert torch.version.cuda is None and torch.version.hip is None
+
+
+def wheel(folder, version, cuda):
+    """A package called torch that is nothing but its version."""
+    info = f"torch-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"torch-{version}-py3-none-any.whl", "w") as file:
+        file.writestr("torch/__init__.py", f"__version__ = {version!r}\ncuda = {cuda!r}\n")
+        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", "")
+    return folder
+
+
+def run(*command):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_pip_keeps_the_cpu_build_until_it_is_forced(tmp_path):
+    pip = ["-m", "pip", "--disable-pip-version-check", "install", "--no-index", "--no-deps", "--find-links"]
+    plain, cpu, cuda = (tmp_path / name for name in ("pypi", "cpu", "cu130"))
+    for folder in (plain, cpu, cuda):
+        folder.mkdir()
+    wheel(plain, "2.13.0", "13.0")
+    wheel(cpu, "2.13.0+cpu", None)
+    wheel(cuda, "2.13.0+cu130", "13.0")
+    run(sys.executable, "-m", "venv", tmp_path / "env")
+    python = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    # An extra index with the CPU build wins over the plain version.
+    assert "torch-2.13.0+cpu" in run(python, *pip, plain, "--find-links", cpu, "torch")
+    # Asking for the CUDA index changes nothing, forcing does.
+    assert "Requirement already satisfied: torch" in run(python, *pip, cuda, "torch")
+    run(python, *pip, cuda, "--force-reinstall", "torch")
+    assert run(python, "-c", "import torch; print(torch.cuda)").strip() == "13.0"
