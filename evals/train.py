@@ -1,10 +1,13 @@
 """Makes server/remote_gpu_trainer/ranking.bin, the numbers that the look-up ranks with.
 
-usage: python evals/train.py [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
+usage: python evals/train.py [--learn ID ...] [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
 
 Learns from the catalogue's own words, from the practice reports in evals/practice/ (invented, labelled, none of them
 a case) and from the tuning half of evals/cases.jsonl. The reporting half is never read. `--report` cross-validates on
 the tuning half and writes nothing; `--check` exits 1 when ranking.bin was made from other texts than lie here.
+
+An entry that ranking.bin doesn't know is found by its literal texts alone. `--learn` names those to learn beside the known ones, `--learn all` takes every one:
+it wants practice reports of its own first, or it costs its neighbours more than it brings.
 """
 
 from __future__ import annotations
@@ -31,15 +34,17 @@ CASE_SHARE = 4.0  # a real report counts for more than an invented one
 class Texts:
     """Every text to learn from, read once, as words with weights."""
 
-    def __init__(self):
+    def __init__(self, learn: list[str]):
         self.catalogue = catalogue.load()
-        self.classes = [entry.id for entry in self.catalogue.entries] + [ranking.NONE]
+        known = {*ranking.load().column, *learn} if ranking.PLACE.exists() and learn != ["all"] else self.catalogue.by_id
+        self.classes = [entry.id for entry in self.catalogue.entries if entry.id in known] + [ranking.NONE]
+        self.entries = [self.catalogue.by_id[name] for name in self.classes[:-1]]
         self.practice = data.practice_reports(self.catalogue, self.classes)
         self.cases = data.tuning_half(self.catalogue, self.classes)
         self.signatures = SignatureIndex(self.catalogue.signatures)
         self._encoder = meaning.load()
         self.base, self.meant = [], []
-        for entry in self.catalogue.entries:
+        for entry in self.entries:
             for text, weight in data.entry_texts(entry):
                 self._add(text, [(entry.id, weight)])
         for report in self.practice:
@@ -94,7 +99,7 @@ def _fitted(left_out: list[int]) -> bytes:
     learned = models.learn(samples, _texts.classes)
     points, labels, shares = zip(*meant_samples)
     meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes)
-    counted = models.bm25f(_texts.catalogue.entries, _texts.classes)
+    counted = models.bm25f(_texts.entries, _texts.classes)
     return models.pack(_texts.about(), learned, counted, network.learn(samples, _texts.classes, learned.rarity), meant)
 
 
@@ -114,6 +119,9 @@ def _held_out(rows: list[int]) -> list:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--learn", nargs="+", default=[], metavar="ID", help="entries to learn that ranking.bin doesn't know yet, or 'all' (default: those that it knows)"
+    )
     parser.add_argument("--report", action="store_true", help="cross-validate on the tuning half, write nothing")
     parser.add_argument("--check", action="store_true", help="exit 1 when ranking.bin was made from other texts")
     parser.add_argument("--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)")
@@ -125,7 +133,10 @@ def main() -> int:
 
     from training import tuning
 
-    texts = Texts()
+    unknown = [name for name in args.learn if name != "all" and name not in catalogue.load().by_id]
+    if unknown:
+        parser.error(f"found {', '.join(unknown)}, expected ids of the catalogue, or all")
+    texts = Texts(args.learn)
     rows = range(len(texts.cases))
     folds = [[row for row in rows if row % FOLDS == fold] for fold in range(FOLDS)]
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("fork"), _keep, [texts]) as pool:
@@ -149,7 +160,7 @@ def check() -> int:
     now, then = data.made_from(read, made.classes), made.made_from
     waiting = [entry.id for entry in read.entries if entry.id not in made.column]
     if waiting:
-        print(f"found by their literal texts alone until python evals/train.py learns them: {', '.join(waiting)}")
+        print(f"found by their literal texts alone until python evals/train.py --learn takes them in: {', '.join(waiting)}")
     for name, value in now.items():
         if then.get(name) != value:
             print(f"ranking.bin: found it made from other {name}, expected today's; run python evals/train.py", file=sys.stderr)
