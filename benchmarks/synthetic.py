@@ -1,4 +1,4 @@
-"""A catalogue that is many times as large: every entry comes again under other ids, with signatures and columns of its own."""
+"""A catalogue that is many times as large: every entry that the ranking knows comes again under other ids, with signatures and columns of its own."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureInde
     real, made = load(), ranking.Ranking(ranking.PLACE.read_bytes())
     if times == 1:
         return real.by_id, made, SignatureIndex(real.signatures)
-    entries = list(real.entries)
+    learned = [real.by_id[name] for name in made.classes[:-1]]
+    entries = list(learned)
     for copy in range(1, times):
-        for entry in real.entries:
+        for entry in learned:
             signatures = tuple(s._replace(text=f"{s.text} copy{copy}") for s in entry.signatures)
             entries.append(entry._replace(id=f"{entry.id}C{copy}", signatures=signatures))
     columns = len(made.classes)
@@ -29,6 +30,7 @@ def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureInde
         setattr(made, name, _widen(getattr(made, name), columns, times))
     made.bias = _repeat(made.bias[:-1], times) + made.bias[-1:]
     made.network_bias, made.meaning_bias = _repeat(made.network_bias, times), _repeat(made.meaning_bias, times)
+    entries += [entry for entry in real.entries if entry.id not in made.classes]  # found by their literal texts, once
     return {entry.id: entry for entry in entries}, made, SignatureIndex((entry.id, entry.signatures) for entry in entries)
 
 
