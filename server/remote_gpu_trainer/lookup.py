@@ -87,7 +87,8 @@ def look_up(
     elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
     if elsewhere and found.confidence == "high":
         found = found._replace(confidence="medium")
-    sure = found.confidence == "high"
+    # An entry that is found by its literal text alone is claimed as medium, and still its fix helps more than titles would.
+    sure = found.confidence == "high" or bool(found.confidence and candidates[0].id not in ranking.column)
     lines, chars = EVIDENCE[sure]
     answer = Answer(
         evidence=[_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:lines]],
