@@ -41,7 +41,8 @@ def test_a_spoiled_file_is_told_by_its_text_and_the_whole_one_loads_again(weight
     weights.write_bytes(spoil(whole))
     error = said(load_file, weights)
     assert text in error
-    says("HUB6", error)
+    if text != "invalid JSON in header":  # which a file that somebody wrote wrongly gives as well
+        says("HUB6", error)
     weights.write_bytes(whole)
     assert load_file(weights)["a.weight"].shape == (64, 64)
 
