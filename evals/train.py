@@ -37,10 +37,10 @@ class Texts:
     def __init__(self, learn: list[str]):
         self.catalogue = catalogue.load()
         known = {*ranking.load().column, *learn} if ranking.PLACE.exists() and learn != ["all"] else self.catalogue.by_id
-        self.classes = [entry.id for entry in self.catalogue.entries if entry.id in known] + [ranking.NONE]
-        self.entries = [self.catalogue.by_id[name] for name in self.classes[:-1]]
-        self.practice = data.practice_reports(self.catalogue, self.classes)
-        self.cases = data.tuning_half(self.catalogue, self.classes)
+        self.entries = [entry for entry in self.catalogue.entries if entry.id in known]
+        self.practice = data.practice_reports(self.catalogue, known)
+        self.cases = data.tuning_half(self.catalogue, known)
+        self.classes = [entry.id for entry in self.entries] + [ranking.NONE]
         self.signatures = SignatureIndex(self.catalogue.signatures)
         self._encoder = meaning.load()
         self.base, self.meant = [], []
@@ -76,7 +76,7 @@ class Texts:
         return found, meant
 
     def about(self) -> dict:
-        return {"classes": self.classes, "made_from": data.made_from(self.catalogue, self.classes)}
+        return {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, self.cases)}
 
 
 _texts: Texts  # of a worker, which is forked: nothing is read or sent twice
@@ -157,8 +157,10 @@ def main() -> int:
 def check() -> int:
     """Compare the hashes in ranking.bin with those of the texts here. An entry that it hasn't learned yet is told, and no fault: its literal texts find it."""
     read, made = catalogue.load(), ranking.load()
-    now, then = data.made_from(read, made.classes), made.made_from
+    learned = [entry for entry in read.entries if entry.id in made.column]
     waiting = [entry.id for entry in read.entries if entry.id not in made.column]
+    now = data.made_from(learned, data.practice_reports(read, made.column), data.tuning_half(read, made.column))
+    then = made.made_from
     if waiting:
         print(f"found by their literal texts alone until python evals/train.py --learn takes them in: {', '.join(waiting)}")
     for name, value in now.items():

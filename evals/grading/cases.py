@@ -53,15 +53,10 @@ def read_cases(path: Path) -> list[Case]:
             raw = json.loads(line)
             text = raw["text"] if "text" in raw else (path.parent / raw["file"]).read_text(encoding="utf-8", errors="replace")
             case = Case(
-                raw["id"],
-                raw["kind"],
-                text,
-                tuple(raw["expect"]),
-                raw["source"],
-                raw.get("note", ""),
-                path.name == "near.jsonl",
-                path.name == "outside.jsonl",
-                tuple(raw.get("since", ())),
+                *(raw["id"], raw["kind"], text, tuple(raw["expect"]), raw["source"], raw.get("note", "")),
+                near=path.name == "near.jsonl",
+                came=path.name == "outside.jsonl",
+                since=tuple(raw.get("since", ())),
             )
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise BadCase(f"{path}:{number}: found a line that is no case ({error!r}), expected id, kind, text or file, expect, source") from None

@@ -39,7 +39,7 @@ def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict
             whole = {"text": report["text"], "labels": labels, "share": share, "found": "read" in report}
             found.append(whole)
             number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
-            if number % EVERY == 0 and not (labels[0] != NONE and catalogue.by_id[labels[0]].path.startswith("profiles/")):
+            if number % EVERY == 0 and (labels[0] == NONE or not catalogue.by_id[labels[0]].path.startswith("profiles/")):
                 found.append({**whole, "text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}"})
     return found
 
@@ -64,16 +64,16 @@ def entry_texts(entry: Entry) -> list[tuple[str, float]]:
     return texts
 
 
-def made_from(catalogue: Catalogue, learned: Container[str]) -> dict[str, str]:
-    """A hash of each part that the ranking is made from, and of the code that reads reports."""
+def made_from(entries: list[Entry], practice: list[dict], cases: list[dict]) -> dict[str, str]:
+    """A hash of each part that the ranking is made from, and of the code that reads reports. `entries`: those that it learned."""
 
     def digest(value) -> str:
         return sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
 
     package = EVALS.parent / "server" / "remote_gpu_trainer"
     return {
-        "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in catalogue.entries if e.id in learned]),
-        "practice reports": digest(practice_reports(catalogue, learned)),
-        "tuning half": digest(tuning_half(catalogue, learned)),
+        "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in entries]),
+        "practice reports": digest(practice),
+        "tuning half": digest(cases),
         "words": digest([(package / name).read_text(encoding="utf-8") for name in ("words.py", "concepts.py", "features.py", "telling.py", "gist.py")]),
     }

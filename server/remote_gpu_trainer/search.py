@@ -80,16 +80,16 @@ def rank(
     strongest = ranking.strongest(asked) if spoken else []
     candidates = tuple(Candidate(name, share, best.get(name), tuple(ranking.reasons(name, strongest)) if name in spoken else ()) for share, name in ordered)
     known = ranking.telling(asked, max(SURE_WORDS.values()))
-    if any(hit.decisive for hit in hits):
-        none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
-        known = max(SURE_WORDS.values())
+    literal = any(hit.decisive for hit in hits)
+    if literal and waiting:
         candidates = _after_the_first(waiting, candidates)
     elif waiting:
         candidates = candidates if none <= ranking.limits["none"] else ()  # what the ranking isn't sure of doesn't stand beside a literal text
-        none = min(none, ranking.limits["none"])
-        known = max(SURE_WORDS.values())
         for name, hit in waiting.items():
             candidates = _first(name, candidates, ranking.limits["medium"], hit)
+    if literal or waiting:
+        none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
+        known = max(SURE_WORDS.values())
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
         candidates = _first(evidence.seen, candidates, ranking.limits["medium"])

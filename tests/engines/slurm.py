@@ -104,10 +104,7 @@ class Slurm:
 
     def wait(self, true, what: str, seconds: float = 180, log=lambda: "") -> None:
         """The limit is for a cluster that stands still: two ranks on a busy machine take a minute to import PyTorch. `log` gives what the job wrote."""
-        end = time.monotonic() + seconds
-        while not true():
-            assert time.monotonic() < end, f"{what} after {seconds} s\n{self.state()}\n{log()}"
-            time.sleep(0.05)
+        wait_for(true, seconds, lambda: f"{what} after {seconds} s\n{self.state()}\n{log()}")
 
     def state(self) -> str:
         """Nodes, jobs and the end of the controller's log: why a job stands still."""
@@ -205,8 +202,9 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def wait_for(true, seconds: float, otherwise: str) -> None:
+def wait_for(true, seconds: float, otherwise) -> None:
+    """Until `true()` holds. `otherwise` is the text of the failure, or gives it."""
     limit = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < limit, otherwise
+        assert time.monotonic() < limit, otherwise() if callable(otherwise) else otherwise
         time.sleep(0.05)
