@@ -55,6 +55,7 @@ class Texts:
         told = [telling(found) for found in self.evidence]
         self.values = list(map(features, self.evidence, told))
         self.points = [self._encoder.vector(gist(lines)) for lines in told]
+        self.about = {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, self.cases)}
 
     def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
         """A sample a label. A found report teaches meaning alone: the gate goes by words, and answered worse with such reports."""
@@ -74,9 +75,6 @@ class Texts:
             found += [(self.values[row], label, CASE_SHARE / len(labels)) for label in labels]
             meant += [(self.points[row], label, CASE_SHARE / len(labels)) for label in labels]
         return found, meant
-
-    def about(self) -> dict:
-        return {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, self.cases)}
 
 
 _texts: Texts  # of a worker, which is forked: nothing is read or sent twice
@@ -100,7 +98,7 @@ def _fitted(left_out: list[int]) -> bytes:
     points, labels, shares = zip(*meant_samples)
     meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes)
     counted = models.bm25f(_texts.entries, _texts.classes)
-    return models.pack(_texts.about(), learned, counted, network.learn(samples, _texts.classes, learned.rarity), meant)
+    return models.pack(_texts.about, learned, counted, network.learn(samples, _texts.classes, learned.rarity), meant)
 
 
 def _held_out(rows: list[int]) -> list:

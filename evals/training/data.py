@@ -9,9 +9,13 @@ from pathlib import Path
 
 from grading.cases import read_cases
 
+from remote_gpu_trainer import evidence
 from remote_gpu_trainer.catalogue import Catalogue
 from remote_gpu_trainer.entry import Entry
+from remote_gpu_trainer.features import features
+from remote_gpu_trainer.gist import gist
 from remote_gpu_trainer.ranking import NONE
+from remote_gpu_trainer.telling import telling
 
 EVALS = Path(__file__).resolve().parent.parent
 # Where people say they are. Put before some reports, so that a platform's name alone decides nothing.
@@ -65,15 +69,20 @@ def entry_texts(entry: Entry) -> list[tuple[str, float]]:
 
 
 def made_from(entries: list[Entry], practice: list[dict], cases: list[dict]) -> dict[str, str]:
-    """A hash of each part that the ranking is made from, and of the code that reads reports. `entries`: those that it learned."""
+    """A hash of each part that the ranking is made from, and of what reading makes of the cases. `entries`: those that it learned."""
 
     def digest(value) -> str:
         return sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
 
-    package = EVALS.parent / "server" / "remote_gpu_trainer"
     return {
         "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in entries]),
         "practice reports": digest(practice),
         "tuning half": digest(cases),
-        "words": digest([(package / name).read_text(encoding="utf-8") for name in ("words.py", "concepts.py", "features.py", "telling.py", "gist.py")]),
+        "words": digest([_read(text) for text in (*(case["text"] for case in cases), *(text for e in entries for text, _ in entry_texts(e)))]),
     }
+
+
+def _read(text: str) -> list:
+    """The counted words of a text with their weights, and the part that its meaning is taken from: code that reads otherwise shows here, code that is only faster doesn't."""
+    told = telling(found := evidence.from_text(text))
+    return [list(features(found, told).items()), gist(told)]
