@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
+from bisect import bisect_right
+from itertools import accumulate
+
+from .remembered import Remembered
 
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
 def tokens(text: str) -> float:
     """About how many tokens a text has."""
-    return sum(map(_of_piece, _PIECE.findall(text)))
+    return sum(map(_PIECES.__getitem__, _PIECE.findall(text)))
 
 
-@lru_cache(maxsize=20000)
 def _of_piece(piece: str) -> float:
     first, size = piece[0], len(piece)
     if not first.isascii():
@@ -27,20 +29,28 @@ def _of_piece(piece: str) -> float:
     return math.ceil(size / 3) + 0.5 if first.isdigit() else 0.78
 
 
+_PIECES = Remembered(_of_piece)
+_WORDS = Remembered(tokens)
+
+
+def _priced(text: str) -> tuple[list[str], list[float]]:
+    """The words of a text, and what it costs up to and with each of them."""
+    words = text.split(" ")
+    return words, list(accumulate(map(_WORDS.__getitem__, words)))
+
+
+_PRICED = Remembered(_priced, 4000)  # most are texts of the catalogue, which come again
+
+
 def cut(text: str, most: float) -> str:
     """At most about `most` tokens, ended at a sentence where one ends in the second half; '' when there is no room for three words."""
-    kept, spent = [], 0.0
-    words = text.split(" ")
-    for word in words:
-        spent += tokens(word)
-        if spent > most:
-            break
-        kept.append(word)
-    else:
+    words, spent = _PRICED[text]
+    kept = bisect_right(spent, most)
+    if kept == len(words):
         return text
-    if len(kept) < 3:
+    if kept < 3:
         return ""
-    short = " ".join(kept)
+    short = " ".join(words[:kept])
     end = max(short.rfind(". "), short.rfind("; "), short.rfind(".") if short.endswith(".") else -1)
     return short[: end + 1] if end > len(short) // 2 else short + " …"
 

@@ -117,6 +117,7 @@ def _compile() -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[tuple[frozen
 
 
 _SINGLE, _FIRST, _CHINESE = _compile()
+_WORDS = _SINGLE.keys() | _FIRST.keys()
 _TERMS = re.compile("|".join(sorted(map(re.escape, _CHINESE), key=len, reverse=True)), re.I)
 
 
@@ -124,6 +125,8 @@ def concepts(tokens: list[str], text: str, chinese: bool) -> list[str]:
     """The concepts that a line speaks of, each once: from its counted words, and from its text where that has Chinese."""
     found: dict[str, None] = {}
     for at, token in enumerate(tokens):
+        if token not in _WORDS:
+            continue
         for name in _SINGLE.get(token, ()):
             found[name] = None
         for seconds, name in _FIRST.get(token, ()):

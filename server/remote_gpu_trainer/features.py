@@ -6,6 +6,8 @@ little, frames only by their function and library, progress bars nothing.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from .evidence import Evidence, Line
 from .words import pairs, words
 
@@ -16,14 +18,16 @@ MAX_FEATURES = 700
 def features(evidence: Evidence, told: list[tuple[Line, str, bool]]) -> dict[str, float]:
     """{word: weight}. `told`: what `telling` gave. Words with a `+` are neighbours, with `x:` they stood in a decisive line."""
     weights: dict[str, float] = {}
-    known = weights.get
     for line, text, decisive in told:
         weight = 1.0 if decisive or not evidence.is_log else WEIGHT[line.kind]
         tokens = words(text)
         again = 0.15 * weight
         for token in tokens + pairs(tokens):
-            before = known(token)
-            weights[token] = weight if before is None else (before if before > weight else weight) + again
+            if token in weights:
+                before = weights[token]
+                weights[token] = (before if before > weight else weight) + again
+            else:
+                weights[token] = weight
         if decisive and line.kind != "frame":
             for token in tokens:
                 weights["x:" + token] = 1.0
@@ -32,5 +36,5 @@ def features(evidence: Evidence, told: list[tuple[Line, str, bool]]) -> dict[str
     if any(line.kind == "exception" for line in evidence.lines):
         weights["%exception"] = 0.5
     if len(weights) > MAX_FEATURES:
-        weights = dict(sorted(weights.items(), key=lambda item: -item[1])[:MAX_FEATURES])
+        weights = dict(sorted(weights.items(), key=itemgetter(1), reverse=True)[:MAX_FEATURES])
     return weights

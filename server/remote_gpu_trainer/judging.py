@@ -9,7 +9,8 @@ from .lines import FRAME, Line
 from .records import record
 from .survivors import LOST_PEER, is_secondary
 
-_NOISE = re.compile(r"^\W*$|^[\s=*#_~-]{6,}|^Root Cause|^Other Failures|^\s*\[\d+\]:\s*$|^-+$")
+_NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")  # of a line's beginning
+_NUMBER = re.compile(r"\d+")
 _WRAPPERS = (
     "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException", "ProcessRaisedException", "SignalException", "subprocess-exited",
     "returned non-zero exit",
@@ -83,8 +84,10 @@ def _decisive(failures: list[Failure], first: Line | None, lines: list[Line]) ->
     seen = set()
 
     def add(line: Line) -> None:
-        shape = re.sub(r"\d+", "#", line.text.strip())
-        if shape not in seen and not _NOISE.search(line.text) and len(chosen) < 12:
+        if len(chosen) == 12 or _NOISE.match(line.text):
+            return
+        shape = _NUMBER.sub("#", line.text.strip())
+        if shape not in seen:
             seen.add(shape)
             chosen.append(line)
 

@@ -38,6 +38,7 @@ LEAST_FIRST = 120
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
 READ = "read from the numbers: "  # before what stands in no line of the log
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
 
@@ -172,7 +173,7 @@ def _cost(answer: Answer) -> float:
 
 
 def _tokens_of(value) -> float:
-    return tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return tokens(_AS_JSON(value))
 
 
 def check_limit(limit: int) -> None:

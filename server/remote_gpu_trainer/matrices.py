@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Iterable, Sequence
+from operator import mul
 
 LANE, MIDDLE = 4, 128
 HALF = 1 << 31  # what a lane begins with where sums may fall below zero
@@ -39,47 +41,30 @@ class Matrix:
         self._rows[row] = found = int.from_bytes(lanes, "little") if lanes else 0
         return found
 
-    def sums(self, weighted: list[tuple[int, int]]) -> list[float]:
-        """For each column the sum of weight times value, over (row, weight in thousandths, 0 to 3000)."""
-        return self._summed(*self._add(weighted, 0))
+    def _found(self, rows: Iterable[int]) -> list[int]:
+        """These rows as long integers, 0 for an empty one."""
+        found = list(map(self._rows.get, rows))
+        return [self._row(row) if lanes is None else lanes for row, lanes in zip(rows, found)] if None in found else found
 
-    def sums_alike(self, rows_of: dict[int, list[int]]) -> list[float]:
-        """As `sums`, over {weight in thousandths: rows}: rows of one weight are added up first, so there are as many multiplications as weights."""
+    def sums(self, rows: Sequence[int], weights: Sequence[int]) -> list[float]:
+        """For each column the sum of weight times value, over rows and their weights in thousandths, 0 to 3000."""
+        found = self._found(rows)
+        total = sum(map(mul, found, weights))
+        return self._summed(total, sum(weights) if all(found) else sum(weight for lanes, weight in zip(found, weights) if lanes))
+
+    def sums_alike(self, groups: Iterable[tuple[int, list[int]]]) -> list[float]:
+        """As `sums`, over (weight in thousandths, its rows): rows of one weight are added up first, so there are as many multiplications as weights."""
         total = weights = 0
-        known = self._rows.get
-        for weight, rows in rows_of.items():
-            found = list(map(known, rows))
-            if None in found:
-                found = [self._row(row) if lanes is None else lanes for row, lanes in zip(rows, found)]
-            total += sum(found) * weight
-            weights += weight * (len(found) - found.count(0))
+        for weight, rows in groups:
+            filled = list(filter(None, self._found(rows)))
+            total += sum(filled) * weight
+            weights += len(filled) * weight
         return self._summed(total, weights)
 
     def _summed(self, total: int, weights: int) -> list[float]:
         """The columns of a sum of weights in thousandths, as coefficients."""
         middle, scale = MIDDLE * weights, self.scale / STEPS
         return [(lane - middle) * scale for lane in self._lanes_of(total)]
-
-    def product(self, numbers: list[float]) -> list[float]:
-        """A dense vector, one number a row and of either sign, times the matrix; at most 2,800 rows."""
-        top = max(map(abs, numbers), default=0.0)
-        step = 3 * STEPS / (top if top > LEAST else 1.0)
-        total, weights = self._add([(row, int(number * step)) for row, number in enumerate(numbers) if number], self._half)
-        middle, scale = HALF + MIDDLE * weights, self.scale / step
-        return [(lane - middle) * scale for lane in self._lanes_of(total)]
-
-    def _add(self, weighted: list[tuple[int, int]], total: int) -> tuple[int, int]:
-        """(total with the weighted rows added to it, the sum of the weights of those that aren't empty)."""
-        weights = 0
-        known = self._rows.get
-        for row, weight in weighted:
-            lanes = known(row)
-            if lanes is None:
-                lanes = self._row(row)
-            if lanes:
-                total += lanes * weight
-                weights += weight
-        return total, weights
 
     def _lanes_of(self, total: int) -> array:
         """The columns of a sum."""
@@ -118,6 +103,7 @@ class Dense(Matrix):
     def __init__(self, values: bytes, columns: int, scale: float):
         super().__init__(columns, scale)
         self.bytes = values
+        self._every: list[int] = []
 
     def _lanes(self, row: int) -> bytearray | None:
         values = self.bytes[row * self.columns : (row + 1) * self.columns]
@@ -126,3 +112,14 @@ class Dense(Matrix):
         lanes = bytearray(self._blank)
         lanes[::LANE] = values
         return lanes
+
+    def product(self, numbers: list[float]) -> list[float]:
+        """A vector, one number a row and of either sign, times the matrix; at most 2,800 rows."""
+        if len(self._every) != len(numbers):
+            self._every = self._found(range(len(numbers)))
+        top = max(map(abs, numbers), default=0.0)
+        step = 3 * STEPS / (top if top > LEAST else 1.0)
+        weights = [int(number * step) for number in numbers]
+        total = sum(map(mul, self._every, weights), self._half)
+        middle, scale = HALF + MIDDLE * sum(weights), self.scale / step
+        return [(lane - middle) * scale for lane in self._lanes_of(total)]

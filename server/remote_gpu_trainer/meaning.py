@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from operator import mul
 from pathlib import Path
 
 from .binary_parts import Bytes, mapped, unpack
@@ -38,15 +39,15 @@ class Meaning:
 
     def vector(self, text: str) -> list[float]:
         """The point of a text, length 1; all zeros for a text without a known piece."""
-        weights = self._weights
-        weighted = [(row, int(weights[row] * STEPS)) for row in self._pieces.rows(text)]
-        total = sum(weight for _, weight in weighted) / STEPS
+        rows = self._pieces.rows(text)
+        weights = [int(self._weights[row] * STEPS) for row in rows]
+        total = sum(weights) / STEPS
         if not total:
             return [0.0] * len(self._out_bias)
-        mean = [s / total for s in self._vectors.sums(weighted)]
-        hidden = [max(0.0, s + b) for s, b in zip(self._to_hidden.product(mean), self._hidden_bias)]
+        mean = [s / total for s in self._vectors.sums(rows, weights)]
+        hidden = [s + b if s > -b else 0.0 for s, b in zip(self._to_hidden.product(mean), self._hidden_bias)]
         found = [s + t + b for s, t, b in zip(self._straight.product(mean), self._out.product(hidden), self._out_bias)]
-        length = math.sqrt(sum(v * v for v in found)) or 1.0
+        length = math.sqrt(sum(map(mul, found, found))) or 1.0
         return [v / length for v in found]
 
 

@@ -6,8 +6,10 @@ One line of JSON (classes, weights, limits), then the parts, as binary_parts.py 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from functools import cached_property, lru_cache
-from operator import add
+from itertools import compress
+from operator import add, mul
 from pathlib import Path
 
 from .binary_parts import Bytes, mapped, unpack
@@ -38,9 +40,12 @@ MEANING_GAIN = 8.0  # and its meaning, of length 1 as well, reaches the head thi
 
 @record
 class Question:
-    """The words of a report that the ranking knows, as (word, row, weight), and how many it doesn't know."""
+    """The words of a report that the ranking knows, with the row, the weight and the rarity of each, and how many it doesn't know."""
 
-    known: list[tuple[str, int, float]]
+    words: list[str]
+    rows: list[int]
+    weights: list[float]
+    rarities: list[float]
     unknown: int
 
 
@@ -85,8 +90,12 @@ class Ranking:
 
     def question(self, values: dict[str, float]) -> Question:
         """The weighted words of a report as rows of the matrices."""
-        found = [(word, row, value) for (word, value), row in zip(values.items(), map(self.rows.__getitem__, values)) if row is not None]
-        return Question(found, len(values) - len(found))
+        rows = list(map(self.rows.__getitem__, values))
+        known = [row is not None for row in rows]
+        found = list(compress(rows, known))
+        return Question(
+            list(compress(values, known)), found, list(compress(values.values(), known)), list(map(self.rarity.__getitem__, found)), len(rows) - len(found)
+        )
 
     def learned(self, asked: Question) -> tuple[list[float], float]:
         """(the classifier's score of every class, NONE the last; the score for any entry at all).
@@ -94,36 +103,25 @@ class Ranking:
         The first weighs known words by the root of their rarity. The second asks which words occur, weighted by rarity,
         unknown ones too, so that a report of unknown words tells little.
         """
-        rarity, speaks = self.rarity, self.inside
-        rows_of: dict[int, list[int]] = {}
-        length = inside = 0.0
-        rare = asked.unknown * self.unknown * self.unknown
-        for _, row, value in asked.known:
-            r = rarity[row]
-            weight = int(value * STEPS)
-            if weight in rows_of:
-                rows_of[weight].append(row)
-            else:
-                rows_of[weight] = [row]
-            length += value * value * r
-            rare += r * r
-            inside += speaks[row]
+        alike: dict[float, list[int]] = defaultdict(list)
+        for row, weight in zip(asked.rows, asked.weights):
+            alike[weight].append(row)
+        length = sum(map(mul, map(mul, asked.weights, asked.weights), asked.rarities))
+        rare = sum(map(mul, asked.rarities, asked.rarities), asked.unknown * self.unknown * self.unknown)
+        inside = sum(map(self.inside.__getitem__, asked.rows))
         length = math.sqrt(length) or 1.0
-        sums = [s / length + b for s, b in zip(self._learned.sums_alike(rows_of), self.bias)]
+        sums = [s / length + b for s, b in zip(self._learned.sums_alike((int(weight * STEPS), rows) for weight, rows in alike.items()), self.bias)]
         return sums, inside / (math.sqrt(rare) or 1.0) + self.bias[-1]
 
     def network(self, asked: Question) -> list[float]:
         """Log-odds of every class, NONE the last, by a network with one hidden layer over single words."""
-        weighted, length, last, rarity = [], 0.0, self.network_words, self.rarity
-        for _, row, value in asked.known:
-            if row < last:
-                root = math.sqrt(rarity[row])
-                weighted.append((row, int(value * root * STEPS / 4)))
-                length += value * value * root * root
-        gain = 4 * INPUT_GAIN / (math.sqrt(length) or 1.0)
-        raised = [s * gain + b for s, b in zip(self._to_hidden.sums(weighted), self.hidden_bias)]
-        sums = self._to_classes.sums([(row, min(3 * STEPS, int(value * STEPS / 4))) for row, value in enumerate(raised) if value > 0])
-        return [4 * s + b for s, b in zip(sums, self.network_bias)]
+        last = self.network_words
+        known = [row < last for row in asked.rows]
+        weighed = [weight * math.sqrt(rarity) for weight, rarity in zip(compress(asked.weights, known), compress(asked.rarities, known))]
+        gain = 4 * INPUT_GAIN / (math.sqrt(sum(map(mul, weighed, weighed))) or 1.0)
+        raised = self._to_hidden.sums(list(compress(asked.rows, known)), [int(value * STEPS / 4) for value in weighed])
+        hidden = [max(0, min(3 * STEPS, int((s * gain + b) * STEPS / 4))) for s, b in zip(raised, self.hidden_bias)]
+        return [4 * s + b for s, b in zip(self._to_classes.sums(range(len(hidden)), hidden), self.network_bias)]
 
     def meaning(self, point: list[float]) -> list[float]:
         """Log-odds of every class, NONE the last, by a network with one hidden layer over what `encoder` makes of a report."""
@@ -132,12 +130,12 @@ class Ranking:
 
     def counted(self, asked: Question) -> list[float]:
         """BM25F of every entry: unit weights of the question's words."""
-        return self._counted.sums_alike({STEPS: [row for _, row, _ in asked.known]})[: len(self.entries)]
+        return self._counted.sums_alike([(STEPS, asked.rows)])[: len(self.entries)]
 
     def telling(self, asked: Question, most: int) -> int:
         """How many words and concepts of a question the ranking has seen, counted up to `most`. Plain numbers and pairs don't count."""
         count = 0
-        for word, _, _ in asked.known:
+        for word in asked.words:
             count += "+" not in word and word[0] != "%" and word[:2] not in ("x:", "#n") and not word[1:].isdigit()
             if count == most:
                 break
@@ -145,7 +143,8 @@ class Ranking:
 
     def strongest(self, asked: Question) -> list[tuple[str, int, float]]:
         """The words of a question that are asked why, heaviest first."""
-        return sorted(asked.known, key=lambda item: -item[2])[:MOST_REASONS]
+        heaviest = sorted(range(len(asked.words)), key=asked.weights.__getitem__, reverse=True)[:MOST_REASONS]
+        return [(asked.words[at], asked.rows[at], asked.weights[at]) for at in heaviest]
 
     def reasons(self, name: str, strongest: list[tuple[str, int, float]], most: int = 5) -> list[str]:
         """The words that speak most for a class, of those that `strongest` gave."""

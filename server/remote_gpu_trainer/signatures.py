@@ -34,16 +34,17 @@ def _one_quote(text: str) -> str:
 class Pattern:
     """One signature. A regular expression is compiled when a line is first held against it; re.error is raised then."""
 
-    __slots__ = ("_regex", "anchor", "hint", "literal", "source")
+    __slots__ = ("_regex", "anchor", "hint", "literal", "part", "source", "words")
 
     def __init__(self, signature: Signature):
         self.source = signature
         self._regex: re.Pattern | None = None
         self.literal = "" if signature.is_regex else normal(signature.text)
         texts = runs(signature.text) if signature.is_regex else [self.literal]
-        whole = [word for text in texts for word in _inner_words(text)]
+        self.words = frozenset([word for text in texts for word in _inner_words(text)])  # each line of this signature holds them all
         self.hint = normal(max(texts, key=len)) if signature.is_regex else self.literal  # a text that it holds
-        self.anchor = max(whole, key=len, default="")  # a word that every line of this signature holds; "" when there is none
+        self.anchor = max(self.words, key=_longest, default="")  # one of them; "" when there is none
+        self.part = "" if self.words else max(self.hint.translate(_LETTERS).split(), key=_longest, default="")  # letters within a word of each such line
 
     def search(self, line: str) -> bool:
         """Whether the regular expression is found in a raw line."""
@@ -54,6 +55,10 @@ class Pattern:
     def matches(self, line: str) -> bool:
         """Whether a raw line holds the text."""
         return self.search(line) if self.source.is_regex else self.literal in normal(line)
+
+
+def _longest(word: str) -> tuple[int, str]:
+    return len(word), word
 
 
 def _words_of(lines: list[str]) -> list[str]:
@@ -117,9 +122,12 @@ class SignatureIndex:
         # Apart, because a table is ten times slower on a text with a single letter beyond ASCII.
         held = {"", *_words_of([text for text in normals if text.isascii()]), *_words_of([text for text in normals if not text.isascii()])}
         places = sorted(place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor])
+        vocabulary = " ".join(held)
         decisive = {id(line) for line in evidence.decisive[:4]}
         hits = []
         for entry_id, pattern in map(self.patterns.__getitem__, places):
+            if not pattern.words <= held or pattern.part not in vocabulary:
+                continue
             if pattern.literal:
                 if pattern.literal not in joined:
                     continue
@@ -129,7 +137,7 @@ class SignatureIndex:
             else:
                 if pattern.hint not in joined:
                     continue
-                at = [i for i, text in enumerate(normals) if pattern.anchor in text and pattern.search(lines[i].text)]
+                at = [i for i, text in enumerate(normals) if pattern.hint in text and pattern.search(lines[i].text)]
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])

@@ -15,7 +15,7 @@ MAX_LINES = 120  # distinct lines that count
 _SITE = re.compile(r".*?(?:site-packages|dist-packages|lib/python3\.\d+)/")
 _FRAME = re.compile(r'\s*File "([^"]+)", line \d+(?:, in (\S+))?')
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0-9a-fA-F]+")
-_NO_DIGITS = str.maketrans("", "", "0123456789")
+_DIGITS = b"0123456789"
 
 
 def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
@@ -25,7 +25,7 @@ def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
     seen: set[str] = set()
     for line in _telling_first(evidence, marked):
         text = _readable(line)
-        shape = text.translate(_NO_DIGITS).strip()
+        shape = text.encode("utf-8", "surrogatepass").translate(None, _DIGITS).strip()
         if not shape or shape in seen:
             continue
         seen.add(shape)
