@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", minversion="2.0")
 pytest.importorskip("torchvision", minversion="0.17")
 pytest.importorskip("PIL.Image")
 
-RENEW = r"""grep -rlE --include='*.py' '\b(np|numpy)\.(bool|int|float|complex|object|str)\b' . | \
-xargs -r sed -i -E 's/\b(np|numpy)\.(bool|int|float|complex|object|str)\b/\2/g'"""
+RENEW = r"""grep -rlZE --include='*.py' --exclude-dir=site-packages '\bnp\.(bool|int|float|complex|object|str)\b' . | \
+xargs -0r sed -i -E 's/\bnp\.(bool|int|float|complex|object|str)\b/\1/g'"""
 
 OLD = """
 import numpy as np
@@ -29,6 +29,9 @@ def run(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU sed")
 def test_numpy_aliases_and_the_command_that_renews_them(tmp_path, says):
     (tmp_path / "train.py").write_text(OLD)
+    foreign = tmp_path / ".venv" / "site-packages" / "other.py"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text(OLD)
     result = run(tmp_path)
     assert result.returncode == 1
     says("ENV17", result.stderr)
@@ -36,10 +39,25 @@ def test_numpy_aliases_and_the_command_that_renews_them(tmp_path, says):
     result = run(tmp_path)
     assert result.stdout.split() == ["i", "float32", "1", "True", "2"], result.stderr
     subprocess.run(["bash", "-c", RENEW], cwd=tmp_path, check=True)  # nothing left to renew is no error
+    assert foreign.read_text() == OLD
 
 
 @pytest.mark.parametrize(
-    "name", ["int", "float", "object", "str", "complex", "product", "cumproduct", "msort", "trapz", "in1d"]
+    "name",
+    [
+        "int",
+        "float",
+        "object",
+        "str",
+        "complex",
+        "product",
+        "cumproduct",
+        "msort",
+        "trapz",
+        "in1d",
+        "typeDict",
+        "asscalar",
+    ],
 )
 def test_names_that_numpy_has_no_more(name, says):
     with pytest.raises(AttributeError) as stop:
@@ -102,6 +120,11 @@ def test_pillow(says):
         Image.new("L", (4, 4)).resize((2, 2), Image.ANTIALIAS)
     says("ENV17", str(stop.value))
     assert Image.new("L", (4, 4)).resize((2, 2), Image.LANCZOS).size == (2, 2)
+    for old, now in (("LINEAR", "BILINEAR"), ("CUBIC", "BICUBIC")):
+        with pytest.raises(AttributeError) as stop:
+            getattr(Image, old)
+        says("ENV17", str(stop.value))
+        assert hasattr(Image, now)
     font = ImageFont.load_default(12)
     assert not hasattr(font, "getsize") and len(font.getbbox("cat")[2:]) == 2
 

@@ -55,7 +55,9 @@ def test_tokenizers_of_transformers_itself(name, says):
     says("ENV21", f"ValueError: Tokenizer class {name} does not exist or is not currently imported.")
 
 
-@pytest.mark.parametrize("name", ["QWenTokenizer", "LLaMATokenizer", "BaichuanTokenizer", "ChatGLMTokenizer"])
+@pytest.mark.parametrize(
+    "name", ["QWenTokenizer", "LLaMATokenizer", "BaichuanTokenizer", "BaiChuanTokenizer", "ChatGLMTokenizer"]
+)
 def test_tokenizers_that_lie_beside_their_model_are_something_else(name, says):
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("ENV21", f"ValueError: Tokenizer class {name} does not exist or is not currently imported.")
