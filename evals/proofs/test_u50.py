@@ -31,13 +31,13 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, env={**names, **variables}, text=True, capture_output=True, timeout=60)
 
 
-def test_the_bare_crash_and_the_stack(tmp_path, says):
+def test_the_bare_crash_and_the_stack(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(CRASH)
     silent = run(sys.executable, str(script), "crash")
     assert (silent.returncode, silent.stderr) == (-11, "")
     told = run(sys.executable, str(script), "crash", PYTHONFAULTHANDLER="1")
-    says("U50", told.stderr)
+    assert "Fatal Python error: Segmentation fault" in told.stderr
     frames = [line for line in told.stderr.splitlines() if line.startswith("  File")]
     assert "ctypes" in frames[0] and frames[1].endswith('train.py", line 5 in decode')
     good = run(sys.executable, str(script), PYTHONFAULTHANDLER="1")
@@ -77,7 +77,8 @@ def test_the_loader(tmp_path, says, workers):
     script = tmp_path / "load.py"
     script.write_text(LOADER)
     told = run(sys.executable, str(script), "bad", workers, PYTHONFAULTHANDLER="1").stderr
-    says("U50", told)
+    if workers == "1":
+        says("U50", told)
     assert ("is killed by signal: Segmentation fault" in told) == (workers == "1")
     assert ("in __getitem__" in told) == (workers == "0")
     good = run(sys.executable, str(script), "good", workers)
