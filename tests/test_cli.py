@@ -32,8 +32,9 @@ def test_nothing_fits_is_said_with_exit_1(capsys):
     assert "Nothing in the catalogue fits." in capsys.readouterr().out
 
 
-def test_standard_input_is_read_for_a_dash():
-    done = run("lookup", "-", stdin=b"RuntimeError: element 0 of tensors does not require grad\n")
+@pytest.mark.parametrize("args", [["-"], ["--log", "-"]])
+def test_standard_input_is_read_for_a_dash(args):
+    done = run("lookup", *args, stdin=b"RuntimeError: element 0 of tensors does not require grad\n")
     assert done.returncode == 0
     assert done.stdout.startswith(b"O3  ")
 

@@ -59,7 +59,11 @@ def make_parser(only: str = "") -> argparse.ArgumentParser:
 
     look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.", formatter_class=_Help)  # fmt: skip
     look.add_argument("text", nargs="?", help="what happens, or '-' for standard input")
-    look.add_argument("--log", metavar="PATH", help="a log file, or a folder of per-rank logs read as one run; HOST:PATH for one on a box, where it stays")
+    look.add_argument(
+        "--log",
+        metavar="PATH",
+        help="a log file, or a folder of per-rank logs read as one run; HOST:PATH for one on a box, where it stays; - for standard input",
+    )
     look.add_argument("--id", metavar="ID", help="print one whole entry, for example O7")
     look.add_argument("--limit", type=int, default=3, metavar="N", help="how many matches, 1 to 10 (default 3)")
     look.add_argument(
@@ -119,10 +123,11 @@ def lookup(args: argparse.Namespace) -> int:
         prepare()
     finally:
         gc.enable()
+    piped = "-" in (args.text, args.log)
     answer = answer_for(
-        text=None if args.text == "-" else args.text,
-        log=args.log and os.path.expanduser(args.log),
-        stream=sys.stdin.buffer if args.text == "-" else None,
+        text=None if piped else args.text,
+        log=None if piped else args.log and os.path.expanduser(args.log),
+        stream=sys.stdin.buffer if piped else None,
         limit=args.limit,
         installed=read_installed(args.installed),
         progress=Progress(),
