@@ -10,6 +10,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
+from .remembered import Remembered
+
 MOST_PIECES = 160  # of a text; what follows counts for nothing
 LONGEST = 40  # letters of a word; a longer one is a hash or a path
 REMEMBERED = 20_000  # words whose pieces are kept
@@ -22,14 +24,13 @@ class Pieces:
 
     def __init__(self, row_of: Callable[[str], int | None]):
         self._row_of = row_of
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._known = Remembered(self._split, REMEMBERED)
 
     def rows(self, text: str) -> list[int]:
         """The rows of the first MOST_PIECES pieces of a text, in order."""
         found: list[int] = []
         for word in _WORD.findall(folded(text)):
-            known = self._known.get(word)
-            found += self._split(word) if known is None else known
+            found += self._known[word]
             if len(found) >= MOST_PIECES:
                 break
         return found[:MOST_PIECES]
@@ -48,10 +49,7 @@ class Pieces:
             else:
                 rows = []
                 break
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[word] = found = tuple(rows)
-        return found
+        return tuple(rows)
 
 
 def folded(text: str) -> str:

@@ -22,7 +22,7 @@ def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
     """(line, its readable text, whether it is one of those that decide), at most MAX_LINES of them."""
     marked = {id(line) for line in evidence.decisive[:5]} if evidence.is_log else set()
     found: list[tuple[Line, str, bool]] = []
-    seen: set[str] = set()
+    seen: set[bytes] = set()
     for line in _telling_first(evidence, marked):
         text = _readable(line)
         shape = text.encode("utf-8", "surrogatepass").translate(None, _DIGITS).strip()

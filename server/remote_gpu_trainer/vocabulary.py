@@ -9,22 +9,18 @@ from __future__ import annotations
 from array import array
 from zlib import crc32
 
+from .remembered import Remembered
+
 SLOTS_A_WORD = 2  # at least: a fuller table needs more steps for a word that it lacks
 MOST = 50_000  # words asked for that are remembered
 
 
-class Rows(dict):
+class Rows(Remembered):
     """{word: its row, None for an unknown one}, filled as words are asked for: rows[word]. `get` knows only what was asked before."""
 
     def __init__(self, words, starts, slots):
-        super().__init__()
+        super().__init__(lambda word: self._find(word.encode("utf-8", "surrogatepass")), MOST)
         self._words, self._starts, self._slots = words, starts, slots
-
-    def __missing__(self, word: str) -> int | None:
-        if len(self) >= MOST:
-            self.clear()
-        self[word] = row = self._find(word.encode("utf-8", "surrogatepass"))
-        return row
 
     def word(self, row: int) -> bytes:
         """The word of a row, in UTF-8."""
