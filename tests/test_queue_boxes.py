@@ -151,7 +151,7 @@ def test_resume_gives_failed_cells_another_chance(box):
 
 
 def test_the_deadline_of_the_queue_ends_cells_that_ignore_everything(box):
-    one = box("one", [["a"], ["b"]], RGT_DEADLINE=f"at:{int(time.time()) + 6}", RGT_SAVE_SECONDS=2)
+    one = box("one", [["a"], ["b"]], RGT_DEADLINE=f"at:{int(time.time()) + 12}", RGT_SAVE_SECONDS=2)
     (one.home / "program.sh").write_text("trap '' TERM\nwhile :; do sleep 0.2; done\n")
     queue = one.popen("queue")
     assert queue.wait(90) != 0

@@ -26,12 +26,13 @@ def lines(path: Path) -> list[str]:
 
 
 def soon(seconds: int) -> dict:
+    """A deadline so near. A busy machine takes seconds to start a run: leave ten before the save is asked for."""
     return {"RGT_DEADLINE": f"at:{int(time.time()) + seconds}"}
 
 
 def test_a_program_that_ignores_term_is_ended_and_the_box_stopped(box: Box):
     box.env["BOX_KEY"] = "the-key"
-    box.make("--ignore-term", "--steps", 4000, RGT_SAVE_SECONDS=3, **soon(7), **stop_command(box))
+    box.make("--ignore-term", "--steps", 4000, RGT_SAVE_SECONDS=3, **soon(13), **stop_command(box))
     box.start()
     end = int((box.run_dir / "deadline").read_text())
     box.until(lambda: lines(box.folder / "stopped"), timeout=30)
@@ -45,7 +46,7 @@ def test_a_program_that_ignores_term_is_ended_and_the_box_stopped(box: Box):
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_the_deadline_holds_when_the_runner_is(box: Box, how):
     box.env["BOX_KEY"] = "the-key"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=3, **soon(7), **stop_command(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=3, **soon(13), **stop_command(box))
     box.start()
     box.at_step(3)
     os.kill(box.pid("runner"), how)
@@ -63,7 +64,7 @@ def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):
     (tools / "rsync").write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000\n")
     (tools / "rsync").chmod(0o755)
     box.env |= {"BOX_KEY": "k", "PATH": f"{tools}:{box.env['PATH']}"}
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=2, RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_MINUTES="0.02", **soon(6), **stop_command(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=2, RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_MINUTES="0.02", **soon(12), **stop_command(box))
     box.start()
     box.until(lambda: lines(box.folder / "stopped"), timeout=70)
     end = int((box.run_dir / "deadline").read_text())
@@ -72,7 +73,7 @@ def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):
 
 def test_without_a_credential_the_alarm_is_sent_and_repeated(box: Box):
     box.env.pop("BOX_KEY", None)
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(4), **stop_command(box), **alarm(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(box), **alarm(box))
     box.start()
     said = box.until(lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30)
     assert "the deadline is over" in said[0] and "BOX_KEY is missing" in said[0]
@@ -82,7 +83,7 @@ def test_without_a_credential_the_alarm_is_sent_and_repeated(box: Box):
 
 def test_a_stop_that_fails_is_told_and_tried_again(box: Box):
     box.env["BOX_KEY"] = "the-key"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(4), **stop_command(box, code=7), **alarm(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(box, code=7), **alarm(box))
     box.start()
     box.until(lambda: len(lines(box.folder / "stopped")) >= 2, timeout=30)
     said = box.until(lambda: lines(box.folder / "alarms"))
@@ -92,7 +93,7 @@ def test_a_stop_that_fails_is_told_and_tried_again(box: Box):
 
 def test_a_box_that_is_still_there_after_its_stop_is_told(box: Box):
     box.env["BOX_KEY"] = "k"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, RGT_STILL_HERE=2, **soon(4), **stop_command(box), **alarm(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, RGT_STILL_HERE=2, **soon(10), **stop_command(box), **alarm(box))
     box.start()
     said = box.until(lambda: lines(box.folder / "alarms"), timeout=30)
     assert "still here" in said[0]
@@ -111,7 +112,7 @@ def test_without_a_verified_copy_the_box_stays_and_says_so_and_stops_at_the_dead
     (box.folder / "durable").mkdir()
     (box.folder / "durable/ckpt").write_text("a file where a folder must come")
     box.env["BOX_KEY"] = "k"
-    box.make("--sleep", 0, RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_TRIES=1, **soon(12), **stop_command(box), **alarm(box))
+    box.make("--sleep", 0, RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_TRIES=1, RGT_SAVE_SECONDS=2, **soon(24), **stop_command(box), **alarm(box))
     box.start()
     box.wait("done", timeout=30)
     said = box.until(lambda: [line for line in lines(box.folder / "alarms") if "not verified" in line], timeout=10)
@@ -158,7 +159,7 @@ def test_a_run_that_ends_before_its_deadline_leaves_no_process_on_a_box_that_is_
 
 
 def test_a_keeper_that_was_stopped_is_replaced(box: Box):
-    box.make("--ignore-term", "--steps", 4000, RGT_SAVE_SECONDS=1, **soon(7), **stop_command(box))
+    box.make("--ignore-term", "--steps", 4000, RGT_SAVE_SECONDS=1, **soon(12), **stop_command(box))
     box.env["BOX_KEY"] = "k"
     box.start()
     os.kill(box.pid("keeper"), signal.SIGSTOP)
@@ -168,7 +169,7 @@ def test_a_keeper_that_was_stopped_is_replaced(box: Box):
 
 def test_the_box_is_stopped_when_the_keeper_hangs_and_the_runner_is_dead(box: Box):
     box.env["BOX_KEY"] = "k"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(4), **stop_command(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(box))
     box.start()
     os.kill(box.pid("runner"), signal.SIGKILL)
     os.kill(box.pid("keeper"), signal.SIGSTOP)
@@ -177,7 +178,7 @@ def test_the_box_is_stopped_when_the_keeper_hangs_and_the_runner_is_dead(box: Bo
 
 
 def test_a_stop_command_that_leaves_something_behind_holds_up_no_alarm(box: Box):
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, RGT_AT_END="stop", RGT_SELF_STOP="sleep 300 & echo not now; exit 7", **soon(4), **alarm(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, RGT_AT_END="stop", RGT_SELF_STOP="sleep 300 & echo not now; exit 7", **soon(10), **alarm(box))
     box.start()
     said = box.until(lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30)
     assert "exit status 7: not now" in said[0]
@@ -186,7 +187,7 @@ def test_a_stop_command_that_leaves_something_behind_holds_up_no_alarm(box: Box)
 @pytest.mark.parametrize("content", [None, "", "a[$(touch PWNED)]\n", "99999999999\n"], ids=["missing", "empty", "hostile", "later"])
 def test_a_damaged_deadline_file_changes_no_deadline(box: Box, content):
     box.env["BOX_KEY"] = "k"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(12), **stop_command(box))
+    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(18), **stop_command(box))
     box.start()
     box.at_step(2)
     path, end = box.run_dir / "deadline", int((box.run_dir / "deadline").read_text())
@@ -201,7 +202,7 @@ def test_a_damaged_deadline_file_changes_no_deadline(box: Box, content):
 def test_the_keeper_copies_from_where_the_image_began(box: Box):
     image = box.folder / "image"
     image.mkdir()
-    box.make("--ignore-term", "--steps", 4000, RGT_WORK_DIR=".", RGT_CHECKPOINT_DIR="ck", RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=["ck"], RGT_SAVE_SECONDS=1, **soon(6))
+    box.make("--ignore-term", "--steps", 4000, RGT_WORK_DIR=".", RGT_CHECKPOINT_DIR="ck", RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=["ck"], RGT_SAVE_SECONDS=1, **soon(12))
     box.popen("run", cwd=image)
     box.until(lambda: list(box.folder.glob("durable/ck/step-*.pt")), timeout=30)
     assert (image / "ck").is_dir() and box.events("deadline")

@@ -146,7 +146,7 @@ def test_the_deadline_holds_on_a_box_whose_network_is_gone(box: Box, stop):
     network = engine("ip", "apt-get install -y iproute2", "/usr/sbin")
     line = {"answers": f"date +%s >> {box.folder}/stopped", "hangs": f"trap '' TERM; echo asked >> {box.folder}/tried; sleep 1000 & wait; sleep 1000"}[stop]
     box.make(
-        "--steps", 4000, RGT_DURABLE="gpu@10.99.99.2:kept", RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_MINUTES="0.02", RGT_SAVE_SECONDS=3, RGT_DEADLINE=f"at:{int(time.time()) + 10}",
+        "--steps", 4000, RGT_DURABLE="gpu@10.99.99.2:kept", RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_MINUTES="0.02", RGT_SAVE_SECONDS=3, RGT_DEADLINE=f"at:{int(time.time()) + 16}",
         RGT_AT_END="stop", RGT_SELF_STOP=line, RGT_TARGET="ssh", RGT_NOTIFY=["bash", "-c", f"cat >> {box.folder}/alarms; date +%s >> {box.folder}/alarmed"], RGT_RESUME="none",
     )  # fmt: skip
     # Packets go out and nobody answers, as behind a cable that was pulled.
