@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from remote_gpu_trainer import lookup
 from remote_gpu_trainer.answering import answer_for
 from remote_gpu_trainer.budget import cut, tokens
 from remote_gpu_trainer.rendering import rendered
@@ -75,3 +76,8 @@ def test_what_stands_beside_a_rendered_script_keeps_to_its_budget():
             answers.append(rendered(case["job"], case["profile"], case.get("target"), on=date.fromisoformat(case.get("on", "2026-11-20"))))
     beside = counted([written({name: value for name, value in answer.items() if name != "script"}) for answer in answers])
     assert len(beside) > 30 and max(beside) <= 400, answers[beside.index(max(beside))]["warnings"]
+
+
+@pytest.mark.parametrize("value", [{}, [], {"a": []}, {"matches": [{"id": "U1", "line": 12, "rank": None, "text": 'say "no"\n\\ 第一行'}, {"x": True}], "ask": ""}, ["one", "two", 3]])
+def test_the_parts_of_json_cost_what_the_whole_does(value):
+    assert lookup._tokens_of(value) == pytest.approx(tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))

@@ -85,11 +85,12 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
     found = []
     for (number, _), ranked, text in zip(rows, ranks, texts):
-        line = _clean(text, source, number, ranked, shift)
-        if line:
-            if secrets:
-                line.text = mask(line.text, secrets)
-            found.append(line)
+        text = _plain(text[: MAX_LINE * 4])[:MAX_LINE]
+        time = ""
+        if text.lstrip()[:1] in _PREFIX_STARTS:
+            ranked, time, text = _without_prefixes(text, ranked, shift)
+        if text and not text.isspace():
+            found.append(Line(source, number, ranked, mask(text, secrets) if secrets else text, time=time))
     _classify(found, faults)
     return found
 
@@ -124,17 +125,21 @@ def _last(pattern: str, name: str) -> re.Match | None:
     return found
 
 
-def _clean(text: str, source: str, number: int, rank: int | None, shift: int) -> Line | None:
-    text = text[: MAX_LINE * 4]
+def _plain(text: str) -> str:
+    """A row without colours and progress bars, every other control but the tab a blank."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "%|" in text:
         text = _without_bars(text)
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\t" else " " for c in text)
-    text = text.rstrip()[:MAX_LINE]
+    return text.rstrip()
+
+
+def _without_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | None, str, str]:
+    """(rank, time, the rest). Prefixes nest: a rank, a time, a rank again."""
     time = ""
-    for _ in range(3):  # prefixes nest: a rank, a time, a rank again
+    for _ in range(3):
         if text.lstrip()[:1] not in _PREFIX_STARTS:
             break
         found = RANK_PREFIX.match(text)
@@ -147,7 +152,7 @@ def _clean(text: str, source: str, number: int, rank: int | None, shift: int) ->
         if not found:
             break
         time, text = time or found[1], text[found.end() :]
-    return Line(source, number, rank, text, time=time) if text and not text.isspace() else None
+    return rank, time, text
 
 
 def _without_bars(text: str) -> str:

@@ -19,6 +19,7 @@ from .entry import Entry
 from .evidence import Evidence, Line
 from .masking import shown
 from .ranking import Ranking
+from .remembered import Remembered
 from .signatures import SignatureIndex
 from .unnamed import platform_not_shown, platform_shown
 
@@ -39,6 +40,7 @@ LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
 READ = "read from the numbers: "  # before what stands in no line of the log
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+SIGN = tokens(",")  # of JSON
 MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
 
@@ -173,7 +175,19 @@ def _cost(answer: Answer) -> float:
 
 
 def _tokens_of(value) -> float:
-    return tokens(_AS_JSON(value))
+    """Estimated tokens of a value as JSON: part by part, because most texts are of the catalogue and come again."""
+    if isinstance(value, dict):
+        return (1 + max(1, 2 * len(value))) * SIGN + sum(map(_TEXTS.__getitem__, value)) + sum(map(_tokens_of, value.values()))
+    if isinstance(value, list):
+        return (1 + max(1, len(value))) * SIGN + sum(map(_tokens_of, value))
+    return _TEXTS[value] if isinstance(value, str) else tokens(_AS_JSON(value))
+
+
+def _tokens_of_text(text: str) -> float:
+    return tokens(_AS_JSON(text))
+
+
+_TEXTS = Remembered(_tokens_of_text)
 
 
 def check_limit(limit: int) -> None:

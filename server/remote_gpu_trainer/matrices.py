@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from operator import mul
+
+from .remembered import Remembered
 
 LANE, MIDDLE = 4, 128
 HALF = 1 << 31  # what a lane begins with where sums may fall below zero
@@ -27,8 +30,7 @@ class Matrix:
         blank[::LANE] = bytes([MIDDLE]) * columns
         self._blank = bytes(blank)
         self._half = int.from_bytes(HALF.to_bytes(LANE, "little") * columns, "little")
-        self._rows: dict[int, int] = {}
-        self._most_rows = MOST_BYTES // (LANE * columns)
+        self._rows = Remembered(self._row, MOST_BYTES // (LANE * columns))
 
     def _lanes(self, row: int) -> bytearray | None:
         """The bytes of a row, or None for one that is empty."""
@@ -36,15 +38,11 @@ class Matrix:
 
     def _row(self, row: int) -> int:
         lanes = self._lanes(row)
-        if len(self._rows) >= self._most_rows:
-            self._rows.clear()
-        self._rows[row] = found = int.from_bytes(lanes, "little") if lanes else 0
-        return found
+        return int.from_bytes(lanes, "little") if lanes else 0
 
     def _found(self, rows: Iterable[int]) -> list[int]:
         """These rows as long integers, 0 for an empty one."""
-        found = list(map(self._rows.get, rows))
-        return [self._row(row) if lanes is None else lanes for row, lanes in zip(rows, found)] if None in found else found
+        return list(map(self._rows.__getitem__, rows))
 
     def sums(self, rows: Sequence[int], weights: Sequence[int]) -> list[float]:
         """For each column the sum of weight times value, over rows and their weights in thousandths, 0 to 3000."""
@@ -75,8 +73,7 @@ class Matrix:
 
     def at(self, row: int, column: int) -> float:
         """One coefficient."""
-        lanes = self._rows.get(row)
-        lanes = self._row(row) if lanes is None else lanes
+        lanes = self._rows[row]
         return ((lanes >> (8 * LANE * column) & 255) - MIDDLE) * self.scale if lanes else 0.0
 
 
@@ -120,6 +117,6 @@ class Dense(Matrix):
         top = max(map(abs, numbers), default=0.0)
         step = 3 * STEPS / (top if top > LEAST else 1.0)
         weights = [int(number * step) for number in numbers]
-        total = sum(map(mul, self._every, weights), self._half)
+        total = sum(map(mul, compress(self._every, weights), compress(weights, weights)), self._half)
         middle, scale = HALF + MIDDLE * sum(weights), self.scale / step
         return [(lane - middle) * scale for lane in self._lanes_of(total)]

@@ -142,19 +142,15 @@ class Ranking:
         return count
 
     def strongest(self, asked: Question) -> list[tuple[str, int, float]]:
-        """The words of a question that are asked why, heaviest first."""
+        """The single words of a question that are asked why, heaviest first."""
         heaviest = sorted(range(len(asked.words)), key=asked.weights.__getitem__, reverse=True)[:MOST_REASONS]
-        return [(asked.words[at], asked.rows[at], asked.weights[at]) for at in heaviest]
+        words = [(asked.words[at], asked.rows[at], asked.weights[at]) for at in heaviest]
+        return [told for told in words if told[0][0] != "%" and "+" not in told[0]]
 
     def reasons(self, name: str, strongest: list[tuple[str, int, float]], most: int = 5) -> list[str]:
         """The words that speak most for a class, of those that `strongest` gave."""
         column, matrix = self.column[name], self._learned
-        spoken = [
-            (value * matrix.at(row, column), word)
-            for word, row, value in strongest
-            if word[0] != "%" and "+" not in word
-        ]  # fmt: skip
-        spoken.sort(reverse=True)
+        spoken = sorted([(value * matrix.at(row, column), word) for word, row, value in strongest], reverse=True)
         told: list[str] = []
         for weight, word in spoken:
             if weight <= 0 or len(told) == most:
