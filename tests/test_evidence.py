@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remote_gpu_trainer.answering import answer_for
 from remote_gpu_trainer.evidence import Unreadable, from_path, from_stream, from_text
 from remote_gpu_trainer.lines import rank_of
 from tests.conftest import ROOT
@@ -328,3 +329,25 @@ def test_any_bytes_read_in_any_pieces_give_the_same_lines(data, size):
 
     whole, pieces = outcome(io.BytesIO(data)), outcome(Slow(data))
     assert whole == pieces or "refused" in (whole, pieces)
+
+
+PIP = """\
+  error: subprocess-exited-with-error
+  × Getting requirements to build wheel did not run successfully.
+  ╰─> [17 lines of output]
+      Traceback (most recent call last):
+        File "/tmp/pip-build-env-x1/overlay/lib/python3.11/site-packages/setuptools/build_meta.py", line 317, in run_setup
+          exec(code, locals())
+        File "<string>", line 22, in <module>
+      ModuleNotFoundError: No module named 'torch'
+      [end of output]
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: metadata-generation-failed
+"""
+
+
+def test_a_traceback_that_a_program_sets_to_the_right_ends_with_its_exception():
+    found = from_text(PIP)
+    assert [(line.kind, line.text) for line in found.lines][6:8] == [("frame", '        File "<string>", line 22, in <module>'), ("exception", "ModuleNotFoundError: No module named 'torch'")]
+    assert found.first.text == found.decisive[0].text == "ModuleNotFoundError: No module named 'torch'"
+    assert answer_for(text=PIP).matches[0]["id"] == "ENV19"

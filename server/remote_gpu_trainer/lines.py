@@ -168,17 +168,21 @@ def _without_bars(text: str) -> str:
 def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
     """Give each line its kind; frames and messages are known from the lines before them of the same rank."""
     state: dict[int | None, str] = {}
+    depth: dict[int | None, int] = {}  # blanks before the rank's last traceback: pip and uv set a whole one to the right
     for line in lines:
         text, before = line.text, state.get(line.rank, "")
         stripped = text.strip()
         if "Traceback (most recent call last)" in text:
             kind = after = "trace"
+            depth[line.rank] = _depth(text) if text[:1] in " \t" else 0
         elif 'File "' in text and FRAME.match(text):
             kind = after = "frame"
-        elif before in ("trace", "frame") and (text[:1] in " \t" or not stripped.strip("^~ ")):
+        elif before in ("trace", "frame") and ((text[:1] in " \t" and _depth(text) > depth.get(line.rank, 0)) or not stripped.strip("^~ ")):
             kind, after = "frame", "frame"
         elif is_exception(stripped) and (before in ("trace", "frame") or not _is_figure(stripped.partition(":")[2])):
             kind = after = "exception"
+            if before in ("trace", "frame"):
+                line.text = stripped
         elif before == "exception" and not line.time and not _failed(text, hints):
             kind, after = "message", "exception"
         elif ("arning" in text or "WARN" in text or "[W" in text) and _WARNING.search(text):
@@ -189,6 +193,10 @@ def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
             kind = after = "plain"
         state[line.rank] = after
         line.kind = kind
+
+
+def _depth(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 def is_exception(text: str) -> bool:
