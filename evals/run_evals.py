@@ -24,7 +24,7 @@ APART = {
     "outside.jsonl": "reports that searches in the field brought, left without an answer by both of their readers",
 }
 KEPT = {  # nothing is learned from either half
-    "waiting.jsonl": "reports of the entries that wait for a training (their literal texts alone find them), and strange ones in such words",
+    "waiting.jsonl": "reports of the entries that the ranking hasn't learned, and strange ones in such words",
     "fresh.jsonl": "fresh reports (collected after the ranking was made; nothing is learned from them)",
     "short.jsonl": "questions of 3 to 14 words (invented by writers who saw titles and symptoms and no answer; nothing is learned from them)",
 }

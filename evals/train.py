@@ -6,7 +6,7 @@ Learns from the catalogue's own words, from the practice reports in evals/practi
 a case) and from the tuning half of evals/cases.jsonl. The reporting half is never read. `--report` cross-validates on
 the tuning half and writes nothing; `--check` exits 1 when ranking.bin was made from other texts than lie here.
 
-An entry that ranking.bin doesn't know is found by its literal texts alone. `--learn` names those to learn beside the known ones, `--learn all` takes every one:
+An entry that ranking.bin doesn't know waits: its literal texts find it, and waiting.bin (train_waiting.py). `--learn` names those to learn beside the known ones, `--learn all` takes every one:
 it wants practice reports of its own first, or it costs its neighbours more than it brings.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from remote_gpu_trainer import binary_parts, catalogue, evidence, meaning, ranking, search, whole_file  # noqa: E402
+from remote_gpu_trainer import binary_parts, catalogue, evidence, meaning, ranking, voting, whole_file  # noqa: E402
 from remote_gpu_trainer.features import features  # noqa: E402
 from remote_gpu_trainer.gist import gist  # noqa: E402
 from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
@@ -109,7 +109,7 @@ def _held_out(rows: list[int]) -> list:
     made = ranking.Ranking(binary_parts.told_again(_fitted(rows), blank))
     found = []
     for row in rows:
-        votes = search.votes(made.question(_texts.values[row]), _texts.points[row], _texts.signatures.find(_texts.evidence[row]), made)
+        votes = voting.votes(made.question(_texts.values[row]), _texts.points[row], _texts.signatures.find(_texts.evidence[row]), made)
         right = tuple(made.column[name] for name in _texts.cases[row]["labels"] if name != ranking.NONE)
         found.append(tuning.HeldOut(votes, right, _texts.cases[row]["near"]))
     return found
@@ -160,7 +160,7 @@ def check() -> int:
     now = data.made_from(learned, data.practice_reports(read, made.column), data.tuning_half(read, made.column))
     then = made.made_from
     if waiting:
-        print(f"found by their literal texts alone until python evals/train.py --learn takes them in: {', '.join(waiting)}")
+        print(f"found by literal texts and by waiting.bin (evals/train_waiting.py) until --learn takes them in: {', '.join(waiting)}")
     for name, value in now.items():
         if then.get(name) != value:
             print(f"ranking.bin: found it made from other {name}, expected today's; run python evals/train.py", file=sys.stderr)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from remote_gpu_trainer import lookup
 from remote_gpu_trainer.answering import answer_for
-from remote_gpu_trainer.budget import cut, tokens
+from remote_gpu_trainer.budget import cut, tokens, tokens_of_json
 from remote_gpu_trainer.rendering import rendered
 from tests.conftest import ROOT
 
@@ -80,4 +79,4 @@ def test_what_stands_beside_a_rendered_script_keeps_to_its_budget():
 
 @pytest.mark.parametrize("value", [{}, [], {"a": []}, {"matches": [{"id": "U1", "line": 12, "rank": None, "text": 'say "no"\n\\ 第一行'}, {"x": True}], "ask": ""}, ["one", "two", 3]])
 def test_the_parts_of_json_cost_what_the_whole_does(value):
-    assert lookup._tokens_of(value) == pytest.approx(tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
+    assert tokens_of_json(value) == pytest.approx(tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))

@@ -28,7 +28,7 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
     for folder in ("references", "profiles", "scripts"):
         here = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
         assert here <= {name.removeprefix("remote_gpu_trainer/_bundle/") for name in names}
-    assert {"remote_gpu_trainer/ranking.bin", "remote_gpu_trainer/meaning.bin"} <= set(names)
+    assert {f"remote_gpu_trainer/{name}.bin" for name in ("ranking", "meaning", "waiting")} <= set(names)
     assert not any(name.startswith(("tests/", "evals/", "server/")) for name in names)
 
 

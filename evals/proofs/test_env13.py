@@ -66,3 +66,22 @@ def test_pip_keeps_the_cpu_build_until_it_is_forced(tmp_path):
     assert "Requirement already satisfied: torch" in run(python, *pip, cuda, "torch")
     run(python, *pip, cuda, "--force-reinstall", "torch")
     assert run(python, "-c", "import torch; print(torch.cuda)").strip() == "13.0"
+
+
+def test_the_trainer_refuses_before_the_start(tmp_path, says):
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(ValueError, match="bf16") as stop:
+        transformers.TrainingArguments(output_dir=str(tmp_path), bf16=True)
+    says("ENV13", str(stop.value))
+    with pytest.raises(AssertionError, match="none of the signatures"):  # with a card that knows no bf16: P3
+        says("ENV13", str(stop.value) + " You need Ampere+ GPU with cuda>=11.0.")
+
+
+def test_lightning_refuses_too(says):
+    lightning = pytest.importorskip("lightning.pytorch")
+    with pytest.raises(Exception, match="gpu") as stop:
+        lightning.Trainer(accelerator="gpu", logger=False)
+    says("ENV13", str(stop.value))
+    with pytest.raises(Exception, match="can not run") as stop:
+        lightning.Trainer(accelerator="cuda", logger=False)
+    says("ENV13", str(stop.value))

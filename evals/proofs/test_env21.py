@@ -61,3 +61,22 @@ def test_tokenizers_of_transformers_itself(name, says):
 def test_tokenizers_that_lie_beside_their_model_are_something_else(name, says):
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("ENV21", f"ValueError: Tokenizer class {name} does not exist or is not currently imported.")
+
+
+NAMES = [
+    *("mistral", "mixtral", "ministral3", "mistral3", "mllama", "llama4", "gpt_oss", "deepseek_v3"),
+    *("gemma", "gemma2", "gemma3_text", "gemma4", "qwen2_moe", "qwen2_vl", "qwen2_5_vl"),
+    *("qwen3_moe", "qwen3_vl", "qwen3_vl_moe", "qwen3_next", "qwen3_5"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bare_word_of_old_releases_is_a_type_that_this_one_knows(name, says):
+    assert name in transformers.models.auto.configuration_auto.CONFIG_MAPPING_NAMES
+    says("ENV21", f"KeyError: '{name}'")
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen3", "gemma3", "llama", "mistral_7b", "text"])
+def test_words_that_other_programs_print_too_are_left_alone(name, says):
+    with pytest.raises(AssertionError, match="none of the signatures"):
+        says("ENV21", f"KeyError: '{name}'")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from remote_gpu_trainer import ranking, search
+from remote_gpu_trainer import ranking, voting
 
 FALSE_ANSWERS = 0.04  # of held-out reports out of scope: the target on unseen ones
 FALSE_TITLES = 0.12  # of those, the share that may get titles to choose from, or more: whoever reads them leaves nearly all of these alone
@@ -17,7 +17,7 @@ WANTED = {"high": 0.99, "medium": 0.80}  # share of right first answers at or ab
 class HeldOut:
     """The votes on one report by models that didn't learn from it. `right`: the columns of the right entries, none out of scope; `near`: chosen to look like an entry."""
 
-    votes: search.Votes
+    votes: voting.Votes
     right: tuple[int, ...]
     near: bool = False
 
@@ -55,7 +55,7 @@ def gate_weights(reports: list[HeldOut], weights: list[float]) -> list[float]:
 
 
 def _gate_row(report: HeldOut, weights: list[float]) -> list[float]:
-    return search.gate_values(report.votes, search.scores_of(report.votes.by_voter, weights))
+    return voting.gate_values(report.votes, voting.scores_of(report.votes.by_voter, weights))
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Judged:
 
 def judge(report: HeldOut, weights: list[float], gate_weights: list[float], gate: list[float]) -> Judged:
     """Where the right entry stands, and how sure everything is."""
-    shares = search.shares_of(search.scores_of(report.votes.by_voter, weights))
+    shares = voting.shares_of(voting.scores_of(report.votes.by_voter, weights))
     order = sorted(range(len(shares)), key=lambda column: -shares[column])
-    score = search.gate_score(_gate_row(report, gate_weights), gate)
+    score = voting.gate_score(_gate_row(report, gate_weights), gate)
     place = next((i for i, column in enumerate(order) if column in report.right), 999)
     return Judged(float(1 / (1 + numpy.exp(score))), shares[order[0]], place, bool(report.right), report.near)
 

@@ -6,7 +6,7 @@ import gc
 from datetime import date
 from functools import lru_cache
 
-from . import evidence, ranking, shelf
+from . import evidence, ranking, shelf, waiting
 from .entry import Entry
 from .lookup import Answer, BadRequest, check_limit, look_up
 from .signatures import SignatureIndex
@@ -34,7 +34,7 @@ def prepare() -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
-        shelf.load(), ranking.load(), signatures()
+        shelf.load(), ranking.load(), waiting.load(), signatures()
         gc.freeze()
     finally:
         if collects:
@@ -63,7 +63,9 @@ def answer_for(
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
     said = sentence_of(text, bool(log)) if text else ""
     heard = evidence.from_text(said) if said else None
-    answer = look_up(found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed, said=heard)
+    answer = look_up(
+        found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed, said=heard, unlearned=waiting.load()
+    )
     numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
     answer.ask = " ".join(filter(None, (found.left_out, numbers, answer.ask)))
     return answer

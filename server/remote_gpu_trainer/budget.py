@@ -5,6 +5,7 @@ The estimate was fitted to a GPT tokenizer on the catalogue and on reports, and 
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from bisect import bisect_right
@@ -12,6 +13,7 @@ from itertools import accumulate
 
 from .remembered import Remembered
 
+_AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
@@ -31,6 +33,23 @@ def _of_piece(piece: str) -> float:
 
 _PIECES = Remembered(_of_piece)
 _WORDS = Remembered(tokens)
+
+
+def tokens_of_json(value) -> float:
+    """About how many tokens a value has as JSON: part by part, because most texts of an answer are of the catalogue and come again."""
+    if isinstance(value, dict):
+        return (1 + max(1, 2 * len(value))) * SIGN + sum(map(_TEXTS.__getitem__, value)) + sum(map(tokens_of_json, value.values()))
+    if isinstance(value, list):
+        return (1 + max(1, len(value))) * SIGN + sum(map(tokens_of_json, value))
+    return _TEXTS[value] if isinstance(value, str) else tokens(_AS_JSON(value))
+
+
+def _of_text(text: str) -> float:
+    return tokens(_AS_JSON(text))
+
+
+_TEXTS = Remembered(_of_text)
+SIGN = tokens(",")
 
 
 def _priced(text: str) -> tuple[list[str], list[float]]:

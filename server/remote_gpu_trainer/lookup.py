@@ -6,7 +6,6 @@ object. Shapes are those of `Answer`; everything that comes from a log is cut an
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from datetime import date
@@ -14,13 +13,13 @@ from datetime import date
 from . import search
 from .ages import stale_entry
 from .asking import what_helps
-from .budget import cut, first_paragraph, opening, tokens
+from .budget import cut, first_paragraph, opening, tokens, tokens_of_json
 from .entry import Entry
 from .evidence import Evidence, Line
 from .masking import shown
 from .ranking import Ranking
-from .remembered import Remembered
 from .signatures import SignatureIndex
+from .waiting import Waiting
 from .unnamed import platform_not_shown, platform_shown
 
 LIMITS = (1, 10)
@@ -39,8 +38,6 @@ LEAST_FIRST = 120
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
 READ = "read from the numbers: "  # before what stands in no line of the log
-_AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-SIGN = tokens(",")  # of JSON
 MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
 
@@ -77,12 +74,13 @@ def look_up(
     today: date,
     installed: str | None = None,
     said: Evidence | None = None,
+    unlearned: Waiting | None = None,
 ) -> Answer:
-    """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text; `said` as in `search.rank`. Raises BadRequest for a limit outside 1–10."""
+    """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text; `said` and `unlearned` as in `search.rank`. Raises BadRequest for a limit outside 1–10."""
     check_limit(limit)
     text = "\n".join(line.text for line in evidence.lines)
     found = _there(
-        search.rank(evidence, ranking, signatures, limit + ALSO, said, lambda name: name in entries and platform_shown(entries[name], text)), entries
+        search.rank(evidence, ranking, signatures, limit + ALSO, said, lambda name: name in entries and platform_shown(entries[name], text), unlearned), entries
     )
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
@@ -91,7 +89,7 @@ def look_up(
     if elsewhere and found.confidence == "high":
         found = found._replace(confidence="medium")
     # An entry that is found by its literal text alone is claimed as medium, and still its fix helps more than titles would.
-    sure = found.confidence == "high" or bool(found.confidence and candidates[0].id not in ranking.column)
+    sure = found.confidence == "high" or bool(found.confidence and candidates[0].hit and candidates[0].id not in ranking.column)
     lines, chars = EVIDENCE[sure]
     answer = Answer(
         evidence=[_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:lines]],
@@ -129,9 +127,9 @@ def look_up(
         answer.ask = what_helps(evidence, "Not sure.", most=1, heard=said is not None)
     if not sure:
         answer.also = [_title(c, entries, TITLE) for c in candidates[limit : limit + ALSO]]
-    over = _cost(answer) - WHOLE - FURTHER * max(0, limit - 3)
+    over = tokens_of_json(answer.as_dict()) - WHOLE - FURTHER * max(0, limit - 3)
     if over > 0:  # first the evidence gives way, then the texts of the first match
-        over -= _tokens_of(answer.evidence[1:])
+        over -= tokens_of_json(answer.evidence[1:])
         del answer.evidence[1:]
     if over > 0:
         _fill(answer.matches[0], chosen[0][1], others, max(FIRST[sure] - over, LEAST_FIRST))
@@ -167,27 +165,6 @@ def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
 def _check(entry: Entry, most: float) -> str:
     """The check in about so many tokens, or where to read it."""
     return cut(first_paragraph(entry.check), most) or f"see entry {entry.id}"
-
-
-def _cost(answer: Answer) -> float:
-    """Estimated tokens of the whole answer, names of its fields included."""
-    return _tokens_of(answer.as_dict())
-
-
-def _tokens_of(value) -> float:
-    """Estimated tokens of a value as JSON: part by part, because most texts are of the catalogue and come again."""
-    if isinstance(value, dict):
-        return (1 + max(1, 2 * len(value))) * SIGN + sum(map(_TEXTS.__getitem__, value)) + sum(map(_tokens_of, value.values()))
-    if isinstance(value, list):
-        return (1 + max(1, len(value))) * SIGN + sum(map(_tokens_of, value))
-    return _TEXTS[value] if isinstance(value, str) else tokens(_AS_JSON(value))
-
-
-def _tokens_of_text(text: str) -> float:
-    return tokens(_AS_JSON(text))
-
-
-_TEXTS = Remembered(_tokens_of_text)
 
 
 def check_limit(limit: int) -> None:

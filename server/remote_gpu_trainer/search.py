@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from operator import mul
 
 from .banners import only_versions
 from .evidence import Evidence
 from .features import features
 from .gist import gist
-from .ranking import VOTERS, Question, Ranking
+from .ranking import Question, Ranking
 from .records import record
 from .signatures import Hit, SignatureIndex
 from .telling import telling
-
-LEARNED, COUNTED, SIGNATURE, NETWORK = map(VOTERS.index, ("learned", "counted", "signature", "network"))
+from .voting import gate_score, gate_values, scores_of, shares_of, votes
+from .waiting import Guess, Waiting
 
 LEAST_WORDS = 2  # known words without which a report says nothing
 SAID, EVEN = 0.3, 0.5  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
 SHOWN = 0.75  # the same for a report that names the platform of the first entry
+FAR = 2.0  # times as likely as the first entry, for one that the ranking doesn't know to come before it
 REASONED = 3  # first entries that say by which words they were found
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
 
@@ -60,16 +60,19 @@ def rank(
     most: int = 13,
     said: Evidence | None = None,
     shows: Callable[[str], bool] = lambda name: False,
+    unlearned: Waiting | None = None,
 ) -> Found:
     """The `most` likeliest entries. An empty confidence means: answer nothing.
 
     `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
     `shows(id)`: whether the report names the platform that an entry is about.
+    `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides.
     """
     hits, waiting = _parted(signatures.find(evidence), ranking)
-    asked, shares, none = _weighed(evidence, hits, ranking)
+    read = _read(evidence, ranking)
+    asked, shares, none = _weighed(read, hits, ranking)
     if said is not None:
-        _, others, nothing = _weighed(said, _parted(signatures.find(said), ranking)[0], ranking)
+        _, others, nothing = _weighed(_read(said, ranking), _parted(signatures.find(said), ranking)[0], ranking)
         shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
     ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
@@ -81,24 +84,40 @@ def rank(
     candidates = tuple(Candidate(name, share, best.get(name), tuple(ranking.reasons(name, strongest)) if name in spoken else ()) for share, name in ordered)
     known = ranking.telling(asked, max(SURE_WORDS.values()))
     literal = any(hit.decisive for hit in hits)
+    worded = False  # whether words alone decide
     if literal and waiting:
-        candidates = _after_the_first(waiting, candidates)
+        candidates = _after_the_first([Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates)
     elif waiting:
         candidates = candidates if none <= ranking.limits["none"] else ()  # what the ranking isn't sure of doesn't stand beside a literal text
         for name, hit in waiting.items():
-            candidates = _first(name, candidates, ranking.limits["medium"], hit)
+            candidates = _first(Candidate(name, 0.0, hit), candidates, ranking.limits["medium"])
     if literal or waiting:
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         known = max(SURE_WORDS.values())
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
-        candidates = _first(evidence.seen, candidates, ranking.limits["medium"])
+        candidates = _first(Candidate(evidence.seen, 0.0), candidates, ranking.limits["medium"])
     elif evidence.seen == "sound" or known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
         none = 1.0
+    else:
+        worded = True
     if ranking.limits["none"] < none <= SHOWN and shows(candidates[0].id):
         none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
-    return Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
+    found = Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
+    guess = unlearned.guess(read.words, read.point) if unlearned and worded else None
+    return _with(guess, found, ranking.limits["medium"]) if guess else found
+
+
+def _with(guess: Guess, found: Found, least: float) -> Found:
+    """What was found, and a guess at an entry that the ranking doesn't know: before the others where it is far likelier, else behind a first one that isn't sure itself."""
+    new = Candidate(guess.id, guess.probability, words=guess.words)
+    first = _first(new, found.candidates, least)
+    if not found.confidence:
+        return found._replace(candidates=first, confidence="medium" if guess.alone else "", doubtful=not guess.alone)
+    if guess.probability > FAR * (1 - found.none) * found.candidates[0].probability:
+        return found._replace(candidates=first, confidence="medium")
+    return found if found.confidence == "high" else found._replace(candidates=_after_the_first([new], found.candidates))
 
 
 def _parted(hits: list[Hit], ranking: Ranking) -> tuple[list[Hit], dict[str, Hit]]:
@@ -107,11 +126,23 @@ def _parted(hits: list[Hit], ranking: Ranking) -> tuple[list[Hit], dict[str, Hit
     return known, {hit.entry_id: hit for hit in hits if hit.decisive and hit.entry_id not in ranking.column}
 
 
-def _weighed(evidence: Evidence, hits: list[Hit], ranking: Ranking) -> tuple[Question, list[float], float]:
-    """(the question, each entry's share, the probability that none fits)."""
+@record
+class Read:
+    """The weighted words of a report, and the point of what it means."""
+
+    words: dict[str, float]
+    point: list[float]
+
+
+def _read(evidence: Evidence, ranking: Ranking) -> Read:
     told = telling(evidence)
-    asked = ranking.question(features(evidence, told))
-    voted = votes(asked, ranking.encoder.vector(gist(told)), hits, ranking)
+    return Read(features(evidence, told), ranking.encoder.vector(gist(told)))
+
+
+def _weighed(read: Read, hits: list[Hit], ranking: Ranking) -> tuple[Question, list[float], float]:
+    """(the question, each entry's share, the probability that none fits)."""
+    asked = ranking.question(read.words)
+    voted = votes(asked, read.point, hits, ranking)
     inside = gate_score(gate_values(voted, scores_of(voted.by_voter, ranking.gate_weights)), ranking.gate)
     none = 1 / (1 + math.exp(min(50.0, max(-50.0, inside))))
     return asked, shares_of(scores_of(voted.by_voter, ranking.weights)), none
@@ -122,124 +153,25 @@ def _normal(shares: list[float]) -> list[float]:
     return [share / total for share in shares]
 
 
-def _first(name: str, candidates: tuple[Candidate, ...], least: float, hit: Hit | None = None) -> tuple[Candidate, ...]:
+def _first(candidate: Candidate, candidates: tuple[Candidate, ...], least: float) -> tuple[Candidate, ...]:
     """With this entry before the others, at no less than this probability and they at less than its."""
-    found = next((c for c in candidates if c.id == name), Candidate(name, 0.0, hit))
+    found = next((c for c in candidates if c.id == candidate.id), candidate)
     found = found._replace(probability=max(found.probability, least))
-    return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != name])
+    return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != candidate.id])
 
 
-def _after_the_first(waiting: dict[str, Hit], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """With these behind the one whose literal text stands there too."""
+def _after_the_first(others: list[Candidate], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """With these behind the first one."""
     least = 0.99 * candidates[0].probability
     return (
         candidates[0],
-        *[Candidate(name, least, hit) for name, hit in waiting.items()],
+        *[other._replace(probability=least) for other in others],
         *[c._replace(probability=min(c.probability, 0.99 * least)) for c in candidates[1:]],
     )
 
 
 def _likeliest(item: tuple[float, str]) -> float:
     return -item[0]
-
-
-@record
-class Votes:
-    """by_voter: one list a voter, in the order of VOTERS, one number an entry, in the order of `Ranking.entries`; inside: how much the report is
-    like one that an entry explains; none: the network's log-odds that no entry does; over: how far the linear classifier's best entry lies above
-    its class for none."""
-
-    by_voter: list[list[float]]
-    inside: float
-    none: float
-    over: float
-
-
-def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking) -> Votes:
-    """What every voter says about every entry. `point`: what the report means."""
-    learned, inside = ranking.learned(asked)
-    none = learned.pop()
-    counted = ranking.counted(asked)
-    network = ranking.network(asked)
-    doubt = network.pop()
-    meant = ranking.meaning(point)
-    meant.pop()
-    top = max(counted) or 1.0
-    over, doubt_spread = max(learned) - none, _spread(network)
-    decisive = {hit.entry_id for hit in hits if hit.decisive}
-    share = 1.0 / len(decisive) if decisive else 0.0
-    return Votes(
-        [
-            _less(learned, _spread(learned)),
-            [count / top for count in counted],
-            list(map(math.log1p, counted)),
-            _marked(decisive, share, ranking),
-            _marked(decisive, 1.0, ranking),
-            _marked({hit.entry_id for hit in hits} - decisive, 1.0, ranking),
-            _less(network, doubt_spread),
-            _less(meant, _spread(meant)),
-        ],
-        inside, doubt - doubt_spread, over,
-    )  # fmt: skip
-
-
-def _spread(values: list[float]) -> float:
-    """Log of the sum of exponentials."""
-    highest = max(values)
-    return math.log(sum(map(math.exp, _less(values, highest)))) + highest
-
-
-def _less(values: list[float], number: float) -> list[float]:
-    return [value - number for value in values]
-
-
-def _marked(names: set[str], value: float, ranking: Ranking) -> list[float]:
-    """`value` for these entries, 0 for the others."""
-    found = [0.0] * len(ranking.entries)
-    for name in names:
-        found[ranking.column[name]] = value
-    return found
-
-
-def scores_of(by_voter: list[list[float]], weights: list[float]) -> list[float]:
-    """Weighted sum of the votes, one number an entry. Voters beyond the weights have no say."""
-    heard = [(weight, numbers) for weight, numbers in zip(weights, by_voter) if any(numbers)]
-    found = [0.0] * len(by_voter[0])
-    for (one, first), (other, second) in zip(heard[::2], heard[1::2]):
-        found = [score + one * a + other * b for score, a, b in zip(found, first, second)]
-    for weight, numbers in heard[len(heard) & ~1 :]:
-        found = [score + weight * number for score, number in zip(found, numbers)]
-    return found
-
-
-def shares_of(scores: list[float]) -> list[float]:
-    """Each entry's share of the probability, given that one of them fits."""
-    raised = list(map(math.exp, _less(scores, max(scores))))
-    total = sum(raised)
-    return [r / total for r in raised]
-
-
-def gate_values(voted: Votes, scores: list[float]) -> list[float]:
-    """What the gate weighs, in the order of GATE. `scores`: what `scores_of` made of these votes."""
-    learned, network = voted.by_voter[LEARNED], voted.by_voter[NETWORK]
-    best_learned, best_network = max(learned), max(network)
-    return [
-        voted.inside,
-        best_learned,
-        max(voted.by_voter[COUNTED]),
-        max(voted.by_voter[SIGNATURE]),
-        voted.none,
-        best_network,
-        float(learned.index(best_learned) == network.index(best_network)),
-        max(scores) - _spread(scores),
-        voted.over,
-        1.0,
-    ]
-
-
-def gate_score(values: list[float], weights: list[float]) -> float:
-    """Log odds that any entry fits."""
-    return sum(map(mul, weights, values))
 
 
 def _confidence(candidates: tuple[Candidate, ...], none: float, said: int, ranking: Ranking) -> str:

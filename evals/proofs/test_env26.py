@@ -1,0 +1,137 @@
+"""ENV26: a package that transformers asks for by name, a version out of its range, and a process that keeps its first answer."""
+
+import importlib.metadata
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+torch = pytest.importorskip("torch")
+
+OLD_ACCELERATE = """
+import importlib.metadata as metadata
+real = metadata.version
+metadata.version = lambda name: "0.20.3" if name == "accelerate" else real(name)
+import torch
+operators = torch.library.Library("torchvision", "DEF")  # as in conftest.py
+for name in ("nms", "qnms"):
+    operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+import transformers
+transformers.TrainingArguments(output_dir="out")
+"""
+KEPT = """
+import importlib, pathlib, sys
+from transformers.utils import is_bitsandbytes_available
+print(is_bitsandbytes_available())
+folder = pathlib.Path(sys.argv[1])
+(folder / "bitsandbytes").mkdir()
+(folder / "bitsandbytes" / "__init__.py").write_text("")
+(folder / "bitsandbytes-9.0.dist-info").mkdir()
+(folder / "bitsandbytes-9.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\\nName: bitsandbytes\\nVersion: 9.0\\n")
+importlib.invalidate_caches()
+print(importlib.util.find_spec("bitsandbytes") is not None, is_bitsandbytes_available())
+"""
+absent = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed")
+
+
+def run(code, *arguments, folder):
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def model(tmp_path):
+    config = transformers.LlamaConfig(
+        vocab_size=8,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@absent
+def test_four_bits_ask_for_their_package(model, says):
+    four = transformers.BitsAndBytesConfig(load_in_4bit=True)
+    with pytest.raises(ImportError) as stop:
+        transformers.AutoModelForCausalLM.from_pretrained(model, quantization_config=four)
+    says("ENV26", str(stop.value))
+    assert transformers.AutoModelForCausalLM.from_pretrained(model).config.hidden_size == 8
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed")
+def test_a_logger_that_is_not_there_and_a_run_without_it(model, tmp_path, says):
+    net = transformers.AutoModelForCausalLM.from_pretrained(model)
+    arguments = transformers.TrainingArguments(output_dir=str(tmp_path), report_to="wandb", use_cpu=True)
+    with pytest.raises(RuntimeError) as stop:
+        transformers.Trainer(model=net, args=arguments)
+    says("ENV26", str(stop.value))
+    without = transformers.TrainingArguments(output_dir=str(tmp_path), report_to="none", use_cpu=True)
+    transformers.Trainer(model=net, args=without)
+
+
+def test_accelerate_below_the_floor(tmp_path, says):
+    result = run(OLD_ACCELERATE, folder=tmp_path)
+    assert result.returncode == 1
+    says("ENV26", result.stderr)
+
+
+def test_a_version_out_of_the_range(says):
+    from transformers.utils.versions import require_version
+
+    with pytest.raises(ImportError) as stop:
+        require_version("tokenizers>=0.14,<0.15")
+    says("ENV26", str(stop.value))
+    with pytest.raises(importlib.metadata.PackageNotFoundError) as stop:
+        require_version("a_package_of_next_year>=1")
+    says("ENV26", str(stop.value))
+
+
+def test_a_version_that_cannot_be_read(monkeypatch, says):
+    from transformers.utils.versions import require_version
+
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: None)
+    with pytest.raises(ValueError, match="found=None") as stop:
+        require_version("numpy>=1.17")
+    says("ENV26", str(stop.value))
+
+
+@absent
+def test_a_config_that_reads_the_version(says):  # as BitsAndBytesConfig of transformers 4 does
+    with pytest.raises(importlib.metadata.PackageNotFoundError) as stop:
+        importlib.metadata.version("bitsandbytes")
+    says("ENV26", str(stop.value))
+
+
+@absent
+def test_a_process_keeps_its_first_answer_and_a_new_one_asks_again(tmp_path):
+    assert run(KEPT, tmp_path, folder=tmp_path).stdout.split() == ["False", "True", "False"]
+    again = run("from transformers.utils import is_bitsandbytes_available as a; print(a())", folder=tmp_path)
+    assert again.stdout.strip() == "True", again.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LlamaTokenizer requires the SentencePiece library but it was not found in your environment. Check out the",
+        "T5Converter requires the protobuf library but it was not found in your environment. Check out the",
+        "AutoModel requires the PyTorch library but it was not found in your environment. Check out the",
+        "This modeling file requires the following packages that were not found in your environment: flash_attn. Run",
+        "Cannot initialize model with low cpu memory usage because `accelerate` was not found in the environment.",
+    ],
+)
+def test_what_other_entries_or_none_explain(text, says):
+    with pytest.raises(AssertionError, match="none of the signatures"):
+        says("ENV26", text)
