@@ -48,3 +48,11 @@ def test_its_own_text_is_claimed(entry, text):
 @pytest.mark.parametrize(("entry", "text"), OTHERS)
 def test_a_text_of_many_failures_is_left_to_the_words(entry, text):
     assert not claims(entry, text)
+
+
+@pytest.mark.parametrize("entry", catalogue.load().entries, ids=lambda entry: entry.id)
+def test_each_line_of_a_signature_holds_letters_by_which_it_is_looked_for_first(entry):
+    """`(train|val): .{0,6}No images found` has them; alternatives around a lone colon have none, and are tried on every line of every log."""
+    for signature in entry.signatures:
+        held = Pattern(signature)
+        assert sum(letter.isalpha() for letter in held.hint) >= 3, signature.text

@@ -66,9 +66,9 @@ def test_the_tilde_is_the_shells_and_letter_case_counts(images, monkeypatch):
 @pytest.mark.parametrize(
     "text",
     [  # datasets 5.2.0, run by hand
-        "datasets.data_files.EmptyDatasetError: The directory at /work/empty doesn't contain any data files",
+        "datasets.data_files.EmptyDatasetError: The directory at /mnt/empty doesn't contain any data files",
         "FileNotFoundError: Couldn't find any data file at /nope/data.",
-        "FileNotFoundError: Unable to find '/work/~/a.jsonl'",
+        "FileNotFoundError: Unable to find '/mnt/~/a.jsonl'",
         "ConnectionError: Couldn't reach './nope' on the Hub (OfflineModeIsEnabled)",
         "ConnectionError: Couldn't reach 'data/a.jsonl' on the Hub (LocalEntryNotFoundError)",
         "ValueError: At least one valid data file must be specified, all the data_files are invalid: {'train': []}",
@@ -76,7 +76,7 @@ def test_the_tilde_is_the_shells_and_letter_case_counts(images, monkeypatch):
         "    raise FileNotFoundError(f\"Directory {dataset_path} not found\")\nFileNotFoundError: Directory nope not found",
         "ConnectionError: Couldn't reach 'data/train' on the Hub (OfflineModeIsEnabled)",
         # older ones
-        "FileNotFoundError: Couldn't find a dataset script at /work/person1/person1.py or any data file in the same directory.",
+        "FileNotFoundError: Couldn't find a dataset script at /mnt/person1/person1.py or any data file in the same directory.",
         "FileNotFoundError: Unable to find '/home/user/axolotl/corpus' at /home/user/axolotl",
         "FileNotFoundError: Unable to resolve any data file that matches '['**train*']' at /data/glue with any supported extension ['csv']",
         "RuntimeError: Found 0 files in subfolders of: /data/imagenet/train",
@@ -84,8 +84,8 @@ def test_the_tilde_is_the_shells_and_letter_case_counts(images, monkeypatch):
         "Dataset '/content/x/data.yaml' images not found ⚠️, missing path '/content/datasets/x/valid/images'",
         "Note dataset download directory is '/content/datasets'. You can update this in '/root/.config/Ultralytics/settings.json'",
         "FileNotFoundError: \nDataset '/home/me/set/data.yaml' images not found ⚠️, missing path '/home/me/set/valid/images'",
-        "FileNotFoundError: No images found in /work/set or its subdirectories.",
-        "ValueError: Instance /work/dog images root doesn't exists.",
+        "FileNotFoundError: No images found in /mnt/set or its subdirectories.",
+        "ValueError: Instance /mnt/dog images root doesn't exists.",
         "Exception: Dataset not found ❌",
         "ValueError: Cannot open data/dataset_info.json due to [Errno 2] No such file or directory: 'data/dataset_info.json'.",
         "ValueError: Undefined dataset mllm_demo in dataset_info.json.",
@@ -103,12 +103,12 @@ def test_texts_of_other_libraries(text, says):
     "text",
     [
         "ConnectionError: Couldn't reach 'squad' on the Hub (ConnectTimeout)",
-        "FileNotFoundError: Couldn't find a dataset script at /work/tsv/tsv.py or any data file in the same directory. "
+        "FileNotFoundError: Couldn't find a dataset script at /mnt/tsv/tsv.py or any data file in the same directory. "
         "Couldn't find 'tsv' on the Hugging Face Hub either: FileNotFoundError: Dataset 'tsv' doesn't exist on the Hub",
         "WARNING ⚠️ Dataset 'coco8.yaml' images not found, missing path '/root/datasets/coco8/images/val'",
-        "WARNING ⚠️ Dataset '/work/coco8.yaml' images not found, missing path '/root/datasets/coco8/images/val'",
+        "WARNING ⚠️ Dataset '/mnt/coco8.yaml' images not found, missing path '/root/datasets/coco8/images/val'",
         "Dataset 'ultralytics/cfg/datasets/VOC.yaml' images not found ⚠️, missing path '/root/datasets/VOC/images/val'",
-        "ValueError: At least one valid data file must be specified, all the data_files are invalid: {'train': ['/work/bad.parquet']}",
+        "ValueError: At least one valid data file must be specified, all the data_files are invalid: {'train': ['/mnt/bad.parquet']}",
         "RuntimeError: Dataset metadata file not found or corrupted. You can use download=True to download it",
         "ValueError: Cannot open data/dataset_info.json due to Expecting ',' delimiter: line 3 column 5 (char 40).",
         "FileNotFoundError: [Errno 2] No such file or directory: './work_dirs/llava/checkpoint-1000/trainer_state.json'",

@@ -66,7 +66,7 @@ def rank(
 
     `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
     `shows(id)`: whether the report names the platform that an entry is about.
-    `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides.
+    `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides and the ranking isn't sure.
     """
     hits, waiting = _parted(signatures.find(evidence), ranking)
     read = _read(evidence, ranking)
@@ -105,19 +105,19 @@ def rank(
         none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
     found = Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
-    guess = unlearned.guess(read.words, read.point) if unlearned and worded else None
+    guess = unlearned.guess(read.words, read.point) if unlearned and worded and confidence != "high" else None
     return _with(guess, found, ranking.limits["medium"]) if guess else found
 
 
 def _with(guess: Guess, found: Found, least: float) -> Found:
-    """What was found, and a guess at an entry that the ranking doesn't know: before the others where it is far likelier, else behind a first one that isn't sure itself."""
+    """What was found, and a guess at an entry that the ranking doesn't know: before the others where it is far likelier, else behind the first one."""
     new = Candidate(guess.id, guess.probability, words=guess.words)
     first = _first(new, found.candidates, least)
     if not found.confidence:
         return found._replace(candidates=first, confidence="medium" if guess.alone else "", doubtful=not guess.alone)
     if guess.probability > FAR * (1 - found.none) * found.candidates[0].probability:
         return found._replace(candidates=first, confidence="medium")
-    return found if found.confidence == "high" else found._replace(candidates=_after_the_first([new], found.candidates))
+    return found._replace(candidates=_after_the_first([new], found.candidates))
 
 
 def _parted(hits: list[Hit], ranking: Ranking) -> tuple[list[Hit], dict[str, Hit]]:
