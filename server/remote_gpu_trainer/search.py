@@ -25,6 +25,7 @@ from .waiting import Guess, Waiting
 LEAST_WORDS = 2  # known words without which a report says nothing
 SAID, EVEN = 0.3, 0.5  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
 SHOWN = 0.75  # the same for a report that names the platform of the first entry
+MATCHES = 3  # of an answer, usually; what follows is a title
 FAR = 2.0  # times as likely as the first entry, for one that the ranking doesn't know to come before it
 REASONED = 3  # first entries that say by which words they were found
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
@@ -86,7 +87,7 @@ def rank(
     literal = any(hit.decisive for hit in hits)
     worded = False  # whether words alone decide
     if literal and waiting:
-        candidates = _after_the_first([Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates)
+        candidates = _behind(1, [Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates)
     elif waiting:
         candidates = candidates if none <= ranking.limits["none"] else ()  # what the ranking isn't sure of doesn't stand beside a literal text
         for name, hit in waiting.items():
@@ -110,14 +111,18 @@ def rank(
 
 
 def _with(guess: Guess, found: Found, least: float) -> Found:
-    """What was found, and a guess at an entry that the ranking doesn't know: before the others where it is far likelier, else behind the first one."""
+    """What was found, and a guess at an entry that the ranking doesn't know: before the others where it is far likelier, else behind the first one, or a title."""
     new = Candidate(guess.id, guess.probability, words=guess.words)
     first = _first(new, found.candidates, least)
     if not found.confidence:
-        return found._replace(candidates=first, confidence="medium" if guess.alone else "", doubtful=not guess.alone)
+        if guess.enough == "title":
+            return found._replace(candidates=first) if found.doubtful else found
+        return found._replace(candidates=first, confidence="medium" if guess.enough == "alone" else "", doubtful=guess.enough != "alone")
+    if guess.enough == "title":
+        return found._replace(candidates=_behind(MATCHES, [new], found.candidates))
     if guess.probability > FAR * (1 - found.none) * found.candidates[0].probability:
         return found._replace(candidates=first, confidence="medium")
-    return found._replace(candidates=_after_the_first([new], found.candidates))
+    return found._replace(candidates=_behind(1, [new], found.candidates))
 
 
 def _parted(hits: list[Hit], ranking: Ranking) -> tuple[list[Hit], dict[str, Hit]]:
@@ -160,13 +165,13 @@ def _first(candidate: Candidate, candidates: tuple[Candidate, ...], least: float
     return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != candidate.id])
 
 
-def _after_the_first(others: list[Candidate], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """With these behind the first one."""
-    least = 0.99 * candidates[0].probability
+def _behind(count: int, others: list[Candidate], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """With these behind the first `count`."""
+    least = 0.99 * candidates[count - 1].probability
     return (
-        candidates[0],
+        *candidates[:count],
         *[other._replace(probability=least) for other in others],
-        *[c._replace(probability=min(c.probability, 0.99 * least)) for c in candidates[1:]],
+        *[c._replace(probability=min(c.probability, 0.99 * least)) for c in candidates[count:]],
     )
 
 

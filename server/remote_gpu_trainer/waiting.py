@@ -21,16 +21,20 @@ from .vocabulary import Rows
 OTHER = "other"
 PLACE = Path(__file__).with_name("waiting.bin")
 REASONS = 3
+TITLE = 0.5  # the probability of any waiting entry from which a title is shown where titles are
 FINER = 3  # weights of at most 1 in thousandths lose less when they are counted so many times
 
 
 @record
 class Guess:
-    """The likeliest of the waiting entries, the probability that it is the one, whether that is enough where nothing else is claimed, and the words that speak most for it."""
+    """The likeliest of the waiting entries, the probability that it is the one, what that is enough for, and the words that speak most for it.
+
+    enough: "alone" where nothing else is claimed, "beside" something that is, or for a "title" among others.
+    """
 
     id: str
     probability: float
-    alone: bool
+    enough: str
     words: tuple[str, ...]
 
 
@@ -41,7 +45,7 @@ class Waiting:
         about, parts = unpack(data, PLACE.name, "evals/train_waiting.py")
         self.classes: list[str] = about["classes"]  # OTHER is the last
         self.made_from: dict[str, str] = about["made_from"]
-        self.limits: dict[str, float] = about["limits"]  # the probability of any waiting entry from which it is heard: beside a claim, and alone
+        self.limits: dict[str, float] = about["limits"]  # the probability of any waiting entry from which a guess is "beside" and "alone"
         self._bias: list[float] = about["bias"]
         columns, scales = len(self.classes), about["scales"]
         self._rows = Rows(parts["words"], parts["word starts"], parts["word slots"])
@@ -64,8 +68,9 @@ class Waiting:
         """The entry that a report is about, or None where no waiting entry is likely enough."""
         shares = self.shares(values, point)
         sure = 1 - shares[-1]
-        if sure < self.limits["beside"]:
+        if sure < TITLE:
             return None
+        enough = "alone" if sure >= self.limits["alone"] else "beside" if sure >= self.limits["beside"] else "title"
         column = max(range(len(shares) - 1), key=shares.__getitem__)
         words, rows, weights = self._known(values)
         spoken = sorted(
@@ -73,7 +78,7 @@ class Waiting:
             reverse=True,
         )
         told = [word.removeprefix("x:").lstrip("#@") for weight, word in spoken[: 2 * REASONS] if weight > 0]
-        return Guess(self.classes[column], shares[column], sure >= self.limits["alone"], tuple(dict.fromkeys(told))[:REASONS])
+        return Guess(self.classes[column], shares[column], enough, tuple(dict.fromkeys(told))[:REASONS])
 
     def _known(self, values: dict[str, float]) -> tuple[list[str], list[int], list[float]]:
         """The words that it knows, their rows, and their weights times the root of their rarity."""
