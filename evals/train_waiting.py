@@ -81,7 +81,7 @@ def made_from(found: list[Text]) -> dict[str, str]:
 
     return {
         "texts": digest([[text.text, text.labels, text.share] for text in found]),
-        "words": digest([data._read(text.text) for text in found if text.case]),
+        "words": digest([data.as_read(text.text) for text in found if text.case]),
     }
 
 

@@ -78,11 +78,11 @@ def made_from(entries: list[Entry], practice: list[dict], cases: list[dict]) -> 
         "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in entries]),
         "practice reports": digest(practice),
         "tuning half": digest(cases),
-        "words": digest([_read(text) for text in (*(case["text"] for case in cases), *(text for e in entries for text, _ in entry_texts(e)))]),
+        "words": digest([as_read(text) for text in (*(case["text"] for case in cases), *(text for e in entries for text, _ in entry_texts(e)))]),
     }
 
 
-def _read(text: str) -> list:
+def as_read(text: str) -> list:
     """The counted words of a text with their weights, and the part that its meaning is taken from: code that reads otherwise shows here, code that is only faster doesn't."""
     told = telling(found := evidence.from_text(text))
     return [list(features(found, told).items()), gist(told)]
