@@ -27,9 +27,12 @@ def pytest_runtest_protocol(item):
 
 @contextmanager
 def _turn(path: str, alone: bool):
-    """Shared with all others, or alone. Who waits to be alone holds the gate, so that nobody new begins."""
-    with open(path + ".gate", "w") as gate, open(path, "w") as running:
-        fcntl.flock(gate, fcntl.LOCK_EX)
-        fcntl.flock(running, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        fcntl.flock(gate, fcntl.LOCK_UN)
+    """Shared with all others, or alone. Who waits to be alone holds the gate, so that nobody new begins.
+
+    `lockf`, because a lock of `flock` lives on in a forked child: a data loader's worker that outlives its test would hold up every test to come.
+    """
+    with open(path + ".gate", "a+") as gate, open(path, "a+") as running:
+        fcntl.lockf(gate, fcntl.LOCK_EX)
+        fcntl.lockf(running, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.lockf(gate, fcntl.LOCK_UN)
         yield
