@@ -47,6 +47,7 @@ class Text:
 
 
 def waiting_ids() -> list[str]:
+    """The entries that ranking.bin doesn't know, in the order of the catalogue."""
     known = ranking.load().column
     return [entry.id for entry in catalogue.load().entries if entry.id not in known]
 
