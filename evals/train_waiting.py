@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from array import array
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,11 +21,8 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
 from grading.cases import read_cases  # noqa: E402
-from remote_gpu_trainer import catalogue, evidence, meaning, ranking, waiting, whole_file  # noqa: E402
-from remote_gpu_trainer.features import features  # noqa: E402
-from remote_gpu_trainer.gist import gist  # noqa: E402
+from remote_gpu_trainer import catalogue, evidence, ranking, search, waiting, whole_file  # noqa: E402
 from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
-from remote_gpu_trainer.telling import telling  # noqa: E402
 from remote_gpu_trainer.waiting import OTHER  # noqa: E402
 from training import data  # noqa: E402
 
@@ -114,14 +112,12 @@ def main() -> int:
 
 def _read(found: list[Text]) -> tuple[list[tuple], list[bool]]:
     """(the words and the point of each text, whether a literal text of a real report decides)."""
-    import numpy
-
-    signatures, encoder = SignatureIndex(catalogue.load().signatures), meaning.load()
+    signatures, made = SignatureIndex(catalogue.load().signatures), ranking.load()
     read, literal = [], []
     for text in found:
         seen = evidence.from_text(text.text)
-        told = telling(seen)
-        read.append((features(seen, told), numpy.array(encoder.vector(gist(told)), dtype="float32")))
+        words, point = search.read_of(seen, made)
+        read.append((words, array("f", point)))
         literal.append(text.case and any(hit.decisive for hit in signatures.find(seen)))
     return read, literal
 

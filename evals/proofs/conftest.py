@@ -1,6 +1,8 @@
 """Proofs run the failure that an entry describes, and its fix. `says` ties the text they see to the entry."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -35,6 +37,31 @@ def says():
         )
 
     return check
+
+
+@pytest.fixture
+def small_llama():
+    """The configuration of a Llama of one layer that knows eight tokens."""
+    from transformers import LlamaConfig
+
+    return LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
+
+
+@pytest.fixture
+def run_apart(tmp_path):
+    """run_apart(code, *arguments): the code in a Python of its own, offline, in the test's folder; what lies there is imported first."""
+
+    def run(code: str, *arguments: object) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
 
 
 def _no_skip(report):

@@ -2,8 +2,6 @@
 
 import importlib.metadata
 import importlib.util
-import subprocess
-import sys
 
 import pytest
 
@@ -37,28 +35,9 @@ print(importlib.util.find_spec("bitsandbytes") is not None, is_bitsandbytes_avai
 absent = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed")
 
 
-def run(code, *arguments, folder):
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=folder,
-        env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 @pytest.fixture
-def model(tmp_path):
-    config = transformers.LlamaConfig(
-        vocab_size=8,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-    )
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+def model(tmp_path, small_llama):
+    transformers.AutoModelForCausalLM.from_config(small_llama).save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -82,8 +61,8 @@ def test_a_logger_that_is_not_there_and_a_run_without_it(model, tmp_path, says):
     transformers.Trainer(model=net, args=without)
 
 
-def test_accelerate_below_the_floor(tmp_path, says):
-    result = run(OLD_ACCELERATE, folder=tmp_path)
+def test_accelerate_below_the_floor(run_apart, says):
+    result = run_apart(OLD_ACCELERATE)
     assert result.returncode == 1
     says("ENV26", result.stderr)
 
@@ -116,9 +95,9 @@ def test_a_config_that_reads_the_version(says):  # as BitsAndBytesConfig of tran
 
 
 @absent
-def test_a_process_keeps_its_first_answer_and_a_new_one_asks_again(tmp_path):
-    assert run(KEPT, tmp_path, folder=tmp_path).stdout.split() == ["False", "True", "False"]
-    again = run("from transformers.utils import is_bitsandbytes_available as a; print(a())", folder=tmp_path)
+def test_a_process_keeps_its_first_answer_and_a_new_one_asks_again(run_apart, tmp_path):
+    assert run_apart(KEPT, tmp_path).stdout.split() == ["False", "True", "False"]
+    again = run_apart("from transformers.utils import is_bitsandbytes_available as a; print(a())")
     assert again.stdout.strip() == "True", again.stderr
 
 

@@ -1,8 +1,5 @@
 """ENV27: torch that is older than the library, as transformers, torchvision and safetensors meet it."""
 
-import subprocess
-import sys
-
 import pytest
 
 transformers = pytest.importorskip("transformers")
@@ -18,19 +15,8 @@ transformers.AutoModelForCausalLM.from_pretrained("gpt2")
 """
 
 
-def run(code, folder):
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-def test_transformers_warns_goes_on_and_stops_later(tmp_path, says):
-    result = run(OLD, tmp_path)
+def test_transformers_warns_goes_on_and_stops_later(run_apart, says):
+    result = run_apart(OLD)
     assert result.returncode == 1 and result.stdout.strip() == "True", result.stderr
     lines = result.stderr.splitlines()
     [warning] = [line for line in lines if "Disabling PyTorch" in line]
@@ -42,9 +28,9 @@ def test_transformers_warns_goes_on_and_stops_later(tmp_path, says):
     "missing, wanted_by",
     [("torch.library.register_fake", "torchvision"), ("torch.uint64", "transformers.modeling_utils")],
 )
-def test_a_name_that_is_not_there_yet(missing, wanted_by, tmp_path, says):
+def test_a_name_that_is_not_there_yet(missing, wanted_by, run_apart, says):
     pytest.importorskip(wanted_by.split(".")[0])
-    result = run(f"import torch\ndel {missing}\nimport {wanted_by}", tmp_path)
+    result = run_apart(f"import torch\ndel {missing}\nimport {wanted_by}")
     assert result.returncode == 1
     says("ENV27", result.stderr)
 

@@ -20,7 +20,7 @@ C, MOST_STEPS = 30, 300
 LEAST_REPORTS = 2  # in which a word must occur to count
 LEAST_STEP = 1  # of 127: smaller coefficients are dropped
 
-Sample = tuple[dict[str, float], numpy.ndarray, str, float]  # words with weights, point, label, weight
+Sample = tuple[dict[str, float], array, str, float]  # words with weights, point, label, weight
 
 
 class Second:

@@ -15,6 +15,16 @@ WEIGHT = {"exception": 1.0, "message": 0.8, "failure": 0.8, "warning": 0.6, "fra
 MAX_FEATURES = 700
 
 
+def is_single(word: str) -> bool:
+    """Whether a counted word is a word of the report, neither neighbours nor a mark of the whole."""
+    return word[0] != "%" and "+" not in word
+
+
+def readable(word: str) -> str:
+    """A counted word without its marks."""
+    return word.removeprefix("x:").lstrip("#@")
+
+
 def features(evidence: Evidence, told: list[tuple[Line, str, bool]]) -> dict[str, float]:
     """{word: weight}. `told`: what `telling` gave. Words with a `+` are neighbours, with `x:` they stood in a decisive line."""
     weights: dict[str, float] = {}

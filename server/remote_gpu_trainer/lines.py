@@ -174,10 +174,10 @@ def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
         stripped = text.strip()
         if "Traceback (most recent call last)" in text:
             kind = after = "trace"
-            depth[line.rank] = _depth(text) if text[:1] in " \t" else 0
+            depth[line.rank] = _depth(text)
         elif 'File "' in text and FRAME.match(text):
             kind = after = "frame"
-        elif before in ("trace", "frame") and ((text[:1] in " \t" and _depth(text) > depth.get(line.rank, 0)) or not stripped.strip("^~ ")):
+        elif before in ("trace", "frame") and (_depth(text) > depth.get(line.rank, 0) or not stripped.strip("^~ ")):
             kind, after = "frame", "frame"
         elif is_exception(stripped) and (before in ("trace", "frame") or not _is_figure(stripped.partition(":")[2])):
             kind = after = "exception"

@@ -13,6 +13,7 @@ from operator import add, mul
 from pathlib import Path
 
 from .binary_parts import Bytes, mapped, unpack
+from .features import is_single, readable
 from .matrices import STEPS, Dense, Sparse
 from .meaning import load as load_meaning
 from .records import record
@@ -145,7 +146,7 @@ class Ranking:
         """The single words of a question that are asked why, heaviest first."""
         heaviest = sorted(range(len(asked.words)), key=asked.weights.__getitem__, reverse=True)[:MOST_REASONS]
         words = [(asked.words[at], asked.rows[at], asked.weights[at]) for at in heaviest]
-        return [told for told in words if told[0][0] != "%" and "+" not in told[0]]
+        return [told for told in words if is_single(told[0])]
 
     def reasons(self, name: str, strongest: list[tuple[str, int, float]], most: int = 5) -> list[str]:
         """The words that speak most for a class, of those that `strongest` gave."""
@@ -155,7 +156,7 @@ class Ranking:
         for weight, word in spoken:
             if weight <= 0 or len(told) == most:
                 break
-            word = word.removeprefix("x:").lstrip("#@")
+            word = readable(word)
             if word and not any(word in other or other in word for other in told):
                 told.append(word)
         return told

@@ -70,10 +70,10 @@ def rank(
     `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides and the ranking isn't sure.
     """
     hits, waiting = _parted(signatures.find(evidence), ranking)
-    read = _read(evidence, ranking)
+    read = read_of(evidence, ranking)
     asked, shares, none = _weighed(read, hits, ranking)
     if said is not None:
-        _, others, nothing = _weighed(_read(said, ranking), _parted(signatures.find(said), ranking)[0], ranking)
+        _, others, nothing = _weighed(read_of(said, ranking), _parted(signatures.find(said), ranking)[0], ranking)
         shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
     ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
@@ -139,7 +139,8 @@ class Read:
     point: list[float]
 
 
-def _read(evidence: Evidence, ranking: Ranking) -> Read:
+def read_of(evidence: Evidence, ranking: Ranking) -> Read:
+    """What the ranking, and a classifier of what it doesn't know, are asked with."""
     told = telling(evidence)
     return Read(features(evidence, told), ranking.encoder.vector(gist(told)))
 

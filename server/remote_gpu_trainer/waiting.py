@@ -14,9 +14,11 @@ from operator import mul
 from pathlib import Path
 
 from .binary_parts import Bytes, mapped, unpack
+from .features import is_single, readable
 from .matrices import STEPS, Dense, Sparse
 from .records import record
 from .vocabulary import Rows
+from .voting import shares_of
 
 OTHER = "other"
 PLACE = Path(__file__).with_name("waiting.bin")
@@ -55,14 +57,10 @@ class Waiting:
 
     def shares(self, values: dict[str, float], point: list[float]) -> list[float]:
         """The probability of each class. `values`: the words of a report with their weights; `point`: what it means, length 1 or all zeros."""
-        words, rows, weights = self._known(values)
+        _, rows, weights = self._known(values)
         length = math.sqrt(sum(map(mul, weights, weights))) or 1.0
         told = self._of_words.sums(rows, [int(FINER * STEPS * weight / length) for weight in weights])
-        scores = [w / FINER + p + b for w, p, b in zip(told, self._of_points.product(point), self._bias)]
-        highest = max(scores)
-        raised = [math.exp(score - highest) for score in scores]
-        total = sum(raised)
-        return [r / total for r in raised]
+        return shares_of([w / FINER + p + b for w, p, b in zip(told, self._of_points.product(point), self._bias)])
 
     def guess(self, values: dict[str, float], point: list[float]) -> Guess | None:
         """The entry that a report is about, or None where no waiting entry is likely enough."""
@@ -74,10 +72,10 @@ class Waiting:
         column = max(range(len(shares) - 1), key=shares.__getitem__)
         words, rows, weights = self._known(values)
         spoken = sorted(
-            [(weight * self._of_words.at(row, column), word) for word, row, weight in zip(words, rows, weights) if word[0] != "%" and "+" not in word],
+            [(weight * self._of_words.at(row, column), word) for word, row, weight in zip(words, rows, weights) if is_single(word)],
             reverse=True,
         )
-        told = [word.removeprefix("x:").lstrip("#@") for weight, word in spoken[: 2 * REASONS] if weight > 0]
+        told = [readable(word) for weight, word in spoken[: 2 * REASONS] if weight > 0]
         return Guess(self.classes[column], shares[column], enough, tuple(dict.fromkeys(told))[:REASONS])
 
     def _known(self, values: dict[str, float]) -> tuple[list[str], list[int], list[float]]:
