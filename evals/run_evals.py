@@ -4,7 +4,7 @@ usage: python evals/run_evals.py [--suite lookup|curves|render|staleness|health|
 
 Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside
 baselines over the same entries (MiniLM too when the extra `minilm` is installed). The half of a case follows from its id: 0–7 tunes, 8–f reports. Then the same for
-evals/fresh.jsonl and evals/short.jsonl, of which nothing is learned; `--suite curves` grades logs that end without an error. Exits 1 when the reporting half falls below evals/floor.json for this set of cases. --write brings RESULTS.md and the floor up to date.
+evals/fresh.jsonl and evals/short.jsonl, of which nothing is learned, and for reports within the logs of evals/healthy_logs/; `--suite curves` grades logs that end without an error. Exits 1 when the reporting half falls below evals/floor.json for this set of cases. --write brings RESULTS.md and the floor up to date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import curved, floor, grade, healthy, nudge, rendered, report, sentence, stale, systems  # noqa: E402
+from grading import curved, floor, grade, healthy, nudge, rendered, report, sentence, stale, systems, whole  # noqa: E402
 from grading.cases import Case, read_cases  # noqa: E402
 
 APART = {
@@ -72,6 +72,7 @@ def main() -> int:
         found = {name: systems.lookup(asked) for name, asked in kept.items()}
         said = "".join(report.apart(KEPT[name], grade.grade(asked, found[name])) + "\n\n" for name, asked in kept.items())
         said += _with_a_sentence([case for case in cases if case.half == "reporting"], kept["fresh.jsonl"], answers | found["fresh.jsonl"])
+        said += whole.run(cases, "reporting") + "\n\n"
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"

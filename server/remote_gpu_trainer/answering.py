@@ -9,6 +9,7 @@ from functools import lru_cache
 from . import evidence, ranking, shelf, waiting
 from .entry import Entry
 from .lookup import Answer, BadRequest, check_limit, look_up
+from .sentences import is_command
 from .signatures import SignatureIndex
 
 MAX_TEXT = 20_000_000  # characters of a pasted report
@@ -77,7 +78,7 @@ def sentence_of(text: str, with_log: bool = False) -> str:
     if not (rest.partition("\n")[0].strip() == "" if rest.strip() else with_log):
         return ""
     words = sum(0.5 if "\u3000" < c < "\uffef" else 0 for c in head) + len([word for word in head.split() if word.isascii()])
-    return head.strip() if WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE else ""
+    return head.strip() if WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE and not is_command(head) else ""
 
 
 def _of_path(log: str, progress, seconds: float) -> evidence.Evidence:

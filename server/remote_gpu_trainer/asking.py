@@ -14,7 +14,7 @@ def what_helps(evidence: Evidence, said: str, most: int = 9, heard: bool = False
         wanted.append("one sentence of 4 to 16 words that says what is seen, and when, before the report and a blank line")
     if not evidence.is_log:
         wanted.append("the last 50 lines of the log with the last exception")
-    elif not any(line.kind in ("exception", "failure") for line in evidence.lines):
+    elif not evidence.failed():
         wanted.append("the lines around the first error, from the rank that failed first")
     if len(evidence.ranks) > 1 or any("gpus" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]):
         wanted.append("the folder of per-rank logs (torchrun --log-dir), and `py-spy dump` of each rank if it hangs")

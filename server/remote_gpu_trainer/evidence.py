@@ -73,7 +73,7 @@ def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Ev
 
 def _counts(line: Line, rows: frozenset[int], fault: bool) -> bool:
     """Whether a line counts beside what its log's numbers say: not the rows of numbers, and where they show a fault nothing that only talks."""
-    return line.number not in rows and not (fault and line.kind == "plain")
+    return line.number not in rows and not (fault and line.kind in ("plain", "aside", "routine"))
 
 
 def _unheard(line: Line) -> Line:

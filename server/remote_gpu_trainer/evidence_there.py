@@ -39,7 +39,7 @@ except evidence.Unreadable as error:
 must = {id(line) for line in found.decisive} | {id(found.first)}
 sizes = [len(json.dumps(row(line))) + 2 for line in found.lines]
 chosen, size = set(), 0
-order = range(len(sizes)) if sum(sizes) <= MOST else sorted(range(len(sizes)), key=lambda i: (id(found.lines[i]) not in must, found.lines[i].kind == "plain", -i))
+order = range(len(sizes)) if sum(sizes) <= MOST else sorted(range(len(sizes)), key=lambda i: (id(found.lines[i]) not in must, found.lines[i].kind in ("plain", "aside", "routine"), -i))
 for i in order:
     if size + sizes[i] > MOST:
         break
@@ -55,7 +55,7 @@ print(json.dumps({"lines": [row(line) for line in lines], "decisive": [pointed(l
 
 @lru_cache(maxsize=1)
 def sources() -> dict[str, str]:
-    """{module: source} of `evidence` and everything of this package that it imports, at any depth."""
+    """{module: source} of `evidence` and everything of this package that it imports, at any depth. Without docstrings."""
     found: dict[str, str] = {}
     wanted = ["evidence"]
     while wanted:
@@ -63,11 +63,22 @@ def sources() -> dict[str, str]:
         if f"{PACKAGE}.{name}" in found:
             continue
         text = (HERE / f"{name}.py").read_text(encoding="utf-8")
-        found[f"{PACKAGE}.{name}"] = text
-        for node in ast.walk(ast.parse(text)):
+        tree = ast.parse(text)
+        found[f"{PACKAGE}.{name}"] = _without_docstrings(text, tree)
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.level == 1:
                 wanted += [node.module] if node.module else [alias.name for alias in node.names]
     return dict(sorted(found.items()))
+
+
+def _without_docstrings(text: str, tree: ast.Module) -> str:
+    """A source with an empty text in place of each docstring: a sixth less to send. Every line keeps its number."""
+    lines = text.split("\n")
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            said = node.body[0]
+            lines[said.lineno - 1 : said.end_lineno] = [" " * said.col_offset + '""', *[""] * (said.end_lineno - said.lineno)]
+    return "\n".join(lines)
 
 
 def program(log: str, needles: tuple[bytes, ...] = ()) -> str:

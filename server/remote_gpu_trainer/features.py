@@ -11,7 +11,19 @@ from operator import itemgetter
 from .evidence import Evidence, Line
 from .words import pairs, words
 
-WEIGHT = {"exception": 1.0, "message": 0.8, "failure": 0.8, "warning": 0.6, "frame": 0.3, "trace": 0.0, "plain": 0.5, "consequence": 0.1}
+WEIGHT = {
+    "exception": 1.0,
+    "message": 0.8,
+    "failure": 0.8,
+    "warning": 0.6,
+    "frame": 0.3,
+    "trace": 0.0,
+    "told": 1.0,
+    "plain": 0.5,
+    "aside": 0.1,
+    "consequence": 0.1,
+    "routine": 0.1,
+}
 MAX_FEATURES = 700
 
 

@@ -7,6 +7,8 @@ import re
 from .first_failure import Failure, attempt_of, first_failure
 from .lines import FRAME, Line
 from .records import record
+from .routine import MESSAGE, Routine, routine_of, set_apart, survived
+from .sentences import is_sentence
 from .survivors import LOST_PEER, is_secondary
 
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")  # of a line's beginning
@@ -15,7 +17,7 @@ _WRAPPERS = (
     "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException", "ProcessRaisedException", "SignalException", "subprocess-exited",
     "returned non-zero exit",
 )  # fmt: skip
-MESSAGE = 4  # lines after an exception that belong to it
+ENDING = 6  # lines of the end of a long log to judge by
 
 
 @record
@@ -32,10 +34,15 @@ class Evidence:
     numbers: str = ""  # what the numbers say that is no fault, in one sentence
     seen: str = ""  # the entry of the fault that the numbers show; "fault": of which none is known; "sound": they show none, and nothing failed
 
+    def failed(self) -> bool:
+        """Whether a line tells of a failure that wasn't survived."""
+        return any(line.kind in ("exception", "failure") for line in self.lines)
+
 
 def judge(lines: list[Line], silent: frozenset[int] = frozenset()) -> Evidence:
     """What failed, in the order to believe it. `silent`: ranks that left no line."""
     failures: list[Failure] = []
+    places: list[int] = []
     frames: dict[int | None, list[Line]] = {}
     for at, line in enumerate(lines):
         if line.kind == "trace":
@@ -44,14 +51,38 @@ def judge(lines: list[Line], silent: frozenset[int] = frozenset()) -> Evidence:
             frames.setdefault(line.rank, []).append(line)
         elif line.kind in ("exception", "failure"):
             failures.append(Failure(line, is_secondary(line.text) or _lost_by_nccl(at, lines), tuple(frames.pop(line.rank, ()))))
+            places.append(at)
+    routine, end = routine_of(lines), []
+    if routine:
+        failures, end = _lasting(failures, places, lines, routine)
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
     wrapped = {id(f) for f in failures if _wraps(f.line.text)}
     first = first_failure([f for f in failures if id(f) not in wrapped] or failures, lines, silent)
     lines, failures = _consequences(lines, failures, first)
     telling = [f for f in failures if id(f) not in wrapped]
-    decisive = _decisive(telling or failures, first, lines)
-    is_log = bool(failures) or len(ranks) > 1 or any(line.kind in ("warning", "frame", "trace") for line in lines)
-    return Evidence(lines, failures, decisive, first, ranks, is_log)
+    decisive = _decisive(telling or failures, first, lines, end)
+    is_log = bool(failures or (routine and routine.places)) or len(ranks) > 1 or any(line.kind in ("warning", "frame", "trace") for line in lines)
+    if routine and not failures and any(is_sentence(line.text) for line in end):
+        is_log = False  # what somebody says of a run that goes on
+    sound = bool(routine and routine.places) and not (failures or first or routine.told)
+    return Evidence(lines, failures, decisive, first, ranks, is_log, seen="sound" if sound else "")
+
+
+def _lasting(failures: list[Failure], places: list[int], lines: list[Line], routine: Routine) -> tuple[list[Failure], list[Line]]:
+    """Of a long log (the failures that weren't survived, what it ends with). Its plain lines get their kinds.
+
+    A failure of the rank's own counts though routine follows as long as there is no other: what a program prints may be written later than its traceback.
+    """
+    over = set(survived(places, lines, routine))
+    own = any(not f.secondary and at not in over for f, at in zip(failures, places))
+    kept = [(f, at) for f, at in zip(failures, places) if at not in over or not (own or f.secondary)]
+    if not kept and not routine.told:
+        kept = list(zip(failures, places))
+    lasting = {at for _, at in kept}
+    for at in over - lasting:
+        lines[at].kind = "aside"
+    set_apart(lines, sorted(lasting), routine)
+    return [f for f, _ in kept], [lines[at] for at in routine.told]
 
 
 def _lost_by_nccl(at: int, lines: list[Line]) -> bool:
@@ -78,8 +109,8 @@ def _consequences(lines: list[Line], failures: list[Failure], first: Line | None
     return changed, [f for f in failures if id(f.line) not in lost]
 
 
-def _decisive(failures: list[Failure], first: Line | None, lines: list[Line]) -> list[Line]:
-    """At most 12 lines to judge by: the first failure with its message and innermost frames, then others, then warnings."""
+def _decisive(failures: list[Failure], first: Line | None, lines: list[Line], end: list[Line]) -> list[Line]:
+    """At most 12 lines to judge by: the first failure with its message and innermost frames, then others, then the end of a long log, then warnings."""
     chosen: list[Line] = []
     seen = set()
 
@@ -102,6 +133,8 @@ def _decisive(failures: list[Failure], first: Line | None, lines: list[Line]) ->
             add(frame)
     if first:
         add(first)
+    for line in end if len(end) <= ENDING else [*end[: ENDING // 2], *end[-ENDING // 2 :]]:
+        add(line)
     for line in reversed(lines):
         if line.kind == "warning":
             add(line)

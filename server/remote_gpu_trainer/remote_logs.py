@@ -16,7 +16,7 @@ from .lines import MAX_LINE
 from .masking import shown, shown_lines
 
 SECONDS = 40  # an MCP client waits for a minute
-KINDS = frozenset({"trace", "frame", "exception", "message", "failure", "warning", "consequence"})
+KINDS = frozenset({"trace", "frame", "exception", "message", "failure", "warning", "consequence", "told", "aside", "routine"})
 MOST_LINES, MOST_RANKS = 200_000, 100_000
 # A host of at least two characters (C:\ is a drive), and a path that begins neither with a blank (a message) nor with // (an address).
 _REMOTE = re.compile(r"([^\s/\\:\[\]]{2,}):((?!//)\S.*)\Z", re.S)

@@ -92,6 +92,9 @@ def rank(
         candidates = candidates if none <= ranking.limits["none"] else ()  # what the ranking isn't sure of doesn't stand beside a literal text
         for name, hit in waiting.items():
             candidates = _first(Candidate(name, 0.0, hit), candidates, ranking.limits["medium"])
+    if evidence.seen == "sound" and literal:  # a run that goes on: what it warns of, and no guess beside it
+        warned = {name: Candidate(name, ranking.limits["medium"], hit) for name, hit in best.items() if hit.decisive}
+        candidates = tuple([c for c in candidates if c.id in warned]) or tuple(warned.values())
     if literal or waiting:
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
         known = max(SURE_WORDS.values())

@@ -131,7 +131,10 @@ class SignatureIndex:
         held = {"", *_words_of([text for text in normals if text.isascii()]), *_words_of([text for text in normals if not text.isascii()])}
         places = sorted(place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor])
         vocabulary = " ".join(held)
-        decisive = {id(line) for line in evidence.decisive[:4]}
+        apart = any(line.kind == "routine" for line in lines)
+        calm = apart and not evidence.failed() and not any(line.kind == "told" for line in evidence.decisive)
+        # In a long log a warning decides where nothing failed and nobody says what is seen.
+        decisive = {id(line) for line in evidence.decisive[:4] if calm or not (apart and line.kind == "warning")}
         hits = []
         for entry_id, pattern in map(self.patterns.__getitem__, places):
             if not pattern.words <= held or pattern.part not in vocabulary:
@@ -149,7 +152,8 @@ class SignatureIndex:
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])
-            hits.append(Hit(entry_id, pattern.source, lines[best], not decisive or id(lines[best]) in decisive))
+            decides = not decisive or id(lines[best]) in decisive or (calm and lines[best].kind == "routine")
+            hits.append(Hit(entry_id, pattern.source, lines[best], decides))
         return hits
 
 

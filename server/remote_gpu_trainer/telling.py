@@ -11,6 +11,8 @@ import re
 from .evidence import Evidence, Line
 
 MAX_LINES = 120  # distinct lines that count
+APART = ("told", "aside", "routine")  # kinds of plain lines of a long log
+MOST_ASIDE, MOST_ROUTINE = 12, 2
 
 _SITE = re.compile(r".*?(?:site-packages|dist-packages|lib/python3\.\d+)/")
 _FRAME = re.compile(r'\s*File "([^"]+)", line \d+(?:, in (\S+))?')
@@ -38,6 +40,11 @@ def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
 def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
     """Decisive lines, then the rest from both ends: the head names the program, the tail the end."""
     rest = [line for line in evidence.lines if id(line) not in marked and line.kind != "trace"]
+    if any(line.kind in APART for line in rest):
+        if not evidence.failed() and any(line.kind == "told" for line in rest):
+            return [line for line in evidence.decisive if id(line) in marked] + [line for line in rest if line.kind == "told"]
+        told, aside, routine = ([line for line in rest if line.kind == kind] for kind in APART)
+        rest = told + [line for line in rest if line.kind not in APART] + aside[-MOST_ASIDE // 2 :] + aside[: MOST_ASIDE // 2] + routine[-MOST_ROUTINE:]
     if len(rest) > 2 * MAX_LINES:
         rest = rest[-MAX_LINES * 3 // 2 :] + rest[: MAX_LINES // 2]
     return [line for line in evidence.decisive if id(line) in marked] + rest

@@ -1,0 +1,52 @@
+"""Whether a line is what somebody says of a run, or what a program prints. Standard library, Python 3.8."""
+
+from __future__ import annotations
+
+import re
+
+SURE_CHINESE, SOME_CHINESE = 14, 6  # characters: of a sentence, and of one that also asks or speaks of its writer
+PROSE = 0.75  # of a line's characters that are words and blanks
+
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+_ASKS = re.compile("[我请为么吗呢？却但]")
+_WORD = re.compile(r"[A-Za-z']+")
+_COMMAND = re.compile(r"\s*(?:\S+@\S+|[#>$%{\[(|+*=<-])")  # a prompt, a banner
+_PRINTED = re.compile(r"\s*(?:(?:import|from|def|class|set|export|module) |warnings\.|wandb:)")
+_SELF = frozenset("i my we our me us i'm i've".split())
+_LITTLE = frozenset(
+    "a an and any anyone are but can do does doesn don for get has have help how i if in is isn it just me my no not of on or same so that the then there this to "
+    "try tried use using was we what when where while why with without".split()
+)
+_ENDED_WELL = re.compile(r"\b(?:completed?|finished|done|saved|success\w*)\b|完成|成功", re.I)
+_WRONG = re.compile(
+    r"fail|cannot|can't|could ?n[o']t|unable|d(?:id|oes) not|d(?:id|oes)n't|invalid|denied|refused|missing|not (?:found|valid|supported|match|allowed|available)|no such"
+    r"|mismatch|illegal|unexpected|unsupported|exceed|error|\bnan\b|\binf\b|kill|stuck|hang|freez|timed? ?out|corrupt|broken|wrong|abort|overflow|crash|quota|reset|lost"
+    r"|terminat|dump|full\b|失败|错误|报错|异常|卡住|不动|不了",
+    re.I,
+)
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a line reads as what somebody says of a run, in English or Chinese."""
+    chinese = len(_CHINESE.findall(text))
+    if chinese >= SOME_CHINESE:
+        return chinese >= SURE_CHINESE or bool(_ASKS.search(text))
+    if is_command(text) or _PRINTED.match(text):
+        return False
+    words = _WORD.findall(text.lower())
+    little = sum(word in _LITTLE for word in words)
+    if sum(map(len, words)) + len(words) < PROSE * len(text):
+        return False
+    if text.rstrip().endswith("?") or not _SELF.isdisjoint(words):
+        return len(words) >= 4 and little >= 1
+    return len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text)
+
+
+def is_command(text: str) -> bool:
+    """Whether a line is what was typed at a prompt, or a banner."""
+    return bool(_COMMAND.match(text))
+
+
+def is_complaint(text: str) -> bool:
+    """Whether a line of a program says that something is wrong."""
+    return bool(_WRONG.search(text)) and not _ENDED_WELL.search(text)

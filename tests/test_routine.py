@@ -1,0 +1,141 @@
+"""Whole logs: what runs over and over says little, what ends a log or is said before or behind it says most."""
+
+import random
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from remote_gpu_trainer import evidence
+from remote_gpu_trainer.answering import answer_for, sentence_of
+from remote_gpu_trainer.sentences import is_sentence
+
+EVALS = Path(__file__).resolve().parent.parent / "evals"
+sys.path.insert(0, str(EVALS))
+
+from grading import whole  # noqa: E402
+from grading.cases import read_cases  # noqa: E402
+from grading.grade import grade, rates  # noqa: E402
+from grading.systems import lookup  # noqa: E402
+
+STEPS = "\n".join(f"step {step}: loss {4 - step / 100:.3f}, 0.41 s" for step in range(120))
+CAUGHT = """Traceback (most recent call last):
+  File "/opt/app/upload.py", line 12, in send
+    self.sock.connect(address)
+ConnectionResetError: [Errno 104] Connection reset by peer
+"""
+FATAL = """Traceback (most recent call last):
+  File "/opt/app/train.py", line 40, in <module>
+    loss = criterion(logits, labels)
+ValueError: Expected input batch_size (32) to match target batch_size (31).
+"""
+SAYS = "My model trains fine, but after I resume from the checkpoint the loss jumps back to where it began."
+
+
+def first(text):
+    return next(iter(answer_for(text=text).matches), {}).get("id")
+
+
+def kinds(text):
+    return {line.text: line.kind for line in evidence.from_text(text).lines}
+
+
+def test_steps_are_routine_and_the_end_is_heard():
+    found = kinds(f"{STEPS}\n{SAYS}")
+    assert found["step 7: loss 3.930, 0.41 s"] == "routine"
+    assert found[SAYS] == "told"
+
+
+def test_a_short_report_is_read_as_before():
+    assert set(kinds("\n".join(STEPS.splitlines()[:20]) + f"\n{SAYS}").values()) == {"plain"}
+
+
+@pytest.mark.parametrize("report", [f"{STEPS}\n{SAYS}", f"{SAYS}\n\n{STEPS}"])
+def test_what_somebody_says_beside_a_healthy_log_gets_the_answer_that_it_gets_alone(report):
+    assert first(report) == first(SAYS) is not None
+
+
+def test_a_failure_that_the_run_survived_decides_nothing_once_another_ends_it():
+    found = evidence.from_text(f"{STEPS}\n{CAUGHT}{STEPS}\n{FATAL}")
+    assert [failure.line.text for failure in found.failures] == ["ValueError: Expected input batch_size (32) to match target batch_size (31)."]
+
+
+def test_a_failure_that_the_run_survived_decides_nothing_beside_what_somebody_says():
+    assert evidence.from_text(f"{STEPS}\n{CAUGHT}{STEPS}\n{SAYS}").failures == []
+    assert first(f"{STEPS}\n{CAUGHT}{STEPS}\n{SAYS}") == first(SAYS)
+
+
+def test_steps_that_a_buffer_held_back_do_not_hide_the_failure():
+    found = evidence.from_text(f"{STEPS}\n{FATAL}{STEPS}")
+    assert found.first.text.startswith("ValueError: Expected input batch_size")
+
+
+def test_a_survived_time_out_is_all_there_is_where_nobody_says_anything():
+    assert evidence.from_text(f"{STEPS}\n{CAUGHT}{STEPS}").failures
+
+
+def test_a_log_in_which_nothing_failed_and_nothing_is_said_gets_no_answer():
+    found = evidence.from_text(f"Loading data\nModel has 12 parameters\n{STEPS}\nTraining finished.")
+    assert (found.seen, found.failures) == ("sound", [])
+    assert not answer_for(text=STEPS + "\nTraining finished.").matches
+
+
+def test_a_complaint_at_the_end_is_heard_without_the_word_error():
+    found = kinds(f"{STEPS}\n./run.sh: /bin/bash^M: bad interpreter: No such file or directory")
+    assert found["./run.sh: /bin/bash^M: bad interpreter: No such file or directory"] == "told"
+
+
+def test_new_lines_at_the_end_are_news_even_where_they_repeat():
+    found = kinds(STEPS + "\n" + "\n".join(f"Gradient overflow. Skipping step, loss scale {2**-n}" for n in range(9)))
+    assert found["Gradient overflow. Skipping step, loss scale 0.5"] != "routine"
+
+
+def test_a_warning_far_from_the_failure_is_an_aside_and_one_beside_it_is_not():
+    found = kinds(f"UserWarning: an old option\n{STEPS}\nFutureWarning: about to fail\n{FATAL}")
+    assert (found["UserWarning: an old option"], found["FutureWarning: about to fail"]) == ("aside", "warning")
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("After the update my loss is nan from the first step on", True),
+        ("Why does the second GPU do nothing?", True),
+        ("为什么我的模型训练到一半就卡住了", True),
+        ("root@box:~# python train.py --lr 1e-4 and so on for the run", False),
+        ("trainable params: 4,194,304 || all params: 6,742,609,920", False),
+        ("第 3 轮 训练损失 0.123", False),
+        ("from the torch import of this and that for all of you", False),
+        ("The checkpoint of the run is saved to the folder on the disk", False),
+        ("", False),
+    ],
+)
+def test_a_sentence_is_told_from_what_a_program_prints(text, said):
+    assert is_sentence(text) is said
+
+
+def test_a_command_on_the_first_line_is_not_what_somebody_says():
+    assert sentence_of(f"+ torchrun --nproc_per_node 3 --master_port 29611 train.py\n\n{STEPS}") == ""
+    assert sentence_of(f"torchrun hangs before the first step\n\n{STEPS}") == "torchrun hangs before the first step"
+
+
+@pytest.mark.parametrize("half", ["tuning", "reporting"])
+def test_real_logs_of_healthy_runs_get_no_answer_but_for_what_they_warn_of(half):
+    claimed = whole.healthy(half)
+    assert len(whole.logs(half)) == 20
+    assert len(claimed) <= 3
+    assert all(ids[0] == whole.CALLS[name] for name, ids in claimed.items() if name in whole.CALLS)
+
+
+@pytest.mark.parametrize("before, hit, three, false", [(False, 0.70, 0.78, 0.069), (True, 0.64, 0.72, 0.086)])
+def test_reports_of_the_reporting_half_are_found_within_a_whole_log(before, hit, three, false):
+    asked = whole.within([case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"], "reporting", before)
+    found = rates(grade(asked, lookup(asked)))
+    assert found.hit1[0] >= hit and found.hit3[0] >= three and found.false[0] <= false
+
+
+def test_thousands_of_failures_of_as_many_ranks_take_no_longer_than_lines():
+    lines = [f"[rank{n}]: ValueError: bad value {n}\n[rank{n}]: step {n} loss {random.Random(n).random()}" for n in range(2900)]
+    started = time.perf_counter()
+    evidence.from_text("\n".join(lines))
+    assert time.perf_counter() - started < 3
