@@ -3,9 +3,11 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from remote_gpu_trainer.evidence import from_text
 from remote_gpu_trainer.masking import shown, shown_lines
-from remote_gpu_trainer.secret_forms import mask
+from remote_gpu_trainer.secret_forms import HINTS, hints_in, mask
 
 HEX = "0123456789abcdef0123456789abcdef"
 
@@ -89,3 +91,9 @@ def test_a_line_that_is_longer_than_what_is_shown_gives_no_piece_of_its_secret()
             told = "\n".join(shown_lines(text, 1, 160))
             assert "a1B2" not in told and "c3D4" not in told, told
     assert shown_lines("one\ntwo\n" * 5000, 2, 80) == ["one", "two"]
+
+
+@given(st.lists(st.sampled_from([*HINTS, "_", "x", "hf", "pat", " ", "\n", "Ä"]), max_size=12).map("".join))
+def test_no_hint_of_a_secret_is_overlooked(text):
+    low = text.lower()
+    assert {hint for hint in HINTS if hint in low} <= set(hints_in(low))

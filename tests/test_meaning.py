@@ -81,13 +81,16 @@ def test_the_point_is_the_one_that_numpy_reckons_from_the_same_file():
     text = "Training stalls at the end of every epoch, all ranks wait in an allreduce."
     rows = LOADED._pieces.rows(text)
 
-    def dense(matrix):
-        return (numpy.frombuffer(matrix.bytes, numpy.uint8).reshape(-1, matrix.columns).astype(float) - 128) * matrix.scale
+    about, parts = binary_parts.unpack(binary_parts.mapped(meaning.PLACE), "meaning.bin", "evals/distil.py")
+    hidden_bias, out_bias = (numpy.array(about["biases"][name]) for name in ("hidden", "out"))
 
-    weights = numpy.array([LOADED._weights[row] for row in rows])
-    mean = (dense(LOADED._vectors)[rows] * weights[:, None]).sum(0) / weights.sum()
-    hidden = numpy.maximum(0, mean @ dense(LOADED._to_hidden) + LOADED._hidden_bias)
-    point = mean @ dense(LOADED._straight) + hidden @ dense(LOADED._out) + LOADED._out_bias
+    def dense(name, columns):
+        return (numpy.frombuffer(parts[name], numpy.uint8).reshape(-1, columns).astype(float) - 128) * about["scales"][name]
+
+    weights = numpy.array([parts["weights"][row] for row in rows])
+    mean = (dense("pieces", len(parts["pieces"]) // len(parts["weights"]))[rows] * weights[:, None]).sum(0) / weights.sum()
+    hidden = numpy.maximum(0, mean @ dense("to hidden", len(hidden_bias)) + hidden_bias)
+    point = mean @ dense("straight", len(out_bias)) + hidden @ dense("out", len(out_bias)) + out_bias
     assert LOADED.vector(text) == pytest.approx((point / numpy.linalg.norm(point)).tolist(), abs=0.005)
 
 

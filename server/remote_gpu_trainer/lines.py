@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .prefixes import are_numbered, numbered, unwrapped
-from .secret_forms import HINTS, mask
+from .secret_forms import HINTS, hints_in, mask
 from .windows import Row
 
 MAX_LINE = 2000
@@ -81,11 +81,12 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
     shift = int("[pod/" in heads and "-master-0/" in whole)  # a PyTorchJob's master is rank 0, its worker 0 is rank 1
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
-    secrets = tuple(hint for hint in HINTS if coloured or hint in whole)
+    secrets = HINTS if coloured else hints_in(whole)
     faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
+    bare = not coloured and "%|" not in whole and whole.replace("\n", "").isprintable() and max(map(len, texts), default=0) <= MAX_LINE
     found = []
     for (number, _), ranked, text in zip(rows, ranks, texts):
-        text = _plain(text[: MAX_LINE * 4])[:MAX_LINE]
+        text = text.rstrip() if bare else _plain(text[: MAX_LINE * 4])[:MAX_LINE]
         time = ""
         if text.lstrip()[:1] in _PREFIX_STARTS:
             ranked, time, text = _without_prefixes(text, ranked, shift)

@@ -13,7 +13,7 @@ from operator import mul
 from pathlib import Path
 
 from .binary_parts import Bytes, mapped, unpack
-from .matrices import STEPS, Dense
+from .matrices import STEPS, Dense, beside
 from .pieces import Pieces
 from .vocabulary import Rows
 
@@ -32,8 +32,7 @@ class Meaning:
         self._weights = parts["weights"]
         inner, hidden, outer = len(parts["pieces"]) // len(self._weights), len(biases["hidden"]), len(biases["out"])
         self._vectors = Dense(parts["pieces"], inner, scales["pieces"])
-        self._to_hidden = Dense(parts["to hidden"], hidden, scales["to hidden"])
-        self._straight = Dense(parts["straight"], outer, scales["straight"])
+        self._onward = beside(Dense(parts["to hidden"], hidden, scales["to hidden"]), Dense(parts["straight"], outer, scales["straight"]))
         self._out = Dense(parts["out"], outer, scales["out"])
         self._hidden_bias, self._out_bias = biases["hidden"], biases["out"]
 
@@ -45,8 +44,9 @@ class Meaning:
         if not total:
             return [0.0] * len(self._out_bias)
         mean = [s / total for s in self._vectors.sums(rows, weights)]
-        hidden = [s + b if s > -b else 0.0 for s, b in zip(self._to_hidden.product(mean), self._hidden_bias)]
-        found = [s + t + b for s, t, b in zip(self._straight.product(mean), self._out.product(hidden), self._out_bias)]
+        raised, straight = self._onward(mean)
+        hidden = [s + b if s > -b else 0.0 for s, b in zip(raised, self._hidden_bias)]
+        found = [s + t + b for s, t, b in zip(straight, self._out.product(hidden), self._out_bias)]
         length = math.sqrt(sum(map(mul, found, found))) or 1.0
         return [v / length for v in found]
 

@@ -23,7 +23,8 @@ MESSAGE = 4  # lines after an exception that belong to it
 GOES_ON = 2  # routine lines after a failure that show that it was survived
 
 _PLAIN = frozenset(("plain", "message"))
-_START = re.compile(r"[^\d/]*")
+_START = re.compile(r"\s*([^\d/]{4,40})")
+_DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Za-z]{3,}")
 
 
@@ -107,10 +108,10 @@ def _told_last(lines: list[Line], start: int) -> list[int]:
 
 def _repeats(line: Line) -> bool:
     """Whether a line may be one of those that differ in their numbers only."""
-    return line.kind == "warning" or (line.kind in _PLAIN and any(map(str.isdigit, line.text)))
+    return line.kind == "warning" or (line.kind in _PLAIN and bool(_DIGIT.search(line.text)))
 
 
 def _form(text: str) -> str:
     """A line up to its first number or path, or its first words where that is nothing."""
-    start = _START.match(text)[0].strip()
-    return start[:40] if len(start) >= 4 else " ".join(_WORD.findall(text[:120])[:3])
+    start = _START.match(text)
+    return start[1] if start else " ".join(_WORD.findall(text[:120])[:3])

@@ -40,6 +40,15 @@ _FORMS = (
     (("hook",), "/", r"((?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks|open-apis/bot/v2/hook)/)[\w/-]{8,}", re.I),
 )
 HINTS = tuple(dict.fromkeys(hint for hints, *_ in _FORMS for hint in hints))
+_TAILS = {hint[:-1].lstrip("_"): hint for hint in HINTS if hint.endswith("_")}  # hf_, ghp_ …: told by the two or three letters before each underscore
+_OTHERS = tuple(hint for hint in HINTS if hint not in _TAILS.values())
+
+
+def hints_in(low: str) -> tuple[str, ...]:
+    """Those of HINTS that a text in lower case may hold. To cut it once at its underscores is quicker than to look for each."""
+    parts = low.split("_")[:-1]
+    tails = {part[-3:] for part in parts} | {part[-2:] for part in parts}
+    return (*[_TAILS[tail] for tail in _TAILS.keys() & tails], *[hint for hint in _OTHERS if hint in low])
 
 
 @lru_cache(maxsize=None)

@@ -28,7 +28,7 @@ _WRONG = re.compile(
 
 def is_sentence(text: str) -> bool:
     """Whether a line reads as what somebody says of a run, in English or Chinese."""
-    chinese = len(_CHINESE.findall(text))
+    chinese = 0 if text.isascii() else len(_CHINESE.findall(text))
     if chinese >= SOME_CHINESE:
         return chinese >= SURE_CHINESE or bool(_ASKS.search(text))
     if is_command(text) or _PRINTED.match(text):
