@@ -72,7 +72,8 @@ def main() -> int:
         found = {name: systems.lookup(asked) for name, asked in kept.items()}
         said = "".join(report.apart(KEPT[name], grade.grade(asked, found[name])) + "\n\n" for name, asked in kept.items())
         said += _with_a_sentence([case for case in cases if case.half == "reporting"], kept["fresh.jsonl"], answers | found["fresh.jsonl"])
-        said += whole.run(cases, "reporting") + "\n\n"
+        sentences = {case.id: text for case, text in sentence.read(HERE / "said.jsonl", [*cases, *kept["fresh.jsonl"]])}
+        said += whole.run(cases, "reporting", sentences) + "\n\n"
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"

@@ -14,7 +14,7 @@ from remote_gpu_trainer.sentences import is_sentence
 EVALS = Path(__file__).resolve().parent.parent / "evals"
 sys.path.insert(0, str(EVALS))
 
-from grading import whole  # noqa: E402
+from grading import sentence, whole  # noqa: E402
 from grading.cases import read_cases  # noqa: E402
 from grading.grade import grade, rates  # noqa: E402
 from grading.systems import lookup  # noqa: E402
@@ -119,6 +119,28 @@ def test_a_command_on_the_first_line_is_not_what_somebody_says():
     assert sentence_of(f"torchrun hangs before the first step\n\n{STEPS}") == "torchrun hangs before the first step"
 
 
+def test_a_sentence_beside_a_healthy_log_gets_the_answer_that_it_gets_alone(tmp_path):
+    (tmp_path / "train.log").write_text(STEPS)
+    assert [m["id"] for m in answer_for(log=str(tmp_path / "train.log"), text=SAYS).matches] == [m["id"] for m in answer_for(text=SAYS).matches] != []
+    assert not answer_for(log=str(tmp_path / "train.log")).matches
+
+
+def test_a_failure_in_the_log_decides_whatever_is_said_beside_it(tmp_path):
+    (tmp_path / "train.log").write_text(f"{STEPS}\n{FATAL}")
+    answer = answer_for(log=str(tmp_path / "train.log"), text="It stops after two hours")
+    assert "Expected input batch_size" in str(answer.evidence[0])
+
+
+def test_what_a_log_file_complains_of_at_its_end_is_heard_though_its_numbers_are_sound(tmp_path):
+    (tmp_path / "train.log").write_text(f"{STEPS}\n./run.sh: /bin/bash^M: bad interpreter: No such file or directory\n")
+    assert [m["id"] for m in answer_for(log=str(tmp_path / "train.log")).matches][0] == "GEN4"
+
+
+def test_a_log_is_not_asked_for_where_it_is_there(tmp_path):
+    (tmp_path / "train.log").write_text(STEPS)
+    assert "the last 50 lines of the log" not in answer_for(log=str(tmp_path / "train.log"), text="Something is odd about it").ask
+
+
 @pytest.mark.parametrize("half", ["tuning", "reporting"])
 def test_real_logs_of_healthy_runs_get_no_answer_but_for_what_they_warn_of(half):
     claimed = whole.healthy(half)
@@ -132,6 +154,15 @@ def test_reports_of_the_reporting_half_are_found_within_a_whole_log(before, hit,
     asked = whole.within([case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"], "reporting", before)
     found = rates(grade(asked, lookup(asked)))
     assert found.hit1[0] >= hit and found.hit3[0] >= three and found.false[0] <= false
+
+
+def test_a_sentence_beside_a_log_file_with_the_report_in_it_finds_the_entry():
+    """As an agent calls the tool. Two of the healthy logs get an answer of their own whatever is said: a resumed run's numbers, a warning."""
+    cases = read_cases(EVALS / "cases.jsonl")
+    said = {case.id: text for case, text in sentence.read(EVALS / "said.jsonl", [*cases, *read_cases(EVALS / "fresh.jsonl")])}
+    asked = whole.within([case for case in cases if case.half == "reporting" and case.id in said], "reporting")
+    found = rates(grade(asked, whole.beside_a_file([(case, said[case.id]) for case in asked])))
+    assert found.hit1[0] >= 0.785 and found.hit3[0] >= 0.89 and found.false[0] <= 0.125
 
 
 def test_thousands_of_failures_of_as_many_ranks_take_no_longer_than_lines():

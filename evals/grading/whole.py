@@ -6,6 +6,7 @@ by name, belongs to the reporting half. Such a log by itself should get no answe
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,20 +38,36 @@ def within(cases: list[Case], half: str, before: bool = False) -> list[Case]:
     return found
 
 
+def beside_a_file(asked: list[tuple[Case, str]]) -> systems.Answers:
+    """Each log as a file, with a sentence beside it where there is one: as the tool is called with `log` and `text`."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.log"
+        for case, said in asked:
+            path.write_text(case.text, encoding="utf-8")
+            answer = answer_for(log=str(path), text=said or None)
+            found[case.id] = ([match["id"] for match in answer.matches], [title["id"] for title in answer.also])
+    return found
+
+
 def healthy(half: str) -> dict[str, list[str]]:
     """{log: what is claimed of it} of the healthy logs that get an answer."""
     claimed = {path.name: [match["id"] for match in answer_for(log=str(path)).matches] for path in logs(half)}
     return {name: ids for name, ids in claimed.items() if ids}
 
 
-def run(cases: list[Case], half: str) -> str:
-    """A table for the reports behind a log, one for those before it, and what the logs alone get."""
+def run(cases: list[Case], half: str, sentences: dict[str, str]) -> str:
+    """A table for the reports behind a log, one for those before it, two for those in a file, and what the logs alone get. `sentences`: {id: what a reader said of a report}."""
     chosen = [case for case in cases if case.half == half]
-    said = []
+    tables = []
     for where, before in (("behind", False), ("before", True)):
         asked = within(chosen, half, before)
-        said.append(apart(f"the {half} half, each report {where} 3 to 10 KB of a healthy run's log", grade(asked, systems.lookup(asked))))
+        tables.append(apart(f"the {half} half, each report {where} 3 to 10 KB of a healthy run's log", grade(asked, systems.lookup(asked))))
+    behind = [case for case in within(chosen, half) if case.id in sentences]
+    for what, said in (("alone", {}), ("and one sentence by a reader", sentences)):
+        answers = beside_a_file([(case, said.get(case.id, "")) for case in behind])
+        tables.append(apart(f"the same logs with their reports behind them as files, {what}", grade(behind, answers)))
     claimed = healthy(half)
     warned = sum(CALLS.get(name) == ids[0] for name, ids in claimed.items())
-    said.append(f"healthy logs alone: {len(claimed)} of {len(logs(half))} get an answer, {warned} of them for a warning in it that an entry is about")
-    return "\n\n".join(said)
+    tables.append(f"healthy logs alone: {len(claimed)} of {len(logs(half))} get an answer, {warned} of them for a warning in it that an entry is about")
+    return "\n\n".join(tables)

@@ -56,8 +56,7 @@ def answer_for(
     if log is not None:
         found = _of_path(log, progress, seconds)
         if text and text.strip():
-            found.lines.extend(evidence.from_text(text).lines)
-            found = found._replace(seen=found.seen.replace("sound", ""))  # somebody sees a fault
+            found = evidence.with_words(found, text)
     elif stream is not None:
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:

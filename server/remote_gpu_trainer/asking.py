@@ -12,7 +12,7 @@ def what_helps(evidence: Evidence, said: str, most: int = 9, heard: bool = False
     wanted = []
     if not heard and sum(len(line.text) for line in evidence.lines) > LONG_REPORT:
         wanted.append("one sentence of 4 to 16 words that says what is seen, and when, before the report and a blank line")
-    if not evidence.is_log:
+    if not evidence.is_log and not any(line.kind == "routine" for line in evidence.lines):
         wanted.append("the last 50 lines of the log with the last exception")
     elif not evidence.failed():
         wanted.append("the lines around the first error, from the rank that failed first")

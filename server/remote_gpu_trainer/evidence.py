@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 
 from . import logfiles
-from .judging import Evidence, Failure, judge
+from .judging import ENDING, Evidence, Failure, judge
 from .lines import Line, lines_of, mask, rank_of
 from .logfiles import Unreadable
+from .routine import APART
 from .windows import Row
 
 __all__ = ["Evidence", "Failure", "Line", "Unreadable", "from_path", "from_stream", "from_text", "mask"]
@@ -17,7 +18,7 @@ __all__ = ["Evidence", "Failure", "Line", "Unreadable", "from_path", "from_strea
 def from_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> Evidence:
     """Evidence of a pasted report. Raises Unreadable when it is blank or binary."""
     rows = logfiles.of_text(text, source, needles)
-    return _with_numbers(judge(lines_of(rows, source, None)), rows, source, pasted=True)
+    return _with_numbers(judge(lines_of(rows, source, None), pasted=True), rows, source, pasted=True)
 
 
 def from_stream(stream, source: str = "stdin", needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> Evidence:
@@ -36,6 +37,21 @@ def from_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int]
     name = os.path.basename(path)
     rows = logfiles.of_file(path, needles, progress)
     return _with_numbers(judge(lines_of(rows, name, rank_of(name, sure=True))), rows, name)
+
+
+def with_words(found: Evidence, text: str) -> Evidence:
+    """A log's evidence, and what somebody says beside it: of a run that goes on that is all that is read."""
+    said = from_text(text)
+    seen = found.seen.replace("sound", "")  # somebody sees a fault
+    if not any(line.kind in APART for line in found.lines):
+        return found._replace(lines=[*found.lines, *said.lines], seen=seen)
+    for line in said.lines:
+        line.kind = "told" if line.kind == "plain" else line.kind
+    lines = [*found.lines, *said.lines]
+    if found.failed():
+        return found._replace(lines=lines, seen=seen)
+    told = said.decisive or [line for line in said.lines if line.kind == "told"][:ENDING]
+    return found._replace(lines=lines, decisive=[*told, *found.decisive][:12], is_log=bool(seen) or said.is_log, seen=seen)
 
 
 def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = False) -> Evidence:
@@ -61,13 +77,14 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
 def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Evidence:
     """With what is seen in the numbers in place of the lines that hold them."""
     decisive = [Line(source, finding.row, None, finding.said, "message") for finding in seen if finding.fault]
+    told = any(line.kind == "told" for line in found.decisive)
     lines = [line if _counts(line, rows if line.source == source else frozenset(), bool(decisive)) else _unheard(line) for line in found.lines]
     return found._replace(
         lines=[*decisive, *lines],
         decisive=[*decisive, *found.decisive][:12],
         is_log=True,
         numbers="; ".join(finding.said for finding in seen if not finding.fault),
-        seen=next((finding.entry for finding in seen if finding.entry), "fault" if decisive else "sound"),
+        seen=next((finding.entry for finding in seen if finding.entry), "fault" if decisive else "" if told else "sound"),
     )
 
 

@@ -39,8 +39,8 @@ class Evidence:
         return any(line.kind in ("exception", "failure") for line in self.lines)
 
 
-def judge(lines: list[Line], silent: frozenset[int] = frozenset()) -> Evidence:
-    """What failed, in the order to believe it. `silent`: ranks that left no line."""
+def judge(lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool = False) -> Evidence:
+    """What failed, in the order to believe it. `silent`: ranks that left no line; `pasted`: whether somebody may have written some of it."""
     failures: list[Failure] = []
     places: list[int] = []
     frames: dict[int | None, list[Line]] = {}
@@ -52,7 +52,7 @@ def judge(lines: list[Line], silent: frozenset[int] = frozenset()) -> Evidence:
         elif line.kind in ("exception", "failure"):
             failures.append(Failure(line, is_secondary(line.text) or _lost_by_nccl(at, lines), tuple(frames.pop(line.rank, ()))))
             places.append(at)
-    routine, end = routine_of(lines), []
+    routine, end = routine_of(lines, pasted), []
     if routine:
         failures, end = _lasting(failures, places, lines, routine)
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))

@@ -11,7 +11,7 @@ from collections import Counter
 
 from .lines import Line
 from .records import record
-from .sentences import is_complaint, is_sentence
+from .sentences import is_complaint, is_said, is_sentence
 
 LONG = 30  # lines from which a report is a log that nobody cut
 REPEATS = 3  # lines of one form that make it routine
@@ -22,6 +22,7 @@ BESIDE = 2  # lines before and after a complaint that are heard with it
 MESSAGE = 4  # lines after an exception that belong to it
 GOES_ON = 2  # routine lines after a failure that show that it was survived
 
+APART = ("told", "aside", "routine")  # kinds of plain lines of a long log
 _PLAIN = frozenset(("plain", "message"))
 _START = re.compile(r"\s*([^\d/]{4,40})")
 _DIGIT = re.compile(r"\d")
@@ -36,8 +37,8 @@ class Routine:
     told: tuple[int, ...]
 
 
-def routine_of(lines: list[Line]) -> Routine | None:
-    """What is routine in a log, None for a short report and for one that holds neither routine nor anything told."""
+def routine_of(lines: list[Line], pasted: bool) -> Routine | None:
+    """What is routine in a log, None for a short report and for one that holds neither routine nor anything told. `pasted`: whether somebody may have written some of it."""
     if len(lines) <= LONG:
         return None
     forms = [_form(line.text) for line in lines]
@@ -46,7 +47,7 @@ def routine_of(lines: list[Line]) -> Routine | None:
     often = {form for form, count in Counter(forms).items() if count >= REPEATS and not (form in new and last[form] >= len(lines) - 1 - REPEATS)}
     places = tuple([at for at, form in enumerate(forms) if form in often and _repeats(lines[at])])
     start, stop = (places[0], places[-1]) if places else (len(lines), -1)
-    told = tuple(dict.fromkeys((*_told_first(lines, start), *_told_last(lines, stop + 1))))
+    told = tuple(dict.fromkeys((*(_told_first(lines, start) if pasted else ()), *_told_last(lines, stop + 1, pasted))))
     return Routine(places, told) if places or told else None
 
 
@@ -91,17 +92,21 @@ def _told_first(lines: list[Line], end: int) -> list[int]:
     return found if len(found) < len(lines) else []
 
 
-def _told_last(lines: list[Line], start: int) -> list[int]:
+def _told_last(lines: list[Line], start: int, pasted: bool) -> list[int]:
     """What follows the last routine: from where somebody begins to say what is seen, else what the log complains of, with the lines beside."""
     plain = [at for at in range(start, len(lines)) if lines[at].kind in _PLAIN]
     begin = len(lines)
     for at in reversed(plain):
         if begin - at > PAUSE:
             break
-        if is_sentence(lines[at].text):
+        if (is_sentence if pasted else is_said)(lines[at].text):
             begin = at
-    if begin < len(lines):
-        return [at for at in plain if at >= begin]
+    return [at for at in plain if at >= begin] or _complaints(lines, start)
+
+
+def _complaints(lines: list[Line], start: int) -> list[int]:
+    """What a log complains of after the last routine, with the lines beside."""
+    plain = [at for at in range(start, len(lines)) if lines[at].kind in _PLAIN]
     wrong = {at for at in plain[-PAUSE:] if is_complaint(lines[at].text)}
     return [at for at in plain if not wrong.isdisjoint(range(at - BESIDE, at + BESIDE + 1))]
 

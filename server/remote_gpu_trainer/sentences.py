@@ -21,25 +21,37 @@ _ENDED_WELL = re.compile(r"\b(?:completed?|finished|done|saved|success\w*)\b|完
 _WRONG = re.compile(
     r"fail|cannot|can't|could ?n[o']t|unable|d(?:id|oes) not|d(?:id|oes)n't|invalid|denied|refused|missing|not (?:found|valid|supported|match|allowed|available)|no such"
     r"|mismatch|illegal|unexpected|unsupported|exceed|error|\bnan\b|\binf\b|kill|stuck|hang|freez|timed? ?out|corrupt|broken|wrong|abort|overflow|crash|quota|reset|lost"
-    r"|terminat|dump|full\b|失败|错误|报错|异常|卡住|不动|不了",
+    r"|terminat|dump|(?:is|disk) full\b|no space|失败|错误|报错|异常|卡住|不动|不了",
     re.I,
 )
 
 
 def is_sentence(text: str) -> bool:
     """Whether a line reads as what somebody says of a run, in English or Chinese."""
+    return is_said(text) or _is_long(text)
+
+
+def is_said(text: str) -> bool:
+    """Whether a line is a sentence of somebody who asks or speaks of himself: programs seldom do."""
     chinese = 0 if text.isascii() else len(_CHINESE.findall(text))
     if chinese >= SOME_CHINESE:
-        return chinese >= SURE_CHINESE or bool(_ASKS.search(text))
-    if is_command(text) or _PRINTED.match(text):
-        return False
-    words = _WORD.findall(text.lower())
-    little = sum(word in _LITTLE for word in words)
+        return bool(_ASKS.search(text))
+    words, little = _prose(text)
+    return len(words) >= 4 and little >= 1 and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
+
+
+def _is_long(text: str) -> bool:
+    chinese = 0 if text.isascii() else len(_CHINESE.findall(text))
+    words, little = _prose(text)
+    return chinese >= SURE_CHINESE or (len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text))
+
+
+def _prose(text: str) -> tuple[list[str], int]:
+    """(the words of a line that is made of them, how many are little ones); nothing for other lines."""
+    words = [] if is_command(text) or _PRINTED.match(text) else _WORD.findall(text.lower())
     if sum(map(len, words)) + len(words) < PROSE * len(text):
-        return False
-    if text.rstrip().endswith("?") or not _SELF.isdisjoint(words):
-        return len(words) >= 4 and little >= 1
-    return len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text)
+        return [], 0
+    return words, sum(word in _LITTLE for word in words)
 
 
 def is_command(text: str) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from .evidence import Evidence, Line
+from .routine import APART
 
 MAX_LINES = 120  # distinct lines that count
-APART = ("told", "aside", "routine")  # kinds of plain lines of a long log
 MOST_ASIDE, MOST_ROUTINE = 12, 2
 
 _SITE = re.compile(r".*?(?:site-packages|dist-packages|lib/python3\.\d+)/")
