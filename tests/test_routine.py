@@ -136,6 +136,12 @@ def test_what_a_log_file_complains_of_at_its_end_is_heard_though_its_numbers_are
     assert [m["id"] for m in answer_for(log=str(tmp_path / "train.log")).matches][0] == "GEN4"
 
 
+def test_of_several_ranks_each_log_has_an_end_of_its_own(tmp_path):
+    (tmp_path / "rank0.log").write_text(f"{STEPS}\n./run.sh: /bin/bash^M: bad interpreter: No such file or directory\n")
+    (tmp_path / "rank1.log").write_text(f"{STEPS}\n")
+    assert {"told"} == {line.kind for line in evidence.from_path(str(tmp_path)).lines if "bad interpreter" in line.text}
+
+
 def test_a_log_is_not_asked_for_where_it_is_there(tmp_path):
     (tmp_path / "train.log").write_text(STEPS)
     assert "the last 50 lines of the log" not in answer_for(log=str(tmp_path / "train.log"), text="Something is odd about it").ask

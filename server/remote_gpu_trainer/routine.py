@@ -39,6 +39,17 @@ class Routine:
 
 def routine_of(lines: list[Line], pasted: bool) -> Routine | None:
     """What is routine in a log, None for a short report and for one that holds neither routine nor anything told. `pasted`: whether somebody may have written some of it."""
+    sources: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        sources.setdefault(line.source, []).append(at)
+    if len(sources) < 2:
+        return _of_one(lines, pasted)
+    parts = [(own, _of_one([lines[at] for at in own], pasted)) for own in sources.values()]  # each rank's log has an end of its own
+    places, told = ([own[at] for own, part in parts if part for at in part[field]] for field in (0, 1))
+    return Routine(tuple(sorted(places)), tuple(sorted(told))) if places or told else None
+
+
+def _of_one(lines: list[Line], pasted: bool) -> Routine | None:
     if len(lines) <= LONG:
         return None
     forms = [_form(line.text) for line in lines]
