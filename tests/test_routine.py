@@ -1,6 +1,8 @@
 """Whole logs: what runs over and over says little, what ends a log or is said before or behind it says most."""
 
+import json
 import random
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -123,6 +125,17 @@ def test_a_sentence_beside_a_healthy_log_gets_the_answer_that_it_gets_alone(tmp_
     (tmp_path / "train.log").write_text(STEPS)
     assert [m["id"] for m in answer_for(log=str(tmp_path / "train.log"), text=SAYS).matches] == [m["id"] for m in answer_for(text=SAYS).matches] != []
     assert not answer_for(log=str(tmp_path / "train.log")).matches
+
+
+def test_on_the_command_line_a_sentence_stands_beside_a_log_or_a_stream(tmp_path):
+    (tmp_path / "train.log").write_text(STEPS)
+    alone, *beside = (
+        subprocess.run([sys.executable, "-m", "remote_gpu_trainer", "lookup", "--json", SAYS, *more], input=STEPS, capture_output=True, text=True)
+        for more in ((), ("--log", str(tmp_path / "train.log")), ("--log", "-"))
+    )
+    assert [json.loads(done.stdout)["matches"][0]["id"] for done in beside] == [json.loads(alone.stdout)["matches"][0]["id"]] * 2
+    refused = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", "lookup", "-", "--log", "x"], input="", capture_output=True, text=True)
+    assert refused.returncode == 2 and "expected one of" in refused.stderr
 
 
 def test_a_failure_in_the_log_decides_whatever_is_said_beside_it(tmp_path):

@@ -45,7 +45,7 @@ def prepare() -> None:
 def answer_for(
     *, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None, seconds: float = 40
 ) -> Answer:
-    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log joins its evidence. `seconds`: most for a folder or a log at HOST:PATH.
+    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log or stream joins its evidence. `seconds`: most for a folder or a log at HOST:PATH.
 
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
@@ -55,13 +55,14 @@ def answer_for(
         raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
     if log is not None:
         found = _of_path(log, progress, seconds)
-        if text and text.strip():
-            found = evidence.with_words(found, text)
     elif stream is not None:
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
-    said = sentence_of(text, bool(log)) if text else ""
+    beside = log is not None or stream is not None
+    if beside and text and text.strip():
+        found = evidence.with_words(found, text)
+    said = sentence_of(text, beside) if text else ""
     heard = evidence.from_text(said) if said else None
     answer = look_up(
         found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed, said=heard, unlearned=waiting.load()

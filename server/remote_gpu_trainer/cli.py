@@ -58,7 +58,7 @@ def make_parser(only: str = "") -> argparse.ArgumentParser:
         return parser
 
     look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.", formatter_class=_Help)  # fmt: skip
-    look.add_argument("text", nargs="?", help="what happens, or '-' for standard input")
+    look.add_argument("text", nargs="?", help="what happens, alone or beside --log, or '-' for standard input")
     look.add_argument(
         "--log",
         metavar="PATH",
@@ -110,8 +110,9 @@ def lookup(args: argparse.Namespace) -> int:
     from .lookup import BadRequest, check_limit
 
     given = [name for name, value in (("text", args.text), ("--log", args.log), ("--id", args.id)) if value is not None]
-    if len(given) != 1:
-        raise BadRequest(f"found {' and '.join(given) or 'no question'}, expected one of: a text, '-', --log FILE, --id ID")
+    beside = given == ["text", "--log"] and args.text != "-"  # what somebody says of a log
+    if len(given) != 1 and not beside:
+        raise BadRequest(f"found {' and '.join(given) or 'no question'}, expected one of: a text, '-', --log FILE, --id ID (a text may stand beside --log)")
     check_limit(args.limit)
     if args.id is not None:
         return show_entry(args)
@@ -125,7 +126,7 @@ def lookup(args: argparse.Namespace) -> int:
         gc.enable()
     piped = "-" in (args.text, args.log)
     answer = answer_for(
-        text=None if piped else args.text,
+        text=None if args.text == "-" else args.text,
         log=None if piped else args.log and os.path.expanduser(args.log),
         stream=sys.stdin.buffer if piped else None,
         limit=args.limit,
