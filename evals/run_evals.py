@@ -71,11 +71,12 @@ def main() -> int:
         kept = {name: [case for case in read_cases(HERE / name) if name != "waiting.jsonl" or case.half == "reporting"] for name in KEPT}
         found = {name: systems.lookup(asked) for name, asked in kept.items()}
         said = "".join(report.apart(KEPT[name], grade.grade(asked, found[name])) + "\n\n" for name, asked in kept.items())
-        said += _with_a_sentence([case for case in cases if case.half == "reporting"], kept["fresh.jsonl"], answers | found["fresh.jsonl"])
-        sentences = {case.id: text for case, text in sentence.read(HERE / "said.jsonl", [*cases, *kept["fresh.jsonl"]])}
-        said += whole.run(cases, "reporting", sentences) + "\n\n"
+        reporting, fresh = [case for case in cases if case.half == "reporting"], kept["fresh.jsonl"]
+        pairs = sentence.read(HERE / "said.jsonl", [*reporting, *fresh])
+        said += _with_a_sentence(pairs, reporting, fresh, answers | found["fresh.jsonl"])
+        said += whole.run(cases, "reporting", {case.id: text for case, text in pairs}) + "\n\n"
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
-        asked, same, changed = nudge.kept([case for case in cases if case.half == "reporting"])
+        asked, same, changed = nudge.kept(reporting)
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
         print(said.replace("**", ""))
         if args.wrong:
@@ -93,9 +94,9 @@ def main() -> int:
     return 1 if below or failed else 0
 
 
-def _with_a_sentence(reporting: list[Case], fresh: list[Case], bare: systems.Answers) -> str:
-    """What one sentence before a report does, as text. `bare`: the answers to the reports as they are."""
-    pairs, told = sentence.read(HERE / "said.jsonl", [*reporting, *fresh]), ""
+def _with_a_sentence(pairs: list[tuple[Case, str]], reporting: list[Case], fresh: list[Case], bare: systems.Answers) -> str:
+    """What one sentence before a report does, as text. `pairs`: reports with their sentences; `bare`: the answers to the reports as they are."""
+    told = ""
     for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
         known = {case.id for case in of}
         asked = [(case, text) for case, text in pairs if case.id in known]

@@ -15,6 +15,7 @@ from remote_gpu_trainer.answering import answer_for
 from .cases import Case, id_of
 from .grade import grade, rates
 from .report import apart
+from .systems import ids_of
 
 SETS = {1: "logs without an error, first set", 2: "logs without an error, second set, half of it home-made prints", 3: "logs without an error, third set"}
 # hit@1, hit@3, false answers: what a set has to reach.
@@ -37,8 +38,7 @@ def run(path: Path) -> tuple[str, list[str]]:
     for number, pairs in sorted(read(path).items()):
         answers = {}
         for case, log in pairs:
-            answer = answer_for(log=str(log))
-            answers[case.id] = ([m["id"] for m in answer.matches], [a["id"] for a in answer.also])
+            answers[case.id] = ids_of(answer_for(log=str(log)))
         grades = grade([case for case, _ in pairs], answers)
         found = rates(grades)
         said.append(apart(SETS[number], grades))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from remote_gpu_trainer import catalogue
 from remote_gpu_trainer.answering import answer_for
+from remote_gpu_trainer.lookup import Answer
 
 from .cases import BadCase, Case
 
@@ -29,9 +30,13 @@ def lookup(cases: list[Case]) -> Answers:
     """The function that both front ends call, at its default limit."""
     found = {}
     for case in cases:
-        answer = answer_for(text=case.text)
-        found[case.id] = ([m["id"] for m in answer.matches], [a["id"] for a in answer.also])
+        found[case.id] = ids_of(answer_for(text=case.text))
     return found
+
+
+def ids_of(answer: Answer) -> tuple[list[str], list[str]]:
+    """The ids of an answer's matches, and of the titles beside them."""
+    return [match["id"] for match in answer.matches], [title["id"] for title in answer.also]
 
 
 def mcp(cases: list[Case]) -> Answers:

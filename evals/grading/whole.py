@@ -45,8 +45,7 @@ def beside_a_file(asked: list[tuple[Case, str]]) -> systems.Answers:
         path = Path(folder) / "train.log"
         for case, said in asked:
             path.write_text(case.text, encoding="utf-8")
-            answer = answer_for(log=str(path), text=said or None)
-            found[case.id] = ([match["id"] for match in answer.matches], [title["id"] for title in answer.also])
+            found[case.id] = systems.ids_of(answer_for(log=str(path), text=said or None))
     return found
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 
 from . import logfiles
 from .judging import ENDING, Evidence, Failure, judge
-from .lines import Line, lines_of, mask, rank_of
+from .lines import APART, QUIET, Line, lines_of, mask, rank_of
 from .logfiles import Unreadable
-from .routine import APART
 from .windows import Row
 
 __all__ = ["Evidence", "Failure", "Line", "Unreadable", "from_path", "from_stream", "from_text", "mask"]
@@ -90,7 +89,7 @@ def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Ev
 
 def _counts(line: Line, rows: frozenset[int], fault: bool) -> bool:
     """Whether a line counts beside what its log's numbers say: not the rows of numbers, and where they show a fault nothing that only talks."""
-    return line.number not in rows and not (fault and line.kind in ("plain", "aside", "routine"))
+    return line.number not in rows and not (fault and line.kind in QUIET)
 
 
 def _unheard(line: Line) -> Line:

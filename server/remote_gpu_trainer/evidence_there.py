@@ -39,7 +39,7 @@ except evidence.Unreadable as error:
 must = {id(line) for line in found.decisive} | {id(found.first)}
 sizes = [len(json.dumps(row(line))) + 2 for line in found.lines]
 chosen, size = set(), 0
-order = range(len(sizes)) if sum(sizes) <= MOST else sorted(range(len(sizes)), key=lambda i: (id(found.lines[i]) not in must, found.lines[i].kind in ("plain", "aside", "routine"), -i))
+order = range(len(sizes)) if sum(sizes) <= MOST else sorted(range(len(sizes)), key=lambda i: (id(found.lines[i]) not in must, found.lines[i].kind in evidence.QUIET, -i))
 for i in order:
     if size + sizes[i] > MOST:
         break

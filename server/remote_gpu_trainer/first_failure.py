@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from .lines import Line, says_failure
+from .lines import APART, Line, says_failure
 from .records import record
 from .survivors import is_report
 
@@ -98,12 +98,7 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
     steps: dict[tuple[str, int | None], list[int]] = {}  # the numbers of the last two lines that tell one
     for line in reversed(lines[lines.index(own[0].line) :]) if since else ():
         key = (line.source, line.rank)
-        if (
-            line.number > since.get(key, line.number)
-            and line.kind in ("plain", "message", "routine", "aside", "told")
-            and len(steps.get(key, ())) < 2
-            and _STEP.search(line.text)
-        ):
+        if line.number > since.get(key, line.number) and line.kind in ("plain", "message", *APART) and len(steps.get(key, ())) < 2 and _STEP.search(line.text):
             steps.setdefault(key, []).append(line.number)
     ends = {(f.line.source, f.line.rank): f.line.number for f in failures}
 

@@ -59,9 +59,13 @@ _EXCEPTION_ENDS = ("Error", "Exception", "Interrupt", "Failure", "Exit", "Warnin
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
 
 
+APART = ("told", "aside", "routine")  # kinds that routine.py gives to the plain lines of a long log
+QUIET = ("plain", "aside", "routine")  # kinds of lines that only talk
+
+
 class Line:
-    """One line that was looked at. `kind`: trace, frame, exception, message, failure, warning, plain, or
-    consequence: what a rank says because another one is gone."""
+    """One line that was looked at. `kind`: trace, frame, exception, message, failure, warning, plain,
+    consequence: what a rank says because another one is gone, or one of APART."""
 
     __slots__ = ("kind", "number", "rank", "source", "text", "time")
 

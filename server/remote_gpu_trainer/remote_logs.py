@@ -12,11 +12,11 @@ from . import evidence
 from .box import BadBox, Box
 from .evidence import Evidence, Line, Unreadable, mask
 from .evidence_there import MOST, program
+from .features import WEIGHT
 from .lines import MAX_LINE
 from .masking import shown, shown_lines
 
 SECONDS = 40  # an MCP client waits for a minute
-KINDS = frozenset({"trace", "frame", "exception", "message", "failure", "warning", "consequence", "told", "aside", "routine"})
 MOST_LINES, MOST_RANKS = 200_000, 100_000
 # A host of at least two characters (C:\ is a drive), and a path that begins neither with a blank (a message) nor with // (an address).
 _REMOTE = re.compile(r"([^\s/\\:\[\]]{2,}):((?!//)\S.*)\Z", re.S)
@@ -93,4 +93,4 @@ def _line(row: list) -> Line:
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\t" else " " for c in text)
     ranked = rank if isinstance(rank, int) and 0 <= rank < 10**6 else None
-    return Line(shown(source, 200), int(number) if abs(int(number)) < 10**12 else 0, ranked, text, kind if kind in KINDS else "plain", shown(time, 40))
+    return Line(shown(source, 200), int(number) if abs(int(number)) < 10**12 else 0, ranked, text, kind if kind in WEIGHT else "plain", shown(time, 40))

@@ -11,7 +11,7 @@ from collections import Counter
 
 from .lines import Line
 from .records import record
-from .sentences import is_complaint, is_said, is_sentence
+from .sentences import is_complaint, is_sentence
 
 LONG = 30  # lines from which a report is a log that nobody cut
 REPEATS = 3  # lines of one form that make it routine
@@ -22,7 +22,6 @@ BESIDE = 2  # lines before and after a complaint that are heard with it
 MESSAGE = 4  # lines after an exception that belong to it
 GOES_ON = 2  # routine lines after a failure that show that it was survived
 
-APART = ("told", "aside", "routine")  # kinds of plain lines of a long log
 _PLAIN = frozenset(("plain", "message"))
 _START = re.compile(r"\s*([^\d/]{4,40})")
 _DIGIT = re.compile(r"\d")
@@ -110,14 +109,10 @@ def _told_last(lines: list[Line], start: int, pasted: bool) -> list[int]:
     for at in reversed(plain):
         if begin - at > PAUSE:
             break
-        if (is_sentence if pasted else is_said)(lines[at].text):
+        if is_sentence(lines[at].text, of_oneself=not pasted):
             begin = at
-    return [at for at in plain if at >= begin] or _complaints(lines, start)
-
-
-def _complaints(lines: list[Line], start: int) -> list[int]:
-    """What a log complains of after the last routine, with the lines beside."""
-    plain = [at for at in range(start, len(lines)) if lines[at].kind in _PLAIN]
+    if begin < len(lines):
+        return [at for at in plain if at >= begin]
     wrong = {at for at in plain[-PAUSE:] if is_complaint(lines[at].text)}
     return [at for at in plain if not wrong.isdisjoint(range(at - BESIDE, at + BESIDE + 1))]
 

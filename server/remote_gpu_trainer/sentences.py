@@ -26,24 +26,15 @@ _WRONG = re.compile(
 )
 
 
-def is_sentence(text: str) -> bool:
-    """Whether a line reads as what somebody says of a run, in English or Chinese."""
-    return is_said(text) or _is_long(text)
-
-
-def is_said(text: str) -> bool:
-    """Whether a line is a sentence of somebody who asks or speaks of himself: programs seldom do."""
+def is_sentence(text: str, of_oneself: bool = False) -> bool:
+    """Whether a line reads as what somebody says of a run, in English or Chinese. `of_oneself`: only who asks or speaks of himself counts, as programs seldom do."""
     chinese = 0 if text.isascii() else len(_CHINESE.findall(text))
+    words, little = _prose(text)
     if chinese >= SOME_CHINESE:
-        return bool(_ASKS.search(text))
-    words, little = _prose(text)
-    return len(words) >= 4 and little >= 1 and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
-
-
-def _is_long(text: str) -> bool:
-    chinese = 0 if text.isascii() else len(_CHINESE.findall(text))
-    words, little = _prose(text)
-    return chinese >= SURE_CHINESE or (len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text))
+        said = bool(_ASKS.search(text))
+    else:
+        said = len(words) >= 4 and little >= 1 and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
+    return said or (not of_oneself and (chinese >= SURE_CHINESE or (len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text))))
 
 
 def _prose(text: str) -> tuple[list[str], int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .evidence import Evidence, Line
-from .routine import APART
+from .lines import APART
 
 MAX_LINES = 120  # distinct lines that count
 MOST_ASIDE, MOST_ROUTINE = 12, 2
