@@ -17,6 +17,7 @@ from .budget import cut, first_paragraph, opening, tokens, tokens_of_json
 from .entry import Entry
 from .evidence import Evidence, Line
 from .masking import shown
+from .memory_message import memory_of
 from .ranking import Ranking
 from .signatures import SignatureIndex
 from .waiting import Waiting
@@ -92,7 +93,7 @@ def look_up(
     sure = found.confidence == "high" or bool(found.confidence and candidates[0].hit and candidates[0].id not in ranking.column)
     lines, chars = EVIDENCE[sure]
     answer = Answer(
-        evidence=[_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:lines]],
+        evidence=_evidence(evidence, lines, chars),
         first_failure=_where(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
@@ -204,8 +205,19 @@ def _distinguish(entry: Entry, others: list[Entry]) -> str:
     return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
 
 
-def _shown(line: Line, chars: int, by: str = "") -> dict:
-    text = by + shown(line.text.strip(), MAX_SHOWN)[: chars + 2 * len(by)]
+def _evidence(evidence: Evidence, most: int, chars: int) -> list[dict]:
+    """The lines that were judged by; of an out-of-memory message what its numbers say."""
+    memory = memory_of(evidence.lines)
+    if not memory:
+        return [_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:most]]
+    line, told = memory
+    others = [other for other in evidence.decisive if (other.source, other.number) != (line.source, line.number)]
+    return [_shown(line, chars, READ, told.said()), *(_shown(other, chars) for other in others[: most - 1])]
+
+
+def _shown(line: Line, chars: int, by: str = "", said: str = "") -> dict:
+    """A line as the answer shows it: cut, and masked. `by`: how it was read; `said`: what was read in it, in its place."""
+    text = by + said if said else by + shown(line.text.strip(), MAX_SHOWN)[: chars + 2 * len(by)]
     while (cost := tokens(text)) > LINE:  # a line of rare characters must not take the room of the fix
         text = text[: int(len(text) * LINE / cost)]
     return {"source": shown(line.source, NAME), "line": line.number, "rank": line.rank, "text": text}

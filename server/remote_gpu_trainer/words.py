@@ -23,7 +23,18 @@ _NUMBERS = (
     (0.685, 0.6975, "#ln2"), (1.0975, 1.0995, "#ln3"), (1.38, 1.39, "#ln4"), (2.295, 2.31, "#ln10"), (4.59, 4.62, "#ln100"),
     (6.89, 6.92, "#ln1000"), (10.3, 10.95, "#lnvocab"),
 )  # fmt: skip
-_CODES = {"137": "#sigkill", "139": "#sigsegv", "134": "#sigabrt", "135": "#sigbus", "29500": "#port29500", "98": "#errno98", "1800000": "#30min", "600000": "#10min", "65504": "#fp16max", "65536": "#scale65536"}
+_CODES = {
+    "137": "#sigkill",
+    "139": "#sigsegv",
+    "134": "#sigabrt",
+    "135": "#sigbus",
+    "29500": "#port29500",
+    "98": "#errno98",
+    "1800000": "#30min",
+    "600000": "#10min",
+    "65504": "#fp16max",
+    "65536": "#scale65536",
+}
 
 
 def _parts(token: str) -> tuple[str, ...]:
@@ -39,7 +50,9 @@ def _parts(token: str) -> tuple[str, ...]:
     if token[-1] == "s" and token[:-1].isupper() and len(token) > 2:  # GPUs, LRs: the plural of an acronym
         return (stem(token[:-1].lower()),)
     low = token.lower()
-    pieces = [p.lower() for p in _CAMEL.findall(token)] if ("_" in token.strip("_") or (token != low and token != token.upper() and token[1:] != low[1:])) else []
+    pieces = (
+        [p.lower() for p in _CAMEL.findall(token)] if ("_" in token.strip("_") or (token != low and token != token.upper() and token[1:] != low[1:])) else []
+    )
     if len(pieces) > 1:
         return (low, *(stem(p) for p in pieces if len(p) > 1 and p not in _STOP and not p.isdigit()))
     bare = low.strip("_")
