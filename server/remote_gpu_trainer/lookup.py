@@ -18,6 +18,7 @@ from .entry import Entry
 from .evidence import Evidence, Line
 from .masking import shown
 from .memory_message import memory_of
+from .moments import moment
 from .ranking import Ranking
 from .signatures import SignatureIndex
 from .waiting import Waiting
@@ -212,7 +213,7 @@ def _evidence(evidence: Evidence, most: int, chars: int) -> list[dict]:
         return [_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:most]]
     line, told = memory
     others = [other for other in evidence.decisive if (other.source, other.number) != (line.source, line.number)]
-    return [_shown(line, chars, READ, told.said()), *(_shown(other, chars) for other in others[: most - 1])]
+    return [_shown(line, chars, READ, told.said(moment(evidence.lines, line))), *(_shown(other, chars) for other in others[: most - 1])]
 
 
 def _shown(line: Line, chars: int, by: str = "", said: str = "") -> dict:

@@ -60,12 +60,12 @@ class Memory:
             return "limit"
         return "fragments" if self.unused >= max(self.wanted - self.free, UNUSED * self.total) else "own"
 
-    def said(self) -> str:
-        """The sum in one sentence."""
+    def said(self, moment: str = "") -> str:
+        """The sum in one sentence. `moment`: where in the run it failed."""
         parts = [f"{_short(self.allocated)} allocated"]
         parts += [f"{_short(self.unused)} held unused"] if self.unused >= 0 else []
         parts += [f"{_short(self.others)} others"] if self.others >= 0 else []
-        return f"{_TOLD[self.by()]}: of {_short(self.total)} GiB {', '.join(parts)}, {_short(self.free)} free; {_short(self.wanted)} wanted"
+        return f"{_TOLD[self.by()]}{moment and ' ' + moment}: of {_short(self.total)} GiB {', '.join(parts)}, {_short(self.free)} free; {_short(self.wanted)} wanted"
 
 
 def memory_of(lines: list[Line]) -> tuple[Line, Memory] | None:
