@@ -109,7 +109,8 @@ def _held_out(rows: list[int]) -> list:
     made = ranking.Ranking(binary_parts.told_again(_fitted(rows), blank))
     found = []
     for row in rows:
-        votes = voting.votes(made.question(_texts.values[row]), _texts.points[row], _texts.signatures.find(_texts.evidence[row]), made)
+        hits = [hit for hit in _texts.signatures.find(_texts.evidence[row]) if hit.entry_id in made.column]
+        votes = voting.votes(made.question(_texts.values[row]), _texts.points[row], hits, made)
         right = tuple(made.column[name] for name in _texts.cases[row]["labels"] if name != ranking.NONE)
         found.append(tuning.HeldOut(votes, right, _texts.cases[row]["near"]))
     return found

@@ -2,7 +2,8 @@
 
 import pytest
 
-from remote_gpu_trainer import evidence
+from remote_gpu_trainer import evidence, ranking, search
+from remote_gpu_trainer.answering import signatures
 from remote_gpu_trainer.memory_message import memory_of, read
 from tests.test_lookup import ask
 
@@ -75,3 +76,14 @@ def test_the_answer_holds_the_sum_in_place_of_the_message():
     told = [line["text"] for line in ask(OLD).evidence]
     assert told[0].startswith("read from the numbers: other processes fill the card: of 47.5 GiB")
     assert not any("Tried to allocate" in text for text in told)
+
+
+def test_a_sum_that_proves_fragments_comes_before_what_words_say():
+    answer = ask(f"Fine-tuning with TRL, random lengths.\n\n{new(allocated='35.00 GiB', unused='11.90 GiB', wanted='1.50 GiB')}")
+    assert [(match["id"], match["why"]) for match in answer.matches[:1]] == [("M8", "the numbers of the message")]
+    assert "U10" in [match["id"] for match in answer.matches]
+
+
+def test_a_sum_makes_no_answer_where_nothing_fits():
+    told = evidence.from_text("java.lang.IllegalStateException in our Kafka consumer, the billing service restarts")
+    assert search.rank(told, ranking.load(), signatures(), counted="M8").confidence == ""

@@ -12,13 +12,13 @@ from datetime import date
 
 from . import search
 from .ages import stale_entry
+from .answer_lines import NAME, evidence_lines, place_of
 from .asking import what_helps
 from .budget import cut, first_paragraph, opening, tokens, tokens_of_json
 from .entry import Entry
-from .evidence import Evidence, Line
+from .evidence import Evidence
 from .masking import shown
-from .memory_message import memory_of
-from .moments import moment
+from .memory_message import ENTRY, memory_of
 from .ranking import Ranking
 from .signatures import SignatureIndex
 from .waiting import Waiting
@@ -37,10 +37,6 @@ TITLE = 15  # of a further title beside matches: their checks need the room
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
 WHOLE, FURTHER = 665, 95  # of an answer with three matches, and of each match beyond
 LEAST_FIRST = 120
-LINE = 48  # tokens of a line of evidence
-NAME = 200  # characters of the name of a log
-READ = "read from the numbers: "  # before what stands in no line of the log
-MAX_SHOWN = 4000  # characters of a line of evidence that are masked before it is cut
 
 
 class BadRequest(Exception):
@@ -81,9 +77,16 @@ def look_up(
     """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text; `said` and `unlearned` as in `search.rank`. Raises BadRequest for a limit outside 1–10."""
     check_limit(limit)
     text = "\n".join(line.text for line in evidence.lines)
-    found = _there(
-        search.rank(evidence, ranking, signatures, limit + ALSO, said, lambda name: name in entries and platform_shown(entries[name], text), unlearned), entries
-    )
+
+    def shows(name: str) -> bool:
+        return name in entries and platform_shown(entries[name], text)
+
+    def leads(first: str, name: str) -> bool:
+        return first in entries and name in dict(entries[first].tell_apart)
+
+    memory = memory_of(evidence.lines)
+    counted = ENTRY.get(memory[1].by(), "") if memory else ""
+    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, counted), entries)
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     unsigned = found.confidence and not candidates[0].hit
@@ -94,8 +97,8 @@ def look_up(
     sure = found.confidence == "high" or bool(found.confidence and candidates[0].hit and candidates[0].id not in ranking.column)
     lines, chars = EVIDENCE[sure]
     answer = Answer(
-        evidence=_evidence(evidence, lines, chars),
-        first_failure=_where(evidence.first) if evidence.first else None,
+        evidence=evidence_lines(evidence, memory, lines, chars),
+        first_failure=place_of(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
         answer.ask = what_helps(
@@ -112,7 +115,7 @@ def look_up(
         match = {
             "id": entry.id,
             "title": plain(entry.title),
-            "why": _why(candidate),
+            "why": "the numbers of the message" if entry.id == counted else _why(candidate),
             "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
             "severity": entry.severity,
             "check": "",
@@ -204,28 +207,6 @@ def _distinguish(entry: Entry, others: list[Entry]) -> str:
         if turned:
             return f"{entry.id} rather than {other.id}: {turned}"
     return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
-
-
-def _evidence(evidence: Evidence, most: int, chars: int) -> list[dict]:
-    """The lines that were judged by; of an out-of-memory message what its numbers say."""
-    memory = memory_of(evidence.lines)
-    if not memory:
-        return [_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:most]]
-    line, told = memory
-    others = [other for other in evidence.decisive if (other.source, other.number) != (line.source, line.number)]
-    return [_shown(line, chars, READ, told.said(moment(evidence.lines, line))), *(_shown(other, chars) for other in others[: most - 1])]
-
-
-def _shown(line: Line, chars: int, by: str = "", said: str = "") -> dict:
-    """A line as the answer shows it: cut, and masked. `by`: how it was read; `said`: what was read in it, in its place."""
-    text = by + said if said else by + shown(line.text.strip(), MAX_SHOWN)[: chars + 2 * len(by)]
-    while (cost := tokens(text)) > LINE:  # a line of rare characters must not take the room of the fix
-        text = text[: int(len(text) * LINE / cost)]
-    return {"source": shown(line.source, NAME), "line": line.number, "rank": line.rank, "text": text}
-
-
-def _where(line: Line) -> dict:
-    return {"rank": line.rank, "source": shown(line.source, NAME), "line": line.number}
 
 
 def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[str, str]:

@@ -62,12 +62,16 @@ def rank(
     said: Evidence | None = None,
     shows: Callable[[str], bool] = lambda name: False,
     unlearned: Waiting | None = None,
+    leads: Callable[[str, str], bool] = lambda first, name: False,
+    counted: str = "",
 ) -> Found:
     """The `most` likeliest entries. An empty confidence means: answer nothing.
 
     `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
     `shows(id)`: whether the report names the platform that an entry is about.
-    `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides and the ranking isn't sure.
+    `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides.
+    `leads(first, name)`: whether the first entry's page tells it apart from another one: a general entry, as that of all out-of-memory errors, leads to those of its kinds.
+    `counted`: the entry that the numbers of a message prove.
     """
     hits, waiting = _parted(signatures.find(evidence), ranking)
     read = read_of(evidence, ranking)
@@ -105,12 +109,16 @@ def rank(
         none = 1.0
     else:
         worded = True
+    if counted and worded:  # numbers say more than words, but not that it was a training run
+        candidates = _first(Candidate(counted, 0.0), candidates, ranking.limits["medium"])
     if ranking.limits["none"] < none <= SHOWN and shows(candidates[0].id):
         none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
     found = Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
-    guess = unlearned.guess(read.words, read.point) if unlearned and worded and confidence != "high" else None
-    return _with(guess, found, ranking.limits["medium"]) if guess else found
+    guess = unlearned.guess(read.words, read.point) if unlearned and worded else None
+    if guess and confidence and (confidence == "high" or guess.enough == "title") and leads(candidates[0].id, guess.id):
+        return found._replace(candidates=_behind(1, [Candidate(guess.id, guess.probability, words=guess.words)], candidates))
+    return _with(guess, found, ranking.limits["medium"]) if guess and confidence != "high" else found
 
 
 def _with(guess: Guess, found: Found, least: float) -> Found:

@@ -1,0 +1,50 @@
+"""T4: without workers the process that trains loads every sample itself, between two steps; with workers it loads none."""
+import os
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+BATCHES, LOAD, STEP = 12, 0.04, 0.04
+
+
+class Files(Dataset):
+    """Stands in for reading and decoding; a sample tells who loaded it, and when."""
+
+    def __len__(self):
+        return BATCHES
+
+    def __getitem__(self, index):
+        time.sleep(LOAD)
+        return torch.tensor([os.getpid(), time.monotonic()], dtype=torch.float64)
+
+
+def epoch(**settings):
+    """Seconds of an epoch with its steps, the processes that loaded it, and how many samples were ready before the first step ended."""
+    loader = DataLoader(Files(), batch_size=1, **settings)
+    started, ended, samples = time.monotonic(), [], []
+    for batch in loader:
+        samples.append(batch[0])
+        time.sleep(STEP)  # a step that leaves the CPU alone, as one on a GPU does
+        ended.append(time.monotonic())
+    return ended[-1] - started, {int(s[0]) for s in samples}, sum(s[1].item() < ended[0] for s in samples)
+
+
+def test_the_default_is_the_main_process_and_loading_and_steps_add_up():
+    seconds, processes, early = epoch()
+    assert DataLoader(Files()).num_workers == 0
+    assert processes == {os.getpid()} and early == 1
+    assert seconds >= BATCHES * (LOAD + STEP)
+
+
+def test_workers_load_while_the_step_runs():
+    seconds, processes, early = epoch(num_workers=2, multiprocessing_context="fork")
+    assert os.getpid() not in processes and len(processes) == 2
+    assert early > 1
+    assert seconds < 0.85 * BATCHES * (LOAD + STEP)
+
+
+def test_the_trainer_loads_in_the_main_process_until_told_otherwise(tmp_path):
+    from transformers import TrainingArguments
+
+    assert TrainingArguments(output_dir=tmp_path, report_to=[]).dataloader_num_workers == 0
