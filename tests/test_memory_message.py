@@ -5,6 +5,7 @@ import pytest
 from remote_gpu_trainer import evidence, ranking, search
 from remote_gpu_trainer.answering import signatures
 from remote_gpu_trainer.memory_message import memory_of, read
+from tests.conftest import ROOT
 from tests.test_lookup import ask
 
 OLDEST = "RuntimeError: CUDA out of memory. Tried to allocate 512.00 MiB (GPU 0; 7.93 GiB total capacity; 6.19 GiB already allocated; 340.00 MiB free; 551.04 MiB cached)"
@@ -86,4 +87,22 @@ def test_a_sum_that_proves_fragments_comes_before_what_words_say():
 
 def test_a_sum_makes_no_answer_where_nothing_fits():
     told = evidence.from_text("java.lang.IllegalStateException in our Kafka consumer, the billing service restarts")
-    assert search.rank(told, ranking.load(), signatures(), counted="M8").confidence == ""
+    assert search.rank(told, ranking.load(), signatures(), points=("M8", True)).confidence == ""
+
+
+TRACEBACKS = ROOT / "tests" / "tracebacks"
+
+
+@pytest.mark.parametrize(("name", "entry", "place"), [("hf_eval", "M15", 0), ("plain_optim", "M17", 1), ("plain_backward", "M14", 1)])
+def test_the_calls_of_the_traceback_point_to_the_entry_of_that_place(name, entry, place):
+    answer = ask((TRACEBACKS / f"{name}.txt").read_text())
+    assert [match["id"] for match in answer.matches][place] == entry
+    assert answer.matches[place]["why"].endswith("by the calls")
+    assert len({match["id"] for match in answer.matches}) == 3
+
+
+def test_where_others_fill_the_card_the_place_points_nowhere():
+    text = (TRACEBACKS / "hf_eval.txt").read_text().replace("this process has 47.37 GiB", "this process has 9.37 GiB").replace("46.80 GiB is allocated", "8.80 GiB is allocated")
+    answer = ask(text)
+    assert "other processes fill the card in an evaluation" in answer.evidence[0]["text"]
+    assert "M15" not in [match["id"] for match in answer.matches[:1]]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from .budget import tokens
 from .evidence import Evidence, Line
 from .masking import shown
-from .memory_message import Memory
-from .moments import moment
+from .out_of_memory import Told
 
 LINE = 48  # tokens of a line
 NAME = 200  # characters of the name of a log
@@ -14,13 +13,13 @@ READ = "read from the numbers: "  # before what stands in no line of the log
 MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
 
 
-def evidence_lines(evidence: Evidence, memory: tuple[Line, Memory] | None, most: int, chars: int) -> list[dict]:
+def evidence_lines(evidence: Evidence, told: Told | None, most: int, chars: int) -> list[dict]:
     """The lines that were judged by; of an out-of-memory message what its numbers say."""
-    if not memory:
+    if not told or not told.said:
         return [line_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:most]]
-    line, told = memory
+    line = told.line
     others = [other for other in evidence.decisive if (other.source, other.number) != (line.source, line.number)]
-    return [line_shown(line, chars, READ, told.said(moment(evidence.lines, line))), *(line_shown(other, chars) for other in others[: most - 1])]
+    return [line_shown(line, chars, READ, told.said), *(line_shown(other, chars) for other in others[: most - 1])]
 
 
 def line_shown(line: Line, chars: int, by: str = "", said: str = "") -> dict:

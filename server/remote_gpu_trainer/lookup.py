@@ -18,7 +18,7 @@ from .budget import cut, first_paragraph, opening, tokens, tokens_of_json
 from .entry import Entry
 from .evidence import Evidence
 from .masking import shown
-from .memory_message import ENTRY, memory_of
+from .out_of_memory import told_by
 from .ranking import Ranking
 from .signatures import SignatureIndex
 from .waiting import Waiting
@@ -84,9 +84,9 @@ def look_up(
     def leads(first: str, name: str) -> bool:
         return first in entries and name in dict(entries[first].tell_apart)
 
-    memory = memory_of(evidence.lines)
-    counted = ENTRY.get(memory[1].by(), "") if memory else ""
-    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, counted), entries)
+    told = told_by(evidence.lines)
+    points = (told.entry, told.first) if told and told.entry in entries else None
+    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points), entries)
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     unsigned = found.confidence and not candidates[0].hit
@@ -97,7 +97,7 @@ def look_up(
     sure = found.confidence == "high" or bool(found.confidence and candidates[0].hit and candidates[0].id not in ranking.column)
     lines, chars = EVIDENCE[sure]
     answer = Answer(
-        evidence=evidence_lines(evidence, memory, lines, chars),
+        evidence=evidence_lines(evidence, told, lines, chars),
         first_failure=place_of(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
@@ -115,7 +115,7 @@ def look_up(
         match = {
             "id": entry.id,
             "title": plain(entry.title),
-            "why": "the numbers of the message" if entry.id == counted else _why(candidate),
+            "why": told.why if told and entry.id == told.entry and not candidate.hit else _why(candidate),
             "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
             "severity": entry.severity,
             "check": "",

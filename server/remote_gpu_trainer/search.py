@@ -63,7 +63,7 @@ def rank(
     shows: Callable[[str], bool] = lambda name: False,
     unlearned: Waiting | None = None,
     leads: Callable[[str, str], bool] = lambda first, name: False,
-    counted: str = "",
+    points: tuple[str, bool] | None = None,
 ) -> Found:
     """The `most` likeliest entries. An empty confidence means: answer nothing.
 
@@ -71,7 +71,7 @@ def rank(
     `shows(id)`: whether the report names the platform that an entry is about.
     `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides.
     `leads(first, name)`: whether the first entry's page tells it apart from another one: a general entry, as that of all out-of-memory errors, leads to those of its kinds.
-    `counted`: the entry that the numbers of a message prove.
+    `points`: the entry that something else than words points to, and whether it goes before them or stands second.
     """
     hits, waiting = _parted(signatures.find(evidence), ranking)
     read = read_of(evidence, ranking)
@@ -109,8 +109,9 @@ def rank(
         none = 1.0
     else:
         worded = True
-    if counted and worded:  # numbers say more than words, but not that it was a training run
-        candidates = _first(Candidate(counted, 0.0), candidates, ranking.limits["medium"])
+    if points and worded:  # it says more than words, but not that it was a training run
+        new = Candidate(points[0], 0.0)
+        candidates = _first(new, candidates, ranking.limits["medium"]) if points[1] else _behind(1, [new], candidates)
     if ranking.limits["none"] < none <= SHOWN and shows(candidates[0].id):
         none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
@@ -178,12 +179,15 @@ def _first(candidate: Candidate, candidates: tuple[Candidate, ...], least: float
 
 
 def _behind(count: int, others: list[Candidate], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """With these behind the first `count`."""
+    """With these behind the first `count`, unless one of them is there."""
+    names = {other.id for other in others}
+    if any(c.id in names for c in candidates[:count]):
+        return candidates
     least = 0.99 * candidates[count - 1].probability
     return (
         *candidates[:count],
         *[other._replace(probability=least) for other in others],
-        *[c._replace(probability=min(c.probability, 0.99 * least)) for c in candidates[count:]],
+        *[c._replace(probability=min(c.probability, 0.99 * least)) for c in candidates[count:] if c.id not in names],
     )
 
 
