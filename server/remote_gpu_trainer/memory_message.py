@@ -28,7 +28,7 @@ WRAPPED = 5  # lines over which a message may be broken
 LONG = 1500  # characters of one
 CONTEXT = 1.0  # GiB that a process holds beside torch's own, at most, where the message doesn't count it
 OTHERS, GUESSED = 0.1, 0.15  # share of the card from which others count: counted by the driver, or what is left over
-UNUSED = 0.1  # share of the card that is held and unused, from which it is fragments
+UNUSED = 0.2  # share of the card that is held and unused, from which it is fragments: with less the model is too large as well
 _TOLD = {
     "size": "one tensor is larger than the card",
     "others": "other processes fill the card",
