@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+pytestmark = pytest.mark.alone  # measures seconds
+
 
 class Slow(Dataset):
     """Stands in for decoding."""

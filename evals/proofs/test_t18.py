@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+pytestmark = pytest.mark.alone  # measures seconds
+
 ROWS = torch.randn(64, 32, generator=torch.Generator().manual_seed(0))
 
 

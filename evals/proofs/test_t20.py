@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+pytestmark = pytest.mark.alone  # measures seconds
+
 OBJECTS = 400_000
 
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+pytestmark = pytest.mark.alone  # measures seconds
+
 
 SKIP = 10  # the workers' start is no part of the share
 

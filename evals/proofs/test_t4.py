@@ -1,9 +1,12 @@
 """T4: without workers the process that trains loads every sample itself, between two steps; with workers it loads none."""
+import pytest
 import os
 import time
 
 import torch
 from torch.utils.data import DataLoader, Dataset
+
+pytestmark = pytest.mark.alone  # measures seconds
 
 BATCHES, LOAD, STEP = 12, 0.04, 0.04
 

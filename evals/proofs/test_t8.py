@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:Got pickle error")
+pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:Got pickle error")]  # measures seconds
 
 
 def seconds(dataset, workers, **settings):
