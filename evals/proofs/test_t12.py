@@ -1,27 +1,10 @@
 """T12: what each switch left over from debugging adds to a step, counted in operations, and that it goes away."""
-from collections import Counter
 
 import pytest
 import torch
+from operation_counts import operations
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
-from torch.utils._python_dispatch import TorchDispatchMode
-
-
-class Operations(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.n = Counter()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.n[str(function)] += 1
-        return function(*args, **(kwargs or {}))
-
-
-def operations(call):
-    with Operations() as seen:
-        call()
-    return seen.n
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ _PASSES = (
 )  # fmt: skip
 _LOADING = ("while loading", r"_?load\w{0,60}|dispatch_model|_?prepare\w{0,20}|set_module_tensor_to_device", r"", r"\.to\(|\.cuda\(|from_pretrained\(|\btorch\.load\(")  # fmt: skip
 _EVALUATION = ("in an evaluation", r"(?!_maybe_log_save)\w{0,20}evaluat\w{1,20}|prediction_(?:loop|step)|\w{0,12}validat(?:e|ion)\w{0,20}|_run_sanity_check|(?:eval|val|test)_(?:epoch|step|loop|one_epoch)|do_eval|compute_metrics|nested_concat", r"evaluation_loop\.py", r"\bevaluate\(|\bvalidat(?:e|ion)\(")  # fmt: skip
-
-
 _SAVING, _BACKWARD, _FORWARD = _PASSES[0], _PASSES[1], _PASSES[-1]
 
 
