@@ -13,7 +13,7 @@ def test_ran_means_that_a_proof_is_there():
 
 
 # Of the system or of the environment, not asked for by us: the date says when, the version says which.
-SYSTEM = {"bash", "procps", "git", "Python", "OpenSSL", "OpenSSH", "make", "pip", "rsync", "Linux", "apt"}
+SYSTEM = {"bash", "procps", "git", "Python", "OpenSSL", "OpenSSH", "make", "pip", "rsync", "Linux", "apt", "Slurm"}
 
 
 def test_a_proof_ran_on_the_versions_that_the_tests_install():

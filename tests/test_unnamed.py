@@ -49,3 +49,16 @@ def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():
     entry = catalogue.load().get
     assert unnamed.platform_shown(entry("NB3"), "kaggle notebook stopped") and not unnamed.platform_shown(entry("NB3"), "the run stopped")
     assert not unnamed.platform_shown(entry("GEN1"), "kaggle") and not unnamed.platform_shown(entry("O1"), "kaggle")
+
+
+@pytest.mark.parametrize(
+    ("text", "elsewhere", "there", "place"),
+    [
+        ("AssertionError: Torch not compiled with CUDA enabled", "ENV13", "LAM13", "GH200 instance at Lambda. "),
+        ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040)", "ENV6", "PS11", "Paperspace machine from the ML template. "),
+    ],
+)
+def test_a_literal_text_that_two_entries_know_gets_the_one_for_any_box_unless_the_platform_shows(text, elsewhere, there, place):
+    assert answer_for(text=text).matches[0]["id"] == elsewhere
+    assert there in [match["id"] for match in answer_for(text=place + text).matches]
+    assert answer_for(text=place + text).matches[0]["id"] == there

@@ -22,7 +22,7 @@ from .out_of_memory import told_by
 from .ranking import Ranking
 from .signatures import SignatureIndex
 from .waiting import Waiting
-from .unnamed import platform_not_shown, platform_shown
+from .unnamed import general_first, platform_not_shown, platform_shown
 
 LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
@@ -87,6 +87,7 @@ def look_up(
     told = told_by(evidence.lines)
     points = (told.entry, told.first) if told and told.entry in entries else None
     found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points), entries)
+    found = found._replace(candidates=general_first(found.candidates, entries, text))
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     unsigned = found.confidence and not candidates[0].hit

@@ -26,6 +26,7 @@ LEAST_WORDS = 2  # known words without which a report says nothing
 SAID, EVEN = 0.3, 0.5  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
 SHOWN = 0.75  # the same for a report that names the platform of the first entry
 MATCHES = 3  # of an answer, usually; what follows is a title
+WORDED = 0.8  # the least share of an entry by words alone for it to stand before one whose literal text is there
 FAR = 2.0  # times as likely as the first entry, for one that the ranking doesn't know to come before it
 REASONED = 3  # first entries that say by which words they were found
 SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
@@ -89,6 +90,10 @@ def rank(
     candidates = tuple(Candidate(name, share, best.get(name), tuple(ranking.reasons(name, strongest)) if name in spoken else ()) for share, name in ordered)
     known = ranking.telling(asked, max(SURE_WORDS.values()))
     literal = any(hit.decisive for hit in hits)
+    if literal and not (candidates[0].hit and candidates[0].hit.decisive):
+        share, name = max((share, name) for share, name in zip(shares, ranking.entries) if name in best and best[name].decisive)
+        told = Candidate(name, share, best[name])
+        candidates = _first(told, candidates, ranking.limits["medium"]) if candidates[0].probability < WORDED else _behind(1, [told], candidates)
     worded = False  # whether words alone decide
     if literal and waiting:
         candidates = _behind(1, [Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates)
@@ -152,8 +157,8 @@ class Read:
 
 
 def read_of(evidence: Evidence, ranking: Ranking) -> Read:
-    """What the ranking, and a classifier of what it doesn't know, are asked with."""
-    told = telling(evidence)
+    """What the ranking, and a classifier of what it doesn't know, are asked with. Both were taught with launchers' words, and answered by them where nothing else stood there."""
+    told = telling(evidence, launchers=False)
     return Read(features(evidence, told), ranking.encoder.vector(gist(told)))
 
 

@@ -9,12 +9,15 @@ right all the same, because their advice holds elsewhere too, beside 84 of the o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from .catalogue import bundle_root
 from .entry import Entry
 from .facts import split
+from .search import Candidate
 
+NEAR = 4  # first candidates among which an entry for any box goes before a provider's
 ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
 _TOKENS = re.compile(r"^tokens:(.*(?:\n- .*)*)", re.M)
 _TOKEN = re.compile(r"""["']([^"'\n]{3,})["']|(?<=- )([^"'\s][^\n]{2,})|(?<=[\[,] )([^"',\]\n]{3,})|(?<=\[)([^"',\]\n]{3,})""")
@@ -22,7 +25,7 @@ _TOKEN = re.compile(r"""["']([^"'\n]{3,})["']|(?<=- )([^"'\s][^\n]{2,})|(?<=[\[,
 _ALSO = {
     "vastai": ("vast",), "china": ("恒源", "矩池", "揽睿", "gpushare", "matpool"), "notebooks": ("kaggle", "jupyter", "notebook"), "kubernetes": ("k8s", "pod", "kubectl"),
     "slurm": ("sbatch", "srun", "salloc"), "aws": ("ec2", "amazon", "sagemaker"), "gcp": ("google cloud", "gce", "gcloud"), "colab": ("notebook",),
-    "modal": ("modal.",), "runpod": ("pod",),
+    "modal": ("modal.",), "runpod": ("pod",), "autodl": ("hf-mirror",),
 }  # fmt: skip
 
 
@@ -38,6 +41,18 @@ def platform_shown(entry: Entry, text: str) -> bool:
     """Whether an entry is about a provider, and the report shows it."""
     named = _provider(entry)
     return bool(named) and _shown(named, text)
+
+
+def general_first(candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str) -> tuple[Candidate, ...]:
+    """The candidates of `search.rank`, best first: where a provider's entry leads that the report doesn't show, one that holds anywhere and whose literal text stands there too goes before it."""
+    if not candidates or not platform_not_shown(entries[candidates[0].id], text):
+        return candidates
+    for place, candidate in enumerate(candidates[:NEAR]):
+        if candidate.hit and candidate.hit.decisive and not entries[candidate.id].path.startswith("profiles/"):
+            best = candidates[0].probability
+            others = candidates[:place] + candidates[place + 1 :]
+            return (candidate._replace(probability=best), *[c._replace(probability=min(c.probability, 0.99 * best)) for c in others])
+    return candidates
 
 
 def _provider(entry: Entry) -> list[str]:

@@ -1,0 +1,118 @@
+"""C20: a file names the device of each tensor, and this machine doesn't have it."""
+import io
+import pickle
+import re
+import zipfile
+
+import pytest
+import torch
+from torch import serialization
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def saved(tmp_path, monkeypatch):
+    """A checkpoint that says `cuda:2`, as a run on the third card writes it; and the same state as a pickle."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(serialization, "_package_registry", list(serialization._package_registry))
+        serialization.register_package(0, lambda storage: "cuda:2", lambda storage, location: None)
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "last.pt")
+        torch.save(model.state_dict(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+        (tmp_path / "last.pkl").write_bytes(pickle.dumps(model.state_dict()))
+    return tmp_path
+
+
+def one_card(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+
+@pytest.mark.parametrize("name", ["last.pt", "old.pt"])
+def test_without_a_gpu_it_stops_with_the_signature_and_loads_on_the_cpu(saved, says, name):
+    with pytest.raises(RuntimeError) as error:
+        torch.load(saved / name)
+    says("C20", str(error.value))
+    torch.load(saved / name, map_location="cpu")
+
+
+def test_with_fewer_cards_it_stops_with_the_other_signature_and_loads_on_the_cpu(saved, says, monkeypatch):
+    one_card(monkeypatch)
+    with pytest.raises(RuntimeError) as error:
+        torch.load(saved / "last.pt")
+    assert "on CUDA device 2 but torch.cuda.device_count() is 1" in str(error.value)
+    says("C20", str(error.value))
+    torch.load(saved / "last.pt", map_location="cpu")
+
+
+@pytest.mark.parametrize("map_location", ["cuda:1", {"cuda:1": "cpu"}])
+def test_a_map_location_that_names_a_missing_card_or_misses_the_stored_one_stops_too(saved, says, monkeypatch, map_location):
+    one_card(monkeypatch)
+    with pytest.raises(RuntimeError) as error:
+        torch.load(saved / "last.pt", map_location=map_location)
+    says("C20", str(error.value))
+    torch.load(saved / "last.pt", map_location={"cuda:2": "cpu"})
+
+
+@pytest.mark.skipif(torch.backends.mps.is_available(), reason="this machine has mps")
+def test_a_file_from_mps_stops_with_its_own_text_and_loads_on_the_cpu(tmp_path, says, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(serialization, "_package_registry", list(serialization._package_registry))
+        serialization.register_package(0, lambda storage: "mps", lambda storage, location: None)
+        torch.save({"a": torch.ones(2)}, tmp_path / "mac.pt")
+    with pytest.raises(RuntimeError) as error:
+        torch.load(tmp_path / "mac.pt")
+    says("C20", str(error.value))
+    assert torch.equal(torch.load(tmp_path / "mac.pt", map_location="cpu")["a"], torch.ones(2))
+
+
+def test_mmap_goes_with_the_cpu(saved):
+    assert torch.load(saved / "last.pt", map_location="cpu", mmap=True)["model"]["weight"].device.type == "cpu"
+
+
+def test_what_was_loaded_on_the_cpu_goes_where_the_model_is(saved):
+    state = torch.load(saved / "last.pt", map_location="cpu")
+    model = torch.nn.Linear(2, 1, device="meta").to_empty(device="cpu").double()
+    optimizer = torch.optim.Adam(model.parameters())
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    moments = optimizer.state[model.weight]["exp_avg"]
+    assert (model.weight.dtype, moments.dtype, moments.device) == (torch.float64, torch.float64, model.weight.device)
+
+
+class OnCpu(pickle.Unpickler):
+    """As in the entry."""
+
+    def find_class(self, module, name):
+        if (module, name) == ("torch.storage", "_load_from_bytes"):
+            return lambda b: torch.load(io.BytesIO(b), map_location="cpu", weights_only=False)
+        return super().find_class(module, name)
+
+
+def test_a_pickle_stops_with_the_signature_and_an_unpickler_of_ones_own_loads_it(saved, says):
+    with (saved / "last.pkl").open("rb") as file, pytest.raises(RuntimeError) as error:
+        pickle.load(file)
+    says("C20", str(error.value))
+    with (saved / "last.pkl").open("rb") as file:
+        assert OnCpu(file).load()["weight"].device.type == "cpu"
+
+
+def devices(path) -> set[str]:
+    """As in the entry."""
+    archive = zipfile.ZipFile(path)
+    return {found.decode() for name in archive.namelist() if name.endswith("data.pkl")
+            for found in re.findall(rb"(?:cuda|xpu|hpu|npu):\d+", archive.read(name))}
+
+
+def test_the_file_tells_its_devices_and_a_rewritten_one_names_none(saved):
+    assert devices(saved / "last.pt") == {"cuda:2"}
+    torch.save(torch.load(saved / "last.pt", map_location="cpu"), saved / "last_cpu.pt")
+    assert devices(saved / "last_cpu.pt") == set()
+    torch.load(saved / "last_cpu.pt")
