@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"""["']([^"'\n]{3,})["']|(?<=- )([^"'\s][^\n]{2,})|(?<=[\[,
 _ALSO = {
     "vastai": ("vast",), "china": ("恒源", "矩池", "揽睿", "gpushare", "matpool"), "notebooks": ("kaggle", "jupyter", "notebook"), "kubernetes": ("k8s", "pod", "kubectl"),
     "slurm": ("sbatch", "srun", "salloc"), "aws": ("ec2", "amazon", "sagemaker"), "gcp": ("google cloud", "gce", "gcloud"), "colab": ("notebook",),
-    "modal": ("modal.",), "runpod": ("pod",), "autodl": ("hf-mirror",),
+    "modal": ("modal.",), "runpod": ("pod",), "autodl": ("hf-mirror", "镜像站"),
 }  # fmt: skip
 
 
