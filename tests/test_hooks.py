@@ -160,8 +160,8 @@ def test_other_commands_run_without_a_word(command):
 
 
 ENDS = {"destroy", "delete", "terminate", "terminate-instances", "delete-volume", "remove", "release", "rm"}
-# They give back an address, or take files away on the box itself.
-HARMLESS = ("aws ec2 release-address", "gcloud compute addresses delete", "pspace public-ip release", "hf cache rm", "rm ")
+# They give back an address, take files away on the box itself, or let a held job wait in its queue again.
+HARMLESS = ("scontrol release", "aws ec2 release-address", "gcloud compute addresses delete", "pspace public-ip release", "hf cache rm", "rm ")
 PARTS = ("remove pod ID", "pod list/", "destroy instance", "vastai copy …")  # of commands that stand whole elsewhere
 
 

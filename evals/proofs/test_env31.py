@@ -99,8 +99,8 @@ def test_a_standard_modules_name_stops_torch(name, box, tmp_path, says):
 def test_a_folder_of_results_answers_only_where_the_package_is_missing(name, call, box, tmp_path, says):
     box(f"project/{name}/run-1/log.txt")
     box("project/train.py", call)
-    says("ENV31", run(tmp_path, "train.py").stderr)
-    said = run(tmp_path, "-c", command(name)).stdout
+    says("ENV31", run(tmp_path, "-S", "train.py").stderr)  # -S: without what is installed here
+    said = run(tmp_path, "-S", "-c", command(name)).stdout
     assert "origin=" not in said and f"'{tmp_path}/project/{name}'" in said
     box(f"site/{name}/__init__.py", LIBRARY)
     assert run(tmp_path, "train.py").stdout == "run\n"  # the folder is still there
