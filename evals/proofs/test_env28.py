@@ -15,18 +15,10 @@ from pathlib import Path
 
 import pytest
 import torch.utils.cpp_extension as extensions
+from stub_compiler import write_compiler
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
-COMPILER = """#!/bin/sh
-case "$1" in -dump*) echo 12.2.0; exit 0;; -v) echo gcc version 12.2.0 >&2; exit 0;; esac
-while [ $# -gt 0 ]; do
-  case "$1" in -o) out=$2;; -MF) echo "x.o:" > "$2";; esac
-  shift
-done
-%s
-echo > "$out"
-"""
 LOAD = "from torch.utils.cpp_extension import load; load('op', ['op.cpp'], is_python_module=False, is_standalone=True)"
 
 
@@ -44,13 +36,8 @@ def box(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(bin))
     monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "op.cpp").write_text("int one() { return 1; }\n")
-    compiler(bin)
+    write_compiler(bin)
     return tmp_path
-
-
-def compiler(bin: Path, line: str = "") -> None:
-    (bin / "c++").write_text(COMPILER % line)
-    (bin / "c++").chmod(0o755)
 
 
 def load(standalone=True):
@@ -119,7 +106,7 @@ def test_no_compiler(box, says):
 
 
 def test_a_header_of_the_toolkit_is_missing(box, says):
-    compiler(box / "bin", "echo 'op.cpp:1:10: fatal error: cusparse.h: No such file or directory'; exit 1")
+    write_compiler(box / "bin", "echo 'op.cpp:1:10: fatal error: cusparse.h: No such file or directory'; exit 1")
     with pytest.raises(RuntimeError) as error:
         load()
     says("ENV28", str(error.value))
@@ -137,7 +124,7 @@ def test_a_colon_in_cuda_home(box, monkeypatch, says):
 def test_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, says):
     lock = box / "ext" / "op" / "lock"
     pid = box / "pid"
-    compiler(box / "bin", f"echo $$ > {pid}; exec /bin/sleep 100")
+    write_compiler(box / "bin", f"echo $$ > {pid}; exec /bin/sleep 100")
     first = started()
     until(lambda: pid.exists() and pid.read_text().strip())
     os.killpg(first.pid, signal.SIGKILL)
@@ -145,7 +132,7 @@ def test_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, s
     first.communicate()
     assert lock.exists()
 
-    compiler(box / "bin")
+    write_compiler(box / "bin")
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)  # Ctrl-C, three seconds later
     try:
         signal.setitimer(signal.ITIMER_REAL, 3)

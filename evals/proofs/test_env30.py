@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from stub_compiler import write_compiler
 
 torch = pytest.importorskip("torch", minversion="2.3")
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="needs Linux on x86 or ARM")
@@ -48,16 +49,6 @@ class Files(Dataset):
 if __name__ == "__main__":
     next(iter(DataLoader(Files(), num_workers=1)))
 """
-
-COMPILER = """#!/bin/sh
-case "$1" in -dump*) echo 12.2.0; exit 0;; -v) echo gcc version 12.2.0 >&2; exit 0;; esac
-while [ $# -gt 0 ]; do
-  case "$1" in -o) out=$2;; -MF) echo "x.o:" > "$2";; esac
-  shift
-done
-cat cpu > "$out"
-"""
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -132,8 +123,7 @@ def test_a_cache_of_another_processor_is_taken_and_a_new_folder_is_built(tmp_pat
     for name in ("ninja", "sh", "which", "cat"):
         where = shutil.which(name, path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
         (bin / name).symlink_to(where)
-    (bin / "c++").write_text(COMPILER.replace("cat cpu", f"cat {tmp_path}/cpu"))
-    (bin / "c++").chmod(0o755)
+    write_compiler(bin, makes=f"cat {tmp_path}/cpu")
     (tmp_path / "op.cpp").write_text("int one() { return 1; }\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(bin))

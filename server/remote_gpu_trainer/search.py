@@ -93,14 +93,14 @@ def rank(
     if literal and not (candidates[0].hit and candidates[0].hit.decisive):
         share, name = max((share, name) for share, name in zip(shares, ranking.entries) if name in best and best[name].decisive)
         told = Candidate(name, share, best[name])
-        candidates = _first(told, candidates, ranking.limits["medium"]) if candidates[0].probability < WORDED else _behind(1, [told], candidates)
+        candidates = put_first(told, candidates, ranking.limits["medium"]) if candidates[0].probability < WORDED else _behind(1, [told], candidates)
     worded = False  # whether words alone decide
     if literal and waiting:
         candidates = _behind(1, [Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates)
     elif waiting:
         candidates = candidates if none <= ranking.limits["none"] else ()  # what the ranking isn't sure of doesn't stand beside a literal text
         for name, hit in waiting.items():
-            candidates = _first(Candidate(name, 0.0, hit), candidates, ranking.limits["medium"])
+            candidates = put_first(Candidate(name, 0.0, hit), candidates, ranking.limits["medium"])
     if evidence.seen == "sound" and literal:  # a run that goes on: what it warns of, and no guess beside it
         warned = {name: Candidate(name, ranking.limits["medium"], hit) for name, hit in best.items() if hit.decisive}
         candidates = tuple([c for c in candidates if c.id in warned]) or tuple(warned.values())
@@ -109,14 +109,14 @@ def rank(
         known = max(SURE_WORDS.values())
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
-        candidates = _first(Candidate(evidence.seen, 0.0), candidates, ranking.limits["medium"])
+        candidates = put_first(Candidate(evidence.seen, 0.0), candidates, ranking.limits["medium"])
     elif evidence.seen == "sound" or known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
         none = 1.0
     else:
         worded = True
     if points and worded:  # it says more than words, but not that it was a training run
         new = Candidate(points[0], 0.0)
-        candidates = _first(new, candidates, ranking.limits["medium"]) if points[1] else _behind(1, [new], candidates)
+        candidates = put_first(new, candidates, ranking.limits["medium"]) if points[1] else _behind(1, [new], candidates)
     if ranking.limits["none"] < none <= SHOWN and shows(candidates[0].id):
         none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
@@ -130,7 +130,7 @@ def rank(
 def _with(guess: Guess, found: Found, least: float) -> Found:
     """What was found, and a guess at an entry that the ranking doesn't know: before the others where it is far likelier, else behind the first one, or a title."""
     new = Candidate(guess.id, guess.probability, words=guess.words)
-    first = _first(new, found.candidates, least)
+    first = put_first(new, found.candidates, least)
     if not found.confidence:
         if guess.enough == "title":
             return found._replace(candidates=first) if found.doubtful else found
@@ -176,7 +176,7 @@ def _normal(shares: list[float]) -> list[float]:
     return [share / total for share in shares]
 
 
-def _first(candidate: Candidate, candidates: tuple[Candidate, ...], least: float) -> tuple[Candidate, ...]:
+def put_first(candidate: Candidate, candidates: tuple[Candidate, ...], least: float) -> tuple[Candidate, ...]:
     """With this entry before the others, at no less than this probability and they at less than its."""
     found = next((c for c in candidates if c.id == candidate.id), candidate)
     found = found._replace(probability=max(found.probability, least))

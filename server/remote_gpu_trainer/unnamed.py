@@ -15,7 +15,7 @@ from functools import lru_cache
 from .catalogue import bundle_root
 from .entry import Entry
 from .facts import split
-from .search import Candidate
+from .search import Candidate, put_first
 
 NEAR = 4  # first candidates among which an entry for any box goes before a provider's
 ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
@@ -47,11 +47,9 @@ def general_first(candidates: tuple[Candidate, ...], entries: Mapping[str, Entry
     """The candidates of `search.rank`, best first: where a provider's entry leads that the report doesn't show, one that holds anywhere and whose literal text stands there too goes before it."""
     if not candidates or not platform_not_shown(entries[candidates[0].id], text):
         return candidates
-    for place, candidate in enumerate(candidates[:NEAR]):
+    for candidate in candidates[:NEAR]:
         if candidate.hit and candidate.hit.decisive and not entries[candidate.id].path.startswith("profiles/"):
-            best = candidates[0].probability
-            others = candidates[:place] + candidates[place + 1 :]
-            return (candidate._replace(probability=best), *[c._replace(probability=min(c.probability, 0.99 * best)) for c in others])
+            return put_first(candidate, candidates, candidates[0].probability)
     return candidates
 
 
