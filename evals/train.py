@@ -1,6 +1,6 @@
 """Makes server/remote_gpu_trainer/ranking.bin, the numbers that the look-up ranks with.
 
-usage: python evals/train.py [--learn ID ...] [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
+usage: python evals/train.py [--learn ID ...] [--taught FILE] [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
 
 Learns from the catalogue's own words, from the practice reports in evals/practice/ (invented, labelled, none of them
 a case) and from the tuning half of evals/cases.jsonl. The reporting half is never read. `--report` cross-validates on
@@ -8,11 +8,13 @@ the tuning half and writes nothing; `--check` exits 1 when ranking.bin was made 
 
 An entry that ranking.bin doesn't know waits: its literal texts find it, and waiting.bin (train_waiting.py). `--learn` names those to learn beside the known ones, `--learn all` takes every one:
 it wants practice reports of its own first, or it costs its neighbours more than it brings.
+`--taught` names the file that teach.py made: the two networks learn from it too. Without it two reports of a hundred more get no answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from array import array
 from pathlib import Path
@@ -34,7 +36,7 @@ CASE_SHARE = 4.0  # a real report counts for more than an invented one
 class Texts:
     """Every text to learn from, read once, as words with weights."""
 
-    def __init__(self, learn: list[str]):
+    def __init__(self, learn: list[str], taught: Path | None = None):
         self.catalogue = catalogue.load()
         known = {*ranking.load().column, *learn} if ranking.PLACE.exists() and learn != ["all"] else self.catalogue.by_id
         self.entries = [entry for entry in self.catalogue.entries if entry.id in known]
@@ -48,13 +50,12 @@ class Texts:
             for text, weight in data.entry_texts(entry):
                 self._add(text, [(entry.id, weight)])
         for report in self.practice:
-            labels = report["labels"]
-            shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
-            self._add(report["text"], [(label, share * report["share"]) for label, share in zip(labels, shares)], report["found"])
+            self._add(report["text"], data.shared(report), report["found"])
         self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
         told = [telling(found) for found in self.evidence]
         self.values = list(map(features, self.evidence, told))
         self.points = [self._encoder.vector(gist(lines)) for lines in told]
+        self.taught = self._judged(taught) if taught else None
         self.about = {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, self.cases)}
 
     def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
@@ -66,6 +67,22 @@ class Texts:
         if not found:
             values = features(read, told)
             self.base += [(values, label, share) for label, share in labels]
+
+    def _judged(self, path: Path):
+        """What a teacher said, with its texts read as any report is. Raises ValueError when it knew other entries."""
+        import numpy
+        from training.network import Taught
+
+        kept = numpy.load(path)
+        classes = kept["classes"].tolist()
+        if sorted(classes) != sorted(self.classes):
+            raise ValueError(f"{path}: found a teacher of {len(classes)} classes, expected these {len(self.classes)}; run evals/teach.py with the same --learn")
+        values, points = [], []
+        for text in json.loads(kept["texts"].tobytes()):
+            told = telling(read := evidence.from_text(text))
+            values.append(features(read, told))
+            points.append(self._encoder.vector(gist(told)))
+        return Taught(values, numpy.array(points, dtype="float32"), kept["chances"][:, [classes.index(name) for name in self.classes]])
 
     def samples(self, rows) -> tuple[list, list]:
         """The base and the tuning cases of these rows: (words, label, weight) for the models of words, (point, label, weight) for that of meaning."""
@@ -96,9 +113,9 @@ def _fitted(left_out: list[int]) -> bytes:
     samples, meant_samples = _texts.samples(sorted(set(range(len(_texts.cases))) - set(left_out)))
     learned = models.learn(samples, _texts.classes)
     points, labels, shares = zip(*meant_samples)
-    meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes)
+    meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes, _texts.taught)
     counted = models.bm25f(_texts.entries, _texts.classes)
-    return models.pack(_texts.about, learned, counted, network.learn(samples, _texts.classes, learned.rarity), meant)
+    return models.pack(_texts.about, learned, counted, network.learn(samples, _texts.classes, learned.rarity, _texts.taught), meant)
 
 
 def _held_out(rows: list[int]) -> list:
@@ -121,6 +138,7 @@ def main() -> int:
     parser.add_argument(
         "--learn", nargs="+", default=[], metavar="ID", help="entries to learn that ranking.bin doesn't know yet, or 'all' (default: those that it knows)"
     )
+    parser.add_argument("--taught", type=Path, metavar="FILE", help="what a teacher said about many texts (evals/teach.py)")
     parser.add_argument("--report", action="store_true", help="cross-validate on the tuning half, write nothing")
     parser.add_argument("--check", action="store_true", help="exit 1 when ranking.bin was made from other texts")
     parser.add_argument("--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)")
@@ -135,7 +153,7 @@ def main() -> int:
     unknown = [name for name in args.learn if name != "all" and name not in catalogue.load().by_id]
     if unknown:
         parser.error(f"found {', '.join(unknown)}, expected ids of the catalogue, or all")
-    texts = Texts(args.learn)
+    texts = Texts(args.learn, args.taught)
     rows = range(len(texts.cases))
     folds = [[row for row in rows if row % FOLDS == fold] for fold in range(FOLDS)]
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("fork"), _keep, [texts]) as pool:

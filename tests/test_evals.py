@@ -70,6 +70,13 @@ def test_a_found_report_has_readers_and_its_thread_is_no_case():
     assert {report["read"] for report in found} <= set(READ) and {name for r in found for name in (r["label"], *r.get("also", []))} <= ids
 
 
+def test_a_retold_report_names_its_thread_which_is_no_case_and_no_fresh_report():
+    retold = [json.loads(line) for line in (ROOT / "evals/practice/retold.jsonl").read_text(encoding="utf-8").splitlines()]
+    kept = {c.source for name in ("fresh", "waiting", "outside") for c in read_cases(ROOT / f"evals/{name}.jsonl")} | {c.source for c in CASES + NEAR}
+    sources = {report["source"] for report in retold}
+    assert len(retold) == len(sources) > 1700 and not sources & kept and {report["read"] for report in retold} == {"once"}
+
+
 def test_the_reports_that_came_without_an_answer_are_no_practice_and_no_cases():
     learned = {json.loads(line)["text"] for path in (ROOT / "evals/practice").glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()}
     assert len(OUTSIDE) > 1500 and not any(c.expect for c in OUTSIDE) and all(c.came for c in OUTSIDE)
@@ -87,14 +94,15 @@ def test_nothing_is_learned_from_what_is_kept_for_a_test(name, inside, outside):
 
 
 def test_one_sentence_before_a_report_finds_more_and_claims_little_more():
-    """On 2026-11-21 at three: fresh reports .780 as they are and .851 with it, the reporting half .854 and .909, its ten families .926; 13 of 551 false."""
+    """On 2026-11-21 at three: fresh reports .780 as they are and .851 with it, the reporting half .854 and .909, its ten families .926; 13 of 551 false.
+    On 2026-11-23, both together: .882 and .922, the ten families .944; 14 false."""
     fresh = read_cases(ROOT / "evals/fresh.jsonl")
     said = sentence.read(ROOT / "evals/said.jsonl", [*fresh, *CASES])
     assert len(said) == 1662 and all(len(text.split()) <= 16 for _, text in said)
     assert {case.id for case, _ in said if case not in fresh} == {case.id for case in CASES if case.half == "reporting"}
     cases = [case for case, _ in said]
     bare, helped = (grade.rates(grade.grade(cases, found)) for found in (systems.lookup(cases), sentence.answers(said)))
-    assert helped.hit3[0] > bare.hit3[0] + 0.05 and helped.false[0] <= 0.03
+    assert helped.hit3[0] >= 0.915 and helped.hit3[0] > bare.hit3[0] + 0.03 and helped.false[0] <= 0.03
 
 
 def test_a_short_question_gets_its_entry_and_a_strange_one_nothing():
@@ -165,13 +173,16 @@ def test_below_the_floor_is_said_and_above_it_is_not(tmp_path):
     cases = [case(n) for n in range(60)]
     good = grade.grade(cases, {c.id: (["O3"], []) for c in cases})
     bad = grade.grade(cases, {c.id: (["O1"], []) for c in cases})
+    strange = case(60, expect=[])
+    fresh, false = (grade.grade([strange, *cases[:9]], {strange.id: (named, []), **{c.id: (["O3"], []) for c in cases[:9]}}) for named in ([], ["O3"]))
     path = tmp_path / "floor.json"
-    assert "found no floor for the set of cases" in floor.below(path, cases, good)[0]
-    floor.raise_to(path, cases, good)
-    assert floor.below(path, cases, good) == []
-    assert floor.below(path, cases, bad)[0] == "hit1: found 0.0, expected at least 1.0"
-    floor.raise_to(path, cases, bad)
-    assert floor.below(path, cases, bad) != []
+    assert "found no floor for the set of reports" in floor.below(path, cases, good, fresh)[0]
+    floor.raise_to(path, cases, good, fresh)
+    assert floor.below(path, cases, good, fresh) == []
+    assert floor.below(path, cases, bad, fresh)[0] == "hit1: found 0.0, expected at least 1.0"
+    assert floor.below(path, cases, good, false) == ["false answers: found 1.0, expected at most 0.0"]
+    floor.raise_to(path, cases, bad, false)
+    assert floor.below(path, cases, bad, fresh) != [] and floor.below(path, cases, good, false) != []
 
 
 def test_dropping_a_case_makes_another_set():
@@ -180,7 +191,7 @@ def test_dropping_a_case_makes_another_set():
 
 def test_the_floor_holds_this_set_and_no_earlier_one_was_larger_without_a_reason():
     floors = json.loads((ROOT / "evals/floor.json").read_text())
-    assert set_hash(CASES) in floors
+    assert set_hash([*CASES, *read_cases(ROOT / "evals/fresh.jsonl")]) in floors
     if max(held["cases"] for held in floors.values()) > len(CASES):
         assert (ROOT / "evals/DROPPED.md").is_file()
 

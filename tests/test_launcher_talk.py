@@ -54,7 +54,7 @@ DEEPSPEED = """[2026-05-09 18:40:22,117] [INFO] [launch.py:319:sigkill_handler] 
 
 
 def said(text: str) -> str:
-    return " | ".join(filter(None, (words.strip() for _, words, _ in telling(evidence.from_text(text), launchers=False))))
+    return " | ".join(filter(None, (words.strip() for _, words, _ in telling(evidence.from_text(text)))))
 
 
 @pytest.mark.parametrize("launcher", [TORCHRUN, ACCELERATE, DEEPSPEED])

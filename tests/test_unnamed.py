@@ -12,12 +12,17 @@ def test_an_everyday_error_of_any_box_gets_the_entry_for_any_box(text):
     assert catalogue.load().get(answer.matches[0]["id"]).path.startswith("references/") and "name the platform" not in answer.ask
 
 
-@pytest.mark.parametrize("text", ["ssh: connect to host 192.0.2.4 port 22: Connection refused", "ssh works but scp fails: subsystem request failed on channel 0", "instance is stuck in loading, image is being pulled for an hour"])
+@pytest.mark.parametrize("text", ["the volume can't be attached to a machine in another region", "ssh works but scp fails: subsystem request failed on channel 0", "instance is stuck in loading, image is being pulled for an hour"])
 def test_an_everyday_error_that_only_platforms_have_is_not_sure_to_be_one_providers(text):
     answer = answer_for(text=text)
     first = answer.matches[0]
     assert first["confidence"] != "high" and answer.also
     assert f"{first['id']} is about " in answer.ask and "which nothing here shows: name the platform." in answer.ask
+
+
+def test_one_that_an_entry_for_any_box_explains_needs_no_platform():
+    answer = answer_for(text="ssh: connect to host 192.0.2.4 port 22: Connection refused")
+    assert answer.matches[0]["id"] == "SSH8" and "name the platform" not in answer.ask
 
 
 def test_the_providers_name_in_the_report_is_sign_enough():

@@ -1,4 +1,8 @@
-"""The best figures so far, a line for each frozen set of cases. They only go up."""
+"""The best figures so far, a line for each frozen set of reports. They only get better.
+
+Held are the hits of the reporting half and of the fresh reports, and the false answers of both together: 291 strange reports alone are too few to tell 7 from 11.
+Lines of before that hold the reporting half alone.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +12,39 @@ from pathlib import Path
 from .cases import Case, set_hash
 from .grade import Grade, rates
 
-HIGHER = ("hit1", "hit3", "hit10")
+MOST_FALSE = 0.04  # of the reporting half's strange reports, whatever is held
+HIGHER = ("hit1", "hit3", "hit10", "fresh1", "fresh3")
 
 
-def figures(grades: list[Grade]) -> dict[str, float]:
-    """The figures of the reporting half that the floor holds."""
-    half = rates([g for g in grades if g.case.half == "reporting"])
-    return {**{name: round(getattr(half, name)[0], 4) for name in HIGHER}, "false": round(half.false[0], 4)}
+def figures(grades: list[Grade], fresh: list[Grade]) -> dict[str, float]:
+    """The figures that the floor holds: `fresh1` and `fresh3` are hits of the fresh reports, `false` is the share of all strange ones."""
+    reporting = [g for g in grades if g.case.half == "reporting"]
+    half, others, both = rates(reporting), rates(fresh), rates([*reporting, *fresh])
+    found = (half.hit1, half.hit3, half.hit10, others.hit1, others.hit3)
+    return {**{name: round(rate[0], 4) for name, rate in zip(HIGHER, found)}, "false": round(both.false[0], 4)}
 
 
-def below(path: Path, cases: list[Case], grades: list[Grade]) -> list[str]:
-    """One line for each figure under the floor of this set of cases; a set without a floor is a fault too."""
+def below(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]) -> list[str]:
+    """One line for each figure under the floor of this set of reports; a set without a floor is a fault too."""
     floors = json.loads(path.read_text()) if path.is_file() else {}
-    held = floors.get(set_hash(cases))
+    name = _name(cases, fresh)
+    held = floors.get(name)
     if held is None:
-        return [f"{path}: found no floor for the set of cases {set_hash(cases)}, expected one; run evals/run_evals.py --write"]
-    now = figures(grades)
+        return [f"{path}: found no floor for the set of reports {name}, expected one; run evals/run_evals.py --write"]
+    now = figures(grades, fresh)
     lines = [f"{name}: found {now[name]}, expected at least {held[name]}" for name in HIGHER if now[name] < held[name]]
     if now["false"] > held["false"]:
         lines.append(f"false answers: found {now['false']}, expected at most {held['false']}")
+    alone = rates([g for g in grades if g.case.half == "reporting"]).false[0]
+    if alone > MOST_FALSE:
+        lines.append(f"false answers of the reporting half: found {alone:.4f}, expected at most {MOST_FALSE}")
     return lines
 
 
-def raise_to(path: Path, cases: list[Case], grades: list[Grade]) -> None:
+def raise_to(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]) -> None:
     """Take today's figures where they are better than what is held."""
     floors = json.loads(path.read_text()) if path.is_file() else {}
-    now, name = figures(grades), set_hash(cases)
+    now, name = figures(grades, fresh), _name(cases, fresh)
     held = floors.get(name, now)
     floors[name] = {
         **{key: max(held[key], now[key]) for key in HIGHER},
@@ -41,3 +52,7 @@ def raise_to(path: Path, cases: list[Case], grades: list[Grade]) -> None:
         "cases": len(cases),
     }
     path.write_text(json.dumps(floors, indent=1) + "\n")
+
+
+def _name(cases: list[Case], fresh: list[Grade]) -> str:
+    return set_hash([*cases, *(g.case for g in fresh)])

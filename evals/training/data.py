@@ -24,8 +24,8 @@ PLACES = (
     "Inside a Kubernetes pod.", "Lambda Cloud instance.", "AWS EC2 g5 spot.", "On a Paperspace machine.", "WSL2 on my own PC.", "Modal function.", "GCP VM with an L4.", "在恒源云的机器上。",
 )  # fmt: skip
 WAITING = 0.3
-# What a real report counts for by how its two readers judged it: they agree, name different entries, or one names none.
-READ, SURE = {"both": 3.0, "split": 0.8, "doubt": 0.2}, 1.3
+# What a real report counts for by how its two readers judged it: they agree, name different entries, or one names none; or one reader alone judged it, who retold it.
+READ, SURE = {"both": 3.0, "split": 0.8, "doubt": 0.2, "once": 2.0}, 1.3
 EVERY = 12  # one report in so many gets a second copy with a place
 
 
@@ -40,7 +40,7 @@ def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict
             labels = known or [NONE]
             # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
             share = WAITING if not known and report["label"] != NONE else READ.get(report.get("read"), 1.0) * (SURE if report.get("sure") else 1.0)
-            whole = {"text": report["text"], "labels": labels, "share": share, "found": "read" in report}
+            whole = {"text": report["text"], "labels": labels, "share": share, "found": report.get("read", "once") != "once"}
             found.append(whole)
             number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
             if number % EVERY == 0 and (labels[0] == NONE or not catalogue.by_id[labels[0]].path.startswith("profiles/")):
@@ -48,10 +48,18 @@ def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict
     return found
 
 
+def shared(report: dict) -> list[tuple[str, float]]:
+    """(class, weight) pairs of a practice report: the first label counts most."""
+    labels = report["labels"]
+    shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
+    return [(label, share * report["share"]) for label, share in zip(labels, shares)]
+
+
 def tuning_half(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
-    """The tuning half of the cases and of the near misses. Those that only entries explain which aren't `learned` are left out."""
+    """The tuning half of the cases, of the near misses, and of the reports of entries that waited and are `learned` now. Those that only other entries explain are left out."""
     found = []
-    for case in [*read_cases(EVALS / "cases.jsonl"), *read_cases(EVALS / "near.jsonl")]:
+    waited = [case for case in read_cases(EVALS / "waiting.jsonl") if case.expect and case.expect[0] in learned]
+    for case in [*read_cases(EVALS / "cases.jsonl"), *read_cases(EVALS / "near.jsonl"), *waited]:
         names = [catalogue.current(name) for name in case.expect]
         since = [name for name in case.since if name in learned]
         known = since or [name for name in names if name in learned]

@@ -31,6 +31,7 @@ GATE = (
     "classifiers agree",
     "best share",
     "learned over none",
+    "meaning none",
     "constant",
 )
 PLACE = Path(__file__).with_name("ranking.bin")

@@ -15,6 +15,7 @@ from .banners import only_versions
 from .evidence import Evidence
 from .features import features
 from .gist import gist
+from .lines import APART
 from .ranking import Question, Ranking
 from .records import record
 from .signatures import Hit, SignatureIndex
@@ -23,7 +24,8 @@ from .voting import gate_score, gate_values, scores_of, shares_of, votes
 from .waiting import Guess, Waiting
 
 LEAST_WORDS = 2  # known words without which a report says nothing
-SAID, EVEN = 0.3, 0.5  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
+SAID, EVEN = 0.3, 0.58  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
+UNTOLD = 0.85  # the share of its limit that a long log without anybody's sentence must stay under: it holds words of all kinds
 SHOWN = 0.75  # the same for a report that names the platform of the first entry
 MATCHES = 3  # of an answer, usually; what follows is a title
 WORDED = 0.3  # the least share of an entry by words alone for it to stand before one whose literal text is there
@@ -81,6 +83,8 @@ def rank(
         _, others, nothing = _weighed(read_of(said, ranking), _parted(signatures.find(said), ranking)[0], ranking)
         shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
+    elif (kinds := {line.kind for line in evidence.lines}).intersection(APART) and "told" not in kinds:
+        none = min(1.0, none / UNTOLD)
     ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
@@ -104,8 +108,9 @@ def rank(
     if evidence.seen == "sound" and literal:  # a run that goes on: what it warns of, and no guess beside it
         warned = {name: Candidate(name, ranking.limits["medium"], hit) for name, hit in best.items() if hit.decisive}
         candidates = tuple([c for c in candidates if c.id in warned]) or tuple(warned.values())
-    if literal or waiting:
-        none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer
+    failed = evidence.seen == "sound" or any(hit.decisive and "Warning: " not in hit.line.text for hit in hits)
+    if (literal and failed) or waiting:
+        none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer, that of a warning is where the report is about it
         known = max(SURE_WORDS.values())
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
@@ -157,8 +162,8 @@ class Read:
 
 
 def read_of(evidence: Evidence, ranking: Ranking) -> Read:
-    """What the ranking, and a classifier of what it doesn't know, are asked with. Both were taught with launchers' words, and answered by them where nothing else stood there."""
-    told = telling(evidence, launchers=False)
+    """What the ranking, and a classifier of what it doesn't know, are asked with."""
+    told = telling(evidence)
     return Read(features(evidence, told), ranking.encoder.vector(gist(told)))
 
 

@@ -21,12 +21,12 @@ _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0
 _DIGITS = b"0123456789"
 
 
-def telling(evidence: Evidence, launchers: bool = True) -> list[tuple[Line, str, bool]]:
-    """(line, its readable text, whether it is one of those that decide), at most MAX_LINES of them. `launchers`: with what these say under every failure."""
+def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
+    """(line, its readable text, whether it is one of those that decide), at most MAX_LINES of them; without what launchers say under every failure."""
     marked = {id(line) for line in evidence.decisive[:5]} if evidence.is_log else set()
     found: list[tuple[Line, str, bool]] = []
     seen: set[bytes] = set()
-    talk = launcher_talk(evidence.lines) if evidence.is_log and not launchers else {}
+    talk = launcher_talk(evidence.lines) if evidence.is_log else {}
     for line in _telling_first(evidence, marked):
         spoken = talk.get((line.source, line.number))
         text = _readable(line) if spoken is None else spoken

@@ -16,12 +16,13 @@ LEARNED, COUNTED, SIGNATURE, NETWORK = map(VOTERS.index, ("learned", "counted", 
 class Votes:
     """by_voter: one list a voter, in the order of VOTERS, one number an entry, in the order of `Ranking.entries`; inside: how much the report is
     like one that an entry explains; none: the network's log-odds that no entry does; over: how far the linear classifier's best entry lies above
-    its class for none."""
+    its class for none; meant: as `none`, by the network over the report's meaning."""
 
     by_voter: list[list[float]]
     inside: float
     none: float
     over: float
+    meant: float
 
 
 def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking) -> Votes:
@@ -32,7 +33,7 @@ def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking
     network = ranking.network(asked)
     doubt = network.pop()
     meant = ranking.meaning(point)
-    meant.pop()
+    no_meaning = meant.pop()
     top = max(counted) or 1.0
     over, doubt_spread = max(learned) - none, _spread(network)
     decisive = {hit.entry_id for hit in hits if hit.decisive}
@@ -48,7 +49,7 @@ def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking
             _less(network, doubt_spread),
             _less(meant, _spread(meant)),
         ],
-        inside, doubt - doubt_spread, over,
+        inside, doubt - doubt_spread, over, no_meaning - _spread(meant),
     )  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def gate_values(voted: Votes, scores: list[float]) -> list[float]:
         float(learned.index(best_learned) == network.index(best_network)),
         max(scores) - _spread(scores),
         voted.over,
+        voted.meant,
         1.0,
     ]
 
