@@ -42,6 +42,7 @@ FAULTS = {
     "two runs, the second eight times the first": (two_runs(8), 17, "exactly 8 times larger in the second run"),
     "zero at once": (steps([0.0] * 12), 1, "exactly 0.0 from the first step"),
     "flat at ln 10": (steps([2.3026 + 0.002 * (-1) ** i for i in range(20)]), 1, "stays at 2.303, ln(10)"),
+    "falls hardly, and single steps go up": (steps([0.9 - 0.0003 * i + 0.0003 * (-1) ** i for i in range(24)]), 1, "falls smoothly but so slowly"),
     "flat and falls hardly": (steps([0.9012 - 0.0001 * i for i in range(20)]), 1, "falls smoothly but so slowly"),
     "runs away": (steps([2.3 * 1.2**i for i in range(20)]), None, "loss diverges"),
     "falls and rises": (steps(falling(30) + [1.9] * 15), None, "then jumps to 1.9 and stays up"),

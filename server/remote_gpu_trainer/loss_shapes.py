@@ -141,7 +141,7 @@ def huge(loss: Series) -> Finding | None:
 
 def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Finding | None:
     """Flat where it began, at a value that a model has which knows nothing, or that doesn't move at all."""
-    values, began = loss.values, from_the_start(numbers)
+    values, began = [value for value in loss.values if math.isfinite(value)], from_the_start(numbers)
     if len(values) < TREND or min(values) <= 0:
         return None
     quarter, middle = max(3, len(values) // 4), mean(values)
@@ -170,8 +170,9 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Fi
 
 
 def _sinks(values: list[float]) -> bool:
-    """Whether a series falls all the time, however little."""
-    return values[-1] < values[0] and sum(b <= a for a, b in zip(values, values[1:])) > 0.95 * (len(values) - 1)
+    """Whether a series falls all the time, however little: a quarter of it later it lies lower nearly always, though single steps may go up."""
+    later = values[max(1, len(values) // 4) :]
+    return values[-1] < values[0] and sum(b <= a for a, b in zip(values, later)) > 0.95 * len(later)
 
 
 def from_the_start(numbers: Numbers) -> bool | None:
