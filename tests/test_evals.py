@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "evals"))
 
-from grading import floor, grade, report, sentence, systems  # noqa: E402
+from grading import curved, floor, grade, report, sentence, systems  # noqa: E402
 from grading.cases import BadCase, Case, id_of, read_cases, set_hash  # noqa: E402
 from training.data import READ  # noqa: E402
 
@@ -285,3 +285,7 @@ def test_a_report_names_halves_families_and_kinds():
     text = report.text(CASES, graded)
     for word in ("reporting half", "tuning half", "by family", "by kind", "| D |", "| zh |", "false answers"):
         assert word in text
+
+
+def test_logs_without_an_error_are_answered_as_well_as_each_set_has_to_be():
+    assert curved.run(ROOT / "evals/curves.jsonl")[1] == []
