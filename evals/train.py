@@ -51,21 +51,21 @@ class Texts:
                 self._add(text, [(entry.id, weight)])
         for report in self.practice:
             self._add(report["text"], data.shared(report), report["found"])
-        self.evidence = [evidence.from_text(case["text"]) for case in self.cases]
-        told = [telling(found) for found in self.evidence]
-        self.values = list(map(features, self.evidence, told))
-        self.points = [self._encoder.vector(gist(lines)) for lines in told]
+        self.evidence, self.values, self.points = zip(*(self._read(case["text"]) for case in self.cases))
         self.taught = self._judged(taught) if taught else None
         self.about = {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, self.cases)}
 
+    def _read(self, text: str) -> tuple[evidence.Evidence, dict[str, float], list[float]]:
+        """A text as evidence, as words with weights, and as a point of meaning."""
+        told = telling(found := evidence.from_text(text))
+        return found, features(found, told), self._encoder.vector(gist(told))
+
     def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
         """A sample a label. A found report teaches meaning alone: the gate goes by words, and answered worse with such reports."""
-        read = evidence.from_text(text)
-        told = telling(read)
-        point = array("f", self._encoder.vector(gist(told)))
+        _, values, numbers = self._read(text)
+        point = array("f", numbers)
         self.meant += [(point, label, share) for label, share in labels]
         if not found:
-            values = features(read, told)
             self.base += [(values, label, share) for label, share in labels]
 
     def _judged(self, path: Path):
@@ -77,12 +77,8 @@ class Texts:
         classes = kept["classes"].tolist()
         if sorted(classes) != sorted(self.classes):
             raise ValueError(f"{path}: found a teacher of {len(classes)} classes, expected these {len(self.classes)}; run evals/teach.py with the same --learn")
-        values, points = [], []
-        for text in json.loads(kept["texts"].tobytes()):
-            told = telling(read := evidence.from_text(text))
-            values.append(features(read, told))
-            points.append(self._encoder.vector(gist(told)))
-        return Taught(values, numpy.array(points, dtype="float32"), kept["chances"][:, [classes.index(name) for name in self.classes]])
+        _, values, points = zip(*map(self._read, json.loads(kept["texts"].tobytes())))
+        return Taught(list(values), numpy.array(points, dtype="float32"), kept["chances"][:, [classes.index(name) for name in self.classes]])
 
     def samples(self, rows) -> tuple[list, list]:
         """The base and the tuning cases of these rows: (words, label, weight) for the models of words, (point, label, weight) for that of meaning."""

@@ -90,6 +90,11 @@ def made_from(entries: list[Entry], practice: list[dict], cases: list[dict]) -> 
     }
 
 
+def gist_of(text: str) -> str:
+    """The part of a text that a sentence model is asked about."""
+    return gist(telling(evidence.from_text(text)))
+
+
 def as_read(text: str) -> list:
     """The counted words of a text with their weights, and the part that its meaning is taken from: code that reads otherwise shows here, code that is only faster doesn't."""
     told = telling(found := evidence.from_text(text))
