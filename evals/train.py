@@ -1,6 +1,6 @@
 """Makes server/remote_gpu_trainer/ranking.bin, the numbers that the look-up ranks with.
 
-usage: python evals/train.py [--learn ID ...] [--taught FILE] [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
+usage: python evals/train.py [--learn ID ...] [--taught FILE [--taught-whole FILE]] [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
 
 Learns from the catalogue's own words, from the practice reports in evals/practice/ (invented, labelled, none of them
 a case) and from the tuning half of evals/cases.jsonl. The reporting half is never read. `--report` cross-validates on
@@ -8,7 +8,8 @@ the tuning half and writes nothing; `--check` exits 1 when ranking.bin was made 
 
 An entry that ranking.bin doesn't know waits: its literal texts find it, and waiting.bin (train_waiting.py). `--learn` names those to learn beside the known ones, `--learn all` takes every one:
 it wants practice reports of its own first, or it costs its neighbours more than it brings.
-`--taught` names the file that teach.py made: the two networks learn from it too. Without it two reports of a hundred more get no answer.
+`--taught` names the file that teach.py made: the two networks learn from it too. Without it two reports of a hundred more get no answer. `--taught-whole` names the one that it made once
+it had read the tuning half: the ranking that ships learns from that, those that are held out from the first.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import sys
 from array import array
+from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,18 +32,18 @@ from remote_gpu_trainer.telling import telling  # noqa: E402
 from training import data  # noqa: E402
 
 FOLDS = 5
-CASE_SHARE = 4.0  # a real report counts for more than an invented one
 
 
 class Texts:
     """Every text to learn from, read once, as words with weights."""
 
-    def __init__(self, learn: list[str], taught: Path | None = None):
+    def __init__(self, learn: list[str], taught: Path | None = None, whole: Path | None = None):
         self.catalogue = catalogue.load()
         known = {*ranking.load().column, *learn} if ranking.PLACE.exists() and learn != ["all"] else self.catalogue.by_id
         self.entries = [entry for entry in self.catalogue.entries if entry.id in known]
         self.practice = data.practice_reports(self.catalogue, known)
-        self.cases = data.tuning_half(self.catalogue, known)
+        tuning = data.tuning_half(self.catalogue, known)
+        self.cases = tuning + data.set_aside(self.practice)  # each is judged once by models that didn't learn from it
         self.classes = [entry.id for entry in self.entries] + [ranking.NONE]
         self.signatures = SignatureIndex(self.catalogue.signatures)
         self._encoder = meaning.load()
@@ -50,10 +52,12 @@ class Texts:
             for text, weight in data.entry_texts(entry):
                 self._add(text, [(entry.id, weight)])
         for report in self.practice:
-            self._add(report["text"], data.shared(report), report["found"])
+            if not report["aside"]:
+                self._add(report["text"], data.shared(report), report["found"])
         self.evidence, self.values, self.points = zip(*(self._read(case["text"]) for case in self.cases))
         self.taught = self._judged(taught) if taught else None
-        self.about = {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, self.cases)}
+        self.taught_whole = self._judged_again(taught, whole) if whole else self.taught
+        self.about = {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, tuning)}
 
     def _read(self, text: str) -> tuple[evidence.Evidence, dict[str, float], list[float]]:
         """A text as evidence, as words with weights, and as a point of meaning."""
@@ -80,13 +84,23 @@ class Texts:
         _, values, points = zip(*map(self._read, json.loads(kept["texts"].tobytes())))
         return Taught(list(values), numpy.array(points, dtype="float32"), kept["chances"][:, [classes.index(name) for name in self.classes]])
 
+    def _judged_again(self, first: Path, path: Path):
+        """The same texts with what the teacher said later. Raises ValueError when they are others."""
+        import numpy
+
+        before, kept = numpy.load(first), numpy.load(path)
+        if before["texts"].tobytes() != kept["texts"].tobytes() or before["classes"].tolist() != kept["classes"].tolist():
+            raise ValueError(f"{path}: found other texts than in {first}, expected the same; one run of evals/teach.py makes both")
+        classes = kept["classes"].tolist()
+        return replace(self.taught, chances=kept["chances"][:, [classes.index(name) for name in self.classes]])
+
     def samples(self, rows) -> tuple[list, list]:
         """The base and the tuning cases of these rows: (words, label, weight) for the models of words, (point, label, weight) for that of meaning."""
         found, meant = list(self.base), list(self.meant)
         for row in rows:
-            labels = self.cases[row]["labels"]
-            found += [(self.values[row], label, CASE_SHARE / len(labels)) for label in labels]
-            meant += [(self.points[row], label, CASE_SHARE / len(labels)) for label in labels]
+            shared = data.shared_of_case(self.cases[row])
+            found += [(self.values[row], label, share) for label, share in shared]
+            meant += [(self.points[row], label, share) for label, share in shared]
         return found, meant
 
 
@@ -106,12 +120,13 @@ def _fitted(left_out: list[int]) -> bytes:
     import numpy
     from training import head, models, network
 
+    taught = _texts.taught if left_out else _texts.taught_whole
     samples, meant_samples = _texts.samples(sorted(set(range(len(_texts.cases))) - set(left_out)))
     learned = models.learn(samples, _texts.classes)
     points, labels, shares = zip(*meant_samples)
-    meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes, _texts.taught)
+    meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes, taught)
     counted = models.bm25f(_texts.entries, _texts.classes)
-    return models.pack(_texts.about, learned, counted, network.learn(samples, _texts.classes, learned.rarity, _texts.taught), meant)
+    return models.pack(_texts.about, learned, counted, network.learn(samples, _texts.classes, learned.rarity, taught), meant)
 
 
 def _held_out(rows: list[int]) -> list:
@@ -125,7 +140,7 @@ def _held_out(rows: list[int]) -> list:
         hits = [hit for hit in _texts.signatures.find(_texts.evidence[row]) if hit.entry_id in made.column]
         votes = voting.votes(made.question(_texts.values[row]), _texts.points[row], hits, made)
         right = tuple(made.column[name] for name in _texts.cases[row]["labels"] if name != ranking.NONE)
-        found.append(tuning.HeldOut(votes, right, _texts.cases[row]["near"]))
+        found.append(tuning.HeldOut(votes, right, _texts.cases[row]["near"], _texts.cases[row].get("aside", False)))
     return found
 
 
@@ -135,6 +150,7 @@ def main() -> int:
         "--learn", nargs="+", default=[], metavar="ID", help="entries to learn that ranking.bin doesn't know yet, or 'all' (default: those that it knows)"
     )
     parser.add_argument("--taught", type=Path, metavar="FILE", help="what a teacher said about many texts (evals/teach.py)")
+    parser.add_argument("--taught-whole", type=Path, metavar="FILE", help="what it said once it had read the tuning half too (evals/teach.py --whole)")
     parser.add_argument("--report", action="store_true", help="cross-validate on the tuning half, write nothing")
     parser.add_argument("--check", action="store_true", help="exit 1 when ranking.bin was made from other texts")
     parser.add_argument("--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)")
@@ -149,13 +165,16 @@ def main() -> int:
     unknown = [name for name in args.learn if name != "all" and name not in catalogue.load().by_id]
     if unknown:
         parser.error(f"found {', '.join(unknown)}, expected ids of the catalogue, or all")
-    texts = Texts(args.learn, args.taught)
+    if args.taught_whole and not args.taught:
+        parser.error("found --taught-whole alone, expected --taught beside it")
+    texts = Texts(args.learn, args.taught, args.taught_whole)
     rows = range(len(texts.cases))
     folds = [[row for row in rows if row % FOLDS == fold] for fold in range(FOLDS)]
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("fork"), _keep, [texts]) as pool:
         whole = None if args.report else pool.submit(_fitted, [])
         held = [report for fold in pool.map(_held_out, folds) for report in fold]
-    weights, plain = tuning.voter_weights(held, len(ranking.VOTERS)), tuning.voter_weights(held, len(ranking.VOTERS) - 1)
+    confirmed = [report for report in held if not report.aside]  # what was set aside fits the gate and its limit, and weighs no vote
+    weights, plain = tuning.voter_weights(confirmed, len(ranking.VOTERS)), tuning.voter_weights(confirmed, len(ranking.VOTERS) - 1)
     gate = tuning.gate_weights(held, plain)
     judged = [tuning.judge(report, weights, plain, gate) for report in held]
     bounds = tuning.limits(judged)

@@ -66,3 +66,44 @@ def test_networks_learn_from_chances_what_no_label_says():
     for point, wanted in (([1.0, 0.0], 0), ([0.0, 1.0], 1)):
         inner = numpy.maximum(0, 8.0 * numpy.array(point) @ made.points + made.hidden_bias)
         assert (inner @ made.classes + made.bias).argmax() == wanted
+
+
+def test_an_encoder_is_read_again_from_its_bytes():
+    torch = pytest.importorskip("torch")
+    from training import encoder
+
+    torch.manual_seed(1)
+    model = encoder.Encoder(torch.randn(5, encoder.INNER), encoder.OUTER).eval()
+    torch.nn.init.normal_(model.heaviness.weight)
+    read, pieces, about = encoder.unpacked(encoder.pack(model, ["a", "##b", "卡", "d", "e"], {"model": "none"}))
+    assert pieces == ["a", "##b", "卡", "d", "e"] and about == {"model": "none"}
+    rows, lengths = torch.tensor([0, 1, 2, 3, 4, 4]), torch.tensor([2, 4])
+    with torch.no_grad():
+        cosines = torch.nn.functional.cosine_similarity(model(rows, lengths), read.eval()(rows, lengths))
+    assert float(cosines.min()) > 0.99
+
+
+def test_meaning_learns_what_a_teacher_tells_apart_and_stays_near():
+    torch, numpy = pytest.importorskip("torch"), pytest.importorskip("numpy")
+    from training import encoder, encoder_taught
+
+    torch.manual_seed(1)
+    model = encoder.Encoder(0.1 * torch.randn(4, encoder.INNER), encoder.OUTER)
+    texts = [[0, 2], [1, 2], [0, 3], [1, 3]] * 40
+    sure = numpy.log(numpy.array([[0.98, 0.02], [0.02, 0.98]] * 80, dtype="float32")).astype("float16")
+    before = encoder_taught._points(model.eval(), texts[:4])
+    after = encoder_taught._points(encoder_taught.learn(model, texts, sure, told=lambda line: None), texts[:4])
+    assert float(after[0] @ after[1]) < float(before[0] @ before[1]) - 0.2
+    assert float((before * after).sum(1).mean()) > 0.3
+
+
+def test_reports_set_aside_are_real_and_read_once():
+    from remote_gpu_trainer import catalogue, ranking
+    from training import data
+
+    practice = data.practice_reports(catalogue.load(), ranking.load().column)
+    aside = data.set_aside(practice)
+    assert aside and all(not report["found"] and report["shared"] for report in aside)
+    strange = [report for report in aside if report["labels"] == [ranking.NONE]]
+    assert len(aside) / 2 < len(strange) < len(aside)
+    assert len(aside) + len([report for report in practice if not report["aside"]]) == len(practice)

@@ -43,11 +43,11 @@ def test_entries_of_any_box_and_of_a_country_need_no_sign():
 
 
 def test_a_report_that_names_the_platform_of_the_first_entry_needs_less_to_be_answered():
-    asked = evidence.from_text("kaggle notebook stopped while I slept")
+    asked = evidence.from_text("kaggle notebook ended early")
     unnamed, named = (search.rank(asked, ranking.load(), answering.signatures(), shows=lambda name, so=so: so) for so in (False, True))
     assert ranking.load().limits["none"] < unnamed.none <= search.SHOWN and not unnamed.confidence
     assert named.candidates == unnamed.candidates and named.confidence
-    assert answer_for(text="kaggle notebook stopped while I slept").matches[0]["id"].startswith("NB")
+    assert answer_for(text="kaggle notebook ended early").matches[0]["id"].startswith("NB")
 
 
 def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():

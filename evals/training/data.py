@@ -26,7 +26,10 @@ PLACES = (
 WAITING = 0.3
 # What a real report counts for by how its two readers judged it: they agree, name different entries, or one names none; or one reader alone judged it, who retold it.
 READ, SURE = {"both": 3.0, "split": 0.8, "doubt": 0.2, "once": 2.0}, 1.3
+CASE_SHARE = 4.0  # a real report with a confirmed cause counts for more than an invented one
 EVERY = 12  # one report in so many gets a second copy with a place
+# Of real reports that one reader labelled, one in so many is kept from the teacher: the gate is fitted on those as on the tuning half. Strange ones are what it has too few of.
+ASIDE = {True: 2, False: 4}  # strange or not
 
 
 def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
@@ -40,12 +43,17 @@ def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict
             labels = known or [NONE]
             # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
             share = WAITING if not known and report["label"] != NONE else READ.get(report.get("read"), 1.0) * (SURE if report.get("sure") else 1.0)
-            whole = {"text": report["text"], "labels": labels, "share": share, "found": report.get("read", "once") != "once"}
+            whole = {"text": report["text"], "labels": labels, "share": share, "found": report.get("read", "once") != "once", "aside": _aside(report)}
             found.append(whole)
             number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
-            if number % EVERY == 0 and (labels[0] == NONE or not catalogue.by_id[labels[0]].path.startswith("profiles/")):
+            if not whole["aside"] and number % EVERY == 0 and (labels[0] == NONE or not catalogue.by_id[labels[0]].path.startswith("profiles/")):
                 found.append({**whole, "text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}"})
     return found
+
+
+def _aside(report: dict) -> bool:
+    once = "source" in report and report.get("read", "once") == "once"
+    return once and int(sha256(report["source"].encode()).hexdigest()[:8], 16) % ASIDE[report["label"] == NONE] == 0
 
 
 def shared(report: dict) -> list[tuple[str, float]]:
@@ -66,6 +74,16 @@ def tuning_half(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
         if case.half == "tuning" and (known or not names):
             found.append({"id": case.id, "text": case.text, "labels": known or [NONE], "near": case.near and not since})
     return found
+
+
+def set_aside(practice: list[dict]) -> list[dict]:
+    """The reports of practice that no teacher read, in the form of `tuning_half`, each with what it counts for."""
+    return [{**report, "near": False, "shared": shared(report)} for report in practice if report["aside"]]
+
+
+def shared_of_case(case: dict) -> list[tuple[str, float]]:
+    """(class, weight) pairs of one of `tuning_half` or `set_aside`."""
+    return case.get("shared") or [(label, CASE_SHARE / len(case["labels"])) for label in case["labels"]]
 
 
 def entry_texts(entry: Entry) -> list[tuple[str, float]]:

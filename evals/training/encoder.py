@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from remote_gpu_trainer import binary_parts
+from remote_gpu_trainer.matrices import MIDDLE
 from remote_gpu_trainer.meaning import HEAVIEST
 from remote_gpu_trainer.vocabulary import pack as pack_words
 
@@ -26,6 +27,7 @@ class Encoder(nn.Module):
 
     def __init__(self, start: torch.Tensor, outer: int):
         super().__init__()
+        self.left_out = LEFT_OUT
         self.pieces = nn.EmbeddingBag(*start.shape, mode="sum")
         self.pieces.weight.data.copy_(start)
         self.heaviness = nn.Embedding(len(start), 1)
@@ -39,7 +41,7 @@ class Encoder(nn.Module):
         starts = torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)[:-1]])
         weights = self.weights(rows)
         if self.training:
-            weights = weights * (torch.rand_like(weights) > LEFT_OUT)
+            weights = weights * (torch.rand_like(weights) > self.left_out)
         total = torch.zeros(len(lengths)).index_add_(0, torch.repeat_interleave(torch.arange(len(lengths)), lengths), weights)
         mean = self.pieces(rows, starts, per_sample_weights=weights) / (total[:, None] + 1e-6)
         return self.straight(mean) + self.out(functional.relu(self.to_hidden(mean)))
@@ -96,6 +98,28 @@ def pack(model: Encoder, pieces: list[str], made_from: dict) -> bytes:
     with torch.no_grad():
         parts["weights"] = array("f", model.weights(torch.arange(len(pieces))).tolist())
     return binary_parts.pack(head, parts | pack_words(pieces))
+
+
+def unpacked(data: bytes) -> tuple[Encoder, list[str], dict]:
+    """(the encoder, its pieces, what it was made from) of the bytes of meaning.bin."""
+    about, parts = binary_parts.unpack(data, "meaning.bin", "evals/distil.py")
+    weights = torch.tensor(parts["weights"].tolist())
+    words, starts = bytes(parts["words"]), parts["word starts"].tolist()
+    pieces = [words[start:end].decode() for start, end in zip(starts, starts[1:])]
+    outer = len(about["biases"]["out"])
+
+    def matrix(name: str, columns: int) -> torch.Tensor:
+        values = numpy.frombuffer(bytes(parts[name]), "uint8").reshape(-1, columns).astype("float32")
+        return torch.from_numpy((values - MIDDLE) * about["scales"][name])
+
+    model = Encoder(matrix("pieces", INNER), outer)
+    with torch.no_grad():
+        model.heaviness.weight.copy_(torch.logit((weights / HEAVIEST).clamp(1e-4, 1 - 1e-4))[:, None])
+        for layer, name in ((model.to_hidden, "to hidden"), (model.straight, "straight"), (model.out, "out")):
+            layer.weight.copy_(matrix(name, layer.out_features).T)
+        for layer, name in ((model.to_hidden, "hidden"), (model.out, "out")):
+            layer.bias.copy_(torch.tensor(about["biases"][name]))
+    return model, pieces, about["made_from"]
 
 
 def _clipped(matrix: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ from torch.nn import functional
 from remote_gpu_trainer.ranking import INPUT_GAIN
 
 HIDDEN, ROUNDS, BATCH, RATE = 64, 12, 128, 3e-3
-TAUGHT_ROUNDS, TAUGHT_BATCH, TAUGHT_RATE = 5, 256, 4e-3  # with a teacher's judgements there are five times as many texts
+TAUGHT_ROUNDS, TAUGHT_BATCH, TAUGHT_RATE = 12, 256, 4e-3  # with a teacher's judgements there are five times as many texts
 TAUGHT_SHARE = 2.0  # what such a text counts for beside a report with a label
 LEFT_OUT = 0.3  # share of words, and of hidden units, that a step doesn't see
 SMOOTHING = 0.05

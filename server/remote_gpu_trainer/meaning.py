@@ -2,7 +2,7 @@
 
 Every piece of a word has a vector and a weight. Their weighted mean goes through one hidden layer and comes out as a vector of length 1
 along the widest directions of all-MiniLM-L6-v2's space, so that words that were never seen in a report lie near words that were. evals/distil.py learns it from what
-that model says about many texts; nothing of it is needed here. meaning.bin has the form of ranking.bin: one line of JSON, then the parts.
+that model says about many texts, and from what its taught copy names for them; nothing of either is needed here. meaning.bin has the form of ranking.bin: one line of JSON, then the parts.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Five voters rank: literal signatures, words weighted by field (BM25F), a linear classifier over the entries, a
 network with one hidden layer over words, and another over what the report means. Whether to answer at all is asked apart: a second classifier says how much the report is like one that any entry explains, and a
-small gate weighs that with the lead of the first entry and with signatures; meaning has no part in that. All numbers are made by evals/train.py
+small gate weighs that with the lead of the first entry and with signatures; meaning has a part in that by one number. All numbers are made by evals/train.py
 from practice reports and the tuning half of the cases, and lie in ranking.bin.
 """
 
@@ -25,7 +25,8 @@ from .waiting import Guess, Waiting
 
 LEAST_WORDS = 2  # known words without which a report says nothing
 SAID, EVEN = 0.3, 0.58  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
-UNTOLD = 0.85  # the share of its limit that a long log without anybody's sentence must stay under: it holds words of all kinds
+TOLD, UNTOLD = 0.82, 0.75  # the share of its limit that a long log must stay under, with and without somebody's sentence: it holds words of all kinds
+WARNED = 0.5  # and a report whose only literal texts are warnings, which healthy runs print too
 SHOWN = 0.75  # the same for a report that names the platform of the first entry
 MATCHES = 3  # of an answer, usually; what follows is a title
 WORDED = 0.3  # the least share of an entry by words alone for it to stand before one whose literal text is there
@@ -83,8 +84,8 @@ def rank(
         _, others, nothing = _weighed(read_of(said, ranking), _parted(signatures.find(said), ranking)[0], ranking)
         shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
-    elif (kinds := {line.kind for line in evidence.lines}).intersection(APART) and "told" not in kinds:
-        none = min(1.0, none / UNTOLD)
+    elif (kinds := {line.kind for line in evidence.lines}).intersection(APART):
+        none = min(1.0, none / (TOLD if "told" in kinds else UNTOLD))
     ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
@@ -108,7 +109,9 @@ def rank(
     if evidence.seen == "sound" and literal:  # a run that goes on: what it warns of, and no guess beside it
         warned = {name: Candidate(name, ranking.limits["medium"], hit) for name, hit in best.items() if hit.decisive}
         candidates = tuple([c for c in candidates if c.id in warned]) or tuple(warned.values())
-    failed = evidence.seen == "sound" or any(hit.decisive and "Warning: " not in hit.line.text for hit in hits)
+    failed = evidence.seen == "sound" or any(hit.decisive and hit.line.kind != "warning" for hit in hits)
+    if literal and not failed:
+        none = min(1.0, none / WARNED)
     if (literal and failed) or waiting:
         none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer, that of a warning is where the report is about it
         known = max(SURE_WORDS.values())
