@@ -1,6 +1,6 @@
 """Makes server/remote_gpu_trainer/waiting.bin, by which entries that ranking.bin hasn't learned are found in people's own words.
 
-usage: python evals/train_waiting.py [--report] [--check]     (needs: pip install '.[train]', about ten minutes; --check needs nothing)
+usage: python evals/train_waiting.py [--report] [--check]     (needs: pip install '.[train]', a quarter of an hour; --check needs nothing)
 
 Learns the waiting entries from their own words, from evals/practice/waiting/ and from the tuning half of evals/waiting.jsonl, and everything else as one class: the other
 entries, all other practice reports, the tuning half of the cases. No reporting half is read. `--report` cross-validates and writes nothing; `--check` exits 1 when
