@@ -84,10 +84,13 @@ def look_up(
     def leads(first: str, name: str) -> bool:
         return first in entries and name in dict(entries[first].tell_apart)
 
+    def foreign(name: str) -> bool:
+        return name in entries and bool(platform_not_shown(entries[name], text))
+
     told = told_by(evidence.lines)
     points = (told.entry, told.first) if told and told.entry in entries else None
-    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points), entries)
-    found = found._replace(candidates=general_first(found, entries, text, ranking.column))
+    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points, foreign), entries)
+    found = found._replace(candidates=general_first(found.candidates, entries, text))
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
     unsigned = found.confidence and not candidates[0].hit

@@ -24,7 +24,7 @@ from .voting import gate_score, gate_values, scores_of, shares_of, votes
 from .waiting import Guess, Waiting
 
 LEAST_WORDS = 2  # known words without which a report says nothing
-SAID, EVEN = 0.3, 0.58  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
+SAID, EVEN = 0.3, 0.66  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
 TOLD, UNTOLD = 0.82, 0.75  # the share of its limit that a long log must stay under, with and without somebody's sentence: it holds words of all kinds
 WARNED = 0.5  # and a report whose only literal texts are warnings, which healthy runs print too
 SHOWN = 0.75  # the same for a report that names the platform of the first entry
@@ -68,6 +68,7 @@ def rank(
     unlearned: Waiting | None = None,
     leads: Callable[[str, str], bool] = lambda first, name: False,
     points: tuple[str, bool] | None = None,
+    foreign: Callable[[str], bool] = lambda name: False,
 ) -> Found:
     """The `most` likeliest entries. An empty confidence means: answer nothing.
 
@@ -75,6 +76,7 @@ def rank(
     `shows(id)`: whether the report names the platform that an entry is about.
     `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides.
     `leads(first, name)`: whether the first entry's page tells it apart from another one: a general entry, as that of all out-of-memory errors, leads to those of its kinds.
+    `foreign(id)`: whether an entry is about a provider that the report doesn't show: then the likelier one that its page tells apart goes before it.
     `points`: the entry that something else than words points to, and whether it goes before them or stands second.
     """
     hits, waiting = _parted(signatures.find(evidence), ranking)
@@ -131,7 +133,10 @@ def rank(
     found = Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
     guess = unlearned.guess(read.words, read.point) if unlearned and worded else None
     if guess and confidence and (confidence == "high" or guess.enough == "title") and leads(candidates[0].id, guess.id):
-        return found._replace(candidates=_behind(1, [Candidate(guess.id, guess.probability, words=guess.words)], candidates))
+        new, first = Candidate(guess.id, guess.probability, words=guess.words), candidates[0]
+        if foreign(first.id) and guess.probability > (1 - none) * first.probability:
+            return found._replace(candidates=put_first(new, candidates, ranking.limits["medium"]), confidence="medium")
+        return found._replace(candidates=_behind(1, [new], candidates))
     return _with(guess, found, ranking.limits["medium"]) if guess and confidence != "high" else found
 
 

@@ -9,13 +9,13 @@ right all the same, because their advice holds elsewhere too, beside 84 of the o
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 from .catalogue import bundle_root
 from .entry import Entry
 from .facts import split
-from .search import Candidate, Found, put_first
+from .search import Candidate, put_first
 
 NEAR = 4  # first candidates among which an entry for any box goes before a provider's
 ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
@@ -43,18 +43,12 @@ def platform_shown(entry: Entry, text: str) -> bool:
     return bool(named) and _shown(named, text)
 
 
-def general_first(found: Found, entries: Mapping[str, Entry], text: str, learned: Container[str]) -> tuple[Candidate, ...]:
-    """The candidates of what `search.rank` found, best first: where a provider's entry leads that the report doesn't show, one that holds anywhere goes before it: whose literal text
-    stands there too, or from which the provider's page tells it apart, if the ranking hasn't learned it (`learned`: what
-    it has) and it is the likelier one."""
-    candidates = found.candidates
+def general_first(candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str) -> tuple[Candidate, ...]:
+    """The candidates of `search.rank`, best first: where a provider's entry leads that the report doesn't show, one that holds anywhere and whose literal text stands there too goes before it."""
     if not candidates or not platform_not_shown(entries[candidates[0].id], text):
         return candidates
-    least = (1 - found.none) * candidates[0].probability
-    neighbours = {name for name, _ in entries[candidates[0].id].tell_apart if name not in learned}
     for candidate in candidates[:NEAR]:
-        likely = bool(candidate.hit and candidate.hit.decisive) or (candidate.id in neighbours and candidate.probability > least)
-        if likely and not entries[candidate.id].path.startswith("profiles/"):
+        if candidate.hit and candidate.hit.decisive and not entries[candidate.id].path.startswith("profiles/"):
             return put_first(candidate, candidates, candidates[0].probability)
     return candidates
 
