@@ -15,16 +15,18 @@ RIGHT_RANK, RIGHT_LINE = 0.95, 0.90
 
 
 @pytest.mark.timeout(1800)
-def test_the_rank_that_failed_first_is_named_in_forty_runs_under_torchrun(tmp_path):
+def test_of_forty_runs_under_torchrun_the_rank_that_failed_first_is_named_and_its_failure_explained(tmp_path):
     try:
         import torch.distributed  # noqa: F401
     except ImportError:
         missing = "torch is not installed: pip install '.[proofs]'"
         (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
     graded = runs.grade(tmp_path)
-    wrong = [f"{run.name}: found rank {named}" for run, named in graded if named != run.who]
+    wrong = [f"{run.name}: found rank {named}" for run, named, _ in graded if named != run.who]
+    unexplained = [f"{run.name}: found {ids}" for run, _, ids in graded if run.how in runs.ENTRIES and ids[:1] != [runs.ENTRIES[run.how]]]
     assert len(graded) == 40
     assert len(wrong) <= len(graded) * (1 - RIGHT_RANK), "\n".join(wrong)
+    assert not unexplained, "\n".join(unexplained)
 
 
 @pytest.mark.timeout(1800)
@@ -40,4 +42,4 @@ def test_the_runs_cover_every_way_to_fail_with_two_to_four_ranks():
     found = runs.all_runs()
     assert len({run.name for run in found}) == 40
     assert {(run.how, run.ranks) for run in found} == {(how, ranks) for how in runs.HOWS for ranks in (2, 3, 4)}
-    assert {run.form for run in found} == {"merged", "folder"} and {run.says for run in found} == {"ranks", "plain"}
+    assert {run.form for run in found} == set(runs.FORMS) and {run.says for run in found} == {"ranks", "plain"}

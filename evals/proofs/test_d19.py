@@ -52,9 +52,11 @@ def detail():
 
 
 def test_without_the_debug_level_a_mismatch_is_only_a_timeout_that_names_nobody(plain):
-    for rank in plain[1]:
-        *_, text = rank["another call"]
-        assert "Timed out waiting" in text and "mismatch" not in text
+    """The rank whose clock runs out first closes the connection: on a busy machine that is what the other one sees."""
+    said = [rank["another call"][-1] for rank in plain[1]]
+    assert any("Timed out waiting" in text for text in said)
+    assert all("Timed out waiting" in text or "Connection closed by peer" in text for text in said)
+    assert not any("mismatch" in text for text in said)
 
 
 def test_the_flight_recorder_has_the_last_call_of_each_rank_without_any_setting(plain):

@@ -1,4 +1,4 @@
-"""Forty runs of 2 to 4 ranks under torchrun and gloo, one rank of each failing in a known way: is it the one that is named?"""
+"""Forty runs of 2 to 4 ranks under torchrun and gloo, one rank of each failing in a known way: is it the one that is named, and is its failure the one that is explained?"""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from remote_gpu_trainer import evidence
+from remote_gpu_trainer.answering import answer_for
 
 WORKER = Path(__file__).with_name("worker.py")
 HOWS = ("exception", "exit", "kill", "hang")
+ENTRIES = {"exception": "O14", "kill": "U3"}  # what explains a label out of bounds, and a SIGKILL that says nothing
+FORMS = ("merged", "folder", "tee")
 LIMIT_S = 120
 
 
 @dataclass(frozen=True)
 class Run:
-    """`form`: merged (what a terminal shows), or folder (torchrun's --log-dir beside its own output). `says`: whether each line names its rank."""
+    """`form`: merged (what a terminal shows), folder (torchrun's --log-dir beside its own output), or tee (torchrun's --tee, which prefixes each line and may show a
+    traceback before what the rank printed earlier). `says`: whether each line names its rank."""
 
     how: str
     ranks: int
@@ -37,9 +40,7 @@ def all_runs() -> list[Run]:
     found = []
     for number in range(40):
         ranks = 2 + number // 4 % 3
-        found.append(
-            Run(HOWS[number % 4], ranks, number // 5 % ranks, 1 + number // 7 % 5, ("merged", "folder")[number // 12 % 2], ("ranks", "plain")[number // 4 % 2])
-        )
+        found.append(Run(HOWS[number % 4], ranks, number // 5 % ranks, 1 + number // 7 % 5, FORMS[number // 12 % 3], ("ranks", "plain")[number // 4 % 2]))
     return found
 
 
@@ -49,21 +50,23 @@ def record(run: Run, folder: Path) -> Path:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={run.ranks}"]
     if run.form == "folder":
         command += ["--log-dir", str(folder / "logs"), "--redirects", "3"]
+    elif run.form == "tee":
+        command += ["--tee", "3"]
     command += [str(WORKER), run.how, str(run.who), str(run.step), run.says]
     with open(folder / "run.log", "wb") as log:
         subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S, env={**os.environ, "OMP_NUM_THREADS": "1"})
     return folder if run.form == "folder" else folder / "run.log"
 
 
-def named(path: Path) -> int | None:
-    """The rank that the look-up says failed first."""
-    first = evidence.from_path(str(path)).first
-    return None if first is None else first.rank
+def named(path: Path) -> tuple[int | None, list[str]]:
+    """(the rank that the look-up says failed first, the entries that it names)."""
+    found = answer_for(log=str(path))
+    return (found.first_failure or {}).get("rank"), [match["id"] for match in found.matches]
 
 
-def grade(folder: Path, workers: int = 2) -> list[tuple[Run, int | None]]:
-    """Record every run under `folder`; each with the rank that was named."""
+def grade(folder: Path, workers: int = 2) -> list[tuple[Run, int | None, list[str]]]:
+    """Record every run under `folder`; each with the rank and the entries that were named."""
     runs = all_runs()
     with ThreadPoolExecutor(workers) as pool:
         paths = list(pool.map(lambda pair: record(pair[1], folder / f"{pair[0]:02d}"), enumerate(runs)))
-    return [(run, named(path)) for run, path in zip(runs, paths)]
+    return [(run, *named(path)) for run, path in zip(runs, paths)]

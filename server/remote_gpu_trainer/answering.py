@@ -11,6 +11,7 @@ from .entry import Entry
 from .lookup import Answer, BadRequest, check_limit, look_up
 from .sentences import is_command
 from .signatures import SignatureIndex
+from .unfolding import unfolded
 
 MAX_TEXT = 20_000_000  # characters of a pasted report
 WORDS, LONGEST_SENTENCE = (4, 20), 240  # of a sentence before a report; two Chinese characters count as a word
@@ -53,13 +54,14 @@ def answer_for(
     prepare()
     if text and len(text) > MAX_TEXT:
         raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
+    beside = log is not None or stream is not None
+    text = unfolded(text) if text else text
     if log is not None:
         found = _of_path(log, progress, seconds)
     elif stream is not None:
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
-    beside = log is not None or stream is not None
     if beside and text and text.strip():
         found = evidence.with_words(found, text)
     said = sentence_of(text, beside) if text else ""

@@ -57,7 +57,7 @@ def attempt_of(source: str) -> int | None:
 def first_failure(failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()) -> Line | None:
     """The line to believe, with its rank where one is known; None when nothing failed and no rank is behind. `silent`: ranks that left no line."""
     failures, lines = _first_attempt(failures, lines)
-    summary = _summary(lines)
+    summary = summary_of(lines)
     ranks = {line.rank for line in lines if line.rank is not None}
     if not failures and not summary.ended:
         return _behind(lines)
@@ -134,7 +134,8 @@ def _with_rank(line: Line, rank: int) -> Line:
     return line if line.rank == rank else Line(line.source, line.number, rank, line.text, line.kind, line.time)
 
 
-def _summary(lines: list[Line]) -> Summary:
+def summary_of(lines: list[Line]) -> Summary:
+    """What torchrun says at the end about the ranks; empty where it says nothing."""
     ended: dict[int, tuple[int | None, Line]] = {}
     root, rank, in_root = None, None, False
     for line in lines:

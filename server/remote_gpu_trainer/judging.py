@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from .first_failure import Failure, attempt_of, first_failure
+from .launcher_talk import launcher_talk
 from .lines import FRAME, Line
 from .records import record
 from .routine import MESSAGE, Routine, routine_of, set_apart, survived
@@ -71,10 +72,12 @@ def judge(lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool 
 def _lasting(failures: list[Failure], places: list[int], lines: list[Line], routine: Routine) -> tuple[list[Failure], list[Line]]:
     """Of a long log (the failures that weren't survived, what it ends with). Its plain lines get their kinds.
 
-    A failure of the rank's own counts though routine follows as long as there is no other: what a program prints may be written later than its traceback.
+    A failure of the rank's own counts though routine follows as long as there is no other: what a program prints may be written later than its traceback, as by
+    `torchrun --tee 3`. That a launcher tells of an end isn't another one.
     """
     over = set(survived(places, lines, routine))
-    own = any(not f.secondary and at not in over for f, at in zip(failures, places))
+    empty = launcher_talk(lines) if over else {}
+    own = any(not f.secondary and at not in over and empty.get((f.line.source, f.line.number)) != "" for f, at in zip(failures, places))
     kept = [(f, at) for f, at in zip(failures, places) if at not in over or not (own or f.secondary)]
     if not kept and not routine.told:
         kept = list(zip(failures, places))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from datetime import date
 
-from . import search
+from . import bystanders, search
 from .ages import stale_entry
 from .answer_lines import NAME, evidence_lines, place_of
 from .asking import what_helps
@@ -87,9 +87,17 @@ def look_up(
     def foreign(name: str) -> bool:
         return name in entries and bool(platform_not_shown(entries[name], text))
 
-    told = told_by(evidence.lines)
-    points = (told.entry, told.first) if told and told.entry in entries else None
-    found = _there(search.rank(evidence, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points, foreign), entries)
+    def ranked(read: Evidence) -> tuple:
+        told = told_by(read.lines)
+        points = (told.entry, told.first) if told and told.entry in entries else None
+        return told, _there(search.rank(read, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points, foreign), entries)
+
+    told, found = ranked(evidence)
+    alone = bystanders.without(evidence)
+    if alone is not evidence:
+        told_alone, found_alone = ranked(alone)
+        if found_alone.confidence:
+            evidence, told, found = alone, told_alone, search.before(found_alone, found)
     found = found._replace(candidates=general_first(found.candidates, entries, text))
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))

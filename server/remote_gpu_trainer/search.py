@@ -196,6 +196,12 @@ def put_first(candidate: Candidate, candidates: tuple[Candidate, ...], least: fl
     return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != candidate.id])
 
 
+def before(found: Found, others: Found) -> Found:
+    """What was found in the words of one rank, and second what a literal text among those of all ranks names, unless the first is sure."""
+    named = [c for c in others.candidates[:1] if c.hit and others.confidence]
+    return found._replace(candidates=_behind(1, named, found.candidates)) if named and found.confidence != "high" else found
+
+
 def _behind(count: int, others: list[Candidate], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """With these behind the first `count`, unless one of them is there."""
     names = {other.id for other in others}

@@ -1,0 +1,52 @@
+"""Reports as one rank of a job says them, with what the others say when it is gone: the log of nearly every run on several GPUs.
+
+evals/ranks/ holds those words: gloo's and torchrun's as PyTorch 2.13.0 printed them here, NCCL's watchdog as PyTorch 2.5 writes it (its lines without a prefix are C++'s own), its lost peer as NCCL 2.21 does.
+Only reports in scope that come down to an exception of their own, and name no rank, can be told so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from remote_gpu_trainer import evidence
+from remote_gpu_trainer.survivors import is_secondary
+
+from . import systems
+from .cases import Case
+from .grade import grade
+from .report import apart
+
+FOLDER = Path(__file__).resolve().parent.parent / "ranks"
+FAILED, OTHERS = 2, (0, 1)  # ranks
+WORDS = ("nccl_watchdog", "gloo_closed", "nccl_remote", "gloo_timeout")  # by turns; torchrun's summary follows every second report
+
+
+def told(cases: list[Case]) -> list[Case]:
+    """Those of the cases that can be told so, as they are."""
+    return [case for case in cases if case.expect and _fails_by_itself(case.text)]
+
+
+def among(cases: list[Case]) -> list[Case]:
+    """Each as rank 2 of a job of three, then the others' words."""
+    words = {name: (FOLDER / f"{name}.txt").read_text(encoding="utf-8") for name in (*WORDS, "torchrun")}
+    found = []
+    for at, case in enumerate(sorted(cases, key=lambda case: case.id)):
+        own = "\n".join(f"[rank{FAILED}]: {line}" for line in case.text.splitlines())
+        others = "".join(words[WORDS[at % len(WORDS)]].replace("%R", str(rank)) for rank in OTHERS)
+        found.append(replace(case, text=f"{own}\n{others}{words['torchrun'] if at // len(WORDS) % 2 else ''}"))
+    return found
+
+
+def run(cases: list[Case]) -> str:
+    """Two tables: these reports as they are, and within their jobs."""
+    chosen = told(cases)
+    tables = [apart(f"{len(chosen)} reports of the reporting half that come down to an exception", grade(chosen, systems.lookup(chosen)))]
+    asked = among(chosen)
+    tables.append(apart("the same as one rank of three, with what the others and the launcher say when it is gone", grade(asked, systems.lookup(asked))))
+    return "\n\n".join(tables)
+
+
+def _fails_by_itself(text: str) -> bool:
+    read = evidence.from_text(text)
+    return bool(read.first and read.first.kind == "exception" and not read.ranks and not is_secondary(read.first.text))
