@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import curved, floor, grade, healthy, nudge, ranks, rendered, report, sentence, stale, systems, whole  # noqa: E402
+from grading import curved, floor, forms, grade, healthy, nudge, ranks, rendered, report, sentence, stale, systems, whole  # noqa: E402
 from grading.cases import Case, read_cases  # noqa: E402
 
 APART = {
@@ -76,7 +76,7 @@ def main() -> int:
         pairs = sentence.read(HERE / "said.jsonl", [*reporting, *fresh])
         said += _with_a_sentence(pairs, reporting, fresh, answers | found["fresh.jsonl"])
         said += whole.run(cases, "reporting", {case.id: text for case, text in pairs}) + "\n\n"
-        said += ranks.run(reporting) + "\n\n"
+        said += ranks.run(reporting) + "\n\n" + forms.run(reporting) + "\n\n"
         said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept(reporting)
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .prefixes import are_numbered, numbered, unwrapped
+from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 from .secret_forms import HINTS, hints_in, mask
 from .windows import Row
 
@@ -75,21 +75,23 @@ class Line:
 
 def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
-    texts = [raw.decode("utf-8", "replace") for _, raw in rows]
+    numbers, texts = [number for number, _ in rows], [raw.decode("utf-8", "replace") for _, raw in rows]
     heads = {text[:5] for text in texts[:: len(texts) // 20 + 1]}  # of some lines
-    if '{"log' in heads:
-        texts = [unwrapped(text) for text in texts]
+    if texts and are_records(texts):
+        numbers, texts = unwrapped(numbers, texts)
     whole = "\n".join(texts).lower()
     ranks = [rank] * len(texts)
     if are_numbered(texts):
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
+    elif tag := tag_of(texts):
+        ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
     shift = int("[pod/" in heads and "-master-0/" in whole)  # a PyTorchJob's master is rank 0, its worker 0 is rank 1
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
     secrets = HINTS if coloured else hints_in(whole)
     faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
     bare = not coloured and "%|" not in whole and whole.replace("\n", "").isprintable() and max(map(len, texts), default=0) <= MAX_LINE
     found = []
-    for (number, _), ranked, text in zip(rows, ranks, texts):
+    for number, ranked, text in zip(numbers, ranks, texts):
         text = text.rstrip() if bare else _plain(text[: MAX_LINE * 4])[:MAX_LINE]
         time = ""
         if text.lstrip()[:1] in _PREFIX_STARTS:

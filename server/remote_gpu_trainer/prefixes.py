@@ -1,19 +1,62 @@
-"""What a program sets around every line of a whole log: Docker's json-file driver, and `srun -l`."""
+"""What a program sets around every line of a whole log: loggers that write JSON, `srun -l`, Ray and SkyPilot."""
 
 from __future__ import annotations
 
 import json
+import re
+
+WHOLE = 9  # lines from which a report is a log that nobody cut; in a short one such words tell where it comes from
+MOST_LINES = 12_000  # of a log; records after them stay as they are
+_SAID = ("log", "message", "msg", "event", "textPayload", "text", "body", "line")  # the field of a record that holds the line, by logger
+_RAISED = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text")
+_COLOUR = r"(?:\x1b\[[\d;]{0,20}m)*"
+_TAG = re.compile(  # of Ray "(RayTrainWorker pid=3312, ip=10.0.0.7)", of SkyPilot "(worker1, rank=1, pid=3312, ip=10.0.0.7)" and "(task, pid=3312)"
+    _COLOUR + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)" + _COLOUR + r" ?"
+)
+_JOURNAL = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?()")  # "Nov 21 02:11:12 gpu-box python3[3312]: "
 
 
-def unwrapped(text: str) -> str:
-    """The text within a line of Docker's json-file driver: {"log":"step 1\\n","stream":"stderr","time":"…"}."""
-    if not text.startswith('{"log":"'):
-        return text
+def are_records(texts: list[str]) -> bool:
+    """Whether most lines are records of a logger that writes JSON."""
+    records = len([text for text in texts if text.startswith("{")])
+    if records * 2 <= len(texts):
+        return False
+    return len(texts) >= WHOLE or 1 < records == len(texts) or any("Traceback (most" in text for text in texts)
+
+
+def unwrapped(numbers: list[int], texts: list[str]) -> tuple[list[int], list[str]]:
+    """Lines with their numbers, each record of JSON as what it says: {"log":"step 1\\n","stream":"stderr","time":"…"}. A record may hold a whole traceback."""
+    found: tuple[list[int], list[str]] = [], []
+    for number, text in zip(numbers, texts):
+        wrapped = text.startswith("{") and len(found[0]) < MOST_LINES
+        for line in [part for part in _said(text).split("\n") if part.strip()] if wrapped else [text]:
+            found[0].append(number)
+            found[1].append(line)
+    return found
+
+
+def _said(text: str) -> str:
     try:
-        said = json.loads(text)["log"]
-    except (ValueError, RecursionError):  # a line that was cut
+        record = json.loads(text)
+    except (ValueError, RecursionError):  # a line that was cut, or no record
         return text
-    return said.rstrip("\r\n") if isinstance(said, str) else text
+    inner = record.get("jsonPayload", record)
+    if not isinstance(inner, dict):
+        return text
+    said = [inner[name] for names in (_SAID, _RAISED) for name in names if isinstance(inner.get(name), str)]
+    return "\n".join(part.replace("\r", "").rstrip("\n") for part in said).encode("utf-8", "replace").decode("utf-8") or text
+
+
+def tag_of(texts: list[str]) -> re.Pattern | None:
+    """What most lines of a log begin with: the process that wrote them, by Ray, SkyPilot or the journal."""
+    some = texts[:: len(texts) // 20 + 1] if len(texts) >= WHOLE else []
+    return next((tag for tag in (_TAG, _JOURNAL) if len([text for text in some if tag.match(text)]) * 2 > len(some)), None)
+
+
+def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
+    """The rank that is told with a line's process, if one is, and the rest."""
+    found = tag.match(text)
+    return (int(found[1]) if found[1] else rank, text[found.end() :]) if found else (rank, text)
 
 
 def numbered(text: str, rank: int | None) -> tuple[int | None, str]:
