@@ -1,4 +1,4 @@
-"""What a program sets around every line of a whole log: loggers that write JSON, `srun -l`, Ray and SkyPilot."""
+"""What a program sets around every line of a whole log: loggers, `srun -l`, Ray, SkyPilot, the journal."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ _TAG = re.compile(  # of Ray "(RayTrainWorker pid=3312, ip=10.0.0.7)", of SkyPil
     _COLOUR + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)" + _COLOUR + r" ?"
 )
 _JOURNAL = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?()")  # "Nov 21 02:11:12 gpu-box python3[3312]: "
+
+_LEVEL = re.compile(  # of what takes all of stderr for errors: "2026-11-21 02:11:12,123 - stderr - ERROR - "
+    r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?()"
+)
 
 
 def are_records(texts: list[str]) -> bool:
@@ -48,9 +52,9 @@ def _said(text: str) -> str:
 
 
 def tag_of(texts: list[str]) -> re.Pattern | None:
-    """What most lines of a log begin with: the process that wrote them, by Ray, SkyPilot or the journal."""
+    """What most lines of a log begin with: the process that wrote them, by Ray, SkyPilot or the journal, or a level that is the same for all."""
     some = texts[:: len(texts) // 20 + 1] if len(texts) >= WHOLE else []
-    return next((tag for tag in (_TAG, _JOURNAL) if len([text for text in some if tag.match(text)]) * 2 > len(some)), None)
+    return next((tag for tag in (_TAG, _JOURNAL, _LEVEL) if len([text for text in some if tag.match(text)]) * 2 > len(some)), None)
 
 
 def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
