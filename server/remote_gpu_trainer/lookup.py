@@ -92,12 +92,14 @@ def look_up(
         points = (told.entry, told.first) if told and told.entry in entries else None
         return told, _there(search.rank(read, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points, foreign), entries)
 
-    told, found = ranked(evidence)
     alone = bystanders.without(evidence)
-    if alone is not evidence:
-        told_alone, found_alone = ranked(alone)
-        if found_alone.confidence:
-            evidence, told, found = alone, told_alone, search.before(found_alone, found)
+    told, found = ranked(alone)
+    if alone is not evidence and not found.confidence:
+        told, found = ranked(evidence)
+    elif alone is not evidence:
+        if found.confidence != "high":
+            found = search.before(found, ranked(evidence)[1])
+        evidence = alone
     found = found._replace(candidates=general_first(found.candidates, entries, text))
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))

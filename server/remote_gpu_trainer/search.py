@@ -197,9 +197,9 @@ def put_first(candidate: Candidate, candidates: tuple[Candidate, ...], least: fl
 
 
 def before(found: Found, others: Found) -> Found:
-    """What was found in the words of one rank, and second what a literal text among those of all ranks names, unless the first is sure."""
+    """What was found in the words of one rank, and second what a literal text among those of all ranks names."""
     named = [c for c in others.candidates[:1] if c.hit and others.confidence]
-    return found._replace(candidates=_behind(1, named, found.candidates)) if named and found.confidence != "high" else found
+    return found._replace(candidates=_behind(1, named, found.candidates)) if named else found
 
 
 def _behind(count: int, others: list[Candidate], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
