@@ -82,9 +82,23 @@ def test_a_traceback_before_what_the_rank_printed_earlier_is_not_survived():
     assert found(text)[0] == "DP9"
 
 
-def test_reports_of_the_reporting_half_are_found_as_one_rank_of_three():
+@pytest.mark.parametrize("name", ranks.WORDS)
+def test_an_exception_without_its_rank_is_that_of_none_of_those_who_wait_after_it(name):
+    bare = KILLED_WORKER.replace("[rank2]: ", "")
+    assert found(bare + others(name))[0] == "DP9"
+    first = evidence.from_text(bare + others(name) + ended(1)).first
+    assert (first.rank, first.text.partition(":")[0]) == (2, "RuntimeError")  # the launcher tells whose it was
+
+
+def test_an_old_watchdog_names_its_rank_in_its_own_words():
+    old = others("nccl_watchdog").replace("[rank0]:", "").replace("[rank1]:", "")
+    assert found(KILLED_WORKER.replace("[rank2]: ", "") + old)[0] == "DP9"
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_reports_of_the_reporting_half_are_found_as_one_rank_of_three(bare):
     chosen = ranks.told([case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"])
-    alone, among = (rates(grade(asked, lookup(asked))) for asked in (chosen, ranks.among(chosen)))
+    alone, among = (rates(grade(asked, lookup(asked))) for asked in (chosen, ranks.among(chosen, bare)))
     assert len(chosen) > 100
     assert among.hit1[0] >= 0.95 and among.hit3[0] >= 0.98
     assert among.hit1[0] >= alone.hit1[0] - 0.02

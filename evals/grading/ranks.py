@@ -27,23 +27,26 @@ def told(cases: list[Case]) -> list[Case]:
     return [case for case in cases if case.expect and _fails_by_itself(case.text)]
 
 
-def among(cases: list[Case]) -> list[Case]:
-    """Each as rank 2 of a job of three, then the others' words."""
+def among(cases: list[Case], bare: bool = False) -> list[Case]:
+    """Each as rank 2 of a job of three, then the others' words. `bare`: its own lines don't name the rank, as where Hydra, Rich or an old PyTorch writes the traceback."""
     words = {name: (FOLDER / f"{name}.txt").read_text(encoding="utf-8") for name in (*WORDS, "torchrun")}
     found = []
     for at, case in enumerate(sorted(cases, key=lambda case: case.id)):
-        own = "\n".join(f"[rank{FAILED}]: {line}" for line in case.text.splitlines())
+        own = "\n".join(line if bare else f"[rank{FAILED}]: {line}" for line in case.text.splitlines())
         others = "".join(words[WORDS[at % len(WORDS)]].replace("%R", str(rank)) for rank in OTHERS)
         found.append(replace(case, text=f"{own}\n{others}{words['torchrun'] if at // len(WORDS) % 2 else ''}"))
     return found
 
 
 def run(cases: list[Case]) -> str:
-    """Two tables: these reports as they are, and within their jobs."""
+    """Three tables: these reports as they are, and within their jobs."""
     chosen = told(cases)
     tables = [apart(f"{len(chosen)} reports of the reporting half that come down to an exception", grade(chosen, systems.lookup(chosen)))]
-    asked = among(chosen)
-    tables.append(apart("the same as one rank of three, with what the others and the launcher say when it is gone", grade(asked, systems.lookup(asked))))
+    for what, bare in (("", False), (", its own lines without their rank", True)):
+        asked = among(chosen, bare)
+        tables.append(
+            apart(f"the same as one rank of three, with what the others and the launcher say when it is gone{what}", grade(asked, systems.lookup(asked)))
+        )
     return "\n\n".join(tables)
 
 

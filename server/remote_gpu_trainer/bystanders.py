@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from .evidence import Evidence, Line
-from .first_failure import ABORT, TERM, summary_of
+from .first_failure import who
+from .launcher_summary import ABORT, TERM, summary_of
 from .survivors import LOST_PEER, is_report, is_secondary
 
 _FAILED = ("exception", "failure", "consequence")
@@ -20,7 +21,7 @@ _STACK = re.compile(r"\s*(?:frame #\d+: |Exception raised from )")  # of C++, wh
 def without(found: Evidence) -> Evidence:
     """The evidence without the words of ranks that only lost the one that failed; `found` itself where no rank failed by itself, or none lost it."""
     first = found.first
-    if first is None or first.rank is None or is_secondary(first.text) or LOST_PEER.search(first.text):
+    if first is None or is_secondary(first.text) or LOST_PEER.search(first.text):
         return found
     crashed = first.kind == "exception" or (first.kind == "failure" and not is_report(first.text) and "terminate called" not in first.text)
     killed = not crashed and _is_killed(first, found.lines)
@@ -31,7 +32,13 @@ def without(found: Evidence) -> Evidence:
     for line in found.lines:
         if line.rank in lost and (line.kind in _TALK or (line.kind == "aside" and is_secondary(line.text))):
             since.setdefault((line.source, line.rank), line.number)
-    dropped = {id(line) for line in found.lines if line.number >= since.get((line.source, line.rank), line.number + 1) or (line.rank is None and _is_end(line))}
+
+    def is_theirs(line: Line) -> bool:
+        if line.rank is None:
+            return (killed or _is_after(line, first)) and (who(line) in lost or _is_end(line))
+        return line.number >= since.get((line.source, line.rank), line.number + 1)
+
+    dropped = {id(line) for line in found.lines if is_theirs(line)}
     return found._replace(
         lines=[line for line in found.lines if id(line) not in dropped],
         failures=[failure for failure in found.failures if id(failure.line) not in dropped],
@@ -50,18 +57,23 @@ def _is_end(line: Line) -> bool:
     return bool(_STACK.match(line.text)) or (line.kind in _FAILED and is_secondary(line.text))
 
 
+def _is_after(line: Line, first: Line) -> bool:
+    return line.source != first.source or line.number > first.number
+
+
 def _lost(found: Evidence, first: Line, anywhere: bool) -> set[int]:
     """The other ranks that failed after the first one, with a word of a lost peer or of a time-out, and with no exception of their own.
 
-    `anywhere`: the first failure stands in a summary at the end, whenever it was.
+    `anywhere`: the first failure stands in a summary at the end, whenever it was. An exception without a rank is that of none of those who wait after it.
     """
     lost: dict[int, bool] = {}
     for line in found.lines:
-        if line.rank in (None, first.rank) or line.kind not in _FAILED:
+        rank = who(line) if line.kind in _FAILED else None
+        if rank is None or rank == first.rank:
             continue
         told = line.kind == "consequence" or is_secondary(line.text)
-        if line.rank not in lost:
-            lost[line.rank] = told and (anywhere or line.source != first.source or line.number > first.number)
+        if rank not in lost:
+            lost[rank] = told and (anywhere or _is_after(line, first))
         elif line.kind == "exception" and not told:
-            lost[line.rank] = False
+            lost[rank] = False
     return {rank for rank, only in lost.items() if only}

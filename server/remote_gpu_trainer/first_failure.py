@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 
 from .lines import APART, Line, says_failure
+from .launcher_summary import ABORT, TERM, Summary, summary_of
 from .records import record
 from .survivors import is_report
 
-_ROOT = "Root Cause (first observed failure)"
-_SUMMARY_RANK = re.compile(r"\s*rank\s*:\s*(\d{1,5})\b")
-_SUMMARY_CODE = re.compile(r"\s*exitcode\s*:\s*(-?\d{1,5})\b")
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I)
 _NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
@@ -27,8 +25,6 @@ _FINISHED = (
     r"(?i)\b(?:train|run|job|fit|script|program)\w{0,8}\b.{0,40}\b(?:finished|completed?|done|stopped)\b"
     r"|^\W*(?:all )?(?:finished|completed?|done)\b(?:\W*$| in \d)"
 )
-TERM = -15  # the launcher ended it
-ABORT = -6
 
 
 @record
@@ -38,14 +34,6 @@ class Failure:
     line: Line
     secondary: bool
     frames: tuple[Line, ...] = ()
-
-
-@record
-class Summary:
-    """What a launcher says at the end: {rank: (exit code, the line that names it)}, and the rank that it saw first."""
-
-    ended: dict[int, tuple[int | None, Line]]
-    root: int | None
 
 
 def attempt_of(source: str) -> int | None:
@@ -76,6 +64,9 @@ def first_failure(failures: list[Failure], lines: list[Line], silent: frozenset[
         return _at_end(summary.root if summary.root in killed else killed[0], summary)
     if faulty:
         return _earliest([f for f in sure if f.line.rank in faulty])
+    unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
+    if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:  # what ended it stands there without its rank
+        return _with_rank(_earliest(unsaid), summary.root)
     others = [f for f in failures if f.secondary or f.line.rank is None]
     named = _waited_for(others, lines, ranks | silent if failures else ranks, summary) if others or not own else None
     return named or _last_resort(failures, own, summary, victims)
@@ -118,11 +109,11 @@ def _only_reports(failure: Failure) -> bool:
 
 def _victims(failures: list[Failure], aborted: list[int]) -> set[int]:
     """Those of these ranks that their own watchdog ended, because they had waited too long for another one."""
-    gave_up = {_who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
+    gave_up = {who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
     return gave_up & set(aborted)
 
 
-def _who(line: Line) -> int | None:
+def who(line: Line) -> int | None:
     """The rank of a line, from its prefix or from what PyTorch's watchdog says."""
     if line.rank is not None:
         return line.rank
@@ -132,27 +123,6 @@ def _who(line: Line) -> int | None:
 
 def _with_rank(line: Line, rank: int) -> Line:
     return line if line.rank == rank else Line(line.source, line.number, rank, line.text, line.kind, line.time)
-
-
-def summary_of(lines: list[Line]) -> Summary:
-    """What torchrun says at the end about the ranks; empty where it says nothing."""
-    ended: dict[int, tuple[int | None, Line]] = {}
-    root, rank, in_root = None, None, False
-    for line in lines:
-        if _ROOT in line.text:
-            in_root = True
-        found = _SUMMARY_RANK.match(line.text) if "rank" in line.text else None
-        if found:
-            rank = int(found[1])
-            ended[rank] = (None, line)
-            if in_root and root is None:
-                root = rank
-            continue
-        found = _SUMMARY_CODE.match(line.text) if "exitcode" in line.text else None
-        if found and rank is not None:
-            ended[rank] = (int(found[1]), ended[rank][1])
-            rank = None
-    return Summary(ended, root)
 
 
 def _of_rank(rank: int, failures: list[Failure]) -> Line:
@@ -195,7 +165,7 @@ def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], sum
     known = ranks | set(summary.ended)
     if summary.ended:
         known |= set(range(max(known)))
-    silent = known - {_who(f.line) for f in failures}
+    silent = known - {who(f.line) for f in failures}
     unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}  # ended, but not by the launcher
     for group in (silent & {summary.root}, unasked, silent):
         if len(group) == 1:
@@ -214,7 +184,7 @@ def _fewest(pattern: re.Pattern, hint: str, lines: list[Line]) -> Line | None:
     reached: dict[int, tuple[int, Line]] = {}
     for line in reversed(lines):
         found = pattern.search(line.text) if hint in line.text else None
-        rank = _who(line) if found else None
+        rank = who(line) if found else None
         if rank is not None:
             reached[rank] = (int(found[1]), _with_rank(line, rank))
     counts = sorted(count for count, _ in reached.values())

@@ -10,7 +10,7 @@ from .lines import FRAME, Line
 from .records import record
 from .routine import MESSAGE, Routine, routine_of, set_apart, survived
 from .sentences import is_sentence
-from .survivors import LOST_PEER, is_secondary
+from .survivors import LOST_PEER, is_report, is_secondary
 
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")  # of a line's beginning
 _NUMBER = re.compile(r"\d+")
@@ -73,11 +73,12 @@ def _lasting(failures: list[Failure], places: list[int], lines: list[Line], rout
     """Of a long log (the failures that weren't survived, what it ends with). Its plain lines get their kinds.
 
     A failure of the rank's own counts though routine follows as long as there is no other: what a program prints may be written later than its traceback, as by
-    `torchrun --tee 3`. That a launcher tells of an end isn't another one.
+    `torchrun --tee 3`. That a launcher tells of an end, or that a line only says "error", isn't another one.
     """
     over = set(survived(places, lines, routine))
     empty = launcher_talk(lines) if over else {}
-    own = any(not f.secondary and at not in over and empty.get((f.line.source, f.line.number)) != "" for f, at in zip(failures, places))
+    ends = [(f, at) for f, at in zip(failures, places) if not f.secondary and (f.line.kind == "exception" or not is_report(f.line.text))]
+    own = any(at not in over and empty.get((f.line.source, f.line.number)) != "" for f, at in ends)
     kept = [(f, at) for f, at in zip(failures, places) if at not in over or not (own or f.secondary)]
     if not kept and not routine.told:
         kept = list(zip(failures, places))

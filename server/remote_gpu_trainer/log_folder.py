@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Callable
 
-from .first_failure import _ROOT
+from .launcher_summary import ROOT_CAUSE
 from .lines import Line, lines_of, ranks_of
 from .logfiles import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
 from .records import record
@@ -106,7 +106,7 @@ def read(folder: str, needles: tuple[bytes, ...] = (), progress: Callable[[int],
         if numbers is None and hold_numbers(rows):
             numbers = rows, name
         found = lines_of(rows, name, ranks.get(name))
-        if name in guessed and any(line.rank != guessed[name] or _ROOT in line.text for line in found):
+        if name in guessed and any(line.rank != guessed[name] or ROOT_CAUSE in line.text for line in found):
             found = lines_of(rows, name, None)  # what several ranks wrote, or a launcher, is no rank's own
             ranks = {other: rank for other, rank in ranks.items() if other in sure}
         lines.extend(found)
