@@ -57,6 +57,12 @@ def test_what_nothing_explains_leaves_the_time_out():
     assert found(unknown + others("nccl_watchdog"))[:1] == found(others("nccl_watchdog"))[:1] == ["D20"]
 
 
+@pytest.mark.parametrize("name", ranks.WORDS)
+def test_of_what_explains_the_others_words_a_crashed_rank_goes_first(name):
+    unknown = f"{TRACE}[rank2]: ledger.BalanceError: account 7 was closed by the keeper\n"
+    assert found(unknown + others(name) + ended(1))[:1] in ([], ["D20"])
+
+
 def test_an_exception_of_another_rank_is_its_own():
     second = "[rank1]: ValueError: bad label 12\n"
     kept = bystanders.without(evidence.from_text(KILLED_WORKER + others("nccl_watchdog") + second))

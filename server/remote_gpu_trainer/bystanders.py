@@ -13,6 +13,7 @@ from .first_failure import who
 from .launcher_summary import ABORT, TERM, summary_of
 from .survivors import LOST_PEER, is_report, is_secondary
 
+CRASHED = "D20"  # the entry of a job of which one rank crashed: of all that explain the others' words the right one
 _FAILED = ("exception", "failure", "consequence")
 _TALK = ("trace", "frame", *_FAILED)
 _STACK = re.compile(r"\s*(?:frame #\d+: |Exception raised from )")  # of C++, which writes without a rank

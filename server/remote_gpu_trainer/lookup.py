@@ -96,6 +96,7 @@ def look_up(
     told, found = ranked(alone)
     if alone is not evidence and not found.confidence:
         told, found = ranked(evidence)
+        found = search.of_these_first(bystanders.CRASHED, found)
     elif alone is not evidence:
         if found.confidence != "high":
             found = search.before(found, ranked(evidence)[1])

@@ -196,6 +196,14 @@ def put_first(candidate: Candidate, candidates: tuple[Candidate, ...], least: fl
     return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != candidate.id])
 
 
+def of_these_first(name: str, found: Found) -> Found:
+    """With this one before the others where it is one of them."""
+    known = next((c for c in found.candidates[1:] if c.id == name), None)
+    if known is None or not found.confidence:
+        return found
+    return found._replace(candidates=put_first(known, found.candidates, found.candidates[0].probability), confidence="medium")
+
+
 def before(found: Found, others: Found) -> Found:
     """What was found in the words of one rank, and second what a literal text among those of all ranks names."""
     named = [c for c in others.candidates[:1] if c.hit and others.confidence]
