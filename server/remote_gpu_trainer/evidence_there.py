@@ -7,6 +7,8 @@ cleaned and masked there, before they leave; of very many, the plain ones are le
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from functools import lru_cache
 from pathlib import Path
 
@@ -55,7 +57,7 @@ print(json.dumps({"lines": [row(line) for line in lines], "decisive": [pointed(l
 
 @lru_cache(maxsize=1)
 def sources() -> dict[str, str]:
-    """{module: source} of `evidence` and everything of this package that it imports, at any depth. Without docstrings."""
+    """{module: source} of `evidence` and everything of this package that it imports, at any depth. Without docstrings and comments."""
     found: dict[str, str] = {}
     wanted = ["evidence"]
     while wanted:
@@ -64,7 +66,7 @@ def sources() -> dict[str, str]:
             continue
         text = (HERE / f"{name}.py").read_text(encoding="utf-8")
         tree = ast.parse(text)
-        found[f"{PACKAGE}.{name}"] = _without_docstrings(text, tree)
+        found[f"{PACKAGE}.{name}"] = _without_comments(_without_docstrings(text, tree))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.level == 1:
                 wanted += [node.module] if node.module else [alias.name for alias in node.names]
@@ -78,6 +80,15 @@ def _without_docstrings(text: str, tree: ast.Module) -> str:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
             said = node.body[0]
             lines[said.lineno - 1 : said.end_lineno] = [" " * said.col_offset + '""', *[""] * (said.end_lineno - said.lineno)]
+    return "\n".join(lines)
+
+
+def _without_comments(text: str) -> str:
+    """A source whose comments are cut off, a twentieth less to send. Every line keeps its number."""
+    lines = text.split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            lines[token.start[0] - 1] = lines[token.start[0] - 1][: token.start[1]].rstrip()
     return "\n".join(lines)
 
 
