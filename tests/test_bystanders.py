@@ -14,20 +14,18 @@ sys.path.insert(0, str(EVALS))
 from grading import ranks  # noqa: E402
 from grading.cases import read_cases  # noqa: E402
 from grading.grade import grade, rates  # noqa: E402
+from grading.ranks import others  # noqa: E402
 from grading.systems import lookup  # noqa: E402
 
 TRACE = '[rank2]: Traceback (most recent call last):\n[rank2]:   File "train.py", line 180, in main\n[rank2]:     for batch in loader:\n'
 KILLED_WORKER = f"{TRACE}[rank2]: RuntimeError: DataLoader worker (pid 3311) is killed by signal: Killed.\n"
+UNKNOWN = f"{TRACE}[rank2]: ledger.BalanceError: account 7 was closed by the keeper\n"
 STEPS = "".join(f"[rank{rank}]: step {step} loss {2.3 - step * 0.01:.3f}\n" for step in range(100, 106) for rank in range(3))
 
 
-def others(name):
-    return "".join((EVALS / "ranks" / f"{name}.txt").read_text().replace("%R", str(rank)) for rank in (0, 1))
-
-
-def ended(code, by=""):
+def ended(code, by="To enable traceback see"):
     """What torchrun says at the end, rank 2 having ended so."""
-    return (EVALS / "ranks" / "torchrun.txt").read_text().replace("exitcode  : 1 ", f"exitcode  : {code} ").replace("To enable traceback see", by or "To enable traceback see")
+    return ranks.torchrun().replace("exitcode  : 1 ", f"exitcode  : {code} ").replace("To enable traceback see", by)
 
 
 def found(text):
@@ -52,15 +50,13 @@ def test_without_a_rank_s_own_failure_the_time_out_is_what_is_explained():
 
 
 def test_what_nothing_explains_leaves_the_time_out():
-    unknown = f"{TRACE}[rank2]: ledger.BalanceError: account 7 was closed by the keeper\n"
-    assert found(unknown) == []
-    assert found(unknown + others("nccl_watchdog"))[:1] == found(others("nccl_watchdog"))[:1] == ["D20"]
+    assert found(UNKNOWN) == []
+    assert found(UNKNOWN + others("nccl_watchdog"))[:1] == found(others("nccl_watchdog"))[:1] == ["D20"]
 
 
 @pytest.mark.parametrize("name", ranks.WORDS)
 def test_of_what_explains_the_others_words_a_crashed_rank_goes_first(name):
-    unknown = f"{TRACE}[rank2]: ledger.BalanceError: account 7 was closed by the keeper\n"
-    assert found(unknown + others(name) + ended(1))[:1] in ([], ["D20"])
+    assert found(UNKNOWN + others(name) + ended(1))[:1] in ([], ["D20"])
 
 
 def test_an_exception_of_another_rank_is_its_own():

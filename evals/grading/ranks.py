@@ -22,6 +22,17 @@ FAILED, OTHERS = 2, (0, 1)  # ranks
 WORDS = ("nccl_watchdog", "gloo_closed", "nccl_remote", "gloo_timeout")  # by turns; torchrun's summary follows every second report
 
 
+def others(name: str) -> str:
+    """What the others say, one of WORDS."""
+    text = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    return "".join(text.replace("%R", str(rank)) for rank in OTHERS)
+
+
+def torchrun() -> str:
+    """What torchrun says when rank 2 has ended with code 1."""
+    return (FOLDER / "torchrun.txt").read_text(encoding="utf-8")
+
+
 def told(cases: list[Case]) -> list[Case]:
     """Those of the cases that can be told so, as they are."""
     return [case for case in cases if case.expect and _fails_by_itself(case.text)]
@@ -29,12 +40,10 @@ def told(cases: list[Case]) -> list[Case]:
 
 def among(cases: list[Case], bare: bool = False) -> list[Case]:
     """Each as rank 2 of a job of three, then the others' words. `bare`: its own lines don't name the rank, as where Hydra, Rich or an old PyTorch writes the traceback."""
-    words = {name: (FOLDER / f"{name}.txt").read_text(encoding="utf-8") for name in (*WORDS, "torchrun")}
-    found = []
+    words, summary, found = {name: others(name) for name in WORDS}, torchrun(), []
     for at, case in enumerate(sorted(cases, key=lambda case: case.id)):
         own = "\n".join(line if bare else f"[rank{FAILED}]: {line}" for line in case.text.splitlines())
-        others = "".join(words[WORDS[at % len(WORDS)]].replace("%R", str(rank)) for rank in OTHERS)
-        found.append(replace(case, text=f"{own}\n{others}{words['torchrun'] if at // len(WORDS) % 2 else ''}"))
+        found.append(replace(case, text=f"{own}\n{words[WORDS[at % len(WORDS)]]}{summary if at // len(WORDS) % 2 else ''}"))
     return found
 
 

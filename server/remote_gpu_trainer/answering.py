@@ -54,7 +54,6 @@ def answer_for(
     prepare()
     if text and len(text) > MAX_TEXT:
         raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
-    beside = log is not None or stream is not None
     text = unfolded(text) if text else text
     if log is not None:
         found = _of_path(log, progress, seconds)
@@ -62,6 +61,7 @@ def answer_for(
         found = evidence.from_stream(stream, needles=_needles(), progress=progress)
     else:
         found = evidence.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
+    beside = log is not None or stream is not None
     if beside and text and text.strip():
         found = evidence.with_words(found, text)
     said = sentence_of(text, beside) if text else ""

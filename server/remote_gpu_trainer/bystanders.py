@@ -2,6 +2,7 @@
 
 A job of many ranks ends with the words of those that waited: a watchdog's time-out, a closed connection, the end of their own process. They are longer than
 what the first one said, and the same under every cause. So a log is judged without them first, and as a whole where that comes to nothing.
+`judging` leaves time-outs where they are: the ranking learned from reports read so.
 """
 
 from __future__ import annotations

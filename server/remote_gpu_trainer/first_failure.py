@@ -55,7 +55,7 @@ def first_failure(failures: list[Failure], lines: list[Line], silent: frozenset[
     own = _lasting(own, failures, lines)
     killed = [rank for rank, (code, _) in summary.ended.items() if code is not None and code < 0 and code != TERM]
     victims = _victims(failures, [rank for rank in killed if summary.ended[rank][0] == ABORT])
-    sure = [f for f in own if not _only_reports(f)]
+    sure = [f for f in own if not only_reports(f)]
     faulty = {f.line.rank for f in sure if f.line.rank is not None}
     if summary.root is not None and summary.root not in victims and summary.root in {f.line.rank for f in own}:
         return _of_rank(summary.root, sure if summary.root in faulty else own)
@@ -98,12 +98,13 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
         return len(after) == 2 and after[1] > failure.line.number
 
     final = [f for f in own if not went_on(f)]
-    if any(f.line.rank is not None and not _only_reports(f) for f in final):
+    if any(f.line.rank is not None and not only_reports(f) for f in final):
         return final
     return [f for f in own if not went_on(f) or ends[f.line.source, f.line.rank] < steps[f.line.source, f.line.rank][0]]
 
 
-def _only_reports(failure: Failure) -> bool:
+def only_reports(failure: Failure) -> bool:
+    """Whether a failure is a line that only logs an error, and may tell of no end."""
     return failure.line.kind == "failure" and not failure.frames and is_report(failure.line.text)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from .first_failure import Failure, attempt_of, first_failure
+from .first_failure import Failure, attempt_of, first_failure, only_reports
 from .launcher_talk import launcher_talk
 from .lines import FRAME, Line
 from .records import record
 from .routine import MESSAGE, Routine, routine_of, set_apart, survived
 from .sentences import is_sentence
-from .survivors import LOST_PEER, is_report, is_secondary
+from .survivors import LOST_PEER, is_secondary
 
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")  # of a line's beginning
 _NUMBER = re.compile(r"\d+")
@@ -77,8 +77,8 @@ def _lasting(failures: list[Failure], places: list[int], lines: list[Line], rout
     """
     over = set(survived(places, lines, routine))
     empty = launcher_talk(lines) if over else {}
-    ends = [(f, at) for f, at in zip(failures, places) if not f.secondary and (f.line.kind == "exception" or not is_report(f.line.text))]
-    own = any(at not in over and empty.get((f.line.source, f.line.number)) != "" for f, at in ends)
+    ends = [f for f, at in zip(failures, places) if at not in over and not f.secondary and not only_reports(f)]
+    own = any(empty.get((f.line.source, f.line.number)) != "" for f in ends)
     kept = [(f, at) for f, at in zip(failures, places) if at not in over or not (own or f.secondary)]
     if not kept and not routine.told:
         kept = list(zip(failures, places))

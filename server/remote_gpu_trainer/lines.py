@@ -77,7 +77,7 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
     numbers, texts = [number for number, _ in rows], [raw.decode("utf-8", "replace") for _, raw in rows]
     heads = {text[:5] for text in texts[:: len(texts) // 20 + 1]}  # of some lines
-    if texts and are_records(texts):
+    if are_records(texts):
         numbers, texts = unwrapped(numbers, texts)
     whole = "\n".join(texts).lower()
     ranks = [rank] * len(texts)

@@ -13,10 +13,10 @@ _COLOUR = r"(?:\x1b\[[\d;]{0,20}m)*"
 _TAG = re.compile(  # of Ray "(RayTrainWorker pid=3312, ip=10.0.0.7)", of SkyPilot "(worker1, rank=1, pid=3312, ip=10.0.0.7)" and "(task, pid=3312)"
     _COLOUR + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)" + _COLOUR + r" ?"
 )
-_JOURNAL = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?()")  # "Nov 21 02:11:12 gpu-box python3[3312]: "
+_JOURNAL = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?")  # "Nov 21 02:11:12 gpu-box python3[3312]: "
 
 _LEVEL = re.compile(  # of what takes all of stderr for errors: "2026-11-21 02:11:12,123 - stderr - ERROR - "
-    r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?()"
+    r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?"
 )
 
 
@@ -47,7 +47,7 @@ def _said(text: str) -> str:
     inner = record.get("jsonPayload", record)
     if not isinstance(inner, dict):
         return text
-    said = [inner[name] for names in (_SAID, _RAISED) for name in names if isinstance(inner.get(name), str)]
+    said = [inner[name] for name in (*_SAID, *_RAISED) if isinstance(inner.get(name), str)]
     return "\n".join(part.replace("\r", "").rstrip("\n") for part in said).encode("utf-8", "replace").decode("utf-8") or text
 
 
@@ -60,7 +60,7 @@ def tag_of(texts: list[str]) -> re.Pattern | None:
 def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
     """The rank that is told with a line's process, if one is, and the rest."""
     found = tag.match(text)
-    return (int(found[1]) if found[1] else rank, text[found.end() :]) if found else (rank, text)
+    return (int(found[1]) if found.lastindex else rank, text[found.end() :]) if found else (rank, text)
 
 
 def numbered(text: str, rank: int | None) -> tuple[int | None, str]:
