@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "evals"))
 
-from reading.long import LongLog, failures, noise  # noqa: E402
+from reading.long import LongLog, failures, noise
 
 
 def ten_kilobytes(count: int, seed: int = 1) -> list[str]:

@@ -23,8 +23,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "evals"), str(HERE.parent / "server")]
 
-import measure  # noqa: E402
-import reports  # noqa: E402
+import measure
+import reports
 
 PAGE = HERE / "FIGURES.md"
 LOOKUP = [sys.executable, "-m", "remote_gpu_trainer", "lookup"]
@@ -46,7 +46,7 @@ def warm(quick: bool) -> list[Row]:
     """Reports of 10 KB in one process, beside BM25 over the same entries."""
     from grading.cases import Case
     from grading.systems import bm25
-    from remote_gpu_trainer.answering import answer_for
+    from remote_gpu_trainer.lookup.look_up import answer_for
 
     texts = reports.ten_kilobytes(20 if quick else 200)
     middle, late = measure.of_calls(lambda text: answer_for(text=text), texts)
@@ -73,14 +73,14 @@ def cold(quick: bool) -> list[Row]:
 def catalogues(quick: bool) -> list[Row]:
     """The same question to catalogues of 1, 10 and 100 times as many entries."""
     import synthetic
-    from remote_gpu_trainer import evidence
-    from remote_gpu_trainer.lookup import look_up
+    from remote_gpu_trainer.lookup.answer import look_up
+    from remote_gpu_trainer.numbers import log_reading
 
     texts, rows, first = reports.ten_kilobytes(20), [], 0.0
     for times in (1, 10) if quick else (1, 10, 100):
         entries, made, signatures = synthetic.larger(times)
         today = date.today()
-        middle, _ = measure.of_calls(lambda text: look_up(evidence.from_text(text), entries, made, signatures, limit=3, today=today), texts)  # noqa: B023
+        middle, _ = measure.of_calls(lambda text: look_up(log_reading.from_text(text), entries, made, signatures, limit=3, today=today), texts)  # noqa: B023
         first = first or middle
         rows.append((f"catalogue × {times} ({len(entries)} entries), warm median", _ms(middle), f"× 1 {_ms(first)}", _ratio(middle, first)))
     return rows
@@ -88,11 +88,11 @@ def catalogues(quick: bool) -> list[Row]:
 
 def logs(quick: bool) -> list[Row]:
     """Large logs, beside grep for the literal signatures."""
-    from remote_gpu_trainer import catalogue
+    from remote_gpu_trainer.catalogue import bundle
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        texts = sorted({s.text for entry in catalogue.load().entries for s in entry.signatures if not s.is_regex})
+        texts = sorted({s.text for entry in bundle.load().entries for s in entry.signatures if not s.is_regex})
         patterns = Path(folder, "signatures.txt")
         patterns.write_text("\n".join(texts) + "\n", encoding="utf-8")
         for megabytes in (1, 100) if quick else (1, 100, 1000):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from array import array
 
 import numpy
-
-from remote_gpu_trainer import ranking
-from remote_gpu_trainer.catalogue import load
-from remote_gpu_trainer.entry import Entry
-from remote_gpu_trainer.matrices import Dense, Matrix, Sparse
-from remote_gpu_trainer.signatures import SignatureIndex
+from remote_gpu_trainer.catalogue.bundle import load
+from remote_gpu_trainer.catalogue.entry import Entry
+from remote_gpu_trainer.catalogue.signatures import SignatureIndex
+from remote_gpu_trainer.retrieval import ranking
+from remote_gpu_trainer.retrieval.matrices import Dense, Matrix, Sparse
 
 
 def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureIndex]:

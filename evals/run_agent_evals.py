@@ -24,11 +24,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(ROOT / "server")]
 
-import agent_runs  # noqa: E402
-from agent_runs import NAME, Run  # noqa: E402
-
-from remote_gpu_trainer import catalogue, skill_folder  # noqa: E402
-from remote_gpu_trainer.answering import answer_for  # noqa: E402
+import agent_runs
+from agent_runs import NAME, Run
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.clients import skill_folder
+from remote_gpu_trainer.lookup.look_up import answer_for
 
 TYPES = {"id": int, "prompt": str, "expected_output": str, "files": list, "assertions": list, "grade": dict}
 ARMS = ("with", "without")
@@ -78,7 +78,7 @@ def choose(tasks: list[dict], text: str | None) -> list[dict]:
 
 def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
     """What is wrong, and what is known to be: a gap of the look-up that the task itself tells under `known`."""
-    ids, wrong, known = set(catalogue.load().by_id), [], []
+    ids, wrong, known = set(bundle.load().by_id), [], []
     for task in tasks:
         grade, files, where = task["grade"], task["files"], f"task {task['id']}"
         missing = [file for file in files if not (root / file).is_file() or ".." in Path(file).parts]
@@ -184,7 +184,7 @@ def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
     command, more = (shlex.split(text, posix=os.name == "posix") for text in (args.client, args.with_args))
     if not command:
         raise BadTasks("--client: found nothing, expected a command")
-    ids, skill, runs = list(catalogue.load().by_id), skill_folder.contents(), []
+    ids, skill, runs = list(bundle.load().by_id), skill_folder.contents(), []
     out = args.out.open("w", encoding="utf-8") if args.out else None
     try:
         for task in (task for _ in range(args.repeat) for task in tasks):

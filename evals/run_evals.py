@@ -4,7 +4,7 @@ usage: python evals/run_evals.py [--suite lookup|curves|render|staleness|health|
 
 Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside
 baselines over the same entries (MiniLM too when the extra `minilm` is installed). The half of a case follows from its id: 0–7 tunes, 8–f reports. Then the same for
-evals/fresh.jsonl and evals/short.jsonl, of which nothing is learned, and for reports within the logs of evals/healthy_logs/; `--suite curves` grades logs that end without an error. Exits 1 when the reporting half or the fresh reports fall below evals/floor.json for this set of reports. --write brings RESULTS.md and the floor up to date.
+evals/sets/fresh.jsonl and evals/sets/short.jsonl, of which nothing is learned, and for reports within the logs of evals/sets/healthy_logs/; `--suite curves` grades logs that end without an error. Exits 1 when the reporting half or the fresh reports fall below evals/floor.json for this set of reports. --write brings RESULTS.md and the floor up to date.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+SETS = HERE / "sets"
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import curved, floor, forms, grade, healthy, nudge, ranks, rendered, report, sentence, stale, systems, whole  # noqa: E402
-from grading.cases import Case, read_cases  # noqa: E402
+from grading import curved, floor, forms, grade, healthy, nudge, ranks, rendered, report, sentence, stale, systems, whole
+from grading.cases import Case, read_cases
 
 APART = {
     "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
@@ -45,14 +46,14 @@ def main() -> int:
     failed = False
     for name, suite in (("render", rendered), ("staleness", stale), ("health", healthy)):
         if args.suite in (name, "all"):
-            count, wrong = suite.run(HERE / f"{name}.jsonl")
+            count, wrong = suite.run(SETS / f"{name}.jsonl")
             failed |= bool(wrong)
             print(f"{name}: {count - len({line.partition(':')[0] for line in wrong})} of {count} cases right")
             print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
-    curves, missed = curved.run(HERE / "curves.jsonl") if args.suite in ("curves", "all") or args.write else ("", [])
+    curves, missed = curved.run(SETS / "curves.jsonl") if args.suite in ("curves", "all") or args.write else ("", [])
     failed |= bool(missed)
     print("".join(f"{line}\n" for line in missed), end="", file=sys.stderr)
-    print(curves.replace("**", "") + ("\n" + curved.misses(HERE / "curves.jsonl") if curves and args.wrong else ""))
+    print(curves.replace("**", "") + ("\n" + curved.misses(SETS / "curves.jsonl") if curves and args.wrong else ""))
     if args.suite in ("curves", "render", "staleness", "health"):
         return int(failed)
     cases = read_cases(HERE / "cases.jsonl")
@@ -68,16 +69,16 @@ def main() -> int:
             graded[baseline] = grade.grade(cases, answer(cases))
     print(report.text(cases, graded))
     if not args.answers:
-        kept = {name: [case for case in read_cases(HERE / name) if name != "waiting.jsonl" or case.half == "reporting"] for name in KEPT}
+        kept = {name: [case for case in read_cases(SETS / name) if name != "waiting.jsonl" or case.half == "reporting"] for name in KEPT}
         found = {name: systems.lookup(asked) for name, asked in kept.items()}
         marks = {name: grade.grade(asked, found[name]) for name, asked in kept.items()}
         said = "".join(report.apart(KEPT[name], marked) + "\n\n" for name, marked in marks.items())
         reporting, fresh = [case for case in cases if case.half == "reporting"], kept["fresh.jsonl"]
-        pairs = sentence.read(HERE / "said.jsonl", [*reporting, *fresh])
+        pairs = sentence.read(SETS / "said.jsonl", [*reporting, *fresh])
         said += _with_a_sentence(pairs, reporting, fresh, answers | found["fresh.jsonl"])
         said += whole.run(cases, "reporting", {case.id: text for case, text in pairs}) + "\n\n"
         said += ranks.run(reporting) + "\n\n" + forms.run(reporting) + "\n\n"
-        said += "\n\n".join(f"{what}: answered {_answered(HERE / name)}" for name, what in APART.items())
+        said += "\n\n".join(f"{what}: answered {_answered(SETS / name)}" for name, what in APART.items())
         asked, same, changed = nudge.kept(reporting)
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
         print(said.replace("**", ""))

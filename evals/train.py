@@ -1,8 +1,8 @@
-"""Makes server/remote_gpu_trainer/ranking.bin, the numbers that the look-up ranks with.
+"""Makes server/remote_gpu_trainer/retrieval/ranking.bin, the numbers that the look-up ranks with.
 
 usage: python evals/train.py [--learn ID ...] [--taught FILE [--taught-whole FILE]] [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
 
-Learns from the catalogue's own words, from the practice reports in evals/practice/ (invented, labelled, none of them
+Learns from the catalogue's own words, from the practice reports in evals/training/data/practice/ (invented, labelled, none of them
 a case) and from the tuning half of evals/cases.jsonl. The reporting half is never read. `--report` cross-validates on
 the tuning half and writes nothing; `--check` exits 1 when ranking.bin was made from other texts than lie here.
 
@@ -24,12 +24,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from remote_gpu_trainer import binary_parts, catalogue, evidence, meaning, ranking, voting, whole_file  # noqa: E402
-from remote_gpu_trainer.features import features  # noqa: E402
-from remote_gpu_trainer.gist import gist  # noqa: E402
-from remote_gpu_trainer.signatures import SignatureIndex  # noqa: E402
-from remote_gpu_trainer.telling import telling  # noqa: E402
-from training import data  # noqa: E402
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.signatures import SignatureIndex
+from remote_gpu_trainer.logs.telling import telling
+from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.retrieval import binary_parts, meaning, ranking, voting
+from remote_gpu_trainer.retrieval.features import features
+from remote_gpu_trainer.retrieval.gist import gist
+from remote_gpu_trainer.text import whole_file
+from training import corpus
 
 FOLDS = 5
 
@@ -38,30 +41,30 @@ class Texts:
     """Every text to learn from, read once, as words with weights."""
 
     def __init__(self, learn: list[str], taught: Path | None = None, whole: Path | None = None):
-        self.catalogue = catalogue.load()
+        self.catalogue = bundle.load()
         known = {*ranking.load().column, *learn} if ranking.PLACE.exists() and learn != ["all"] else self.catalogue.by_id
         self.entries = [entry for entry in self.catalogue.entries if entry.id in known]
-        self.practice = data.practice_reports(self.catalogue, known)
-        tuning = data.tuning_half(self.catalogue, known)
-        self.cases = tuning + data.set_aside(self.practice)  # each is judged once by models that didn't learn from it
+        self.practice = corpus.practice_reports(self.catalogue, known)
+        tuning = corpus.tuning_half(self.catalogue, known)
+        self.cases = tuning + corpus.set_aside(self.practice)  # each is judged once by models that didn't learn from it
         self.classes = [entry.id for entry in self.entries] + [ranking.NONE]
         self.signatures = SignatureIndex(self.catalogue.signatures)
         self._encoder = meaning.load()
         self.base, self.meant = [], []
         for entry in self.entries:
-            for text, weight in data.entry_texts(entry):
+            for text, weight in corpus.entry_texts(entry):
                 self._add(text, [(entry.id, weight)])
         for report in self.practice:
             if not report["aside"]:
-                self._add(report["text"], data.shared(report), report["found"])
+                self._add(report["text"], corpus.shared(report), report["found"])
         self.evidence, self.values, self.points = zip(*(self._read(case["text"]) for case in self.cases))
         self.taught = self._judged(taught) if taught else None
         self.taught_whole = self._judged_again(taught, whole) if whole else self.taught
-        self.about = {"classes": self.classes, "made_from": data.made_from(self.entries, self.practice, tuning)}
+        self.about = {"classes": self.classes, "made_from": corpus.made_from(self.entries, self.practice, tuning)}
 
-    def _read(self, text: str) -> tuple[evidence.Evidence, dict[str, float], list[float]]:
+    def _read(self, text: str) -> tuple[log_reading.Evidence, dict[str, float], list[float]]:
         """A text as evidence, as words with weights, and as a point of meaning."""
-        told = telling(found := evidence.from_text(text))
+        told = telling(found := log_reading.from_text(text))
         return found, features(found, told), self._encoder.vector(gist(told))
 
     def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
@@ -80,7 +83,9 @@ class Texts:
         kept = numpy.load(path)
         classes = kept["classes"].tolist()
         if sorted(classes) != sorted(self.classes):
-            raise ValueError(f"{path}: found a teacher of {len(classes)} classes, expected these {len(self.classes)}; run evals/teach.py with the same --learn")
+            raise ValueError(
+                f"{path}: found a teacher of {len(classes)} classes, expected these {len(self.classes)}; run evals/training/teach.py with the same --learn"
+            )
         _, values, points = zip(*map(self._read, json.loads(kept["texts"].tobytes())))
         return Taught(list(values), numpy.array(points, dtype="float32"), kept["chances"][:, [classes.index(name) for name in self.classes]])
 
@@ -90,7 +95,7 @@ class Texts:
 
         before, kept = numpy.load(first), numpy.load(path)
         if before["texts"].tobytes() != kept["texts"].tobytes() or before["classes"].tolist() != kept["classes"].tolist():
-            raise ValueError(f"{path}: found other texts than in {first}, expected the same; one run of evals/teach.py makes both")
+            raise ValueError(f"{path}: found other texts than in {first}, expected the same; one run of evals/training/teach.py makes both")
         classes = kept["classes"].tolist()
         return replace(self.taught, chances=kept["chances"][:, [classes.index(name) for name in self.classes]])
 
@@ -98,7 +103,7 @@ class Texts:
         """The base and the tuning cases of these rows: (words, label, weight) for the models of words, (point, label, weight) for that of meaning."""
         found, meant = list(self.base), list(self.meant)
         for row in rows:
-            shared = data.shared_of_case(self.cases[row])
+            shared = corpus.shared_of_case(self.cases[row])
             found += [(self.values[row], label, share) for label, share in shared]
             meant += [(self.points[row], label, share) for label, share in shared]
         return found, meant
@@ -149,8 +154,8 @@ def main() -> int:
     parser.add_argument(
         "--learn", nargs="+", default=[], metavar="ID", help="entries to learn that ranking.bin doesn't know yet, or 'all' (default: those that it knows)"
     )
-    parser.add_argument("--taught", type=Path, metavar="FILE", help="what a teacher said about many texts (evals/teach.py)")
-    parser.add_argument("--taught-whole", type=Path, metavar="FILE", help="what it said once it had read the tuning half too (evals/teach.py --whole)")
+    parser.add_argument("--taught", type=Path, metavar="FILE", help="what a teacher said about many texts (evals/training/teach.py)")
+    parser.add_argument("--taught-whole", type=Path, metavar="FILE", help="what it said once it had read the tuning half too (evals/training/teach.py --whole)")
     parser.add_argument("--report", action="store_true", help="cross-validate on the tuning half, write nothing")
     parser.add_argument("--check", action="store_true", help="exit 1 when ranking.bin was made from other texts")
     parser.add_argument("--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)")
@@ -162,7 +167,7 @@ def main() -> int:
 
     from training import tuning
 
-    unknown = [name for name in args.learn if name != "all" and name not in catalogue.load().by_id]
+    unknown = [name for name in args.learn if name != "all" and name not in bundle.load().by_id]
     if unknown:
         parser.error(f"found {', '.join(unknown)}, expected ids of the catalogue, or all")
     if args.taught_whole and not args.taught:
@@ -188,13 +193,13 @@ def main() -> int:
 
 def check() -> int:
     """Compare the hashes in ranking.bin with those of the texts here. An entry that it hasn't learned yet is told, and no fault: its literal texts find it."""
-    read, made = catalogue.load(), ranking.load()
+    read, made = bundle.load(), ranking.load()
     learned = [entry for entry in read.entries if entry.id in made.column]
     waiting = [entry.id for entry in read.entries if entry.id not in made.column]
-    now = data.made_from(learned, data.practice_reports(read, made.column), data.tuning_half(read, made.column))
+    now = corpus.made_from(learned, corpus.practice_reports(read, made.column), corpus.tuning_half(read, made.column))
     then = made.made_from
     if waiting:
-        print(f"found by literal texts and by waiting.bin (evals/train_waiting.py) until --learn takes them in: {', '.join(waiting)}")
+        print(f"found by literal texts and by waiting.bin (evals/training/train_waiting.py) until --learn takes them in: {', '.join(waiting)}")
     for name, value in now.items():
         if then.get(name) != value:
             print(f"ranking.bin: found it made from other {name}, expected today's; run python evals/train.py", file=sys.stderr)

@@ -14,11 +14,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 for _place in (HERE.parent / "server", HERE.parent.parent.parent):  # a checkout, or an installed bundle
-    if (_place / "remote_gpu_trainer" / "ages.py").is_file():
+    if (_place / "remote_gpu_trainer" / "platforms" / "ages.py").is_file():
         sys.path.insert(0, str(_place))
         break
 
-from remote_gpu_trainer import ages, catalogue, facts  # noqa: E402
+from remote_gpu_trainer.catalogue import bundle, front_matter
+from remote_gpu_trainer.platforms import ages
 
 
 def main() -> int:
@@ -36,10 +37,10 @@ def main() -> int:
         return refuse(str(error))
     if not (args.root / "references").is_dir():
         return refuse("found no references/ in {}, expected the bundle".format(args.root))
-    read = catalogue.read(args.root)
+    read = bundle.read(args.root)
     try:
-        heads = facts.read_all(args.root)
-    except (facts.FactError, OSError) as error:
+        heads = front_matter.read_all(args.root)
+    except (front_matter.FactError, OSError) as error:
         return refuse(str(error))
     rows = [item.as_dict() for item in ages.past(read.entries, heads, day, limits)]
     if args.json:

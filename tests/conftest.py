@@ -90,10 +90,10 @@ def pytest_addoption(parser):
 
 @pytest.fixture
 def golden(request):
-    """Compare a whole text with tests/golden/NAME, or write it with --update: golden('a.txt', text)."""
+    """Compare a whole text with tests/runs/golden/NAME, or write it with --update: golden('a.txt', text)."""
 
     def compare(name: str, text: str) -> None:
-        path = ROOT / "tests" / "golden" / name
+        path = ROOT / "tests" / "runs" / "golden" / name
         if request.config.getoption("--update"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -23,8 +23,8 @@ def main() -> int:
         if not importlib.util.find_spec(name):
             print(f"tools/build_site.py: found no module '{name}', expected it; pip install -e '.[docs]' with Python 3.11 or newer", file=sys.stderr)
             return 2
-    from remote_gpu_trainer.catalogue import CatalogueError
-    from remote_gpu_trainer.facts import FactError
+    from remote_gpu_trainer.catalogue.bundle import CatalogueError
+    from remote_gpu_trainer.catalogue.front_matter import FactError
     from site_pages import building, documents
 
     try:

@@ -1,6 +1,6 @@
 """The cases of logs without an error: what the numbers of a training run say, and that a run which is well gets no answer.
 
-A case is a line of evals/curves.jsonl: `file` (below evals/), `expect` (every right entry, best first; none for a run that is well, or whose fault no entry is
+A case is a line of evals/sets/curves.jsonl: `file` (below evals/), `expect` (every right entry, best first; none for a run that is well, or whose fault no entry is
 about), `what` truly happened, the `form` in which it was printed, and its `set`. Each set was made by somebody who had seen neither the reading nor the other sets, and
 graded before anything was changed by it (EXPERIMENTS.md); what was learned from it since makes it worth less.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from remote_gpu_trainer.answering import answer_for
+from remote_gpu_trainer.lookup.look_up import answer_for
 
 from .cases import Case, id_of
 from .grade import grade, rates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from remote_gpu_trainer import catalogue
+from remote_gpu_trainer.catalogue import bundle
 
 from .cases import Case
 
@@ -37,7 +37,7 @@ class Rates:
 
 def grade(cases: list[Case], answers) -> list[Grade]:
     """Grade every case. Ids that were retired count as their successors."""
-    current = catalogue.load().current
+    current = bundle.load().current
     grades = []
     for case in cases:
         matches, further = answers[case.id]

@@ -1,6 +1,6 @@
 """The cases of gpu_health: recorded outputs of a box, and the verdict, levels, GPUs and entries that they must give.
 
-A case is a line of evals/health.jsonl: `capture` (a folder of tests/gpu_captures) with edits of its raw text: `cells` [[gpu, field, value]] in nvidia-smi.csv,
+A case is a line of evals/sets/health.jsonl: `capture` (a folder of tests/health/gpu_captures) with edits of its raw text: `cells` [[gpu, field, value]] in nvidia-smi.csv,
 `log` [lines] behind the kernel log ({PLACE n} is the n-th GPU's), `swaps` [[file, old, new]], `drop` [files]; or `files` {name: text} alone. `question` goes
 to --expect. `expect` is {"verdict", "findings": [[level, gpu, part of the evidence, entry]]}, the last two as far as a case names them.
 """
@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CAPTURES = ROOT / "tests" / "gpu_captures"
+CAPTURES = ROOT / "tests" / "health" / "gpu_captures"
 PLACE = re.compile(r"\{PLACE (\d)\}")
 CODES = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 

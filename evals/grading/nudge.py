@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from remote_gpu_trainer import catalogue
-from remote_gpu_trainer.answering import answer_for
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.lookup.look_up import answer_for
 
 from .cases import Case
 
@@ -15,7 +15,7 @@ _NAMED = re.compile("|".join(re.escape(name) for name in NAMES), re.I)
 
 def kept(cases: list[Case]) -> tuple[int, int, list[str]]:
     """(asked, same first answer, a line for each change). Takes the reports of which no platform's entry is right."""
-    by_id = catalogue.load().by_id
+    by_id = bundle.load().by_id
     asked, same, changed = 0, 0, []
     for place, case in enumerate(cases):
         if not case.expect or any(name not in by_id or by_id[name].path.startswith("profiles/") for name in case.expect):

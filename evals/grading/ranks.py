@@ -1,6 +1,6 @@
 """Reports as one rank of a job says them, with what the others say when it is gone: the log of nearly every run on several GPUs.
 
-evals/ranks/ holds those words: gloo's and torchrun's as PyTorch 2.13.0 printed them here, NCCL's watchdog as PyTorch 2.5 writes it (its lines without a prefix are C++'s own), its lost peer as NCCL 2.21 does.
+evals/sets/ranks/ holds those words: gloo's and torchrun's as PyTorch 2.13.0 printed them here, NCCL's watchdog as PyTorch 2.5 writes it (its lines without a prefix are C++'s own), its lost peer as NCCL 2.21 does.
 Only reports in scope that come down to an exception of their own, and name no rank, can be told so.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from remote_gpu_trainer import evidence
-from remote_gpu_trainer.survivors import is_secondary
+from remote_gpu_trainer.logs.survivors import is_secondary
+from remote_gpu_trainer.numbers import log_reading
 
 from . import systems
 from .cases import Case
 from .grade import grade
 from .report import apart
 
-FOLDER = Path(__file__).resolve().parent.parent / "ranks"
+FOLDER = Path(__file__).resolve().parent.parent / "sets" / "ranks"
 FAILED, OTHERS = 2, (0, 1)  # ranks
 WORDS = ("nccl_watchdog", "gloo_closed", "nccl_remote", "gloo_timeout")  # by turns; torchrun's summary follows every second report
 
@@ -60,5 +60,5 @@ def run(cases: list[Case]) -> str:
 
 
 def _fails_by_itself(text: str) -> bool:
-    read = evidence.from_text(text)
+    read = log_reading.from_text(text)
     return bool(read.first and read.first.kind == "exception" and not read.ranks and not is_secondary(read.first.text))

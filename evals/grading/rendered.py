@@ -1,6 +1,6 @@
 """The cases of render_run_script: a job and a platform, and what the answer must hold.
 
-A case is a line of evals/render.jsonl: `job`, `profile`, `target`, `on`, and `expect`, which is {"error": part of a line} or any of `warnings` (ids in order, facts
+A case is a line of evals/sets/render.jsonl: `job`, `profile`, `target`, `on`, and `expect`, which is {"error": part of a line} or any of `warnings` (ids in order, facts
 left out), `stale` (ids of facts), `values` {variable: what a bash that reads the script holds}, `objects` {path into the YAML: value}, `start` (parts of the start lines).
 Every shell script must also pass `bash -n`, and every answer beside the script stay under 400 tokens of four characters.
 """
@@ -14,10 +14,9 @@ from datetime import date
 from pathlib import Path
 
 import yaml
-
-from remote_gpu_trainer.job_reading import JobError
-from remote_gpu_trainer.profile import ProfileError
-from remote_gpu_trainer.rendering import rendered
+from remote_gpu_trainer.platforms.profile import ProfileError
+from remote_gpu_trainer.runs.job_reading import JobError
+from remote_gpu_trainer.runs.rendering import rendered
 
 MOST_CHARACTERS = 1600
 

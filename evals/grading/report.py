@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remote_gpu_trainer import catalogue
+from remote_gpu_trainer.catalogue import bundle
 
 from .cases import Case, set_hash
 from .grade import Grade, Rates, rates
@@ -63,7 +63,7 @@ def _part(case: Case) -> str:
     """`training` or `platforms`, by the page of the best answer; `none` out of scope."""
     if not case.expect:
         return "none"
-    entry = catalogue.load().by_id.get(catalogue.load().current(case.expect[0]))
+    entry = bundle.load().by_id.get(bundle.load().current(case.expect[0]))
     return "platforms" if entry and entry.path.startswith("profiles/") else "training"
 
 

@@ -1,6 +1,6 @@
 """The look-up as an agent should ask it: one sentence of its own, a blank line, and the report.
 
-A line of evals/said.jsonl is {"id", "text"}: the sentence of a reader who saw a report, no entry and no answer. There is one for each case of the reporting
+A line of evals/sets/said.jsonl is {"id", "text"}: the sentence of a reader who saw a report, no entry and no answer. There is one for each case of the reporting
 half, and for 556 fresh reports.
 """
 

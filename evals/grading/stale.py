@@ -1,6 +1,6 @@
 """The cases of the staleness check: small bundles, a question, and the ids that each list of the answer must hold, in order.
 
-A case is a line of evals/staleness.jsonl: `entries` {id: fields}, `profiles` {name: {fact: head}}, `marks` {page: text}, the question
+A case is a line of evals/sets/staleness.jsonl: `entries` {id: fields}, `profiles` {name: {fact: head}}, `marks` {page: text}, the question
 (`on`, `packages`, `released`, `scope`, `limits`), and `expect` {list: [ids]} or {"error": part of its text}.
 """
 
@@ -10,10 +10,10 @@ import json
 import tempfile
 from pathlib import Path
 
-from remote_gpu_trainer import checking
-from remote_gpu_trainer.ages import BadQuestion, read_day
-from remote_gpu_trainer.facts import FactError
-from remote_gpu_trainer.installed import InstalledError
+from remote_gpu_trainer.catalogue.front_matter import FactError
+from remote_gpu_trainer.platforms import checking
+from remote_gpu_trainer.platforms.ages import BadQuestion, read_day
+from remote_gpu_trainer.platforms.installed import InstalledError
 
 LISTS = ("stale", "out_of_range", "concerns", "doubt", "contradictions")
 _ENTRY = """### {id} — a title of five words or more

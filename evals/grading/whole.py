@@ -1,6 +1,6 @@
 """Reports within a whole log, as agents send them: what a healthy run printed, and the report behind or before it.
 
-evals/healthy_logs/ holds what runs that are well print (made_by.tsv says which program made each); whoever made them had not seen how the look-up reads. Every second one,
+evals/sets/healthy_logs/ holds what runs that are well print (made_by.tsv says which program made each); whoever made them had not seen how the look-up reads. Every second one,
 by name, belongs to the reporting half. Such a log by itself should get no answer; those in CALLS hold a warning that an entry is about.
 """
 
@@ -10,14 +10,14 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from remote_gpu_trainer.answering import answer_for
+from remote_gpu_trainer.lookup.look_up import answer_for
 
 from . import systems
 from .cases import Case
 from .grade import grade
 from .report import apart
 
-LOGS = Path(__file__).resolve().parent.parent / "healthy_logs"
+LOGS = Path(__file__).resolve().parent.parent / "sets" / "healthy_logs"
 SIZE, MOST = 10_000, 7_000  # characters of log and report together, and of the report
 CALLS = {"student_regression.log": "O8", "torchrun_ddp_logging.log": "O8"}  # lr_scheduler.step() before optimizer.step(), printed by PyTorch itself
 

@@ -5,9 +5,8 @@ import subprocess
 import sys
 
 import pytest
-
-from remote_gpu_trainer import catalogue
-from remote_gpu_trainer.signatures import Pattern
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.signatures import Pattern
 
 try:
     import torch
@@ -30,7 +29,7 @@ def says():
     """says("O3", text): the text holds one of the signatures of O3."""
 
     def check(entry_id: str, text: str) -> None:
-        entry = catalogue.load().get(entry_id)
+        entry = bundle.load().get(entry_id)
         lines = text.splitlines()
         assert any(Pattern(s).matches(line) for s in entry.signatures for line in lines), (
             f"none of the signatures of {entry_id} in: {text[:400]!r}"

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-
 from torchvision import transforms
 from torchvision.transforms import v2
 

@@ -4,15 +4,14 @@ import gc
 import re
 
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
-
-from remote_gpu_trainer import catalogue
 
 GB = 2**30
 
 
 def lines() -> str:
-    return re.search(r"```python\n(.*?)```", catalogue.load().get("M18").fix, re.S)[1]
+    return re.search(r"```python\n(.*?)```", bundle.load().get("M18").fix, re.S)[1]
 
 
 def counted(model, optimizer, monkeypatch, capsys) -> list[float]:

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 import torch
-
-from remote_gpu_trainer import catalogue
+from remote_gpu_trainer.catalogue import bundle
 
 
 def frame(filename, line):
@@ -41,7 +40,7 @@ def snapshot(tmp_path):
 
 
 def test_the_lines_of_the_entry_add_up_what_lives_by_the_users_own_line(snapshot):
-    [code] = [c for c in re.findall(r"```python\n(.*?)```", catalogue.load().get("M19").fix, re.S) if "most_common" in c]
+    [code] = [c for c in re.findall(r"```python\n(.*?)```", bundle.load().get("M19").fix, re.S) if "most_common" in c]
     done = subprocess.run([sys.executable, "-c", code], cwd=snapshot.parent, capture_output=True, text=True, timeout=60)
     assert [line.split() for line in done.stdout.splitlines()] == [["7.00", "GiB", "/home/me/loss.py:41"], ["2.00", "GiB", "/home/me/heads.py:12"]], done.stderr
 

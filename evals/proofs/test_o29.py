@@ -5,11 +5,10 @@ import warnings
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-
-from remote_gpu_trainer import catalogue
 
 N = 64
 X = torch.randn(N, 2, generator=torch.Generator().manual_seed(0))
@@ -84,7 +83,7 @@ def test_others_are_silent(loss_fn):
 @pytest.mark.parametrize(("pred", "target"), [((), (1,)), ((1, 1), (1,)), ((1,), (1, 1)), ((4, 8), (2, 4, 8))])
 def test_one_row_and_other_faults_hold_no_signature(pred, target):
     text = f"Using a target size ({torch.Size(target)}) that is different to the input size ({torch.Size(pred)}). This will likely lead to incorrect results"
-    assert not any(re.search(s.text, text) for s in catalogue.load().get("O29").signatures)
+    assert not any(re.search(s.text, text) for s in bundle.load().get("O29").signatures)
 
 
 def test_the_warning_can_be_made_an_error():

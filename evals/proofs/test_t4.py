@@ -1,8 +1,8 @@
 """T4: without workers the process that trains loads every sample itself, between two steps; with workers it loads none."""
-import pytest
 import os
 import time
 
+import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 

@@ -8,9 +8,8 @@ import subprocess
 import sys
 
 import pytest
-
-from remote_gpu_trainer import catalogue
-from remote_gpu_trainer.signatures import Pattern
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.signatures import Pattern
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
@@ -136,7 +135,7 @@ def test_texts_of_mounts_are_found(says):
     "DataLoader worker (pid 3) is killed by signal: Bus error.",
 ])  # fmt: skip
 def test_texts_of_others_are_left_to_them(text):
-    assert not any(Pattern(s).matches(text) for s in catalogue.load().get("U55").signatures)
+    assert not any(Pattern(s).matches(text) for s in bundle.load().get("U55").signatures)
 
 
 def test_a_print_to_a_terminal_that_is_gone_has_the_same_number_and_no_path():

@@ -46,7 +46,7 @@ def test_the_older_format_and_safetensors_pass_the_reason_on(says):
     "terminate called after throwing an instance of 'std::__ios_failure'  what():  basic_ios::clear: iostream error",
 ])  # fmt: skip
 def test_what_other_programs_print_is_left_to_the_words(text):
-    from remote_gpu_trainer import catalogue
-    from remote_gpu_trainer.signatures import Pattern
+    from remote_gpu_trainer.catalogue import bundle
+    from remote_gpu_trainer.catalogue.signatures import Pattern
 
-    assert not any(Pattern(s).matches(text) for s in catalogue.load().get("U6").signatures)
+    assert not any(Pattern(s).matches(text) for s in bundle.load().get("U6").signatures)

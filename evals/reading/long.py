@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from remote_gpu_trainer import evidence
+from remote_gpu_trainer.numbers import log_reading
 
 SIZES_MB = (1, 100, 1000)
 PLACES = (0.15, 0.5, 0.85, 1.0)  # where in the log the failure stands; after it other processes go on writing
@@ -135,7 +135,7 @@ def grade(size_mb: int) -> list[tuple[Failure, float, int | None]]:
     found = []
     for number, failure in enumerate(failures()):
         place = PLACES[number % len(PLACES)]
-        read = evidence.from_stream(LongLog(failure, size_mb * 1_000_000, place, seed=number + size_mb))
+        read = log_reading.from_stream(LongLog(failure, size_mb * 1_000_000, place, seed=number + size_mb))
         texts = [line.text for line in read.decisive[:SHOWN]]
         found.append((failure, place, next((i for i, text in enumerate(texts) if failure.decisive in text), None)))
     return found

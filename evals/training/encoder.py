@@ -7,13 +7,12 @@ from array import array
 
 import numpy
 import torch
+from remote_gpu_trainer.retrieval import binary_parts
+from remote_gpu_trainer.retrieval.matrices import MIDDLE
+from remote_gpu_trainer.retrieval.meaning import HEAVIEST
+from remote_gpu_trainer.retrieval.vocabulary import pack as pack_words
 from torch import nn
 from torch.nn import functional
-
-from remote_gpu_trainer import binary_parts
-from remote_gpu_trainer.matrices import MIDDLE
-from remote_gpu_trainer.meaning import HEAVIEST
-from remote_gpu_trainer.vocabulary import pack as pack_words
 
 from .steps import in_steps
 
@@ -102,7 +101,7 @@ def pack(model: Encoder, pieces: list[str], made_from: dict) -> bytes:
 
 def unpacked(data: bytes) -> tuple[Encoder, list[str], dict]:
     """(the encoder, its pieces, what it was made from) of the bytes of meaning.bin."""
-    about, parts = binary_parts.unpack(data, "meaning.bin", "evals/distil.py")
+    about, parts = binary_parts.unpack(data, "meaning.bin", "evals/training/distil.py")
     weights = torch.tensor(parts["weights"].tolist())
     words, starts = bytes(parts["words"]), parts["word starts"].tolist()
     pieces = [words[start:end].decode() for start, end in zip(starts, starts[1:])]

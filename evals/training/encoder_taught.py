@@ -10,10 +10,9 @@ import math
 
 import numpy
 import torch
+from remote_gpu_trainer.retrieval.ranking import MEANING_GAIN
 from torch import nn
 from torch.nn import functional
-
-from remote_gpu_trainer.ranking import MEANING_GAIN
 
 from .encoder import Encoder
 

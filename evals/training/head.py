@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy
 import torch
+from remote_gpu_trainer.retrieval.ranking import MEANING_GAIN
 from torch import nn
 from torch.nn import functional
-
-from remote_gpu_trainer.ranking import MEANING_GAIN
 
 from .network import Taught, loss_of
 

@@ -8,12 +8,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy
+from remote_gpu_trainer.retrieval import binary_parts, words
+from remote_gpu_trainer.retrieval.ranking import NONE
+from remote_gpu_trainer.retrieval.vocabulary import pack as pack_words
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.svm import LinearSVC
-
-from remote_gpu_trainer import binary_parts, words
-from remote_gpu_trainer.ranking import NONE
-from remote_gpu_trainer.vocabulary import pack as pack_words
 
 from . import head, network
 from .steps import in_steps

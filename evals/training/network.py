@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy
 import torch
+from remote_gpu_trainer.retrieval.ranking import INPUT_GAIN
 from torch import nn
 from torch.nn import functional
-
-from remote_gpu_trainer.ranking import INPUT_GAIN
 
 HIDDEN, ROUNDS, BATCH, RATE = 64, 12, 128, 3e-3
 TAUGHT_ROUNDS, TAUGHT_BATCH, TAUGHT_RATE = 12, 256, 4e-3  # with a teacher's judgements there are five times as many texts

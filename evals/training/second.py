@@ -7,12 +7,11 @@ from array import array
 from collections import Counter
 
 import numpy
+from remote_gpu_trainer.retrieval import binary_parts
+from remote_gpu_trainer.retrieval.vocabulary import pack as pack_words
 from scipy import sparse
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
-
-from remote_gpu_trainer import binary_parts
-from remote_gpu_trainer.vocabulary import pack as pack_words
 
 from .steps import in_steps
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 
 import numpy
-
-from remote_gpu_trainer.matrices import MIDDLE
+from remote_gpu_trainer.retrieval.matrices import MIDDLE
 
 
 def in_steps(matrix: numpy.ndarray) -> tuple[float, array]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from remote_gpu_trainer import catalogue, docs, profile
-from remote_gpu_trainer.catalogue import Catalogue
-from remote_gpu_trainer.cli import make_parser
-from remote_gpu_trainer.job import Job
-from remote_gpu_trainer.mcp_server import make_server
-from remote_gpu_trainer.profile import Profile
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.bundle import Catalogue
+from remote_gpu_trainer.cli import documents as docs
+from remote_gpu_trainer.cli.main import make_parser
+from remote_gpu_trainer.mcp_server.server import make_server
+from remote_gpu_trainer.platforms import profile
+from remote_gpu_trainer.platforms.profile import Profile
+from remote_gpu_trainer.runs.job import Job
 
 from . import commands, documents, entries, finder, platforms
 from .page import Page, Place, file_of
@@ -58,7 +60,7 @@ def addresses(root: Path, found: Catalogue) -> dict[str, str]:
     """Where each file of the project and each entry is shown."""
     known = {name: address for name, address in DOCUMENTS.items() if (root / name).is_file()} | dict.fromkeys(FIGURES, PLACES["page:figures"]) | PLACES
     with_entries = {entry.path for entry in found.entries}
-    for path in catalogue.pages(root):
+    for path in bundle.pages(root):
         name = path.relative_to(root).as_posix()
         if name.startswith("profiles/"):
             known[name] = platforms.address_of(path.stem.strip("_"))
@@ -91,7 +93,7 @@ class Project:
 
 def collect(root: Path) -> Site:
     """Read the project under `root` and make all pages. Raises SiteError, CatalogueError, ProfileError, OSError."""
-    site, found = Site(), catalogue.read(root)
+    site, found = Site(), bundle.read(root)
     project = Project(root, found, profile.read_all(root), addresses(root, found))
     guides = _documents(site, project)
     _catalogue(site, project)
@@ -121,7 +123,7 @@ def _documents(site: Site, project: Project) -> list[Page]:
 def _catalogue(site: Site, project: Project) -> None:
     """Every file of references/ and profiles/, every entry, and what compares them."""
     found, profiles, titles = project.found, project.profiles, {}
-    for path in catalogue.pages(project.root):
+    for path in bundle.pages(project.root):
         name = path.relative_to(project.root).as_posix()
         group = [entry for entry in found.entries if entry.path == name]
         here = project.place(name, every_id=bool(group))

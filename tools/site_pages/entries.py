@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from remote_gpu_trainer.catalogue import Catalogue
-from remote_gpu_trainer.entry import Entry
-from remote_gpu_trainer.facts import split
+from remote_gpu_trainer.catalogue.bundle import Catalogue
+from remote_gpu_trainer.catalogue.entry import Entry
+from remote_gpu_trainer.catalogue.front_matter import split
 
 from . import markup
 from .page import Page, Place

@@ -15,7 +15,7 @@ from pygments import highlight as coloured
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
-from remote_gpu_trainer.entry import ID
+from remote_gpu_trainer.catalogue.entry import ID
 
 from .page import Place
 

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from remote_gpu_trainer.entry import Signature
+from remote_gpu_trainer.catalogue.entry import Signature
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import html
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from remote_gpu_trainer.catalogue import Catalogue
-from remote_gpu_trainer.profile import Fact, Facts, Profile
+from remote_gpu_trainer.catalogue.bundle import Catalogue
+from remote_gpu_trainer.platforms.profile import Fact, Facts, Profile
 
 from . import markup
 from .entries import body_of

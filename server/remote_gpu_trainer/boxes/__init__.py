@@ -1,0 +1,1 @@
+"""A machine, here or over ssh."""

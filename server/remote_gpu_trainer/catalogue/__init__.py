@@ -1,0 +1,1 @@
+"""The entries: their grammar, reading and checking."""

@@ -1,0 +1,1 @@
+"""Commands: each module parses its arguments, asks a room below and prints the answer."""

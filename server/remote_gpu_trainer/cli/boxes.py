@@ -1,0 +1,164 @@
+"""The commands around a run on a box: `status` and `release`. Arguments in, text out, no logic."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import sys
+from pathlib import Path
+
+BOX = "a name of the ssh configuration, user@host, 'local', or the provider's line: 'ssh -p 40122 root@203.0.113.7 -i KEY'"
+_SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|min|h|d)\Z")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def add_to(commands) -> None:
+    """Add both commands to the parser's commands."""
+    told = commands.add_parser(
+        "status", help="is the run on a box alive, finished, failed or stalled; wait for a change",
+        description="Ask the run on a box how it is, by one ssh call. Exit 0: alive or finished. Exit 1: failed, preempted, stalled, or no run there. Exit 2: could not tell.",
+    )  # fmt: skip
+    told.add_argument("box", help=BOX)
+    told.add_argument(
+        "--wait", action="store_true", help="come back once: when the run is no longer alive, or the box gave no answer for so long that it can't be told"
+    )
+    told.add_argument("--max", type=seconds, default="8h", metavar="SPAN", help="come back after this time at the latest: 30m, 8h (default 8h)")
+    told.add_argument("--every", type=seconds, default="30s", metavar="SPAN", help="time between two questions (default 30s)")
+    told.add_argument(
+        "--lost", type=seconds, default="15m", metavar="SPAN", help="time without an answer after which the box counts as unreachable (default 15m)"
+    )
+    told.set_defaults(run=status)
+
+    left = commands.add_parser(
+        "release", help="bring the results home, tell what is still billed, check that the box is gone",
+        description="Pull the results of a run that has ended, compare and load them; tell what is still billed after each way of stopping, and the provider's command, which is yours to run. "
+        "Then, with --confirm-gone, look the box up in the provider's list. Nothing is deleted or stopped. Exit 0: verified, or gone. Exit 1: not. Exit 2: could not tell.",
+    )  # fmt: skip
+    left.add_argument("box", help=BOX)
+    left.add_argument("--profile", required=True, metavar="NAME", help="the platform; remote-gpu-trainer profile lists them")
+    left.add_argument("--to", type=Path, metavar="DIR", help="where the results go (default results/BOX-RUN)")
+    left.add_argument("--also", action="append", default=[], metavar="DIR", help="a further folder there; may be given again")
+    left.add_argument("--expect", type=int, metavar="N", help="how many result folders there must be (0: the run leaves no checkpoint)")
+    left.add_argument("--no-load", action="store_true", help="compare hashes, but don't load checkpoints")
+    left.add_argument("--confirm-gone", action="store_true", help="look the box up in the provider's list, once you have ended it")
+    left.add_argument("--id", action="append", default=[], metavar="ID", help="the box's id or name in that list; may be given again")
+    left.add_argument("--listing", metavar="FILE", help="the list, as the provider's command prints it; '-' for standard input")
+    left.add_argument("--run-listing", metavar="COMMAND", help="run this listing command of the platform's page here: typing it is the approval")
+    left.set_defaults(run=release)
+
+    for command in (told, left):
+        command.add_argument("--run", dest="run_name", default="", metavar="NAME", help="the run: a name under ~/runs, or a folder there (default: the newest)")
+        command.add_argument(
+            "--accept-new-host-key", action="store_true", help="store the host key of a box that isn't known yet; a changed one is never accepted"
+        )
+        command.add_argument("--json", action="store_true", help="print an object")
+
+
+def seconds(text: str) -> float:
+    """Seconds of a span such as 30s, 90m, 8h, 2d. Raises argparse's error."""
+    found = _SPAN.match(text.strip())
+    if not found or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"found {text[:40]!r}, expected a span such as 30s, 90m, 8h or 2d")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def status(args: argparse.Namespace) -> int:
+    """`status`: 0 alive or finished, 1 bad, 2 could not tell."""
+    from ..runs import status as asking
+
+    box = box_of(args.box)
+    reached = False
+
+    def question():
+        nonlocal reached
+        found = asking.ask(box, args.run_name, accept_new=args.accept_new_host_key)
+        if not reached and found.state not in ("unreachable", "unknown"):
+            reached = True
+            remember(box)
+        return found
+
+    found = asking.wait(question, most=args.max, interval=max(args.every, 1.0), lost=args.lost) if args.wait else question()
+    asking.explain(found)
+    print(json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if args.json else asking.as_text(found))
+    return found.code
+
+
+def release(args: argparse.Namespace) -> int:
+    """`release`: 0 verified or gone, 1 not, 2 could not tell."""
+    from ..platforms import profile as profiles
+
+    box, profile = box_of(args.box), profiles.get(args.profile)
+    from ..runs.release import Unreleased
+    from ..text.errors import BadRequest
+
+    try:
+        return _confirm(args, box, profile) if args.confirm_gone or args.listing or args.run_listing else _bring_home(args, box, profile)
+    except Unreleased as error:
+        raise BadRequest(str(error)) from None
+
+
+def _bring_home(args: argparse.Namespace, box, profile) -> int:
+    from ..platforms import billing
+    from ..runs import releasing
+
+    found = releasing.release(
+        box, args.run_name, args.to, also=tuple(args.also), expect=args.expect, load=not args.no_load, accept_new=args.accept_new_host_key
+    )
+    remember(box, profile.name)
+    ways = billing.ways(profile, datetime.date.today())
+    if args.json:
+        print(json.dumps({**found.as_dict(), "ways": [way.__dict__ for way in ways], "next": releasing.next_step(box, profile)}, ensure_ascii=False, indent=1))
+    else:
+        print("\n".join(filter(None, (releasing.as_text(found), billing.ways_as_text(ways), releasing.next_step(box, profile)))))
+    return {"verified": 0, "bad": 1}.get(found.verdict, 2)
+
+
+def _confirm(args: argparse.Namespace, box, profile) -> int:
+    from ..runs import releasing
+
+    found = releasing.confirm(box, profile, ids=args.id, listing=_listing(args, profile))
+    print(
+        json.dumps({"gone": found.gone, "text": found.text}, ensure_ascii=False)
+        if args.json
+        else f"{ {True: 'gone', False: 'still there', None: 'could not tell'}[found.gone] }: {found.text}"
+    )
+    return {True: 0, False: 1, None: 2}[found.gone]
+
+
+def _listing(args: argparse.Namespace, profile) -> str | None:
+    """The provider's list; None when none was given."""
+    from ..platforms.provider_list import decoded
+    from ..runs import releasing
+    from ..text.errors import BadRequest
+
+    if args.listing and args.run_listing:
+        raise BadRequest("found --listing and --run-listing, expected one of them")
+    if args.run_listing:
+        return releasing.run_listing(args.run_listing, profile)
+    if args.listing is None:
+        return None
+    try:
+        return decoded(sys.stdin.buffer.read(16 << 20) if args.listing == "-" else Path(args.listing).read_bytes())
+    except OSError as error:
+        raise BadRequest(f"found --listing {args.listing} unreadable ({error.strerror}), expected a file with the provider's list, or '-'") from None
+
+
+def box_of(text: str):
+    from ..boxes.box import BadBox, parse
+    from ..text.errors import BadRequest
+
+    try:
+        return parse(text)
+    except BadBox as error:
+        raise BadRequest(str(error)) from None
+
+
+def remember(box, profile: str = "") -> None:
+    """Write into the ledger that the box is open. This machine isn't on anybody's meter."""
+    if not box.local:
+        from ..boxes.box import address
+        from ..runs import ledger
+
+        ledger.opened(address(box), box.name, profile=profile)

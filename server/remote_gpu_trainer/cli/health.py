@@ -1,0 +1,133 @@
+"""The command `health`: is this box fit to train on. Arguments in, text out, no logic."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .boxes import BOX
+
+ALONE = {"--hosts": "hosts", "--record": "record", "--replay": "replay", "--report": "report", "--watch": "watch"}
+
+
+def add_to(commands) -> None:
+    """Add the command to the parser's commands."""
+    told = commands.add_parser(
+        "health", help="is this box fit to train on; several boxes; a watch beside a run, and its page",
+        description="Look at a box's GPUs, driver, kernel log, links and disks, and say whether it is fit to train on. Nothing is installed or changed there. "
+        "Exit 0: fit. Exit 1: care or unfit. Exit 2: could not tell.",
+    )  # fmt: skip
+    told.add_argument("box", nargs="?", default="local", help=BOX + " (default: this machine)")
+    told.add_argument(
+        "--expect", default="", metavar="LIST", help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; 'help' lists the names"
+    )
+    told.add_argument(
+        "--python", default="", metavar="PATH", help="the job's own interpreter on the box: its torch, its CUDA, and a small kernel that is really launched"
+    )
+    told.add_argument(
+        "--stress", type=float, default=0.0, metavar="SECONDS", help="put a load on all GPUs for so long (needs torch on the box; don't, while a job runs)"
+    )
+    told.add_argument("--record", type=Path, metavar="DIR", help="keep what was gathered in a new folder here")
+    told.add_argument("--replay", type=Path, metavar="DIR", help="judge a recording in place of a box")
+    told.add_argument("--hosts", metavar="FILE", help="many boxes, one a line, 16 at a time; a table, worst first")
+    told.add_argument(
+        "--watch", type=float, metavar="SECONDS", help="a JSON line every so many seconds: here until a signal, on a box detached and into a file there"
+    )
+    told.add_argument("--pid", type=int, metavar="PID", help="with --watch: end with this process")
+    told.add_argument("--report", type=Path, metavar="WATCH.jsonl", help="make one page of what --watch has written")
+    told.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="with --report: where the page goes (default: beside it)")
+    told.add_argument("--accept-new-host-key", action="store_true", help="store the host key of a box that isn't known yet; a changed one is never accepted")
+    told.add_argument("--json", action="store_true", help="print the object that the MCP tool returns; with --hosts one object for all")
+    told.set_defaults(run=health)
+
+
+def health(args: argparse.Namespace) -> int:
+    """`health`: 0 fit, 1 care or unfit, 2 could not tell."""
+    from ..text.errors import BadRequest
+
+    given = [option for option, name in ALONE.items() if getattr(args, name) is not None]
+    if len(given) > 1:
+        raise BadRequest(f"found {' and '.join(given)}, expected one of them")
+    if args.box != "local" and given and given[0] in ("--hosts", "--replay", "--report"):
+        raise BadRequest(f"found the box {args.box[:40]!r} beside {given[0]}, expected one of them")
+    if args.pid is not None and args.watch is None or args.output is not None and args.report is None:
+        raise BadRequest("found --pid without --watch, or -o without --report, expected both")
+    if args.stress and given and given[0] != "--hosts":
+        raise BadRequest(f"found --stress beside {given[0]}, expected one of them")
+    if args.expect.strip() == "help":
+        from ..health.examine import script_path
+
+        return subprocess.run([sys.executable, "-I", str(script_path()), "--expect", "help"], check=False).returncode
+    if args.report is not None:
+        return _report(args)
+    if args.watch is not None:
+        return _watch(args)
+    return _hosts(args) if args.hosts is not None else _examine(args)
+
+
+def _examine(args: argparse.Namespace) -> int:
+    from ..health.examine import Question, examine
+    from ..health.reading import as_text
+    from ..text.errors import BadRequest
+    from .boxes import box_of, remember
+
+    box = box_of(args.box)
+    if args.replay is not None and not os.path.lexists(args.replay):
+        raise BadRequest(f"found no {args.replay}, expected a folder that --record wrote")
+    question = Question(args.expect, args.python, args.stress, str(args.replay.absolute()) if args.replay else "")
+    if args.stress:
+        print(f"putting a load on every GPU for {args.stress:g} s …", file=sys.stderr, flush=True)
+    if args.record is not None:
+        from ..health.recording import record
+
+        found = record(box, question, args.record, accept_new=args.accept_new_host_key)
+    else:
+        found = examine(box, question, accept_new=args.accept_new_host_key)
+    if not found.why and not args.replay:
+        remember(box)
+    if args.replay:
+        found.box = str(args.replay)
+    print(json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if args.json else as_text(found))
+    return found.code
+
+
+def _hosts(args: argparse.Namespace) -> int:
+    from ..health import hosts as health_hosts
+    from ..health.examine import Question
+
+    def progress(done: int, of: int) -> None:
+        if done % 16 == 0 and done < of:
+            print(f"{done} of {of} …", file=sys.stderr, flush=True)
+
+    named = health_hosts.hosts(args.hosts)
+    found = health_hosts.examine_all(named, Question(args.expect, args.python, args.stress), accept_new=args.accept_new_host_key, progress=progress)
+    print(json.dumps(health_hosts.as_dict(found), ensure_ascii=False, indent=1) if args.json else health_hosts.as_text(found))
+    return health_hosts.code(found)
+
+
+def _watch(args: argparse.Namespace) -> int:
+    from ..health import watching as health_watching
+    from .boxes import box_of
+
+    box = box_of(args.box)
+    if box.local:
+        return health_watching.here(args.watch, args.pid)
+    found = health_watching.there(box, args.watch, args.pid, accept_new=args.accept_new_host_key)
+    if args.json:
+        print(json.dumps(found, ensure_ascii=False))
+    else:
+        print(
+            f"watching {found['box']} as process {found['pid']} there, into {found['file']}\nbring that file here, then: remote-gpu-trainer health --report FILE -o page.html"
+        )
+    return 0
+
+
+def _report(args: argparse.Namespace) -> int:
+    from ..health.report import write
+
+    print(write(args.report, args.output or args.report.with_suffix(".html")))
+    return 0

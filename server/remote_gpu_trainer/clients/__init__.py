@@ -1,0 +1,1 @@
+"""Put the server and the skill into the clients that people use."""

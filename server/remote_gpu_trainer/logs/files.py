@@ -1,0 +1,236 @@
+"""A text, a stream or a file to rows. Refuses what is no log. Standard library, Python 3.8.
+
+Logs are UTF-8, or UTF-16 with a mark; either may be compressed by gzip. Everything goes through in blocks.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from ..text.errors import UserError
+from .windows import BLOCK, Row, keep
+
+HEAD = 1 << 16  # bytes by which a log is told from what is none
+MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
+NUMBERS = 5  # lines with a loss or a score from which a log's numbers are read
+LONGEST = 8 << 20  # bytes of one line above which a file of nothing else is no log
+
+KEY_NAME = re.compile(
+    r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
+    re.I,
+)
+_NUMBERED = (
+    b"oss",
+    b"LOSS",
+    b"acc",
+    b"Acc",
+    b"mse",
+    b"MSE",
+    b"L=",
+    b"recon",
+    b"kl",
+    b"KL",
+    b"reward",
+    b"rdida",
+    b"erlust",
+    b"perte",
+    b"perda",
+    *(word.encode() for word in ("损失", "損失", "손실", "потер")),
+)
+TABLE_HEAD = 12  # rows within which a pasted table begins
+ROW = 600  # of a row that is read for its numbers
+_OF_NUMBERS = b"0123456789.+-eE"
+_TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
+_GZIP = b"\x1f\x8b"
+_PACKED = (
+    (b"\x28\xb5\x2f\xfd", "a file compressed by zstd", "zstd -d"),
+    (b"\xfd7zXZ\x00", "a file compressed by xz", "xz -d"),
+    (b"BZh9", "a file compressed by bzip2", "bzip2 -d"),
+    (b"PK\x03\x04", "a zip archive", "unzip"),
+)
+# Bytes that no terminal gets from a program that writes text: all controls but bell, backspace, tab, line ends, form feed, shifts and escape.
+_CONTROLS = bytes({*range(32), 127} - {7, 8, 9, 10, 12, 13, 14, 15, 27})
+
+
+class Unreadable(UserError):
+    """The input can't be read as a log. The text says what was found, what was expected and what to do."""
+
+
+class NoLog(Unreadable):
+    """There is nothing to read in it: it is blank, binary or a key."""
+
+
+def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> list[Row]:
+    """Rows of a pasted report. `needles`: further texts to look for in a long one. Raises Unreadable when it is blank or binary."""
+    data = text.encode("utf-8", "replace")
+    _refuse_binary(data[:HEAD], source)
+    if not text.strip():
+        raise NoLog(f"found no text in {source}, expected an error, a log or a sentence about what happens")
+    return keep(_blocks([data]), len(data), tuple(needles))
+
+
+def of_stream(
+    stream,
+    source: str = "stdin",
+    size: int | None = None,
+    needles: Iterable[bytes] = (),
+    progress: Callable[[int], None] | None = None,
+    most: int | None = None,
+) -> list[Row]:
+    """Rows of a binary stream. `needles`: further texts to look for. `progress(bytes_read)` is called once a block. `most`: see `windows.keep`.
+
+    Raises Unreadable.
+    """
+    head, pieces = _begun(_read(stream, progress))
+    if head[:2] == _GZIP:
+        size = None
+        head, pieces = _begun(_unpacked(pieces, source))
+    if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        size = None
+        head, pieces = _begun(_as_utf8(pieces))
+    _refuse_binary(head[:HEAD], source)
+    kept = keep(_blocks(pieces, source), size, tuple(needles), most)
+    if not any(row.strip() for _, row in kept):
+        raise NoLog(f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens")
+    return kept
+
+
+def of_file(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None, most: int | None = None) -> list[Row]:
+    """Rows of a regular file. Never of a device, a socket, or what looks like a key. Raises Unreadable."""
+    with _open(path) as stream:
+        return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
+
+
+def hold_numbers(rows: list[Row]) -> bool:
+    """Whether enough rows may tell a loss or a score, in words or below a header that does."""
+    whole = b"\n".join([raw for _, raw in rows])
+    told = sum(map(whole.count, _NUMBERED))
+    return told >= NUMBERS or (told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS)
+
+
+def shape_of(raw: bytes) -> bytes:
+    """What is left of a row without its numbers."""
+    return raw[:ROW].translate(None, _OF_NUMBERS)
+
+
+def alike(rows: list[Row]) -> bool:
+    """Whether every row has another one that differs from it in numbers only, or in that they are nan."""
+    shapes: dict[bytes, int] = {}
+    for _, raw in rows:
+        shape = shape_of(raw).lower().replace(b"nan", b"").replace(b"inf", b"")
+        shapes[shape] = shapes.get(shape, 0) + 1
+    return min(shapes.values()) > 1
+
+
+def hold_table(rows: list[Row]) -> bool:
+    """Whether the first rows may begin a table of nvidia-smi, df or sacct."""
+    return any(word in raw for _, raw in rows[:TABLE_HEAD] for word in _TABLES)
+
+
+def _open(path: str):
+    name = os.path.basename(path)
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "no regular file"
+            raise Unreadable(f"found {kind} at {path}, expected a log file or a folder of logs")
+        real = os.path.realpath(path)
+        if KEY_NAME.search(name) or KEY_NAME.search(os.path.basename(real)) or f"{os.sep}.ssh{os.sep}" in real:
+            raise NoLog(f"found {name}, which looks like a key or a secret, expected a log file; it was not opened")
+        return open(path, "rb", buffering=0)
+    except FileNotFoundError:
+        raise Unreadable(f"found no file {path}, expected a log file or a folder of logs") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Unreadable(f"found {path} unreadable ({reason}), expected a log that this user may read") from None
+
+
+def _read(stream, progress: Callable[[int], None] | None) -> Iterator[bytes]:
+    count = 0
+    while True:
+        try:
+            block = stream.read(BLOCK)
+        except OSError as error:  # a dying disk, a mount that is gone
+            raise Unreadable(f"found a read error after {count} bytes ({error.strerror}), expected a log that can be read to its end") from None
+        if not block:
+            return
+        count += len(block)
+        if progress:
+            progress(count)
+        yield block
+
+
+def _begun(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first HEAD bytes or more, however small the pieces are, and all pieces."""
+    begun, size = [], 0
+    for piece in pieces:
+        begun.append(piece)
+        size += len(piece)
+        if size >= HEAD:
+            break
+    head = b"".join(begun)
+    return head, chain([head] if head else [], pieces)
+
+
+def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
+    """What gzip compressed, in blocks. A log that is still written, or cut, ends where it is cut."""
+    inner, count = zlib.decompressobj(31), 0
+    try:
+        for piece in pieces:
+            while piece:
+                block = inner.decompress(piece, BLOCK)
+                count += len(block)
+                if count > MOST_UNPACKED:
+                    raise Unreadable(
+                        f"found more than {MOST_UNPACKED >> 20} MB compressed in {source}, expected less; do: gzip -dc FILE | tail -c 200M > end.log, and name that"
+                    )
+                if block:
+                    yield block
+                piece = inner.unconsumed_tail
+                if inner.eof:
+                    piece, inner = inner.unused_data.lstrip(b"\x00"), zlib.decompressobj(31)  # logs that were put together
+    except zlib.error as error:
+        if not count:
+            raise Unreadable(f"found a damaged gzip file at {source} ({error}), expected text; do: unpack it and name the log") from None
+
+
+def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for piece in pieces:
+        yield decoder.decode(piece).encode("utf-8", "replace")
+    yield decoder.decode(b"", True).encode("utf-8", "replace")
+
+
+def _refuse_binary(head: bytes, source: str) -> None:
+    for magic, kind, program in _PACKED:
+        if head.startswith(magic):
+            raise Unreadable(f"found {kind} at {source}, expected text; do: unpack it ({program}) and name the log")
+    if head.count(0) * 100 > len(head):
+        raise NoLog(f"found NUL bytes in {source} (a binary file?), expected UTF-8 text")
+    if len(head) > 64 and (len(head) - len(head.translate(None, _CONTROLS))) * 20 > len(head):  # of random bytes it is every tenth
+        raise NoLog(f"found control characters in {source} (a binary file?), expected UTF-8 text")
+    if head.lstrip()[:11] == b"-----BEGIN " and b"PRIVATE KEY" in head[:80]:
+        raise NoLog(f"found a private key in {source}, expected a log; it was not read further")
+
+
+def _blocks(pieces: Iterable[bytes], source: str = "text") -> Iterator[bytes]:
+    """Re-cut pieces at line ends. The middle of an endless line is left out; a file of nothing else is refused."""
+    rest, lines, endless = [], False, 0
+    for piece in pieces:
+        cut = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
+        if not cut:
+            endless += len(piece)
+            rest = [*rest, piece] if endless <= LONGEST else [*rest[:1], piece]
+            continue
+        yield b"".join((*rest, piece[:cut]))
+        rest, lines, endless = [piece[cut:]], True, len(piece) - cut
+    if endless > LONGEST and not lines:
+        raise Unreadable(f"found one line of {endless // 1_000_000} MB in {source}, expected a log with lines")
+    if any(rest):
+        yield b"".join(rest)

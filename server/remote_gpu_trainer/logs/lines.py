@@ -1,0 +1,248 @@
+"""Rows of a log to clean lines, each with its rank, its time and what it is: a frame, an exception, a warning, a failure.
+
+Limits: a rank is known only from a prefix (RANK_PREFIX, or the bare number that `srun -l` sets before most lines) or a file name that RANK_NAME
+describes; lines are cut at MAX_LINE characters.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..text.secret_forms import ANSI, HINTS, hints_in, mask
+from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
+from .windows import Row
+
+MAX_LINE = 2000
+SAYS_SO = 800  # characters within which a line says that something failed
+# What a line can be: told here line by line, and by judging a log as a whole.
+KINDS = frozenset(["exception", "message", "failure", "warning", "frame", "trace", "plain", "told", "aside", "consequence", "routine"])
+
+_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
+BAR_TITLE = 80  # characters before a bar that belong to it
+RANK_PREFIX = re.compile(
+    r"\s*(?:\[(?:rank(\d{1,5})\]:?|default(\d{1,5})\]:|\d+,(\d{1,5})\]<std(?:out|err)>:?|(\d{1,4})\]:(?=\s)|"
+    r"pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\])|\(rank[ =]?(\d{1,5})\)|rank[ _]?(\d{1,5})\s?[:|])\s?",
+    re.I,
+)
+# Compiled when a file's name is read. Of a LoRA run the rank is another one.
+RANK_NAME = r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
+RANK_GUESS = r"(?<![a-z])(?:worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})(?!\d)|[-_.](\d{1,5})\.(?:log|txt|out|err)(?:\.gz)?$"
+_RUN = r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
+_STAMP = re.compile(r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)[\])]?[\s,|:-]*")
+_GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
+FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
+_FAILURE = re.compile(
+    r"\bKilled\b|killed by signal|Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):|CUDA error|NCCL WARN|"
+    r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?[1-9]|Signal \d+ \(SIG|watchdog(?! thread (?:started|terminated normally))|\bFATAL\b|\bfatal error\b|"
+    r"Assertion .{0,200} failed|\[E\d* ?ProcessGroup|Watchdog caught|\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b|exited with (?:code|status|signal)(?!\W{0,3}0\b)|Exit code(?!\W{0,3}0\b)|exit code -?[1-9]",
+)
+_WARNING = re.compile(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")
+# Texts without which the slow pattern above can't match: they are looked for first.
+_FAILURE_HINTS = (
+    "kill",
+    "fault",
+    "bus error",
+    "dumped",
+    "abort",
+    "terminate",
+    "what()",
+    "error",
+    "nccl",
+    "oom",
+    "exit",
+    "signal",
+    "watchdog",
+    "fatal",
+    "assertion",
+)
+_PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
+_EXCEPTION_ENDS = ("Error", "Exception", "Interrupt", "Failure", "Exit", "Warning", "Timeout", "Expired", "LimitHit")
+_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
+
+
+APART = ("told", "aside", "routine")  # kinds that routine.py gives to the plain lines of a long log
+QUIET = ("plain", "aside", "routine")  # kinds of lines that only talk
+
+
+class Line:
+    """One line that was looked at. `kind`: trace, frame, exception, message, failure, warning, plain,
+    consequence: what a rank says because another one is gone, or one of APART."""
+
+    __slots__ = ("kind", "number", "rank", "source", "text", "time")
+
+    def __init__(self, source: str, number: int, rank: int | None, text: str, kind: str = "plain", time: str = ""):
+        self.source, self.number, self.rank, self.text, self.kind, self.time = source, number, rank, text, kind, time
+
+
+def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
+    """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
+    numbers, texts = [number for number, _ in rows], [raw.decode("utf-8", "replace") for _, raw in rows]
+    heads = {text[:5] for text in texts[:: len(texts) // 20 + 1]}  # of some lines
+    if are_records(texts):
+        numbers, texts = unwrapped(numbers, texts)
+    whole = "\n".join(texts).lower()
+    ranks = [rank] * len(texts)
+    if are_numbered(texts):
+        ranks, texts = zip(*[numbered(text, rank) for text in texts])
+    elif tag := tag_of(texts):
+        ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
+    shift = int("[pod/" in heads and "-master-0/" in whole)  # a PyTorchJob's master is rank 0, its worker 0 is rank 1
+    coloured = "\x1b" in whole  # an escape sequence may stand within a word
+    secrets = HINTS if coloured else hints_in(whole)
+    faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
+    bare = not coloured and "%|" not in whole and whole.replace("\n", "").isprintable() and max(map(len, texts), default=0) <= MAX_LINE
+    found = []
+    for number, ranked, text in zip(numbers, ranks, texts):
+        text = text.rstrip() if bare else _plain(text[: MAX_LINE * 4])[:MAX_LINE]
+        time = ""
+        if text.lstrip()[:1] in _PREFIX_STARTS:
+            ranked, time, text = _without_prefixes(text, ranked, shift)
+        if text and not text.isspace():
+            found.append(Line(source, number, ranked, mask(text, secrets) if secrets else text, time=time))
+    _classify(found, faults)
+    return found
+
+
+def rank_of(name: str, sure: bool = False) -> int | None:
+    """The rank that a file's name or path tells, or may tell. `sure`: only where it says so itself, whatever lies beside it."""
+    found = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
+    return int(found[found.lastindex]) if found else None
+
+
+def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Ranks by name of the files of a folder: those that the name says, and those that it may mean.
+
+    worker_1.log and slurm-99_1.out may, where files that differ from it in nothing but the number count from 0. exp_1.log is another run.
+    """
+    said: dict[str, int] = {}
+    series: dict[tuple[str, str], dict[int, str]] = {}
+    for name in names:
+        rank, found = rank_of(name, sure=True), _last(RANK_GUESS, name)
+        if rank is not None:
+            said[name] = rank
+        elif found and not re.search(_RUN, name[: found.start()], re.I):
+            series.setdefault((name[: found.start(found.lastindex)], name[found.end(found.lastindex) :]), {})[int(found[found.lastindex])] = name
+    told = [numbers for numbers in series.values() if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)]
+    return said, {name: rank for numbers in told for rank, name in numbers.items()}
+
+
+def _last(pattern: str, name: str) -> re.Match | None:
+    found = None
+    for found in re.finditer(pattern, name, re.I):
+        pass
+    return found
+
+
+def _plain(text: str) -> str:
+    """A row without colours and progress bars, every other control but the tab a blank."""
+    if "\x1b" in text:
+        text = ANSI.sub("", text)
+    if "%|" in text:
+        text = _without_bars(text)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c == "\t" else " " for c in text)
+    return text.rstrip()
+
+
+def _without_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | None, str, str]:
+    """(rank, time, the rest). Prefixes nest: a rank, a time, a rank again."""
+    time = ""
+    for _ in range(3):
+        if text.lstrip()[:1] not in _PREFIX_STARTS:
+            break
+        found = RANK_PREFIX.match(text)
+        if found:
+            rank = int(next(g for g in found.groups() if g))
+            rank += shift if "-worker-" in found[0] else 0
+            text = text[found.end() :]
+            continue
+        found = _STAMP.match(text) or _GLOG.match(text)
+        if not found:
+            break
+        time, text = time or found[1], text[found.end() :]
+    return rank, time, text
+
+
+def _without_bars(text: str) -> str:
+    """A line without progress bars and what stands before each; written out, because a pattern with an open start is slow."""
+    kept, at = "", 0
+    for bar in _BAR.finditer(text):
+        title = max(text.rfind("|", at, bar.start()) + 1, bar.start() - BAR_TITLE, at)
+        kept += text[at:title] + " "
+        at = bar.end()
+    return kept + text[at:]
+
+
+def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
+    """Give each line its kind; frames and messages are known from the lines before them of the same rank."""
+    state: dict[int | None, str] = {}
+    depth: dict[int | None, int] = {}  # blanks before the rank's last traceback: pip and uv set a whole one to the right
+    for line in lines:
+        text, before = line.text, state.get(line.rank, "")
+        stripped = text.strip()
+        if "Traceback (most recent call last)" in text:
+            kind = after = "trace"
+            depth[line.rank] = _depth(text)
+        elif 'File "' in text and FRAME.match(text):
+            kind = after = "frame"
+        elif before in ("trace", "frame") and (_depth(text) > depth.get(line.rank, 0) or not stripped.strip("^~ ")):
+            kind, after = "frame", "frame"
+        elif is_exception(stripped) and (before in ("trace", "frame") or not _is_figure(stripped.partition(":")[2])):
+            kind = after = "exception"
+            if before in ("trace", "frame"):
+                line.text = stripped
+        elif before == "exception" and not line.time and not _failed(text, hints):
+            kind, after = "message", "exception"
+        elif ("arning" in text or "WARN" in text or "[W" in text) and _WARNING.search(text):
+            kind = after = "warning"
+        elif _failed(text, hints):
+            kind = after = "failure"
+        else:
+            kind = after = "plain"
+        state[line.rank] = after
+        line.kind = kind
+
+
+def _depth(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def is_exception(text: str) -> bool:
+    """Whether a line starts with the name of an exception that isn't a warning."""
+    head, colon, rest = text.partition(":")
+    if not head.endswith(_EXCEPTION_ENDS) or (rest and not rest[0].isspace()):
+        return False
+    return bool(_NAME.match(head)) and not (head.endswith("Warning"))
+
+
+def _failed(text: str, hints: tuple[str, ...]) -> bool:
+    low = text.lower()
+    for hint in hints:
+        if hint in low:
+            found = _FAILURE.search(text, 0, SAYS_SO)
+            while found and _is_harmless(text, found):
+                found = _FAILURE.search(text, found.end(), SAYS_SO)
+            return bool(found)
+    return False
+
+
+def _is_harmless(text: str, found: re.Match) -> bool:
+    """A figure, as "validation error: 0.113", or a setting, as "INFO Error handling enabled: retries=3"."""
+    told = found[0]
+    if told.startswith("error") and not told[-2].isdigit() and _is_figure(text[found.end() :]):
+        return True
+    return told.startswith(("error ", "Error ")) and "INFO" in text[: found.start()]
+
+
+def _is_figure(text: str) -> bool:
+    """Whether a text is a decimal fraction and nothing else."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "." in text
+
+
+def says_failure(text: str) -> bool:
+    """Whether a line by itself says that something failed."""
+    return is_exception(text.strip()) or _failed(text, _FAILURE_HINTS)

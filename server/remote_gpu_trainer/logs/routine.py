@@ -1,0 +1,128 @@
+"""What a long log says over and over, and what stands apart from it. Standard library, Python 3.8.
+
+A run that goes on writes the same lines with other numbers. Where they end, the run ended, and what failed before they went on was survived.
+Short reports are left as they are: people cut them to what matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from ..text.records import record
+from .lines import Line
+from .sentences import is_complaint, is_sentence
+
+LONG = 30  # lines from which a report is a log that nobody cut
+REPEATS = 3  # lines of one form that make it routine
+LATE = 0.4  # of a log: a form that is seen only in so much of its end, and to its last lines, is news
+NEAR_BEFORE, NEAR_AFTER = 12, 6  # lines around a failure that belong to it
+PAUSE = 15  # lines without a sentence that somebody's words may hold
+BESIDE = 2  # lines before and after a complaint that are heard with it
+MESSAGE = 4  # lines after an exception that belong to it
+GOES_ON = 2  # routine lines after a failure that show that it was survived
+
+_PLAIN = frozenset(("plain", "message"))
+_START = re.compile(r"\s*([^\d/]{4,40})")
+_DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"[A-Za-z]{3,}")
+
+
+@record
+class Routine:
+    """places: those of routine lines, in order; told: of the lines before the first or after the last of them in which somebody says what is seen, or the log complains."""
+
+    places: tuple[int, ...]
+    told: tuple[int, ...]
+
+
+def routine_of(lines: list[Line], pasted: bool) -> Routine | None:
+    """What is routine in a log, None for a short report and for one that holds neither routine nor anything told. `pasted`: whether somebody may have written some of it."""
+    sources: dict[str, list[int]] = {}
+    for at, line in enumerate(lines):
+        sources.setdefault(line.source, []).append(at)
+    if len(sources) < 2:
+        return _of_one(lines, pasted)
+    parts = [(own, _of_one([lines[at] for at in own], pasted)) for own in sources.values()]  # each rank's log has an end of its own
+    places, told = ([own[at] for own, part in parts if part for at in part[field]] for field in (0, 1))
+    return Routine(tuple(sorted(places)), tuple(sorted(told))) if places or told else None
+
+
+def _of_one(lines: list[Line], pasted: bool) -> Routine | None:
+    if len(lines) <= LONG:
+        return None
+    forms = [_form(line.text) for line in lines]
+    last = {form: at for at, form in enumerate(forms)}
+    new = set(forms).difference(forms[: -int(LATE * len(lines))])
+    often = {form for form, count in Counter(forms).items() if count >= REPEATS and not (form in new and last[form] >= len(lines) - 1 - REPEATS)}
+    places = tuple([at for at, form in enumerate(forms) if form in often and _repeats(lines[at])])
+    start, stop = (places[0], places[-1]) if places else (len(lines), -1)
+    told = tuple(dict.fromkeys((*(_told_first(lines, start) if pasted else ()), *_told_last(lines, stop + 1, pasted))))
+    return Routine(places, told) if places or told else None
+
+
+def survived(places: list[int], lines: list[Line], routine: Routine) -> list[int]:
+    """Those of these places of failures after which the same rank went on with its routine."""
+    later: dict[tuple[str, int | None], list[int]] = {}
+    for at in reversed(routine.places):
+        found = later.setdefault((lines[at].source, lines[at].rank), [])
+        if len(found) < GOES_ON:
+            found.append(at)
+    ends = {who: found[-1] for who, found in later.items() if len(found) == GOES_ON}
+    return [at for at in places if at < ends.get((lines[at].source, lines[at].rank), -1)]
+
+
+def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> None:
+    """Give the plain lines of a long log their kind: routine, told, plain (near one of the failures, whose places are given), or aside.
+
+    Where something failed or is told, what was merely warned of elsewhere is an aside too.
+    """
+    often, told = set(routine.places), set(routine.told)
+    near = {at for place in failed for at in range(place - NEAR_BEFORE, place + NEAR_AFTER + 1)}
+    since = MESSAGE + 1
+    for at, line in enumerate(lines):
+        since = 0 if line.kind == "exception" else since + 1
+        if at in often:
+            line.kind = "routine"
+        elif line.kind == "plain" or (line.kind == "message" and since > MESSAGE):
+            line.kind = "told" if at in told else "plain" if at in near else "aside"
+        elif line.kind == "warning" and at not in near and (failed or told):
+            line.kind = "aside"
+
+
+def _told_first(lines: list[Line], end: int) -> list[int]:
+    """What somebody wrote before a log: the paragraphs at the beginning that begin with a sentence. A log by itself begins otherwise."""
+    found: list[int] = []
+    for at in range(end):
+        begins = at == 0 or lines[at].number > lines[at - 1].number + 1  # behind a blank line
+        if begins and not is_sentence(lines[at].text):
+            break
+        if lines[at].kind in _PLAIN:
+            found.append(at)
+    return found if len(found) < len(lines) else []
+
+
+def _told_last(lines: list[Line], start: int, pasted: bool) -> list[int]:
+    """What follows the last routine: from where somebody begins to say what is seen, else what the log complains of, with the lines beside."""
+    plain = [at for at in range(start, len(lines)) if lines[at].kind in _PLAIN]
+    begin = len(lines)
+    for at in reversed(plain):
+        if begin - at > PAUSE:
+            break
+        if is_sentence(lines[at].text, of_oneself=not pasted):
+            begin = at
+    if begin < len(lines):
+        return [at for at in plain if at >= begin]
+    wrong = {at for at in plain[-PAUSE:] if is_complaint(lines[at].text)}
+    return [at for at in plain if not wrong.isdisjoint(range(at - BESIDE, at + BESIDE + 1))]
+
+
+def _repeats(line: Line) -> bool:
+    """Whether a line may be one of those that differ in their numbers only."""
+    return line.kind == "warning" or (line.kind in _PLAIN and bool(_DIGIT.search(line.text)))
+
+
+def _form(text: str) -> str:
+    """A line up to its first number or path, or its first words where that is nothing."""
+    start = _START.match(text)
+    return start[1] if start else " ".join(_WORD.findall(text[:120])[:3])

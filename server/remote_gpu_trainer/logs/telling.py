@@ -1,0 +1,63 @@
+"""The lines of a report that tell something, in the order in which they tell most, each shape once.
+
+Eight ranks that say the same count once; so do the steps of a progress line, which differ in digits alone. The words
+of a report and its meaning are both taken from these lines.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .judging import Evidence
+from .launcher_talk import launcher_talk
+from .lines import APART, Line
+
+MAX_LINES = 120  # distinct lines that count
+MOST_ASIDE, MOST_ROUTINE = 12, 2
+
+_SITE = re.compile(r".*?(?:site-packages|dist-packages|lib/python3\.\d+)/")
+_FRAME = re.compile(r'\s*File "([^"]+)", line \d+(?:, in (\S+))?')
+_PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0-9a-fA-F]+")
+_DIGITS = b"0123456789"
+
+
+def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
+    """(line, its readable text, whether it is one of those that decide), at most MAX_LINES of them; without what launchers say under every failure."""
+    marked = {id(line) for line in evidence.decisive[:5]} if evidence.is_log else set()
+    found: list[tuple[Line, str, bool]] = []
+    seen: set[bytes] = set()
+    talk = launcher_talk(evidence.lines) if evidence.is_log else {}
+    for line in _telling_first(evidence, marked):
+        spoken = talk.get((line.source, line.number))
+        text = _readable(line) if spoken is None else spoken
+        shape = text.encode("utf-8", "surrogatepass").translate(None, _DIGITS).strip()
+        if not shape or shape in seen:
+            continue
+        seen.add(shape)
+        found.append((line, text, id(line) in marked))
+        if len(found) == MAX_LINES:
+            break
+    return found
+
+
+def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
+    """Decisive lines, then the rest from both ends: the head names the program, the tail the end."""
+    rest = [line for line in evidence.lines if id(line) not in marked and line.kind != "trace"]
+    if any(line.kind in APART for line in rest):
+        if not evidence.failed() and any(line.kind == "told" for line in rest):
+            return [line for line in evidence.decisive if id(line) in marked] + [line for line in rest if line.kind == "told"]
+        told, aside, routine = ([line for line in rest if line.kind == kind] for kind in APART)
+        rest = told + [line for line in rest if line.kind not in APART] + aside[-MOST_ASIDE // 2 :] + aside[: MOST_ASIDE // 2] + routine[-MOST_ROUTINE:]
+    if len(rest) > 2 * MAX_LINES:
+        rest = rest[-MAX_LINES * 3 // 2 :] + rest[: MAX_LINES // 2]
+    return [line for line in evidence.decisive if id(line) in marked] + rest
+
+
+def _readable(line: Line) -> str:
+    """A line without paths and addresses; of a frame, the library file and the function."""
+    frame = _FRAME.match(line.text) if line.kind == "frame" else None
+    if frame:
+        inside = _SITE.sub("", frame[1])
+        return f"{inside.replace('/', ' ') if inside != frame[1] else ''} {frame[2] or ''}"
+    text = line.text
+    return _PATH.sub(" ", text) if "/" in text or "\\" in text or "0x" in text else text

@@ -1,0 +1,1 @@
+"""Ranked entries become the answer that an agent reads."""

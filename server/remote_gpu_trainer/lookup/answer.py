@@ -1,0 +1,244 @@
+"""Ranked entries to the answer that an agent reads, within its token budget.
+
+The one place where an answer is put together: the command line and the MCP server call `look_up` and print the same
+object. Shapes are those of `Answer`; everything that comes from a log is cut and masked before it gets here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import date
+
+from ..catalogue.entry import Entry
+from ..catalogue.signatures import SignatureIndex
+from ..logs import bystanders
+from ..logs.judging import Evidence
+from ..numbers.out_of_memory import told_by
+from ..platforms.ages import stale_entry
+from ..retrieval import search
+from ..retrieval.ranking import Ranking
+from ..retrieval.unnamed import general_first, platform_not_shown, platform_shown
+from ..retrieval.waiting import Waiting
+from ..text.errors import BadRequest
+from ..text.masking import shown
+from .asking import what_helps
+from .budget import cut, first_paragraph, opening, tokens, tokens_of_json
+from .lines import NAME, evidence_lines, place_of
+
+LIMITS = (1, 10)
+ALSO = 7  # with three matches that makes ten
+ALSO_ALONE = 10  # titles when no match is claimed
+# Estimated tokens. A sure answer has room for its whole fix; an unsure one leaves the room to the titles under
+# `also`, because a reader of the log chooses better among them than the ranking did.
+FIRST = {True: 332, False: 230}  # of the first match
+OTHER = {True: 36, False: 55}  # of each further match, its title and check
+SHARES = (("fix", 0.48), ("check", 0.74), ("root_cause", 0.92), ("distinguish", 1.0))  # of what is left for the texts, in this order
+DISTINGUISH = 45
+TITLE = 15  # of a further title beside matches: their checks need the room
+EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
+WHOLE, FURTHER = 665, 95  # of an answer with three matches, and of each match beyond
+LEAST_FIRST = 120
+
+
+class Answer:
+    """matches: likeliest first, none when nothing fits. also: further candidates, id and title only.
+
+    No match but titles: the report is so near to what entries explain that a reader should choose, and so far that none is claimed.
+    """
+
+    def __init__(self, evidence: list[dict], first_failure: dict | None):
+        self.matches: list[dict] = []
+        self.evidence, self.first_failure = evidence, first_failure
+        self.ask = ""
+        self.also: list[dict] = []
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Answer) and self.as_dict() == other.as_dict()
+
+    def as_dict(self) -> dict:
+        return {name: getattr(self, name) for name in ("matches", "evidence", "first_failure", "ask", "also")}
+
+
+def look_up(
+    evidence: Evidence,
+    entries: Mapping[str, Entry],
+    ranking: Ranking,
+    signatures: SignatureIndex,
+    *,
+    limit: int,
+    today: date,
+    installed: str | None = None,
+    said: Evidence | None = None,
+    unlearned: Waiting | None = None,
+) -> Answer:
+    """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text; `said` and `unlearned` as in `search.rank`. Raises BadRequest for a limit outside 1–10."""
+    check_limit(limit)
+    text = "\n".join(line.text for line in evidence.lines)
+
+    def shows(name: str) -> bool:
+        return name in entries and platform_shown(entries[name], text)
+
+    def leads(first: str, name: str) -> bool:
+        return first in entries and name in dict(entries[first].tell_apart)
+
+    def foreign(name: str) -> bool:
+        return name in entries and bool(platform_not_shown(entries[name], text))
+
+    def ranked(read: Evidence) -> tuple:
+        told = told_by(read.lines)
+        points = (told.entry, told.first) if told and told.entry in entries else None
+        return told, _there(search.rank(read, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points, foreign), entries)
+
+    alone = bystanders.without(evidence)
+    told, found = ranked(alone)
+    if alone is not evidence and not found.confidence:
+        told, found = ranked(evidence)
+        found = search.of_these_first(bystanders.CRASHED, found)
+    elif alone is not evidence:
+        if found.confidence != "high":
+            found = search.before(found, ranked(evidence)[1])
+        evidence = alone
+    found = found._replace(candidates=general_first(found.candidates, entries, text))
+    doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
+    candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
+    unsigned = found.confidence and not candidates[0].hit
+    elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
+    if elsewhere and found.confidence == "high":
+        found = found._replace(confidence="medium")
+    # An entry that is found by its literal text alone is claimed as medium, and still its fix helps more than titles would.
+    sure = found.confidence == "high" or bool(found.confidence and candidates[0].hit and candidates[0].id not in ranking.column)
+    lines, chars = EVIDENCE[sure]
+    answer = Answer(
+        evidence=evidence_lines(evidence, told, lines, chars),
+        first_failure=place_of(evidence.first) if evidence.first else None,
+    )
+    if not found.confidence:
+        answer.ask = what_helps(
+            evidence,
+            "Not sure that anything in the catalogue fits; see whether a title says what you see." if found.doubtful else "Nothing in the catalogue fits.",
+            heard=said is not None,
+        )
+        if found.doubtful:
+            answer.also = [_title(c, entries) for c in candidates[:ALSO_ALONE]]
+        return answer
+    chosen = [(c, entries[c.id]) for c in candidates[:limit]]
+    others = [entry for _, entry in chosen[1:]]
+    for place, (candidate, entry) in enumerate(chosen):
+        match = {
+            "id": entry.id,
+            "title": plain(entry.title),
+            "why": told.why if told and entry.id == told.entry and not candidate.hit else _why(candidate),
+            "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
+            "severity": entry.severity,
+            "check": "",
+            "stale": doubts.get(entry.id, ""),
+        }
+        if place == 0:
+            _fill(match, entry, others, FIRST[sure])
+        else:
+            match["check"] = _check(entry, max(OTHER[sure] - tokens(match["title"]), 16))
+        answer.matches.append(match)
+    if elsewhere:
+        answer.ask = f"Not sure. {elsewhere}"
+    elif found.confidence == "low":
+        answer.ask = what_helps(evidence, "Not sure.", most=1, heard=said is not None)
+    if not sure:
+        answer.also = [_title(c, entries, TITLE) for c in candidates[limit : limit + ALSO]]
+    over = tokens_of_json(answer.as_dict()) - WHOLE - FURTHER * max(0, limit - 3)
+    if over > 0:  # first the evidence gives way, then the texts of the first match
+        over -= tokens_of_json(answer.evidence[1:])
+        del answer.evidence[1:]
+    if over > 0:
+        _fill(answer.matches[0], chosen[0][1], others, max(FIRST[sure] - over, LEAST_FIRST))
+    return answer
+
+
+def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
+    """Without the entries whose page could not be read. Where the likeliest is such a one nothing is claimed: the next would be a wrong answer."""
+    candidates = tuple(c for c in found.candidates if c.id in entries)
+    if candidates == found.candidates:
+        return found
+    if candidates[:1] == found.candidates[:1]:
+        return found._replace(candidates=candidates)
+    return found._replace(candidates=candidates, confidence="", doubtful=bool(candidates))
+
+
+def _title(candidate: search.Candidate, entries: Mapping[str, Entry], most: float = math.inf) -> dict:
+    """Id and title, cut to about `most` tokens."""
+    return {"id": candidate.id, "title": cut(plain(entries[candidate.id].title), most)}
+
+
+def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
+    """The texts of the first match, in `room` tokens beside its title and reason. What a short one leaves goes to the next."""
+    texts = {"fix": opening(entry.fix), "root_cause": first_paragraph(entry.root_cause), "distinguish": _distinguish(entry, others)}
+    left = room - 36 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
+    spent, whole = 0.0, left
+    for name, share in SHARES:
+        most = max(whole * share - spent, 12.0)
+        match[name] = _check(entry, most) if name == "check" else cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
+        spent += tokens(match[name])
+
+
+def _check(entry: Entry, most: float) -> str:
+    """The check in about so many tokens, or where to read it."""
+    return cut(first_paragraph(entry.check), most) or f"see entry {entry.id}"
+
+
+def check_limit(limit: int) -> None:
+    """Raises BadRequest unless the limit is one of 1–10."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not LIMITS[0] <= limit <= LIMITS[1]:
+        raise BadRequest(f"found limit {limit!r}, expected a whole number from {LIMITS[0]} to {LIMITS[1]}")
+
+
+def plain(text: str) -> str:
+    """A text without Markdown's back-ticks."""
+    return text.replace("`", "")
+
+
+def _why(candidate: search.Candidate) -> str:
+    if candidate.hit:
+        line = candidate.hit.line
+        rank = f", rank {line.rank}" if line.rank is not None else ""
+        return f"`{plain(shown(candidate.hit.text, 80))}` in {shown(line.source, NAME)} line {line.number}{rank}"
+    return "words: " + ", ".join(candidate.words[:3]) if candidate.words else "similar wording"
+
+
+def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking) -> str:
+    """What a match after the first is worth, by its own probability: beside a first one that is nearly certain it is nearly nothing."""
+    return "medium" if found.confidence != "low" and candidate.probability >= ranking.limits["medium"] else "low"
+
+
+def _distinguish(entry: Entry, others: list[Entry]) -> str:
+    """How to tell the first match from the next: its own words about a neighbour, else the neighbour's check."""
+    apart = dict(entry.tell_apart)
+    named = [f"{other.id}: {apart[other.id]}" for other in others if other.id in apart]
+    if named:
+        return "; ".join(named[:2])
+    for other in others:
+        turned = dict(other.tell_apart).get(entry.id)
+        if turned:
+            return f"{entry.id} rather than {other.id}: {turned}"
+    return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
+
+
+def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[str, str]:
+    """{id: why an entry may not hold here}, for those that there is a reason for."""
+    doubts = {}
+    for entry in entries:
+        stale = stale_entry(entry, today)
+        if stale:
+            doubts[entry.id] = f"last checked {stale.checked}, {(today - stale.checked).days} days ago; {stale.limit_days} is the limit"
+    if installed and installed.strip():
+        from ..platforms import installed as environment  # packaging is only needed here
+        from ..platforms.versions import out_of_range
+
+        try:
+            have = environment.versions(installed)
+        except environment.InstalledError as error:
+            raise BadRequest(str(error)) from None
+        for entry in entries:
+            why = out_of_range(entry.applies_to, have)
+            if why:
+                doubts[entry.id] = why
+    return doubts

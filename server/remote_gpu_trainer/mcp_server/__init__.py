@@ -1,0 +1,1 @@
+"""The same answers over the Model Context Protocol."""

@@ -1,0 +1,1 @@
+"""The facts of platforms, and how old they are."""

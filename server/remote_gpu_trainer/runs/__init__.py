@@ -1,0 +1,1 @@
+"""A job becomes a script; status, release and the ledger follow what becomes of it."""

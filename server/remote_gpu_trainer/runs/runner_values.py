@@ -1,0 +1,156 @@
+"""A job and a platform as the variables that the runner reads. Pure; what each one means stands at the top of scripts/run_one.sh.template."""
+
+from __future__ import annotations
+
+import re
+
+from ..platforms.profile import Profile
+from .code_snapshot import Snapshot
+from .job import Job, Resume, Secret
+from .targets.fields import Value
+
+UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
+RETRIES = {"preempted": 9, "killed": 3, "stall": 2, "network": 3, "hang": 2, "unknown": 1, "bug": 0, "oom": 0, "host-oom": 0, "disk": 0, "gpu": 0}
+STEP = """(global_step|[Ss]tep|[Ii]ter(ation)?)["' =:#]*[0-9]+|[|] +[0-9]+/"""  # "step 12", "'global_step': 12", a progress bar's "| 12/100"
+NOTICES = {"aws": "aws", "gcp": "gcp"}  # whose metadata service tells of a preemption; the others send signals, or nothing
+_KEY = re.compile(r"\$\{?([A-Z][A-Z0-9_]*(?:KEY|TOKEN)[A-Z0-9_]*)")
+
+
+class Unfit(ValueError):
+    """A job that this target can't carry. One line: field, found, expected."""
+
+
+def values(job: Job, profile: Profile, target: str, version: str, sha: str, folders: tuple[str, str], snapshot: Snapshot | None = None) -> dict[str, Value]:
+    """{variable: value} for the runner. Raises Unfit."""
+    stop, needs = self_stop(job, profile)
+    found: dict[str, Value] = {
+        "RGT_VERSION": version,
+        "RGT_JOB_SHA": sha,
+        "RGT_TARGET": target,
+        "RGT_PROFILE": profile.name,
+        "RGT_NAME": job.name,
+        "RGT_RUN_DIR": folders[0],
+        "RGT_WORK_DIR": folders[1],
+        "RGT_COMMAND": ["bash", "-c", job.command] if isinstance(job.command, str) else job.command,
+        "RGT_LAUNCHER": job.launcher,
+        "RGT_PYTHON": job.python,
+        "RGT_GPUS": job.gpus,
+        "RGT_PROCS": job.processes or max(job.gpus, 1),
+        "RGT_NODES": job.nodes,
+        "RGT_RDZV_HOST": (job.rendezvous or "").partition(":")[0],
+        "RGT_RDZV_PORT": (job.rendezvous or "").partition(":")[2] or "29400",
+        "RGT_ENV": [f"{name}={value}" for name, value in sorted(job.variables.items())],
+        "RGT_SECRET_FILES": [f"{name}={secret.file}" for name, secret in sorted(job.secrets.items()) if secret.file],
+        "RGT_SECRET_VARS": [_secret_variable(name, secret) for name, secret in sorted(job.secrets.items()) if secret.variable],
+        "RGT_SETUP": setup(job),
+        "RGT_STAGE": [path for copy in job.data for path in (copy.source, copy.to)],
+        "RGT_SAVE_SIGNAL": job.save_signal,
+        "RGT_SAVE_SECONDS": _number(job.checkpoint.save_seconds if job.checkpoint else 30),
+        "RGT_CHECKPOINT_DIR": job.checkpoint.folder if job.checkpoint else "",
+        "RGT_CHECKPOINT_GLOB": (job.checkpoint.pattern or "*") if job.checkpoint else "",
+        **_resume(job),
+        "RGT_DURABLE": job.durable.to if job.durable else "",
+        "RGT_SYNC": job.durable.what if job.durable else [],
+        "RGT_SYNC_MINUTES": _number(job.durable.every_minutes if job.durable else 15),
+        "RGT_EXPECT": job.results,
+        "RGT_DEADLINE": job.deadline,
+        "RGT_AT_END": job.at_end.do,
+        "RGT_SELF_STOP": stop,
+        "RGT_SELF_STOP_NEEDS": needs,
+        "RGT_BOX_ID": job.at_end.box_id or "",
+        "RGT_NOTIFY": job.notify,
+        "RGT_NOTIFY_EVERY": 600,
+        "RGT_NOTICE": NOTICES.get(profile.name, ""),
+        "RGT_RETRY": [f"{name}={count}" for name, count in sorted({**RETRIES, **job.retries}.items())],
+        "RGT_STALL_LOG_SECONDS": _number(job.stall.log_minutes * 60),
+        "RGT_STALL_STEP_SECONDS": _number(job.stall.step_minutes * 60),
+        "RGT_STALL_POWER_SECONDS": _number(job.stall.idle_power_minutes * 60 if job.gpus else 0),
+        "RGT_MIN_FREE_MB": _number(job.floors.free_gb * 1000),
+        "RGT_MIN_FREE_INODES": job.floors.free_inodes,
+        "RGT_STEP_PATTERN": job.step_pattern or STEP,
+        "RGT_REHEARSE": job.rehearsal.arguments,
+        "RGT_REHEARSE_MINUTES": _number(job.rehearsal.minutes),
+        "RGT_CODE_COMMIT": snapshot.commit if snapshot else "",
+        "RGT_CODE_DIFF": snapshot.difference if snapshot else "",
+        "RGT_CODE_IGNORED": snapshot.ignored if snapshot else "",
+    }
+    if target == "slurm":
+        found["RGT_REQUEUE"] = "yes" if job.slurm.requeue else "no"
+    if job.queue:
+        found |= _queue(job)
+    return found
+
+
+def self_stop(job: Job, profile: Profile) -> tuple[str, str]:
+    """(the shell line by which the box stops itself and keeps its disk, the credential that must be there); ('', '') where there is none.
+
+    The credential is the name of a variable on the box, or NAME=FILE.
+    """
+    fact = profile.facts.self_stop
+    if job.at_end.do != "stop" or profile.kind != "rental" or fact is None or not fact.value.possible or fact.value.keeps_disk is not True:
+        return "", ""
+    line = re.sub(r"\b(?:INSTANCE_)?ID\b(?!=)", '"$RGT_BOX_ID"', re.sub(r"(?<= )KEY\b", '"$RGT_STOP_KEY"', _without_variables(fact.value.command)))
+    line = _with_variables(line)
+    if "$RGT_BOX_ID" in line and not job.at_end.box_id:
+        return "", ""
+    named = _KEY.findall(line)
+    name = named[0] if named else "RGT_STOP_KEY" if "$RGT_STOP_KEY" in line else ""
+    given = job.at_end.credential
+    if not name:
+        return line, ""
+    if given and given.file:
+        return line, f"{name}={given.file}"
+    if given and given.variable and given.variable != name:
+        return f'{name}="${given.variable}"; export {name}; {line}', given.variable
+    return line, name
+
+
+def setup(job: Job) -> list[str]:
+    """The command that installs the environment file. Raises Unfit."""
+    path = job.environment
+    if not path:
+        return []
+    name = path.rsplit("/", 1)[-1]
+    if name == "uv.lock":
+        return ["uv", "sync", "--frozen"]
+    if name.endswith((".yml", ".yaml")):
+        return ["conda", "env", "update", "--file", path]
+    if name.endswith(".txt"):
+        return [job.python, "-m", "pip", "install", "--requirement", path]
+    raise Unfit("environment: expected requirements.txt, environment.yml or uv.lock; install anything else in the image")
+
+
+def _secret_variable(name: str, secret: Secret) -> str:
+    return name if secret.variable == name else f"{name}={secret.variable}"
+
+
+def _resume(job: Job) -> dict[str, Value]:
+    if isinstance(job.resume, Resume):
+        return {"RGT_RESUME": "flag" if job.resume.flag else "variable", "RGT_RESUME_NAME": job.resume.flag or job.resume.variable or ""}
+    return {"RGT_RESUME": job.resume, "RGT_RESUME_NAME": ""}
+
+
+def _queue(job: Job) -> dict[str, Value]:
+    for place, cell in enumerate(job.queue.cells):
+        if any(UNIT in argument for argument in cell.arguments):
+            raise Unfit(f"queue.cells.{place}.arguments: found the character U+001F, expected arguments without it")
+    return {
+        "RGT_CELLS": [UNIT.join([cell.name, *cell.arguments]) for cell in job.queue.cells],
+        "RGT_CLAIMS": job.queue.claims or "",
+        "RGT_LEASE": _number(job.queue.lease_minutes * 60),
+        "RGT_SLOTS": job.queue.slots,
+    }
+
+
+def _number(value: float) -> int:
+    """Whole seconds or megabytes: bash counts in integers. What is more than nothing stays so."""
+    return max(int(round(value)), 1 if value > 0 else 0)
+
+
+# A placeholder such as ID must not be looked for inside a shell variable such as $RUNPOD_POD_ID.
+def _without_variables(line: str) -> str:
+    return re.sub(r"\$(\{?)([A-Z_][A-Z0-9_]*)", lambda m: f"${m[1]}\x00{m[2].lower()}\x00", line)
+
+
+def _with_variables(line: str) -> str:
+    return re.sub("\x00([a-z0-9_]*)\x00", lambda m: m[1].upper(), line)

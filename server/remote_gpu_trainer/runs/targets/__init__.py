@@ -1,0 +1,1 @@
+"""What only Slurm, Kubernetes and SkyPilot need."""

@@ -1,0 +1,128 @@
+"""SkyPilot: the text of a task. Pure.
+
+Its `run` writes the script with a here-document, whose delimiter is no line of the script, and runs it. SkyPilot gives `run` to `bash -i`, where `!`
+would be replaced inside double quotes even in a script: `set +H` comes first. Secrets are names only: `sky launch --secret NAME` brings the value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import fields, yaml_text
+from .fields import Value
+
+_NAME = r"[a-zA-Z0-9]+(?:[._-]{1,2}[a-zA-Z0-9]+)*"  # sky/task.py, _VALID_NAME_REGEX
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
+_PART = r"[A-Za-z0-9*][A-Za-z0-9*._:@/-]{0,199}"
+
+_RUN_HEAD = """\
+set +H
+set -u
+umask 077
+rgt_dir=$HOME/.remote-gpu-trainer/{name}
+mkdir -p -- "$rgt_dir" || exit 1
+cat > "$rgt_dir/run.sh.$$" <<'{delimiter}' || exit 1
+"""
+_RUN_TAIL = """\
+mv -f -- "$rgt_dir/run.sh.$$" "$rgt_dir/run.sh" || exit 1
+"""
+_ONE_NODE = """\
+exec bash "$rgt_dir/run.sh" {verb}
+"""
+_NODES = """\
+RGT_RENDEZVOUS=$(printf '%s\\n' "$SKYPILOT_NODE_IPS" | head -n 1)
+export RGT_RENDEZVOUS
+exec bash "$rgt_dir/run.sh" {verb} --node-rank "$SKYPILOT_NODE_RANK"
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What only SkyPilot needs. GPUs are for one node. '' and 0 leave the choice to SkyPilot.
+
+    `workdir` is a folder here, sent to ~/sky_workdir. `file_mounts`: (path on the box, path here or bucket) pairs.
+
+    Raises ValueError that names the field.
+    """
+
+    name: str
+    gpus: int = 0
+    accelerator: str = ""
+    nodes: int = 1
+    infra: str = ""
+    spot: bool = False
+    disk_gb: int = 0
+    cpus: int = 0
+    memory_gb: int = 0
+    image: str = ""
+    workdir: str = ""
+    file_mounts: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        fields.matched("name", self.name, _NAME, "letters and digits, with '.', '_' or '-' between them", "choose another name")
+        fields.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
+        fields.whole("nodes", self.nodes, 1, 10_000, "give the number of boxes")
+        for field in ("disk_gb", "cpus", "memory_gb"):
+            fields.whole(field, getattr(self, field), 0, 1_000_000, "give it for one node, or 0")
+        if self.accelerator or self.gpus:
+            fields.matched("accelerator", self.accelerator, r"[A-Za-z][A-Za-z0-9._-]{0,63}", "the name of a GPU, such as H100", "take it from `sky show-gpus`")
+        if self.accelerator and not self.gpus:
+            raise fields.refuse("accelerator", self.accelerator, "a GPU only where gpus is above 0", "set gpus")
+        if self.infra:
+            fields.matched("infra", self.infra, _PART, "CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE", "look at `sky check`")
+        if self.image:
+            fields.matched("image", self.image, _PART, "docker:IMAGE:TAG or the cloud's id of an image", "take away what is no part of an image's name")
+        for field, path in [("workdir", self.workdir), *(("file_mounts", path) for pair in self.file_mounts for path in pair)]:
+            if fields.encodable(field, path) and ("$" in path or not path.isprintable()):
+                raise fields.refuse(field, path, "a path in which SkyPilot finds no variable and no line ends", "rename it")
+
+
+def text(values: Mapping[str, Value], options: Options, script: str) -> str:
+    """The task as YAML. Raises ValueError where values, options and script don't belong together."""
+    fields.same("nodes", options.nodes, values, "RGT_NODES")
+    return yaml_text.dump([_task(values, options, fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED))])
+
+
+def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
+    task = {
+        "name": options.name,
+        "resources": _given(
+            infra=options.infra,
+            accelerators={options.accelerator: options.gpus} if options.gpus else None,
+            cpus=f"{options.cpus}+" if options.cpus else None,
+            memory=f"{options.memory_gb}+" if options.memory_gb else None,
+            use_spot=options.spot,
+            job_recovery={"recover_on_exit_codes": [fields.AGAIN]} if options.spot else None,
+            disk_size=options.disk_gb,
+            image_id=options.image,
+        ),
+        "num_nodes": options.nodes,
+        "workdir": options.workdir,
+        "file_mounts": dict(options.file_mounts),
+        "secrets": dict.fromkeys(sorted({_on_the_box(item) for item in values.get("RGT_SECRET_VARS", [])})),
+        "run": run(script, options, "queue" if values.get("RGT_CELLS") else "run"),
+    }
+    return _given(**task)
+
+
+def _given(**items: object) -> dict:
+    return {key: value for key, value in items.items() if value}
+
+
+def _on_the_box(item: str) -> str:
+    """`NAME` or `NAME=VARIABLE` -> the variable that the box must have."""
+    variable = item.partition("=")[2] or item
+    fields.matched("RGT_SECRET_VARS", variable, _VARIABLE, "the name of a variable", "name it in letters, digits and '_'")
+    return variable
+
+
+def run(script: str, options: Options, verb: str) -> str:
+    """The bash that SkyPilot runs on each node."""
+    lines = set(script.split("\n"))
+    delimiter = "RGT_" + hashlib.sha256(script.encode()).hexdigest()[:16].upper()
+    while delimiter in lines:
+        delimiter += "_"
+    start = (_ONE_NODE if options.nodes == 1 else _NODES).format(verb=verb)
+    return _RUN_HEAD.format(name=options.name, delimiter=delimiter) + script + delimiter + "\n" + _RUN_TAIL + start

@@ -1,1 +1,0 @@
-"""The engines that a script can be rendered for."""

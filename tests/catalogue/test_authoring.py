@@ -1,0 +1,128 @@
+"""`new-entry` and `prove`: a form that lint refuses until it is filled, and proofs that count only when they ran."""
+
+import os
+import shutil
+import subprocess
+import sys
+from datetime import date
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle as catalogue
+from remote_gpu_trainer.catalogue import new_entry, proving
+from remote_gpu_trainer.catalogue.bundle import CatalogueError
+from remote_gpu_trainer.catalogue.lint import lint
+
+from tests.conftest import ROOT
+
+TODAY = date(2026, 11, 21)
+FILLED = {
+    "Symptom": "The loss rises.", "Root cause": "The rate is added to it.", "Fix": "Take it out.", "Check": "Print both.",
+    "Reported as": "a · b · c · 甲的损失 · 乙的损失", "Sources": "[a page](https://example.org/a)",
+}  # fmt: skip
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the pages, with the file by which a checkout is known."""
+    for name in ("references", "profiles"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "pyproject.toml").write_text("")
+    return tmp_path
+
+
+def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(checkout):
+    before = catalogue.read(checkout)
+    name, markdown = new_entry.form(before, "O", "The loss goes up by one at every epoch", TODAY)
+    assert name not in before.by_id and int(name[1:]) == max(int(e.id[1:]) for e in before.families["O"]) + 1
+    page = new_entry.put(before, "O", markdown, None)
+    assert page == checkout / before.families["O"][0].path
+    empty = catalogue.read(checkout)
+    assert any(name in fault.text for fault in lint(empty, TODAY)) and set(empty.by_id) == set(before.by_id)
+    text = page.read_text(encoding="utf-8")
+    for field, value in FILLED.items():
+        head, found, rest = text.partition(f"### {name} — ")
+        text = head + found + rest.replace(f"**{field}:**\n", f"**{field}:** {value}\n", 1)
+    page.write_text(text.replace("blocks or corrupts or wastes or misleads", "corrupts"), encoding="utf-8")
+    after = catalogue.read(checkout)
+    assert lint(after, TODAY) == [] and after.get(name).title == "The loss goes up by one at every epoch"
+    assert [e.markdown for e in after.entries if e.id != name] == [e.markdown for e in before.entries]
+
+
+def test_a_retired_id_is_not_given_again(bundle):
+    root = bundle({"a.md": "# Page\n\n### O7 → O1\n"})
+    assert new_entry.form(catalogue.read(root), "O", "what is seen here is this", TODAY)[0] == "O8"
+
+
+def test_a_new_family_needs_a_page(checkout):
+    read = catalogue.read(checkout)
+    name, markdown = new_entry.form(read, "ZZ", "what is seen here is this", TODAY)
+    assert name == "ZZ1"
+    with pytest.raises(CatalogueError, match="found 0 pages of the family ZZ .*name it with --page"):
+        new_entry.put(read, "ZZ", markdown, None)
+    page = "references/training/by-domain.md"
+    assert new_entry.put(read, "ZZ", markdown, page).read_text(encoding="utf-8").endswith(markdown)
+    for other in ("../x.md", "/etc/hosts", "references/none.md", "pyproject.toml"):
+        with pytest.raises(CatalogueError, match="expected a Markdown file below"):
+            new_entry.put(read, "ZZ", markdown, other)
+
+
+@pytest.mark.parametrize(("family", "title"), [("o", "a b c d e"), ("O; rm", "a b c d e"), ("O", " \n"), ("TOOLONGX", "a b c d e")])
+def test_what_is_no_family_or_no_title_is_refused(family, title):
+    with pytest.raises(CatalogueError, match="expected (one to six capital letters|5 to 18 words)"):
+        new_entry.form(catalogue.load(), family, title, TODAY)
+
+
+def test_an_installation_is_not_written_into(bundle):
+    root = bundle({"a.md": "# Page\n"})
+    with pytest.raises(CatalogueError, match="found no checkout at .*expected one to write into"):
+        new_entry.put(catalogue.read(root), "O", "### O1 — x\n", "references/a.md")
+
+
+def test_the_form_goes_to_stdout():
+    done = run("new-entry", "K8S", "--title", "the pod is gone and nobody knows")
+    assert done.returncode == 0 and done.stdout.startswith("### K8S") and "**Sources:**" in done.stdout
+
+
+def run(*arguments, **variables):
+    environment = os.environ | variables
+    return subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *arguments], capture_output=True, text=True, timeout=120, env=environment)
+
+
+@pytest.fixture
+def proofs(checkout, monkeypatch):
+    """Write proofs of O1, O2, … into the copy, which becomes the catalogue."""
+    folder = checkout / "evals" / "proofs"
+    folder.mkdir(parents=True)
+
+    def write(**texts):
+        for name, text in texts.items():
+            (folder / f"test_{name}.py").write_text(text)
+        return catalogue.read(checkout)
+
+    return write
+
+
+def test_proven_refuted_and_skipped_are_told_apart(proofs):
+    read = proofs(
+        o1="def test_a(): pass\ndef test_b(): pass\n", o2="def test_a(): assert 1 == 2, 'the loss fell'\n",
+        o3="import pytest\ndef test_a(): pytest.skip('no torch here')\n", o4="import nowhere_to_be_found\n", o5="",
+    )  # fmt: skip
+    found = {one.id: one for one in proving.prove(read, ["O1", "O2", "O3", "O4", "O5"])}
+    assert {name: one.verdict for name, one in found.items()} == {"O1": "proven", "O2": "refuted", "O3": "unknown", "O4": "unknown", "O5": "unknown"}
+    assert found["O1"].tests == 2 and "the loss fell" in found["O2"].faults[0] and "no torch here" in found["O3"].skipped[0]
+    assert [one.id for one in proving.prove(read, [])] == ["O1", "O2", "O3", "O4", "O5"]
+
+
+def test_what_has_no_proof_is_refused(proofs, checkout):
+    with pytest.raises(CatalogueError, match=r"found no proof of O2, expected evals/proofs/test_o2\.py"):
+        proving.prove(proofs(o1="def test_a(): pass\n"), ["O1", "O2"])
+    shutil.rmtree(checkout / "evals")
+    with pytest.raises(CatalogueError, match="found no evals/proofs in .*expected a checkout"):
+        proving.prove(catalogue.read(checkout), [])
+
+
+def test_the_command_ends_with_the_verdict():
+    done = run("prove", "U6", REQUIRE_ENGINES="1")
+    assert (done.returncode, done.stdout.split(":")[0]) == (0, "U6 proven")
+    assert run("prove", "L99").returncode == 2
+    assert "found no proof of AD1" in run("prove", "AD1").stderr

@@ -1,0 +1,109 @@
+"""The grammar of an entry: what is read, and what is said of a page that breaks it."""
+
+from datetime import date
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from remote_gpu_trainer.catalogue.entry import Entry, Signature
+from remote_gpu_trainer.catalogue.grammar import read_page
+
+from tests.conftest import ENTRY
+
+
+def faults(text: str) -> list[str]:
+    return [str(fault) for fault in read_page(text, "a.md").faults]
+
+
+def test_a_good_entry_is_read_whole(page):
+    [entry] = read_page("# Page\n\n## Loss\n\n" + page(), "a.md").entries
+    assert entry.id == "O3"
+    assert entry.family == "O"
+    assert entry.section == "Loss"
+    assert entry.signatures == (Signature("element 0 of tensors does not require grad"),)
+    assert entry.verified == date(2026, 11, 20)
+    assert entry.ran == ""
+    assert entry.reported_as[-1] == "反向传播报错"
+    assert entry.line == 5
+
+
+def test_ran_keeps_what_it_ran_on(page):
+    [entry] = read_page(page(("read", "ran (torch 2.13.0)")), "a.md").entries
+    assert entry.ran == "torch 2.13.0"
+
+
+def test_a_signature_between_slashes_is_a_regular_expression(page):
+    [entry] = read_page(page(("`element 0 of tensors does not require grad`\n\n**Rep", r"`/size \d+/` · ``a `b` c``" + "\n\n**Rep")), "a.md").entries
+    assert entry.signatures == (Signature(r"size \d+", True), Signature("a `b` c"))
+
+
+def test_a_field_may_hold_paragraphs_and_code_with_headings_in_it(page):
+    text = page(("Take the cut out.", "Take it out.\n\n```python\n### not a heading\n**Not:** a field\n```"))
+    [entry] = read_page(text, "a.md").entries
+    assert "### not a heading" in entry.fix
+    assert "**Not:** a field" in entry.fix
+
+
+def test_a_retired_id_leads_to_its_successor():
+    read = read_page("### O4 → O3\n", "a.md")
+    assert [(old.id, old.successor) for old in read.retired] == [("O4", "O3")]
+    assert not read.faults
+
+
+def test_prose_without_entries_has_no_faults():
+    assert read_page("# Title\n\nSome **bold:** text.\n\n## Part\n", "a.md").faults == ()
+
+
+def test_windows_line_ends_change_nothing(page):
+    assert read_page(page().replace("\n", "\r\n"), "a.md").entries == read_page(page(), "a.md").entries
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("### O3 — the loss has", "### o3 the loss has", "a.md:1: found heading '### o3 the loss has no way back to the weights of the model', expected '### ID — title' or '### ID → NEW-ID'"),
+        ("**Severity:** blocks\n\n", "", "a.md:1: O3 has no Severity, expected a paragraph '**Severity:** …'"),
+        ("**Fix:** Take the cut out.", "**Fix:**", "a.md:1: O3 has no Fix, expected a paragraph '**Fix:** …'"),
+        ("blocks", "fatal", "a.md:15: O3 Severity: found 'fatal', expected one of blocks, corrupts, wastes, misleads"),
+        ("2026-11-20, read", "2026-13-20, read", "a.md:17: O3 Verified: found '2026-13-20, read', expected '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
+        ("2026-11-20, read", "2026-11-20, ran", "a.md:17: O3 Verified: found '2026-11-20, ran', expected '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
+        ("**Fix:** Take", "**Remedy:** Take", "a.md:7: found field 'Remedy', expected one of Symptom, Root cause, Fix, Check, Tell apart, Signatures, Reported as, False alarm, Applies to, Needs, Severity, Verified, Sources"),
+        ("**Check:** `print", "**Fix:** `print", "a.md:9: found field 'Fix' again (first on line 7), expected it once"),
+        ("**Symptom:** It", "Lead.\n\n**Symptom:** It", "a.md:3: found 'Lead.' before the first field, expected '**Symptom:** …'"),
+        ("**Signatures:** `element 0 of tensors does not require grad`", "**Signatures:** element 0", "a.md:11: O3 Signatures: found 'element 0', expected a text in back-ticks, items separated by ' · '"),
+        ("Take the cut out.", "Open:\n```\nopen", "a.md:1: found an open ``` fence, expected it closed before the next heading"),
+    ],
+)  # fmt: skip
+def test_each_fault_says_what_was_found_and_what_was_expected(page, old, new, said):
+    assert said in faults(page((old, new)))
+
+
+def test_fields_out_of_order_are_a_fault():
+    lines = ENTRY.split("\n\n")
+    lines[2], lines[3] = lines[3], lines[2]
+    assert faults("\n\n".join(lines))[0].startswith("a.md:7: found field 'Root cause' after 'Fix', expected the order Symptom")
+
+
+def test_an_entry_with_a_fault_is_left_out_and_its_neighbour_is_not(page):
+    read = read_page(page(("blocks", "bad")) + "\n" + page(("### O3", "### O4")), "a.md")
+    assert [entry.id for entry in read.entries] == ["O4"]
+    assert len(read.faults) == 1
+
+
+def test_tell_apart_needs_an_id_before_its_colon(page):
+    text = page(("**Signatures:**", "**Tell apart:** O4: the order is wrong · no id here\n\n**Signatures:**"))
+    assert "found 'no id here', expected 'ID: how that one differs'" in faults(text)[0]
+
+
+@given(st.text(max_size=400))
+def test_any_text_is_read_without_an_exception(text):
+    read_page(text, "a.md")
+
+
+@given(st.lists(st.sampled_from([*ENTRY.split("\n"), "### O9 — x", "### O9 → O3", "```", "~~~", "## Part", "**Fix:** again"]), max_size=60))
+@settings(max_examples=200)
+def test_any_mix_of_an_entrys_lines_gives_entries_or_faults_and_never_half_an_entry(lines):
+    read = read_page("\n".join(lines), "a.md")
+    for entry in read.entries:
+        assert isinstance(entry, Entry)
+        assert all((entry.symptom, entry.root_cause, entry.fix, entry.check, entry.reported_as, entry.sources))

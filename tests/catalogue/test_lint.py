@@ -1,0 +1,96 @@
+"""The linter: silent on the catalogue and on good pages, one line for each thing that is wrong."""
+
+import subprocess
+import sys
+from datetime import date
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle as catalogue
+from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, lint, stalls
+
+TODAY = date(2026, 11, 20)
+
+
+def findings(root) -> list[str]:
+    return [str(fault) for fault in lint(catalogue.read(root), TODAY)]
+
+
+def test_the_catalogue_has_no_findings():
+    assert [str(f) for f in lint(catalogue.load(), date.today())] == []
+
+
+def test_a_good_page_has_no_findings(bundle, page):
+    assert findings(bundle({"a.md": page()})) == []
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("**Check:**", "**Check:** See [Z9].", "found a reference to Z9, expected the id of an entry"),
+        ("**Check:**", "**Check:** See [O3].", "found a reference to itself"),
+        ("**Check:**", "**Check:** [here](gone.md)", "found a link to 'gone.md', expected a file of the bundle or a web address"),
+        ("(https://docs.pytorch.org/docs/stable/notes/autograd.html)", "", "found no address in Sources"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`nan`\n\n**R", "found signature 'nan', expected 8 characters or more"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`/(a/`\n\n**R", "that doesn't compile"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`/x{0,9}$/`\n\n**R", "that matches an empty line"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`/(a+)+b{2}/`\n\n**R", "with a repeat inside a repeat, expected one that can't stall"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`criterion = nn.CrossEntropyLoss()`\n\n**R", "in the ordinary line"),
+        ("2026-11-20, read", "2027-11-20, read", "found Verified 2027-11-20, expected a date from 2026-01-01 to 2026-11-20"),
+        ("**Severity:**", "**Applies to:** torch>>2\n\n**Severity:**", "found Applies to 'torch>>2'"),
+        (" · 没有梯度 · 反向传播报错", "", "found 3 items in Reported as, 0 of them Chinese"),
+        ("The loss was cut off.", "word " * 90, "found 90 words in root cause, expected at most 80"),
+        ("the loss has no way back to the weights of the model", "loss", "found a title of 1 words"),
+    ],
+)  # fmt: skip
+def test_each_check_finds_its_fault(bundle, page, old, new, said):
+    [found] = findings(bundle({"a.md": page((old, new))}))
+    assert found.startswith("references/a.md:1: O3: ")
+    assert said in found
+
+
+def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
+    assert findings(bundle({"a.md": page(), "b.md": page()})) == ["references/b.md:1: found id O3 again, expected it only at references/a.md:1"]
+
+
+def test_a_redirect_into_nothing_is_found(bundle, page):
+    assert findings(bundle({"a.md": page() + "\n### O4 → O5\n"})) == ["references/a.md:21: found O4 → O5, expected the id of an entry"]
+
+
+def test_two_redirects_in_a_circle_end(bundle, page):
+    assert len(findings(bundle({"a.md": page() + "\n### O4 → O5\n\n### O5 → O4\n"}))) == 2
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+b", r"(?:a|aa)+$(?:b*)*", r".*x.*y.*z", r"(\w+\s?)*:", r"(.)\1+"])
+def test_an_expression_that_could_stall_is_refused_without_running_it(pattern):
+    assert stalls(pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"size \d+ at .{0,80}dim", r"rank\s?\d+: (?:killed|died)", r"a.*b", r"(?:ab){2}c", r"[0-9a-f]{8}", r"after \d+ s: \d+/\d+ of \w+ joined"])
+def test_an_ordinary_expression_is_not(pattern):
+    assert stalls(pattern) == ""
+
+
+@pytest.mark.parametrize("item", ["torch", "torch>=2.6", "torch>=2.6 <2.9", "huggingface_hub<1", "platform:slurm", "gpu:H100 SXM", "cuda>=13"])
+def test_the_ranges_of_the_grammar_pass(bundle, page, item):
+    assert findings(bundle({"a.md": page(("**Severity:**", f"**Applies to:** {item}\n\n**Severity:**"))})) == []
+
+
+def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
+    root = bundle({"a.md": ""})
+    (root / "references" / "a.md").write_bytes(b"### O3 \xff\xfe")
+    assert "found a page that can't be read" in findings(root)[0]
+
+
+def test_the_command_prints_findings_and_exits_1(bundle, page):
+    root = bundle({"a.md": page(("blocks", "bad"))})
+    done = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", "lint", str(root)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout.startswith("references/a.md:15: O3 Severity: found 'bad', expected one of")
+    assert "Traceback" not in done.stderr
+
+
+def test_no_signature_of_the_catalogue_is_in_an_ordinary_log():
+    from remote_gpu_trainer.catalogue.signatures import SignatureIndex
+    from remote_gpu_trainer.numbers import log_reading
+
+    assert SignatureIndex(catalogue.load().signatures).find(log_reading.from_text(ORDINARY_LOG)) == []

@@ -1,0 +1,57 @@
+"""A signature forces an answer, so it takes the texts of its own failure and leaves what other programs print as well."""
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.signatures import Pattern
+
+OWN = [
+    ("U3", "[1.2] Out of memory: Killed process 4100 (python3) total-vm:1kB"),
+    ("U3", "Memory cgroup out of memory: Killed process 77 (pt_data_worker) total-vm"),
+    ("U3", "Out of memory: Kill process 4100 (python) score 900 or sacrifice child"),
+    ("U7", "EXT4-fs warning (device sda1): ext4_dx_add_entry:2516: Directory (ino: 89391105) index full, reach max htree level :2"),
+    ("U7", "output /root/x has 12 inodes free, expected 1000"),
+    ("U10", "RuntimeError: No executable batch size found, reached zero."),
+    ("U11", "GPU 0 has 20480 of 24564 MB in use by a process that is not listed"),
+    ("U12", "rsync: connection unexpectedly closed (11668340 bytes received so far) [receiver]"),
+    ("U12", "rsync: [receiver] connection unexpectedly closed (4,293,736 bytes received so far)"),
+    ("U12", "rsync error: timeout in data send/receive (code 30) at io.c(204) [sender=3.2.7]"),
+    ("U13", 'scp: dest open "/tmp/nope/": Failure'),
+    ("U13", 'dest open "/tmp/nope/f": No such file or directory'),
+    ("U13", 'scp: upload "/tmp/nope/": path canonicalization failed'),
+    ("U13", 'rsync: [Receiver] mkdir "/tmp/q1/q2" failed: No such file or directory (2)'),
+    ("U13", "scp: /tmp/nope/: Is a directory"),
+]
+OTHERS = [
+    ("U3", "Out of memory: Killed process 4100 (mysqld) total-vm:1kB"),
+    ("U10", "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"),
+    ("U11", "GPU-1a, 4100, [Not Found], 1012 MiB"),
+    ("U12", "rsync: connection unexpectedly closed (0 bytes received so far) [Receiver]"),
+    ("U12", "Read from remote host 203.0.113.4: Connection reset by peer"),
+    ("U13", 'scp: dest open "/tmp/full/f": Failure'),
+    ("U13", 'scp: stat local "missing.txt": No such file or directory'),
+    ("U13", 'rsync: [sender] change_dir "/tmp/r" failed: No such file or directory (2)'),
+    ("U7", "mkdir: Disk quota exceeded"),
+    ("GEN7", "Process 1234 has 20.10 GiB memory in use."),
+]
+
+
+def claims(entry: str, text: str) -> bool:
+    return any(Pattern(signature).matches(text) for signature in bundle.load().get(entry).signatures)
+
+
+@pytest.mark.parametrize(("entry", "text"), OWN)
+def test_its_own_text_is_claimed(entry, text):
+    assert claims(entry, text)
+
+
+@pytest.mark.parametrize(("entry", "text"), OTHERS)
+def test_a_text_of_many_failures_is_left_to_the_words(entry, text):
+    assert not claims(entry, text)
+
+
+@pytest.mark.parametrize("entry", bundle.load().entries, ids=lambda entry: entry.id)
+def test_each_line_of_a_signature_holds_letters_by_which_it_is_looked_for_first(entry):
+    """`(train|val): .{0,6}No images found` has them; alternatives around a lone colon have none, and are tried on every line of every log."""
+    for signature in entry.signatures:
+        held = Pattern(signature)
+        assert sum(letter.isalpha() for letter in held.hint) >= 3, signature.text

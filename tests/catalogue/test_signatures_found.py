@@ -1,0 +1,32 @@
+"""What the index finds by words that each signature needs is what a plain search of every signature finds."""
+
+import json
+from pathlib import Path
+
+from remote_gpu_trainer.catalogue.signatures import normal
+from remote_gpu_trainer.lookup.look_up import signatures
+from remote_gpu_trainer.numbers import log_reading
+
+EVALS = Path(__file__).resolve().parents[2] / "evals"
+
+
+def plainly(found: log_reading.Evidence) -> set[tuple[str, str]]:
+    """(entry, text of the signature): literals anywhere in the joined lines, expressions in a single one."""
+    lines = [line.text for line in found.lines]
+    joined = " ".join(map(normal, lines))
+    return {
+        (name, pattern.source.text)
+        for name, pattern in signatures().patterns
+        if (pattern.literal in joined if pattern.literal else any(map(pattern.search, lines)))
+    }
+
+
+def test_no_signature_is_lost_on_the_way_to_its_lines():
+    texts = [json.loads(line).get("text", "") for name in ("waiting", "fresh") for line in (EVALS / f"sets/{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    hits = 0
+    for text in filter(str.strip, texts[::3]):
+        found = log_reading.from_text(text)
+        expected = plainly(found)
+        assert {(hit.entry_id, hit.signature.text) for hit in signatures().find(found)} == expected, text[:200]
+        hits += len(expected)
+    assert hits > 100

@@ -1,0 +1,94 @@
+"""README, SKILL.md and CI say what is true: generated parts are fresh, commands are the ones that run, the skill is valid."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle as catalogue
+from remote_gpu_trainer.cli.documents import outdated
+from remote_gpu_trainer.cli.main import make_parser
+from remote_gpu_trainer.lookup.budget import tokens
+
+from tests.conftest import ROOT, valid_skill
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def fenced(heading: str) -> str:
+    return re.search(rf"## {heading}\n.*?```sh\n(.*?)```", README, re.S)[1].strip()
+
+
+def test_the_generated_parts_are_fresh():
+    assert outdated(ROOT, make_parser(), write=False) == []
+
+
+def test_an_old_generated_part_is_found_and_repaired(bundle, page):
+    root = bundle({"a.md": "# A page\n<!-- generated: contents -->\nold\n<!-- end -->\n\n## Part\n\n" + page()})
+    (root / "README.md").write_text("No marks here.\n")
+    assert outdated(root, make_parser(), write=False) == ["references/a.md"]
+    assert outdated(root, make_parser(), write=True) == ["references/a.md"]
+    assert "- **Part**\n  - O3 · the loss has no way back" in (root / "references/a.md").read_text()
+    assert outdated(root, make_parser(), write=False) == []
+
+
+def test_the_two_commands_of_the_readme_are_one_line_each():
+    assert "\n" not in fenced("Use it") and "\n" not in fenced("Test it")
+
+
+def test_the_command_of_the_readme_answers_its_log():
+    command = fenced("Use it").split("&&")[1].split()
+    assert command[0] == "remote-gpu-trainer"
+    done = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("D8  ")
+
+
+def test_ci_runs_the_readmes_own_test_command_with_engines_required():
+    script = (ROOT / ".ci/run").read_text()
+    assert fenced("Test it") in script
+    assert "REQUIRE_ENGINES=1" in script
+
+
+def test_every_path_that_the_readme_names_exists():
+    for name in re.findall(r"`((?:references|profiles|scripts|server|evals|examples)/[\w./-]*)`", README) + re.findall(r"\]\(([\w./-]+)\)", README):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_skill_is_valid_and_short(tmp_path):
+    folder = tmp_path / "remote-gpu-trainer"
+    folder.mkdir()
+    shutil.copy(ROOT / "SKILL.md", folder)
+    assert tokens((ROOT / "SKILL.md").read_text(encoding="utf-8")) < 3000
+    valid_skill(folder)
+
+
+def test_the_skill_lists_every_family():
+    text = (ROOT / "SKILL.md").read_text(encoding="utf-8")
+    for family, group in catalogue.load().families.items():
+        numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
+        assert re.search(rf"^\|.*\b{family}{numbers[0]}–{numbers[-1]}\b.*\| `{group[0].path}` \|$", text, re.M), family
+
+
+def test_every_page_opens_with_its_triage_and_its_contents():
+    for path in {entry.path for entry in catalogue.load().entries}:
+        head = (ROOT / path).read_text(encoding="utf-8").split("\n### ")[0]
+        assert "<!-- generated: contents -->" in head, path
+        if path.startswith("profiles/"):
+            continue
+        assert "## Which of these is it?" in head, path
+        assert len(re.findall(r"^\d\. ", head, re.M)) >= 3, path
+
+
+def test_every_id_of_a_triage_is_an_entry():
+    for path in {entry.path for entry in catalogue.load().entries}:
+        head = (ROOT / path).read_text(encoding="utf-8").split("<!-- generated")[0]
+        for name in re.findall(r"\b((?:O|D|DP|P|L|V|DF|R|X|C)\d{1,2})\b", head):
+            assert catalogue.load().current(name) in catalogue.load().by_id, (path, name)
+
+
+@pytest.mark.parametrize("word", ["/".join(("", "work", "")), "/".join(("", "farm", "")), "/".join(("..", "shared"))])
+def test_the_repository_names_no_path_of_the_machine_it_was_written_on(word):
+    reports = [":!references", ":!profiles", ":!evals/cases.jsonl", ":!evals/logs", ":!evals/training/data/practice", ":!evals/training/data/next", ":!evals/sets/outside.jsonl", ":!evals/sets/fresh.jsonl", ":!evals/sets/waiting.jsonl"]
+    done = subprocess.run(["git", "grep", "-nIF", word, "--", *reports], cwd=ROOT, capture_output=True, text=True)
+    assert [line for line in done.stdout.splitlines() if "/workspace" not in line] == []

@@ -1,0 +1,276 @@
+"""The documentation site: built once, crawled over its files, and looked at in headless Chromium."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from html.parser import HTMLParser
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+import yaml
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.cli.main import make_parser
+from remote_gpu_trainer.platforms import profile
+
+from tests.conftest import ROOT, engine, module
+from tests.engines.chromium import CHROMIUM, Browser, Served
+
+pytestmark = pytest.mark.site
+
+INSTALL = "pip install -e '.[docs]'"
+HOSTILE = "</div></code><script>alert(1)</script> {{ 7*7 }} {% raw %} {: onclick=alert(1)} ``` `x` ~~~ <!-- gone --> --8<-- \"README.md\" ![p](https://x.example/p.png)"
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The folder of the built site."""
+    module("zensical", INSTALL)
+    out = tmp_path_factory.mktemp("built") / "site"
+    done = subprocess.run([sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(out)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+class Read(HTMLParser):
+    """Links, what the page loads, anchors, and the text of one file."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links, self.loads, self.anchors, self.handlers, self.words, self.refresh = [], [], set(), [], [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.handlers += [name for name in values if name.startswith("on")]
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"])
+        if tag in ("img", "script", "iframe", "source", "video", "object") and values.get("src"):
+            self.loads.append(values["src"])
+        if tag == "link" and values.get("href") and values.get("rel") != "canonical":
+            self.loads.append(values["href"])
+        if values.get("id"):
+            self.anchors.add(values["id"])
+        if tag == "a" and values.get("name"):
+            self.anchors.add(values["name"])
+        if tag == "meta" and values.get("http-equiv") == "refresh":
+            self.refresh = values["content"].partition("url=")[2]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.fixture(scope="session")
+def pages(site):
+    """{address: what stands there} of every HTML file."""
+    return {"/" + path.relative_to(site).as_posix().removesuffix("index.html"): Read(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+
+
+def modules():
+    """The builder's modules, which need the extra."""
+    module("zensical", INSTALL)
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        from site_pages import collect, documents, entries, markup, page
+    finally:
+        sys.path.remove(str(ROOT / "tools"))
+    return collect, documents, entries, markup, page
+
+
+def test_every_link_and_every_anchor_within_the_site_leads_somewhere(site, pages):
+    broken = []
+    for address, read in pages.items():
+        if address == "/404.html":  # it is shown at any address, so its links begin at the root
+            continue
+        for link in [*read.links, *read.loads, *filter(None, [read.refresh])]:
+            if urlsplit(link).scheme or link.startswith("//"):
+                continue
+            whole = urlsplit(urljoin("http://here" + address, link))
+            target = unquote(whole.path)
+            file = site / target.lstrip("/") / "index.html" if target.endswith("/") else site / target.lstrip("/")
+            if not file.is_file():
+                broken.append((address, link))
+            elif whole.fragment and target in pages and unquote(whole.fragment) not in pages[target].anchors | {"__skip"}:
+                broken.append((address, link))
+    assert broken == []
+
+
+def test_nothing_is_loaded_from_elsewhere(site, pages):
+    outside = {load for read in pages.values() for load in read.loads if urlsplit(load).scheme or load.startswith("//")}
+    assert outside == set()
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", styles)
+
+
+def test_every_entry_has_its_page_with_every_field(pages):
+    for entry in bundle.load().entries:
+        read = pages[f"/entries/{entry.id}/"]
+        words = " ".join(" ".join(read.words).split())
+        assert f"{entry.id} — " in words and not read.refresh, entry.id
+        assert {"symptom", "root-cause", "fix", "check", "reported-as", "sources"} <= read.anchors, entry.id
+        for signature in entry.signatures:
+            assert " ".join(signature.text.split()) in words, (entry.id, signature.text)
+
+
+def test_a_retired_id_and_small_letters_lead_to_the_entry(site, pages):
+    found = bundle.load()
+    for gone in found.retired:
+        assert urljoin(f"/entries/{gone.id}/", pages[f"/entries/{gone.id}/"].refresh) == f"/entries/{found.current(gone.id)}/"
+    for entry in found.entries:
+        old = f"/entries/{entry.id.lower()}/"
+        if not (site / "entries" / entry.id.lower()).samefile(site / "entries" / entry.id):
+            assert urljoin(old, pages[old].refresh) == f"/entries/{entry.id}/"
+
+
+def test_every_platform_command_tool_and_script_is_there(pages):
+    def words(address):
+        return " ".join(pages[address].words)
+
+    compared = words("/platforms/")
+    for name, facts in profile.load().items():
+        assert name in compared and f"/platforms/{name}/" in pages
+        assert str(facts.facts.survives.date or "no date") in compared
+    unsure = sum(fact is not None and fact.status != "confirmed" for facts in profile.load().values() for _, fact in facts.facts)
+    assert unsure and "unconfirmed" in compared
+    commands = next(action for action in make_parser()._actions if action.choices and "lookup" in action.choices).choices
+    assert set(commands) <= pages["/reference/commands/"].anchors
+    for tool in ("lookup_symptom", "render_run_script", "check_staleness", "gpu_health"):
+        assert tool in words("/reference/tools/")
+    for path in (ROOT / "scripts").glob("*.*"):
+        if path.suffix in (".py", ".sh", ".template"):
+            assert path.name in words("/reference/scripts/"), path.name
+
+
+def test_the_figures_stand_with_the_commands_that_measured_them(pages):
+    words = " ".join(pages["/figures/"].words)
+    assert "python benchmarks/run_benchmarks.py --write" in words and "python evals/run_evals.py --write" in words
+    assert re.search(r"log of 1000 MB", words) and "hit@1" in words
+
+
+def test_no_address_is_written_twice():
+    collect, documents, _, _, page = modules()
+    site = collect.collect(ROOT)
+    assert len({name.lower() for name in site.files if name.endswith(".md")}) == sum(name.endswith(".md") for name in site.files)
+    with pytest.raises(documents.SiteError, match="found a second page for /find/"):
+        site.add(page.Page("find/", "Find", "# Again"))
+
+
+def test_every_link_of_the_guides_leads_to_a_page():
+    collect, _, _, _, page = modules()
+    known = collect.addresses(ROOT, bundle.load())
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        name = path.relative_to(ROOT).as_posix()
+        here = page.Place(known[name], known, name)
+        text = path.read_text(encoding="utf-8")
+        assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not here.link(link)] == []
+        for line in re.findall(r"^remote-gpu-trainer .*$", text, re.M):
+            arguments = shlex.split(line.split(" | ")[0])[1:]
+            make_parser().parse_args(arguments)
+        for command in re.findall(r"`remote-gpu-trainer (\w+)", text):
+            assert command in {"health", "lookup", "profile", "render", "status", "release", "staleness"}
+
+
+def test_text_of_an_entry_stays_text(tmp_path, page):
+    _, _, entries, markup, pages_ = modules()
+    (tmp_path / "references").mkdir()
+    swaps = (("The loss was cut off.", HOSTILE), ("Take the cut out.", "This:\n\n```{include} /etc/passwd\n" + HOSTILE + "\n```"), ("the loss has no way back", "{{ 7*7 }} <b>*x*</b> `a*b` the loss has no way back"))
+    (tmp_path / "references/a.md").write_text("# A page\n\n## Part\n\n" + page(*swaps), encoding="utf-8")
+    found = bundle.read(tmp_path)
+    assert found.faults == ()
+    [entry] = found.entries
+    known = {"references/a.md": "topics/a/", "entry:O3": "entries/O3/"}
+    made = entries.entry_page(entry, pages_.Place("entries/O3/", known, entry.path), (None, None))
+    work = tmp_path / "docs"
+    work.mkdir()
+    (work / "index.md").write_text(f"---\ntitle: {json.dumps(made.title)}\n---\n\n{made.markdown}", encoding="utf-8")
+    settings = {"site_name": "x", "theme": {"name": "material", "font": False}, "markdown_extensions": [{"toc": {"permalink": True}}], "nav": [{"Home": "index.md"}]}
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings))
+    done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    read = Read(text)
+    words = " ".join(read.words)
+    assert words.count("<script>alert(1)</script>") >= 2 and "alert(1)" not in "".join(re.findall(r"<script[^>]*>(.*?)</script>", text, re.S))
+    assert words.count("{{ 7*7 }}") >= 3 and " 49 " not in words and "root:" not in words and "gone" not in words.split("```")[0]
+    assert "<b> x </b> a*b" in " ".join(words.split()) and "https://x.example/p.png" not in read.loads
+    assert not read.handlers and {"fix", "check", "sources"} <= read.anchors
+
+
+def test_a_folder_with_other_files_is_not_replaced(tmp_path):
+    module("zensical", INSTALL)
+    (tmp_path / "mine.txt").write_text("mine")
+    done = subprocess.run([sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 1 and "expected a new or empty folder" in done.stderr and (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.fixture(scope="module")
+def browser(site, tmp_path_factory):
+    """(browser, address of the site)"""
+    program = engine("chromium", CHROMIUM)
+    served = Served(site)
+    steered = Browser(program, tmp_path_factory.mktemp("chromium"))
+    yield steered, served.at
+    steered.close()
+    served.close()
+
+
+ERRORS = {
+    "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use": "D4",
+    "element 0 of tensors does not require grad": "O3",
+    "[rank3]:[E1120 03:12:55] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds": "D20",
+    "client_loop: send disconnect: Broken pipe": "GEN8",
+    "/usr/bin/env: 'bash\\r': No such file or directory": "GEN4",
+    "训练 loss 一直停在 0.69 不下降": "O1",
+}
+
+
+@pytest.mark.parametrize("text", ERRORS, ids=ERRORS.values())
+def test_the_search_names_the_entry_first(browser, text):
+    steered, at = browser
+    steered.size(1200, 900)
+    steered.open(f"{at}/entries/P1/")
+    steered.run(f"document.querySelector('.find-bar input').value = {json.dumps(text)}; document.querySelector('.find-bar button').click()")
+    first = steered.wait("location.pathname.endsWith('/find/') && document.querySelector('#find-hits a') && document.querySelector('#find-hits a').getAttribute('href')")
+    assert first.endswith(f"/entries/{ERRORS[text]}/")
+    steered.run("document.querySelector('#find-hits a').click()")
+    assert steered.wait(f"location.pathname.endsWith('/entries/{ERRORS[text]}/') && document.querySelector('h1').textContent").startswith(ERRORS[text])
+
+
+def test_every_literal_text_finds_its_entry(browser):
+    steered, at = browser
+    steered.open(f"{at}/find/", "window.findPages")
+    asked = [(entry.id, s.text) for entry in bundle.load().entries for s in entry.signatures if not s.is_regex]
+    found = json.loads(steered.run(f"JSON.stringify({json.dumps([text for _, text in asked])}.map((text) => findPages(text).slice(0, 3)))"))
+    missed = [(entry_id, text) for (entry_id, text), pages in zip(asked, found, strict=True) if f"entries/{entry_id}/" not in pages]
+    assert asked and missed == []
+    assert steered.run("fetch('../assets/find.json').then((answer) => answer.json()).then((rows) => rows.flatMap((row) => row.r).filter((text) => !compiled(text).length))") == []
+
+
+def test_the_search_says_when_nothing_fits(browser):
+    steered, at = browser
+    steered.open(f"{at}/find/", "window.findPages")
+    for text in ("javax.servlet.ServletException: could not resolve view with name 'orders/list'", "xkcd qwertz zzyzx"):
+        steered.run(f"(() => {{ const field = document.getElementById('find-text'); field.value = {json.dumps(text)}; field.dispatchEvent(new Event('input')); }})()")
+        assert steered.wait("(() => { const told = document.getElementById('find-state').textContent; return told.startsWith('Nothing here fits.') && told; })()")
+
+
+KINDS = {"home": "", "entry": "entries/GEN4/", "find": "find/?q=loss+is+nan", "comparison": "platforms/", "platform": "platforms/runpod/", "tools": "reference/tools/",
+         "commands": "reference/commands/", "figures": "figures/", "guide": "guides/add-an-entry/", "topic": "topics/distributed-launch/"}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_page_fits_a_phone(browser, tmp_path, kind):
+    steered, at = browser
+    steered.size(360, 800)
+    steered.requests.clear()
+    steered.open(f"{at}/{KINDS[kind]}", "document.styleSheets.length > 2")
+    wide = """[...document.querySelectorAll('article *, .find-bar *')].filter((one) => one.getBoundingClientRect().right > innerWidth + 1
+      && !one.closest('.wide, pre, .md-typeset__scrollwrap, svg')).map((one) => one.outerHTML.slice(0, 100))"""
+    assert steered.run(wide) == []
+    assert steered.run("document.documentElement.scrollWidth") <= 360 == steered.run("innerWidth")
+    assert steered.run("Math.min(...[...document.querySelectorAll('article p, article li, article td')].map((one) => parseFloat(getComputedStyle(one).fontSize)))") >= 11
+    steered.picture(tmp_path / f"{kind}.png")
+    assert (tmp_path / f"{kind}.png").stat().st_size > 8_000
+    assert {urlsplit(address).netloc for address in steered.requests if not address.startswith("data:")} == {urlsplit(at).netloc}

@@ -1,0 +1,114 @@
+"""A report is found in the form in which a log or an agent brings it: behind a prefix, in records of JSON, without its line breaks."""
+
+import json
+import sys
+import time
+
+import pytest
+from remote_gpu_trainer.logs.unfolding import unfolded
+from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.numbers import log_reading
+
+from tests.conftest import ROOT
+
+EVALS = ROOT / "evals"
+sys.path.insert(0, str(EVALS))
+
+from grading import forms, whole  # noqa: E402
+from grading.cases import read_cases  # noqa: E402
+
+TRACE = """Traceback (most recent call last):
+  File "/data/train.py", line 12, in <module>
+    main()
+  File "/data/train.py", line 8, in main
+    loss = criterion(output, target)
+  File "/opt/conda/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1751, in _wrapped_call_impl
+    return self._call_impl(*args, **kwargs)
+  File "/opt/conda/lib/python3.11/site-packages/torch/nn/functional.py", line 3462, in cross_entropy
+    return torch._C._nn.cross_entropy_loss(input, target)
+IndexError: Target 7 is out of bounds."""
+
+
+@pytest.fixture(scope="module")
+def hits():
+    return forms.hits([case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"])
+
+
+@pytest.mark.parametrize("form", [name for name in forms.FORMS if name != "as it is"])
+def test_a_form_costs_little(hits, form):
+    assert hits[form][0] >= hits["as it is"][0] - 0.04 and hits[form][1] >= hits["as it is"][1] - 0.03
+
+
+@pytest.mark.parametrize("half", ["tuning", "reporting"])
+@pytest.mark.parametrize("form", [name for name in forms.FORMS if name not in ("written breaks", "one line")])
+def test_a_form_makes_no_failure_of_a_healthy_log(form, half):
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in whole.logs(half)]
+    assert len(texts) == 20
+    assert sum(bool(answer_for(text=forms.FORMS[form](text)).matches) for text in texts) <= 3
+
+
+@pytest.mark.parametrize("form", forms.FORMS)
+def test_the_exception_is_what_failed_first_in_every_form(form):
+    first = log_reading.from_text(unfolded(forms.FORMS[form](TRACE))).first
+    assert first.kind == "exception" and "Target 7 is out of bounds." in first.text
+
+
+@pytest.mark.parametrize("form, rank", [("SkyPilot", 1), ("srun -l", 2), ("torchrun --tee 3", 2), ("mpirun", 2), ("Ray", None), ("journald", None)])
+def test_a_rank_is_known_where_the_form_tells_it(form, rank):
+    assert {line.rank for line in log_reading.from_text(forms.FORMS[form](TRACE)).lines} == {rank}
+
+
+def test_a_record_may_hold_a_whole_traceback():
+    records = [{"level": "INFO", "message": "step 1"}, {"level": "ERROR", "message": "run failed", "exc_info": TRACE}]
+    found = log_reading.from_text("\n".join(map(json.dumps, records)))
+    assert (found.first.text, found.first.number) == ("IndexError: Target 7 is out of bounds.", 2)
+
+
+def test_records_of_numbers_stay_as_they_are():
+    text = "\n".join(json.dumps({"step": step, "loss": 2 / step}) for step in range(1, 12))
+    assert [line.text for line in log_reading.from_text(text).lines] == text.splitlines()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loss is nan after 200 steps",
+        r"FileNotFoundError: C:\new\notes\nets\data.csv not found",
+        r"the script prints \n instead of a line break",
+        TRACE,
+        "",
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    ],
+)
+def test_what_has_its_lines_or_never_had_any_is_left_alone(text):
+    assert unfolded(text) == text
+
+
+@pytest.mark.parametrize("text", [json.dumps(TRACE), json.dumps(TRACE)[1:-1], TRACE.replace("\n", "\\n")])
+def test_written_breaks_become_lines(text):
+    assert unfolded(text) == TRACE
+
+
+def test_a_text_in_one_line_gets_its_frames_back():
+    assert [line.strip() for line in unfolded(" ".join(TRACE.split())).split("\n")] == [line.strip() for line in TRACE.split("\n")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\\ud800 b\\u0000\\n\\n error",
+        "\n".join([json.dumps({"log": "a \ud800 b"})] * 12),
+        "\n".join(['{"log":' + "[" * 50_000 + "]" * 50_000 + "}"] * 10),
+        "\n".join(['{"log":' + "9" * 100_000 + "}"] * 10),
+        "\n".join(json.dumps({"log": "a b\n" * 3000}) for _ in range(70)),
+        "\n".join(["(" + "a" * 80 + ", pid="] * 10_000),
+        "\n".join(["Nov 21 02:11:12 " + "h" * 80 + " " + "x" * 60] * 8000),
+        "Traceback (most recent call last): " + " A_" * 30_000,
+        ("A." * 40_000 + " Traceback (most recent call last): ")[:99_000],
+    ],
+    ids=range(9),
+)
+def test_hostile_forms_take_no_time(text):
+    started = time.perf_counter()
+    assert answer_for(text=text).matches == []
+    assert time.perf_counter() - started < 0.5

@@ -1,0 +1,82 @@
+"""What an answer costs the agent that reads it, counted by a tokenizer that works offline."""
+
+import json
+import os
+import shutil
+import subprocess
+from datetime import date
+from pathlib import Path
+
+import pytest
+from remote_gpu_trainer.lookup.budget import cut, tokens, tokens_of_json
+from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.runs.rendering import rendered
+
+from tests.conftest import ROOT
+
+FIRST, WHOLE = 350, 600  # tokens of a first match, and of an answer at limit 3
+COUNT = "import {encode} from 'gpt-tokenizer'; import {readFileSync} from 'fs'; console.log(JSON.stringify(JSON.parse(readFileSync(0, 'utf8')).map(t => encode(t).length)))"
+
+
+def counted(texts: list[str]) -> list[int]:
+    """The true number of tokens of each text, by the npm package gpt-tokenizer."""
+    folder = Path(os.environ.get("CLIENTS", "")).parent.parent
+    if not (folder / "node_modules/gpt-tokenizer").is_dir() or not shutil.which("node"):
+        missing = "gpt-tokenizer is not installed: npm install gpt-tokenizer@4.0.0, and name its node_modules/.bin in $CLIENTS"
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
+    done = subprocess.run(["node", "--input-type=module", "-e", COUNT], cwd=folder, input=json.dumps(texts), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def written(part) -> str:
+    return json.dumps(part, ensure_ascii=False, separators=(",", ":"))
+
+
+@pytest.fixture(scope="module")
+def answers() -> list[dict]:
+    """The answers to all cases."""
+    cases = [json.loads(line) for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [answer_for(text=case["text"] if "text" in case else (ROOT / "evals" / case["file"]).read_text(encoding="utf-8")).as_dict() for case in cases]
+
+
+def test_every_first_match_and_every_answer_keep_to_their_budget(answers):
+    answers = [answer for answer in answers if answer["matches"]]
+    assert len(answers) > 500
+    first = counted([written(answer["matches"][0]) for answer in answers])
+    whole = counted([written(answer) for answer in answers])
+    assert max(first) <= FIRST, written(answers[first.index(max(first))]["matches"][0])
+    assert max(whole) <= WHOLE, written(answers[whole.index(max(whole))])
+
+
+def test_the_estimate_of_a_whole_answer_is_on_the_safe_side_and_not_far_off(answers):
+    texts = [written(answer) for answer in answers if answer["matches"]]
+    shares = [true / tokens(text) for true, text in zip(counted(texts), texts)]
+    assert max(shares) <= 1 and min(shares) > 0.65
+
+
+def test_a_sure_first_match_holds_a_fix_and_a_check(answers):
+    sure = [answer["matches"][0] for answer in answers if answer["matches"] and answer["matches"][0]["confidence"] == "high"]
+    assert all(match["fix"] and match["check"] and match["root_cause"] for match in sure)
+
+
+@pytest.mark.parametrize("most", [5, 12, 40, 200])
+def test_a_cut_text_keeps_to_its_tokens_and_says_that_it_was_cut(most):
+    text = "Start it with a launcher. Then look at every rank's log; the first one to fail has the cause, the others only lost it."
+    short = cut(text, most)
+    assert tokens(short) <= most + 2
+    assert short in ("", text) or short.endswith((" …", ".", ";"))
+
+
+def test_what_stands_beside_a_rendered_script_keeps_to_its_budget():
+    answers = []
+    for line in (ROOT / "evals/sets/render.jsonl").read_text(encoding="utf-8").splitlines():
+        case = json.loads(line)
+        if "error" not in case["expect"] and "code" not in case["job"]:
+            answers.append(rendered(case["job"], case["profile"], case.get("target"), on=date.fromisoformat(case.get("on", "2026-11-20"))))
+    beside = counted([written({name: value for name, value in answer.items() if name != "script"}) for answer in answers])
+    assert len(beside) > 30 and max(beside) <= 400, answers[beside.index(max(beside))]["warnings"]
+
+
+@pytest.mark.parametrize("value", [{}, [], {"a": []}, {"matches": [{"id": "U1", "line": 12, "rank": None, "text": 'say "no"\n\\ 第一行'}, {"x": True}], "ask": ""}, ["one", "two", 3]])
+def test_the_parts_of_json_cost_what_the_whole_does(value):
+    assert tokens_of_json(value) == pytest.approx(tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))

@@ -1,0 +1,217 @@
+"""What a job may say, how it is read, and the lines that a wrong one gets."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from remote_gpu_trainer.runs.cells import CellError, expand, read_queue
+from remote_gpu_trainer.runs.job import Job
+from remote_gpu_trainer.runs.job_reading import JobError, from_file, from_object, with_options, with_queue
+from remote_gpu_trainer.runs.job_values import MOST_BYTES
+
+LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
+
+
+def refusal(**fields) -> str:
+    with pytest.raises(JobError) as caught:
+        from_object({**LEAST, **fields})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "said, meant",
+    [
+        ("20h", "hours:20"),
+        ("90m", "hours:1.5"),
+        ("2d", "hours:48"),
+        ("1.5h", "hours:1.5"),
+        ("2026-11-22T09:00+00:00", "at:1795338000"),
+        ("2026-11-22T09:00Z", "at:1795338000"),
+        ("2026-11-22T10:00+01:00", "at:1795338000"),
+    ],
+)
+def test_a_deadline_is_a_span_or_a_time_with_its_zone(said, meant):
+    assert from_object({**LEAST, "deadline": said}).deadline == meant
+
+
+def test_every_span_of_minutes_is_one_that_the_runner_reads():
+    for minutes in range(1, 241):
+        told = from_object({**LEAST, "deadline": f"{minutes}m"}).deadline
+        assert re.fullmatch(r"hours:[0-9]+(\.[0-9]{1,6})?", told) and abs(float(told[6:]) * 60 - minutes) < 1e-4
+    assert from_object({**LEAST, "deadline": "hours:0.1666666667"}).deadline == "hours:0.166667"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("WANDB_API_KEY", "0123456789abcdef0123456789abcdef01234567"),
+        ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7MDENG"),
+        ("DB_PASSWORD", "correct horse"),
+        ("ANY", "rpa_ABCDEFGHIJKLMNOPQRSTUV"),
+        ("ANY", "nvapi-ABCDEFGHIJKLMNOPQRSTUV"),
+        ("ANY", "github_pat_11ABCDEFG0123456789_abc"),
+        ("ANY", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig"),
+    ],
+)
+def test_a_key_by_value_is_refused_and_not_repeated(name, value):
+    said = refusal(variables={name: value})
+    assert "`secrets`" in said and value not in said
+
+
+@pytest.mark.parametrize("name", ["UID", "SECONDS", "RANDOM", "PWD", "_", "BASH_ENV"])
+def test_a_variable_that_bash_sets_itself_is_refused(name):
+    assert "expected another name" in refusal(variables={name: "v77"})
+
+
+def test_words_about_tokens_are_no_keys():
+    told = {"TOKENIZERS_PARALLELISM": "false", "PAD_TOKEN": "<|endoftext|>", "MAX_NEW_TOKENS": "512000", "SORT_KEY": "length", "HF_TOKEN": ""}
+    assert (
+        from_object(
+            {**LEAST, "variables": told, "command": "python train.py --eos_token '<|im_end|>' --commit 0123456789abcdef0123456789abcdef01234567"}
+        ).variables
+        == told
+    )
+
+
+@pytest.mark.parametrize("said", ["20", "tomorrow", "2026-11-22T09:00", "", "0h", "9999h", None, [], "20h; rm -rf /"])
+def test_any_other_deadline_is_refused(said):
+    assert refusal(deadline=said).startswith("deadline: found ")
+
+
+def test_a_job_without_a_deadline_is_refused():
+    with pytest.raises(JobError, match="^deadline: found nothing, expected a value; it is needed$"):
+        from_object({"name": "sft", "command": "python train.py"})
+
+
+@pytest.mark.parametrize(
+    "fields, said",
+    [
+        ({"name": "-x"}, "name: String should match"),
+        ({"name": "x\n"}, "name: String should match"),
+        ({"command": []}, "found nothing to run"),
+        ({"command": "train.py", "launcher": "torchrun"}, "expected a list of arguments: torchrun starts the program itself"),
+        ({"launcher": "deepspeed", "nodes": 2}, "found deepspeed on several nodes, expected torchrun there"),
+        ({"nodes": 2}, "found none with several nodes, expected torchrun or accelerate"),
+        ({"launcher": "torchrun", "save_signal": "USR1"}, "found USR1, expected TERM: torchrun passes no other signal on"),
+        ({"variables": {"RGT_NAME": "x"}}, "expected another; the runner uses these"),
+        ({"variables": {"a b": "x"}}, "variables"),
+        ({"run_dir": "~/runs/$(id)"}, "run_dir: String should match"),
+        ({"run_dir": "runs"}, "run_dir: String should match"),
+        ({"comand": "x"}, "comand: found a field that isn't known"),
+        ({"secrets": {"A": {}}}, "secrets.A: found both or neither of file and variable, expected one"),
+        ({"command": ["a", "b\0"]}, "command.1: found a NUL character"),
+        ({"command": ["a", "\ud800"]}, "command.1: found characters that UTF-8 can't hold"),
+        ({"durable": {"to": "/k\nx", "what": ["a"]}}, "durable.to: found a line break or a control character"),
+        ({"checkpoint": {"folder": "a\tb"}}, "checkpoint.folder: found a line break or a control character"),
+        ({"retries": {"meteor": 2}}, "retries.meteor"),
+        ({"queue": {"cells": [{"name": "a"}, {"name": "a"}]}}, "found the name 'a' twice"),
+        ({"variables": {f"V{n}": "x" * 90_000 for n in range(8)}}, "put long values into files of the code"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_by_the_name_of_its_field(fields, said):
+    assert said in refusal(**fields)
+
+
+def test_a_value_that_is_too_long_is_refused_and_one_that_fits_is_taken():
+    assert from_object({**LEAST, "command": ["x" * MOST_BYTES]}).command == ["x" * MOST_BYTES]
+    assert f"command.1: found {MOST_BYTES + 1:,} bytes, expected at most {MOST_BYTES:,}" in refusal(command=["a", "x" * (MOST_BYTES + 1)])
+
+
+@pytest.mark.parametrize("token", ["hf_" + "a" * 30, "sk-" + "b" * 40, "ghp_" + "c" * 36, "AKIA" + "D" * 16, "-----BEGIN OPENSSH PRIVATE KEY-----"])
+def test_a_key_in_place_of_its_name_is_refused_and_never_repeated(token):
+    for field in ("file", "variable"):
+        message = refusal(secrets={"HF_TOKEN": {field: token}})
+        assert "secrets.HF_TOKEN" in message and token not in message
+    message = refusal(variables={"HF_TOKEN": token}, command=["train.py", f"--token={token}"])
+    assert message.count("expected it in a file or variable of the box that `secrets` names") == 2 and token not in message
+
+
+def test_no_message_repeats_a_value(tmp_path):
+    secret = "correct horse battery staple"
+    message = refusal(command=[secret, 1.5, None], variables={"A": [secret]}, durable=secret, comand=secret, secrets={"S": secret})
+    assert secret not in message and message.count("\n") >= 4
+
+
+def test_numbers_in_a_command_become_text_and_truth_values_do_not():
+    assert from_object({**LEAST, "command": ["a", 8, 0.0001]}).command == ["a", "8", "0.0001"]
+    assert "command" in refusal(command=["a", True])
+
+
+def test_yaml_json_and_options_give_the_same_job(tmp_path):
+    (tmp_path / "job.yaml").write_text("name: sft\ncommand: [python, train.py]\ndeadline: 20h\ncheckpoint: {folder: out}\n")
+    (tmp_path / "job.json").write_text(json.dumps({**LEAST, "checkpoint": {"folder": "out"}}))
+    by_options = with_options({}, ["name=sft", "command=[python, train.py]", "deadline=20h", "checkpoint.folder=out"])
+    jobs = [from_object(given) for given in (from_file(tmp_path / "job.yaml"), from_file(tmp_path / "job.json"), by_options)]
+    assert jobs[0] == jobs[1] == jobs[2]
+    assert from_object(with_options(from_file(tmp_path / "job.yaml"), ["deadline=2h"])).deadline == "hours:2"
+
+
+@pytest.mark.parametrize(
+    "name, text, said",
+    [
+        ("a.yaml", "a: [", "expected YAML or JSON"),
+        ("a.json", "{", "expected YAML or JSON"),
+        ("a.yaml", "- 1", "found list, expected an object"),
+        ("gone.yaml", None, "No such file"),
+    ],
+)
+def test_a_file_that_holds_no_job_is_refused_with_its_name(tmp_path, name, text, said):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(JobError) as caught:
+        from_file(tmp_path / name)
+    assert said in str(caught.value) and name in str(caught.value)
+
+
+def test_the_schema_names_every_field_and_tells_what_needs_telling():
+    schema = Job.model_json_schema()
+    assert schema["required"] == ["name", "command", "deadline"]
+    assert set(schema["properties"]) == set(Job.model_fields)
+    assert "stop" in json.dumps(schema["properties"]["deadline"])
+
+
+def test_a_queue_file_is_read_as_a_shell_would_and_run_by_none(tmp_path):
+    text = "# two cells\nlr-1 --lr 1e-4 --note 'a b'\n\nodd \"$(touch x)\" \\; *\n"
+    assert read_queue(text) == [{"name": "lr-1", "arguments": ["--lr", "1e-4", "--note", "a b"]}, {"name": "odd", "arguments": ["$(touch x)", ";", "*"]}]
+    (tmp_path / "q.txt").write_text(text)
+    assert [cell.name for cell in from_object(with_queue(LEAST, tmp_path / "q.txt", None)).queue.cells] == ["lr-1", "odd"]
+    with pytest.raises(CellError, match="^queue:2: No closing quotation"):
+        read_queue("a\nb 'c\n")
+    assert read_queue("a 'two\nlines' x\nb 'U+2028 \u2028'\n") == [
+        {"name": "a", "arguments": ["two\nlines", "x"]},
+        {"name": "b", "arguments": ["U+2028 \u2028"]},
+    ]
+    with pytest.raises(CellError, match="found no cell"):
+        read_queue("# nothing\n")
+
+
+def test_a_sweep_becomes_one_cell_a_combination_in_the_order_written():
+    cells = expand({"grid": {"--lr": [1e-4, 3e-4], "--seed": [1, 2]}, "arguments": ["--fast"]})
+    assert [cell["name"] for cell in cells] == ["lr=0.0001_seed=1", "lr=0.0001_seed=2", "lr=0.0003_seed=1", "lr=0.0003_seed=2"]
+    assert cells[3]["arguments"] == ["--fast", "--lr", "0.0003", "--seed", "2"]
+
+
+@pytest.mark.parametrize(
+    "sweep, said",
+    [
+        ({}, "expected `grid`"),
+        ({"grid": {"a": []}}, "expected `grid`"),
+        ({"grid": {"a": [1]}, "b": 1}, "found 'b'"),
+        ({"grid": {"a": [True]}}, "write true and false in quotes"),
+        ({"grid": {str(n): list(range(10)) for n in range(5)}}, "more than 10,000"),
+    ],
+)
+def test_a_sweep_that_cannot_be_expanded_is_refused(sweep, said):
+    with pytest.raises(CellError, match=said):
+        expand(sweep)
+
+
+@given(st.lists(st.one_of(st.text(max_size=12), st.integers(), st.floats(allow_nan=False)), min_size=1, max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_the_cells_of_any_sweep_have_names_that_a_job_takes(values):
+    texts = [value for value in values if not isinstance(value, str) or ("\0" not in value and value.isprintable())] or ["x"]
+    cells = expand({"grid": {"--odd name": texts}})
+    job = from_object({**LEAST, "queue": {"cells": cells}})
+    assert [cell.arguments[1] for cell in job.queue.cells] == [str(value) for value in texts]

@@ -1,0 +1,346 @@
+"""`release`: results pulled over a real sshd, hashed on both sides and loaded; what is billed; a box is gone only when its id was looked for in a list."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.platforms import billing, profile, provider_list
+from remote_gpu_trainer.runs import ledger, release, releasing
+from remote_gpu_trainer.runs.release import Unreleased
+
+from tests.conftest import engine
+from tests.engines.fake_run import fake_run
+from tests.engines.sshd import INSTALL, boxes, sshd  # noqa: F401
+
+# ruff: noqa: F811
+
+GPU = box.Box("gpu", "gpu")
+HEAD = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  '
+WEIGHTS = len(HEAD).to_bytes(8, "little") + HEAD + bytes(8)
+
+
+def command(*args, **options):
+    return subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *args], check=False, capture_output=True, text=True, timeout=120, **options)
+
+
+@pytest.fixture
+def ended(sshd, tmp_path, monkeypatch):
+    """A box with a run that has ended and left results; the test's folder is the present one."""
+    engine("rsync", INSTALL)
+    monkeypatch.chdir(tmp_path)
+    run = fake_run(sshd.home, phase="done", alive=False, exit=0)
+    (run / "code/out").mkdir(parents=True)
+    (run / "code/metrics.json").write_text('{"loss": 0.25}')
+    (run / "code/model.safetensors").write_bytes(WEIGHTS)
+    (run / "code/out/weights.bin").write_bytes(os.urandom(300_000))
+    (run / "code/out/a 'b' $(touch x).txt").write_text("odd")
+    (run / "lock").write_text("")
+    (run / "rehearsal/checkpoints-7").mkdir(parents=True)
+    (run / "rehearsal/checkpoints-7/step-1.pt").write_text("of a trial")
+    return run
+
+
+def bring(run, to="here", **options):
+    return release.bring_home(GPU, str(run), run.parent.parent.parent / to, **options)
+
+
+def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
+    done = command("release", "gpu", "--profile", "runpod")
+    assert done.returncode == 0, done.stdout + done.stderr
+    here = tmp_path / "results/gpu-toy"
+    assert (here / "code/out/weights.bin").read_bytes() == (ended / "code/out/weights.bin").read_bytes()
+    assert (here / "PULL_VERIFIED.json").exists() and not (here / "lock").exists()
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("verified: 6 files, 0.3 MB from ")
+    assert any(line.startswith(("end it (https://", "end it [")) for line in lines)
+    assert "    yours to approve and run: curl" in done.stdout and "POD_ID" in done.stdout
+    assert "--confirm-gone --id ID --listing FILE" in lines[-1]
+    assert [b.profile for b in ledger.still_open()] == ["runpod"]
+    assert command("release", "gpu", "--profile", "runpod").returncode == 0  # once more, over what is here
+
+
+def test_a_run_that_lives_is_not_released(ended):
+    fake_run(ended.parent.parent)
+    done = command("release", "gpu", "--profile", "runpod")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "expected it ended; do: wait with status --wait" in done.stderr
+
+
+def test_a_file_that_was_changed_on_the_way_is_bad(ended, monkeypatch):
+    pull = box.pull
+
+    def tampered(one, source, to, **options):
+        reply = pull(one, source, to, **options)
+        with open(f"{to}/code/out/weights.bin", "r+b") as file:
+            file.write(b"tampered")
+        stat = (ended / "code/out/weights.bin").stat()
+        os.utime(f"{to}/code/out/weights.bin", (stat.st_atime, stat.st_mtime))
+        return reply
+
+    monkeypatch.setattr(box, "pull", tampered)
+    found = bring(ended)
+    assert (found.verdict, found.differing) == ("bad", ["code/out/weights.bin"])
+    assert "don't end the box yet" in releasing.as_text(found)
+
+
+def test_a_file_that_grows_meanwhile_gets_a_second_chance(ended, monkeypatch):
+    pull, calls = box.pull, []
+
+    def late(one, source, to, **options):
+        reply = pull(one, source, to, **options)
+        calls.append(to)
+        if len(calls) == 1:
+            (ended / "runner.log").write_text("one more line\n")
+        return reply
+
+    monkeypatch.setattr(box, "pull", late)
+    assert (bring(ended).verdict, len(calls)) == ("verified", 2)
+
+
+def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
+    (ended / "code/out/latest").symlink_to("weights.bin")
+    (ended / "code/secret").symlink_to("/etc/passwd")
+    other = ended.parent.parent / "ckpt"
+    other.mkdir()
+    (other / "step.bin").write_text("x")
+    (other / "lock").write_text("not the runner's")
+    text = (ended / "run.sh").read_text()
+    (ended / "run.sh").write_text(f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a' '/mnt/b c')\nRGT_WORK_DIR={ended}/code\n")
+    found = bring(ended)
+    assert sorted(found.links) == ["code/out/latest -> weights.bin", "code/secret -> /etc/passwd"]
+    assert found.outside == [str(other), "/mnt/b c"]
+    assert not list((tmp_path).glob("here/**/secret"))
+    found = bring(ended, "again", also=(str(other),))
+    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("unknown", 8)
+    assert "don't end the box yet" in releasing.as_text(found)
+    (ended / "run.sh").write_text(f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a')\nRGT_WORK_DIR={ended}/code\n")
+    found = bring(ended, "third", also=(str(other),))
+    assert found.outside == [] and (found.verdict, found.files) == ("verified", 8)
+
+
+@pytest.mark.parametrize(("expect", "apart"), [("()", False), ("('final.pt')", True)])
+def test_a_relative_result_lies_in_the_work_folder(tmp_path, expect, apart):
+    script = tmp_path / "run.sh"
+    script.write_text(f"RGT_WORK_DIR=~/sky_workdir\nRGT_EXPECT={expect}\n")
+    assert release.outside(script, "/home/a/runs/x", ()) == (["~/sky_workdir"], apart)
+
+
+def test_a_checkpoint_that_does_not_load_is_bad(ended):
+    (ended / "code/model.safetensors").write_bytes(b"\xff" * 64)
+    found = bring(ended)
+    assert found.verdict == "bad" and any("model.safetensors" in line for line in found.checked)
+
+
+def test_a_missing_script_is_named(ended, monkeypatch, tmp_path):
+    monkeypatch.setattr(release.catalogue, "bundle_root", lambda: tmp_path)
+    with pytest.raises(Unreleased) as refused:
+        bring(ended)
+    assert str(refused.value) == f"found no {tmp_path}/scripts/verify_local.py, expected the script that loads results; do: install the package again"
+
+
+def test_a_broken_connection_is_no_verdict(ended, sshd):
+    sshd.stop()
+    with pytest.raises(Unreleased) as refused:
+        bring(ended)
+    assert "found nobody listening at gpu" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"[]",
+        b'{"files": [["../../x", 1, "a"]], "links": []}',
+        b'{"files": [["/etc/x", 1, "a"]], "links": []}',
+        b'{"files": [["a\\\\..\\\\b", 1, "a"]], "links": []}',
+        b'{"files": [["", 1, "a"]], "links": []}',
+        b'{"files": [["a", "b", "c"]], "links": []}',
+        b'{"files": [["a"]]}',
+        b"\xff",
+    ],
+)
+def test_a_list_that_leads_elsewhere_is_refused(reply):
+    with pytest.raises(Unreleased) as refused:
+        release.read_list(reply)
+    assert str(refused.value).isprintable()
+
+
+LIST = '[\n {"id": "abc123", "name": "old-pod", "desiredStatus": "EXITED"},\n {"id": "zz9", "publicIp": "203.0.113.7"}\n]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "address", "gone"),
+    [
+        (LIST, ["abc123"], "", False),
+        (LIST, ["ABC123"], "", False),
+        (LIST, ["abc12"], "", True),
+        (LIST, ["old"], "", True),
+        (LIST, ["abc124"], "203.0.113.7:40122", False),
+        (LIST, [], "203.0.113.7:40122", False),
+        (LIST, [], "198.51.100.1:22", None),
+        (LIST, ["x; rm"], "", None),
+        ("", ["abc123"], "", None),
+        (" \n", ["abc123"], "", None),
+        ("[]", ["abc123"], "", True),
+        ("ID  NAME  STATUS\n", ["abc123"], "", True),
+        ('{\n "error": "Unauthorized"\n}', ["abc123"], "", None),
+        ("An error occurred (ExpiredToken) when calling", ["abc123"], "", None),
+        ("bash: runpodctl: command not found", ["abc123"], "", None),
+        ("<!DOCTYPE html><html>login", ["abc123"], "", None),
+        ("HTTP 403", ["abc123"], "", None),
+        ('\x1b[1m[{"id": "\x1b[32mabc123\x1b[0m"}]', ["abc123"], "", False),
+        ("Unable to locate credentials. You can configure credentials by running aws configure.", ["abc123"], "", None),
+        ("Please run:\n\n  $ gcloud auth login\n\nto obtain new credentials.", ["abc123"], "", None),
+        ("usage: vastai [-h] [--url URL]\n\noptions:\n  -h, --help   show this help message\n  --url URL    server", ["abc123"], "", None),
+        ("429 Too Many Requests", ["abc123"], "", None),
+        ("curl: (7) Failed to connect: Connection refused", ["abc123"], "", None),
+        ("bash: vastai: No such file or directory", ["abc123"], "", None),
+        ("You must be logged in.", ["abc123"], "", None),
+        ('{"message": "' + "Unauthorized " * 200 + '"}', ["abc123"], "", None),
+        ('{"error": "x", "pods": []}', ["abc123"], "", None),
+        ('{"pods": [], "nextToken": "e"}', ["abc123"], "", None),
+        ('{"data": {"pods": []}}', ["abc123"], "", True),
+        ("ID       NAME\nabc1…    old\n", ["abc123"], "", None),
+        ("ID       NAME\nabd1…    old\n", ["abc123"], "", True),
+        ("ID       NAME\nabc1...  old\n", ["abc123"], "", None),
+        ("+------+--------+\n|  ID  | Status |\n+------+--------+\n", ["abc123"], "", True),
+        ("No resources found in default namespace.", ["abc123"], "", True),
+        ("Listed 0 items.", ["abc123"], "", True),
+        ("a\0b", ["abc123"], "", None),
+    ],
+)
+def test_gone_means_looked_for_by_its_id_in_a_list(text, ids, address, gone):
+    found = provider_list.listed(text, ids, address)
+    assert found.gone is gone, found
+    assert found.text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("data", "gone"), [(LIST.encode("utf-16"), False), (b"\xef\xbb\xbf[]", True), (bytes(range(128, 228)), None), ("[]".encode("utf-16"), True)]
+)
+def test_a_list_is_read_by_its_byte_order_mark(data, gone):
+    assert provider_list.listed(provider_list.decoded(data), ["abc123"]).gone is gone
+
+
+def test_the_rented_box_itself_is_not_gone_because_the_command_runs_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    done = command("release", "local", "--profile", "runpod", "--confirm-gone")
+    assert done.returncode == 2 and "expected --listing FILE" in done.stdout
+    done = command("release", "gpu-7", "--profile", "local", "--confirm-gone")
+    assert done.returncode == 2 and "expected the platform that bills it" in done.stdout
+
+
+def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
+    ledger.opened("198.51.100.1:22", "other")
+    assert command("status", "gpu").returncode == 0
+    done = command("release", "gpu", "--profile", "runpod", "--confirm-gone")
+    assert done.returncode == 2 and "expected --listing FILE or --run-listing COMMAND" in done.stdout
+    done = command("release", "gpu", "--profile", "runpod", "--confirm-gone", "--id", "abc123", "--listing", "-", input=LIST)
+    assert done.returncode == 1 and done.stdout.startswith("still there: found abc123 in the list")
+    assert len(ledger.still_open()) == 2
+    (tmp_path / "list").write_text('[{"id": "zz9"}]')
+    done = command("release", "gpu", "--profile", "runpod", "--confirm-gone", "--id", "abc123", "--listing", "list", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["gone"] is True
+    assert [b.name for b in ledger.still_open()] == ["other"]
+    assert command("release", "gpu", "--profile", "runpod", "--confirm-gone", "--id", "a12", "--listing", "gone-file").returncode == 2
+
+
+def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_path, monkeypatch):
+    (tmp_path / "vastai").write_text('#!/bin/sh\necho "[{\\"id\\": 777}] $*"\n')
+    (tmp_path / "vastai").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    vast = profile.get("vastai")
+    assert releasing.run_listing("vastai show instances --raw", vast) == '[{"id": 777}] show instances --raw\n'
+    for typed, says in (
+        ("vastai destroy instance 777", "isn't on the page of vastai"),
+        ("vastai show instances --raw; touch x", "isn't on the page"),
+        ("", "needs a shell"),
+    ):
+        with pytest.raises(Unreleased) as refused:
+            releasing.run_listing(typed, vast)
+        assert says in str(refused.value)
+    with pytest.raises(Unreleased) as refused:
+        releasing.run_listing('curl -sS -H "Authorization: Bearer $RUNPOD_API_KEY"', profile.get("runpod"))
+    assert "found a command that needs a shell" in str(refused.value)
+    (tmp_path / "vastai").write_text("#!/bin/sh\necho no key >&2; exit 1\n")
+    with pytest.raises(Unreleased) as refused:
+        releasing.run_listing("vastai show instances --raw", vast)
+    assert "ended with 1 (no key)" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", sorted(profile.load()))
+def test_every_platform_tells_what_is_billed_after_each_way(name):
+    found = billing.ways(profile.get(name), date(2026, 11, 20))
+    assert bool(found) == (profile.get(name).kind != "own")
+    for way in found:
+        assert way.keeps and way.billed and way.source.startswith("http")
+        assert not profile.get(name).facts.stop_billing or way.name != "end it" or way.command
+
+
+@pytest.mark.parametrize("when", ["Infinity", "NaN", '"nan"', "1e18", "-1e18", "1790000000000", "true", "null"])
+def test_a_line_of_the_ledger_with_an_impossible_time_breaks_nothing(when, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    ledger.opened("198.51.100.1:22", "mine", price=2.5, now=1_790_000_000)
+    with ledger.place().open("a") as file:
+        file.write(f'{{"t": {when}, "event": "opened", "address": "203.0.113.9:22", "name": "odd"}}\n')
+        file.write('{"t": 1790000100, "event": "opened", "address": "198.51.100.1:22", "name": "mine", "price": Infinity}\n')
+    told = ledger.reminder(now=1_790_003_600)
+    assert "mine since 20" in told and "odd" not in told and "2.5 an hour, about 2.50 so far" in told
+
+
+def test_what_is_a_link_here_is_not_the_file_that_was_pulled(ended, tmp_path, monkeypatch):
+    pull = box.pull
+
+    def linked(one, source, to, **options):
+        reply = pull(one, source, to, **options)
+        weights = Path(to) / "code/out/weights.bin"
+        weights.unlink()
+        weights.symlink_to(ended / "code/out/weights.bin")
+        return reply
+
+    monkeypatch.setattr(box, "pull", linked)
+    found = bring(ended)
+    assert (found.verdict, found.differing) == ("bad", ["code/out/weights.bin"])
+
+
+def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ended, monkeypatch):
+    pull, run = box.pull, box.run
+    monkeypatch.setattr(box, "pull", lambda *a, **k: dataclasses.replace(pull(*a, **k), code=24))  # rsync: some files vanished
+    assert bring(ended).verdict == "verified"
+    monkeypatch.setattr(box, "run", lambda *a, **k: dataclasses.replace(run(*a, **k), cut=True))
+    with pytest.raises(Unreleased, match="the hashes of"):
+        bring(ended, "again")
+
+
+def test_this_machine_is_on_nobodys_meter(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    done = command("release", "local", "--profile", "local", "--confirm-gone")
+    assert (done.returncode, done.stdout) == (0, "gone: local is nobody's meter: nothing to end\n")
+
+
+def test_a_run_by_the_real_runner_is_told_and_brought_home(sshd, tmp_path, monkeypatch):
+    engine("rsync", INSTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text(
+        "name: real\ncommand: [bash, -c, 'echo step 1; cp seed model.safetensors']\ndeadline: 1h\ngpus: 0\nresults: [model.safetensors]\n"
+    )
+    rendered = command("render", "job.yaml", "--profile", "generic-ssh", "--json")
+    assert rendered.returncode == 0, rendered.stderr
+    place = sshd.home / "runs/real"
+    place.mkdir(parents=True)
+    (place / "run.sh").write_text(json.loads(rendered.stdout)["script"])
+    (place / "seed").write_bytes(WEIGHTS)  # without code the command runs in the run's folder
+    assert command("status", "gpu", "--run", "real").stdout.startswith("nothing: ")
+    ran = sshd.run("bash runs/real/run.sh run", timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    done = command("status", "gpu", "--wait", "--json")
+    assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "finished"), done.stdout
+    done = command("release", "gpu", "--profile", "generic-ssh")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "results/gpu-real/model.safetensors").read_bytes() == WEIGHTS

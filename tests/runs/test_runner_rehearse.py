@@ -1,0 +1,88 @@
+"""A rehearsal takes the user's program through train, save, kill and resume beside the run."""
+
+import re
+import sys
+
+from tests.runs.runner_box import Box
+
+pytest_plugins = ["tests.runs.runner_box"]
+
+
+def test_a_rehearsal_goes_through_all_phases_and_touches_no_checkpoint_of_the_run(box: Box):
+    box.make("--sleep", 0.05, RGT_REHEARSE=["--steps", "200"])
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["ok train", "ok save", "ok kill", "ok resume"]
+    assert "a save takes" in done.stdout
+    assert not list(box.checkpoints.glob("*")) and not (box.run_dir / "steps.log").exists()
+    assert not box.processes()
+    assert not list((box.run_dir / "rehearsal").glob("checkpoints-*"))
+    box.start()
+    assert box.wait()["phase"] == "done" and box.steps()[0][1] == 1
+
+
+def test_a_rehearsal_that_ends_looks_for_the_results(box: Box):
+    box.make("--sleep", 0.03, RGT_REHEARSE=["--steps", "9", "--every", "5"], RGT_EXPECT=["nowhere.bin"])
+    done = box.verb("--rehearse")
+    assert done.returncode == 1 and "failed evaluate: missing nowhere.bin" in done.stdout
+
+
+def test_a_program_that_saves_elsewhere_or_fails_is_told(box: Box):
+    box.make(RGT_COMMAND=["python3", "-c", "import sys; print('x'); sys.exit(4)"], RGT_EXPECT=[])
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and "failed train: ended with 4 before the first checkpoint" in done.stdout
+
+
+def test_a_program_that_cannot_resume_is_told(box: Box):
+    never = "import os, sys, time, zipfile, glob\nd=os.environ['RGT_CHECKPOINT_DIR']\n"
+    never += "if glob.glob(d+'/*.pt'): sys.exit('cannot load')\n"
+    never += "z=zipfile.ZipFile(d+'/step-1.pt','w'); z.writestr('a','b'); z.close(); time.sleep(60)"
+    box.make(RGT_COMMAND=["python3", "-c", never], RGT_EXPECT=[])
+    done = box.verb("rehearse")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("failed resume: ended with 1")
+    kept = list((box.run_dir / "rehearsal").glob("checkpoints-*"))
+    assert len(kept) == 1 and list(kept[0].iterdir())
+    box.verb("rehearse")
+    assert not kept[0].exists()
+
+
+SAVES = """
+import os, sys, time, zipfile, pathlib
+folder = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])
+folder.mkdir(exist_ok=True)
+print(sys.argv[1:], os.environ['OUT'], os.environ['TIMEOUT'], flush=True)
+number = 1 + len(list(folder.glob('*.pt')))
+with zipfile.ZipFile(folder / f'step-{number}.pt', 'w') as archive: archive.writestr('a', 'b')
+time.sleep(60)
+"""
+
+
+def rehearsed(box: Box, command: list[str], **values) -> str:
+    """What the program was called with, the rehearsal's folder written as NEW."""
+    (box.folder / "saves.py").write_text(SAVES)
+    box.make(RGT_COMMAND=command, RGT_EXPECT=[], RGT_WORK_DIR=str(box.folder), RGT_ENV=["OUT=out/x", "TIMEOUT=outer layout/out"], **values)
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (box.run_dir / "rehearsal/log/train.log.0000").read_text().splitlines()[0]
+    return re.sub(rf"{box.run_dir}/rehearsal/checkpoints-\d+", "NEW", log)
+
+
+def test_only_a_path_is_taken_for_the_folder_of_checkpoints(box: Box):
+    words = ["--out", "out", "--timeout", "5", "--last=out/last.pt", "layout/out", "./out/", "outer", f"{box.folder}/out2", f"a:{box.folder}/out/x"]
+    said = rehearsed(box, [sys.executable, "saves.py", *words], RGT_CHECKPOINT_DIR="out")
+    expected = ["--out", "NEW", "--timeout", "5", "--last=NEW/last.pt", "layout/out", "NEW/", "outer", f"{box.folder}/out2", "a:NEW/x"]
+    assert said == f"{expected} NEW/x outer layout/out"
+    assert not (box.folder / "out").exists()
+
+
+def test_in_a_shell_line_only_a_whole_word_is(box: Box):
+    line = f"mkdir -p out layout && {sys.executable} saves.py --out \"out\" --timeout 5 --last='out/l' layout/out out.txt ${{out:-out2}} {box.folder}/out; true"
+    said = rehearsed(box, ["bash", "-c", line], RGT_CHECKPOINT_DIR="./out/")
+    assert said == "['--out', 'NEW', '--timeout', '5', '--last=NEW/l', 'layout/out', 'out.txt', 'out2', 'NEW'] NEW/x outer layout/out"
+    assert not (box.folder / "out").exists()
+
+
+def test_a_run_folder_below_the_folder_of_checkpoints_is_replaced_once(box: Box):
+    said = rehearsed(box, [sys.executable, "saves.py", "--out", str(box.folder)], RGT_CHECKPOINT_DIR=str(box.folder))
+    assert said.startswith("['--out', 'NEW'] ")

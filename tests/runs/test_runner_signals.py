@@ -1,0 +1,85 @@
+"""The save signal reaches the program itself, whatever stands around it, and nothing that it needs to end well."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runs.runner_box import Box
+
+pytest_plugins = ["tests.runs.runner_box"]
+
+SAVES = """
+import os, signal, sys, time
+def save(*_):
+    print('saving', flush=True)
+    time.sleep(1)
+    open(os.environ['RGT_RUN_DIR'] + '/saved', 'w').write('x')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print('ready', flush=True)
+while True:
+    time.sleep(0.1)
+    print('tick', flush=True)
+"""
+
+
+def stopped(box: Box, **values) -> bool:
+    """Did the program save when the run was stopped?"""
+    box.make(RGT_EXPECT=[], **values)
+    box.start()
+    box.until(lambda: b"ready" in box.output())
+    box.verb("stop")
+    return (box.run_dir / "saved").exists()
+
+
+def without(box: Box, *names: str) -> None:
+    """A box that lacks these programs."""
+    tools = box.folder / "bin"
+    tools.mkdir()
+    for folder in ("/bin", "/usr/bin", "/usr/sbin"):
+        for program in Path(folder).iterdir():
+            if program.name not in names and not (tools / program.name).exists():
+                (tools / program.name).symlink_to(program)
+    box.env["PATH"] = str(tools)
+
+
+@pytest.fixture
+def program(box: Box) -> str:
+    path = box.folder / "program.py"
+    path.write_text(SAVES)
+    return f"{sys.executable} {path}"
+
+
+def test_a_script_with_a_first_line_of_its_own_hands_the_signal_to_its_program(box: Box, program):
+    script = box.folder / "train.sh"
+    script.write_text(f"#!/bin/bash\n{program}\n")
+    script.chmod(0o755)
+    assert stopped(box, RGT_COMMAND=[str(script)])
+
+
+def test_what_reads_the_output_outlives_the_save(box: Box, program):
+    assert stopped(box, RGT_COMMAND=["bash", "-c", f"{program} 2>&1 | tee {box.folder}/log.txt"])
+    assert b"saving" in (box.folder / "log.txt").read_bytes()
+
+
+def test_a_box_without_tmux_does_not_take_the_interrupt_from_the_program(box: Box):
+    without(box, "tmux")
+    waits = "import os, time\nprint('ready', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: open(os.environ['RGT_RUN_DIR'] + '/saved', 'w').write('x')"
+    assert stopped(box, RGT_COMMAND=[sys.executable, "-c", waits], RGT_SAVE_SIGNAL="INT", RGT_SAVE_SECONDS=4)
+
+
+def test_a_copy_of_the_log_hides_neither_the_exit_status_nor_the_arguments(box: Box):
+    shows = "import sys; print(sys.argv[1:]); sys.exit(7)"
+    box.checkpoints.mkdir()
+    (box.checkpoints / "step-1.pt").write_bytes(b"old")
+    line = f"echo first && {sys.executable} -c '{shows}' 2>&1 | tee -a {box.folder}/log.txt"
+    box.make(RGT_COMMAND=["bash", "-c", line], RGT_EXPECT=[], RGT_RETRY=["unknown=0"], RGT_RESUME="flag", RGT_RESUME_NAME="--from")
+    assert box.verb("run").returncode == 7
+    assert (box.folder / "log.txt").read_text() == f"['--from', '{box.checkpoints}/step-1.pt']\n"
+
+
+def test_the_user_s_own_path_changes_nothing_for_the_runner(box: Box):
+    box.make(RGT_COMMAND=[sys.executable, "-c", "import os; print(os.environ['PATH'])"], RGT_EXPECT=[], RGT_ENV=["PATH=/opt/none"])
+    assert box.verb("run").returncode == 0
+    assert box.output() == b"/opt/none\n"

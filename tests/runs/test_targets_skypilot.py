@@ -1,0 +1,205 @@
+"""SkyPilot tasks: loaded by SkyPilot's own parser, and their `run` executed by bash as SkyPilot does."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import example, given, settings
+from remote_gpu_trainer.runs import shell_text
+from remote_gpu_trainer.runs.targets import fields, skypilot
+
+from tests.runs import stub_runner
+from tests.runs.test_targets_kubernetes import HOSTILE
+
+INSTALL = "python3 -m venv sky && sky/bin/pip install skypilot==0.14.1, then SKYPILOT_PYTHON=sky/bin/python"
+LOAD = """\
+import json, sys, sky
+for path in sys.argv[1:]:
+    try:
+        task = sky.Task.from_yaml(path)
+        print(json.dumps({"task": task.to_yaml_config(), "run": task.run, "secrets": [ref.name for ref in task._managed_secret_refs]}))
+    except Exception as error:
+        print(json.dumps({"error": str(error)}))
+"""
+
+ONE = skypilot.Options(name="tiny", gpus=1, accelerator="H100")
+VALUES = {
+    "RGT_NAME": "tiny", "RGT_NODES": 1, "RGT_RUN_DIR": "runs/tiny", "RGT_COMMAND": ["python3", "train.py"], "RGT_RDZV_HOST": "",
+    "RGT_SECRET_VARS": ["HF_TOKEN", "WANDB_API_KEY=WANDB"],
+}  # fmt: skip
+FULL = replace(
+    ONE, nodes=2, infra="aws/us-east-1", spot=True, disk_gb=300, cpus=8, memory_gb=64, image="docker:pytorch/pytorch:2.13.0", workdir="/tmp",
+    file_mounts=(("~/key", "/etc/hostname"), ("/data", "s3://bucket/data")),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory):
+    return stub_runner.write(tmp_path_factory.mktemp("scripts"))
+
+
+@pytest.fixture(scope="module")
+def made(scripts):
+    """The text for some values, with the script that went in."""
+
+    def make(options=ONE, **values):
+        given = {**VALUES, "RGT_NODES": options.nodes, **values}
+        script = shell_text.script(given, scripts, about="A test.")
+        return skypilot.text(given, options, script), script
+
+    return make
+
+
+@pytest.fixture
+def load(tmp_path):
+    """What SkyPilot reads from texts."""
+    python = os.environ.get("SKYPILOT_PYTHON")
+    if not python:
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(f"SKYPILOT_PYTHON is not set: {INSTALL}")
+
+    def read(*texts):
+        paths = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+        done = subprocess.run([python, "-c", LOAD, *map(str, paths)], env=env, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return read
+
+
+@pytest.fixture
+def execute(tmp_path):
+    """Runs a task's `run` as SkyPilot does: a file, given to bash -i. It returns the folder of home."""
+
+    def run(text, home=None, **variables):
+        home = home or tmp_path / "home"
+        home.mkdir(exist_ok=True)
+        script = tmp_path / "sky_script"
+        script.write_bytes(("#!/bin/bash\n" + text).encode())
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", **variables}
+        done = subprocess.run(["/bin/bash", "-i", str(script)], env=env, cwd=home, capture_output=True, text=True, timeout=60, start_new_session=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return home
+
+    return run
+
+
+def test_skypilot_loads_a_task_with_every_option_and_one_with_none(load, made):
+    values = {"RGT_SECRET_VARS": []}
+    full, least, spots = load(made(FULL)[0], made(skypilot.Options("tiny"), **values)[0], made()[0])
+    assert full["secrets"] == ["HF_TOKEN", "WANDB"]
+    assert full["task"]["num_nodes"] == 2
+    got = full["task"]["resources"]
+    assert got["accelerators"] == {"H100": 1} and got["use_spot"] is True and got["disk_size"] == 300
+    assert (got["infra"], got["cpus"], got["memory"]) == ("aws/us-east-1", "8+", "64+")
+    assert full["task"]["file_mounts"] == dict(FULL.file_mounts)
+    assert least["task"]["name"] == "tiny"
+    assert "error" not in spots
+
+
+def test_skypilot_would_refuse_a_misspelt_key(load, made):
+    task = yaml.safe_load(made()[0])
+    task["resources"]["use_spott"] = True
+    assert "use_spot" in load(yaml.safe_dump(task))[0]["error"]
+
+
+def test_skypilot_gets_hostile_text_exactly(load, made):
+    hard = ["a\x85b\u2028c", " x \n\t\n", "\r\n", "$HF_TOKEN ${HF_TOKEN}", "a!!b", "EOF\nRGT_\n", "{{ jinja }} {% x %}", "---\n...\n"]
+    text, script = made(RGT_COMMAND=hard)
+    found = load(text)[0]["run"]
+    assert fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED) in found
+    assert found == yaml.safe_load(text)["run"]
+
+
+def test_the_run_text_writes_the_script_and_runs_it(execute, made):
+    command = ["python3", "a b", "!!", '"!x"', "$(touch bad)", "`touch bad`", "$HOME", "'", "a\nb", "\\", "*", "-n", "训练\t.py", "\x01\x7f"]
+    text, script = made(RGT_COMMAND=command)
+    home = execute(yaml.safe_load(text)["run"])
+    assert (home / "runs/tiny/command").read_bytes().decode().split("\0")[:-1] == command
+    assert (home / "runs/tiny/calls").read_text().startswith("run|rdzv=|")
+    kept = home / ".remote-gpu-trainer/tiny/run.sh"
+    assert kept.read_bytes().decode() == fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED)
+    assert not [path for path in home.rglob("*") if path.name == "bad"]
+
+
+def test_each_node_gets_its_rank_and_the_first_address(execute, made):
+    run = yaml.safe_load(made(replace(ONE, nodes=2))[0])["run"]
+    for rank in "01":
+        home = execute(run, SKYPILOT_NODE_RANK=rank, SKYPILOT_NODE_IPS="10.0.0.7\n10.0.0.8")
+    calls = [line.split("|")[:2] for line in (home / "runs/tiny/calls").read_text().splitlines()]
+    assert calls == [["run --node-rank 0", "rdzv=10.0.0.7"], ["run --node-rank 1", "rdzv=10.0.0.7"]]
+
+
+def test_a_queue_runs_its_cells(execute, made):
+    home = execute(yaml.safe_load(made(RGT_CELLS=["a", "b"])[0])["run"])
+    assert (home / "runs/tiny/calls").read_text().startswith("queue|")
+
+
+def test_the_delimiter_is_no_line_of_the_script():
+    script = "x\n"
+    first = skypilot.run(script, ONE, "run").split("<<'")[1].split("'")[0]
+    hashed = skypilot.hashlib.sha256
+    try:  # a script that holds its own hash can't be made, so the hash is held still
+        skypilot.hashlib.sha256 = lambda data: hashed(script.encode())
+        run = skypilot.run(f"{first}\n{first}_\n", ONE, "run")
+    finally:
+        skypilot.hashlib.sha256 = hashed
+    assert f"<<'{first}__' || exit 1\n{first}\n{first}_\n{first}__\n" in run
+
+
+@given(HOSTILE)
+@example("a\x85\r\n")
+@settings(deadline=None)
+def test_any_value_comes_back_exactly_or_is_refused(made, value):
+    if "\0" in value:
+        with pytest.raises(ValueError, match="NUL"):
+            made(RGT_ENV=[f"V={value}"])
+        return
+    text, script = made(RGT_ENV=[f"V={value}"])
+    task = yaml.safe_load(text)
+    assert fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED) in task["run"]
+    assert {**task, "run": ""} == {**yaml.safe_load(made()[0]), "run": ""}, "a value reached something else than the script"
+
+
+@given(HOSTILE)
+@settings(deadline=None)
+def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
+    try:
+        options = replace(ONE, workdir=path, file_mounts=((path, "x"),) if path else ())
+    except ValueError as refused:
+        assert str(refused).startswith("workdir: found ")
+    else:
+        assert "$" not in path and "\n" not in path
+        assert options.workdir == path
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"name": "a---b"}, "name"),
+        ({"name": "a\n"}, "name"),
+        ({"gpus": 1, "accelerator": ""}, "accelerator"),
+        ({"gpus": 0, "accelerator": "H100"}, "accelerator"),
+        ({"accelerator": "H100:8"}, "accelerator"),
+        ({"infra": "aws us"}, "infra"),
+        ({"image": "a\nb"}, "image"),
+        ({"nodes": 0}, "nodes"),
+        ({"disk_gb": -1}, "disk_gb"),
+        ({"workdir": "$HOME/x"}, "workdir"),
+        ({"file_mounts": (("/a", "${X}"),)}, "file_mounts"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(change, field):
+    with pytest.raises(ValueError, match=f"^{field}: found .*, expected .*; "):
+        replace(ONE, **change)
+
+
+@pytest.mark.parametrize(("values", "field"), [({"RGT_NODES": 2}, "nodes"), ({"RGT_SECRET_VARS": ["a b"]}, "RGT_SECRET_VARS"), ({"RGT_ENV": ["\ud800"]}, "script")])
+def test_values_that_do_not_fit_are_refused_by_name(made, values, field):
+    with pytest.raises(ValueError, match=f"^{field}: found .*, expected .*; "):
+        made(**values)
