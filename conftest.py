@@ -13,7 +13,9 @@ except ImportError:  # Windows: there, run the tests with one worker
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)  # last, where few others wait for them
+    items.sort(
+        key=lambda item: item.get_closest_marker("alone") is not None
+    )  # last, where few others wait for them
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -21,7 +23,10 @@ def pytest_runtest_protocol(item):
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if not run or not fcntl:
         return (yield)
-    with _turn(os.path.join(tempfile.gettempdir(), f"remote-gpu-trainer-tests-{run}"), item.get_closest_marker("alone") is not None):
+    with _turn(
+        os.path.join(tempfile.gettempdir(), f"remote-gpu-trainer-tests-{run}"),
+        item.get_closest_marker("alone") is not None,
+    ):
         return (yield)
 
 

@@ -31,8 +31,12 @@ def of_program(command: list[str], runs: int = 5, ok: tuple[int, ...] = (0, 1)) 
         seconds.append(time.perf_counter() - started)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode not in ok:
-            raise RuntimeError(f"found exit code {child.returncode} of {' '.join(command)}, expected one of {ok}")
-        megabytes = max(megabytes, usage.ru_maxrss / (1 << 10 if sys.platform != "darwin" else 1 << 20))
+            raise RuntimeError(
+                f"found exit code {child.returncode} of {' '.join(command)}, expected one of {ok}"
+            )
+        megabytes = max(
+            megabytes, usage.ru_maxrss / (1 << 10 if sys.platform != "darwin" else 1 << 20)
+        )
     return Cost(statistics.median(seconds), megabytes)
 
 

@@ -15,8 +15,17 @@ from reading.long import LongLog, failures, noise
 
 def ten_kilobytes(count: int, seed: int = 1) -> list[str]:
     """A failing run as people paste it: what a healthy run writes, and at its end a real report or log."""
-    texts = [json.loads(line) for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()]
-    texts = [case["text"] if "text" in case else (ROOT / "evals" / case["file"]).read_text(encoding="utf-8") for case in texts if case["kind"] == "error"]
+    texts = [
+        json.loads(line)
+        for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    texts = [
+        case["text"]
+        if "text" in case
+        else (ROOT / "evals" / case["file"]).read_text(encoding="utf-8")
+        for case in texts
+        if case["kind"] == "error"
+    ]
     draw = random.Random(seed)
     found = []
     for at in range(count):

@@ -34,7 +34,11 @@ QUESTIONS = (
         "jsonrpc": "2.0",
         "id": 1,
         "method": "initialize",
-        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "benchmark", "version": "1"}},
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "benchmark", "version": "1"},
+        },
     },
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
     {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
@@ -55,8 +59,18 @@ def warm(quick: bool) -> list[Row]:
     bm25(cases)
     plain = (time.perf_counter() - started) / len(cases)
     return [
-        ("10 KB report, warm, median", _ms(middle), f"BM25 in plain Python {_ms(plain)}", _ratio(middle, plain)),
-        ("10 KB report, warm, 95th percentile", _ms(late), f"BM25 {_ms(plain)}", _ratio(late, plain)),
+        (
+            "10 KB report, warm, median",
+            _ms(middle),
+            f"BM25 in plain Python {_ms(plain)}",
+            _ratio(middle, plain),
+        ),
+        (
+            "10 KB report, warm, 95th percentile",
+            _ms(late),
+            f"BM25 {_ms(plain)}",
+            _ratio(late, plain),
+        ),
     ]
 
 
@@ -67,7 +81,14 @@ def cold(quick: bool) -> list[Row]:
         log.flush()
         ours = measure.of_program([*LOOKUP, "--log", log.name], 3 if quick else 9)
         empty = measure.of_program([sys.executable, "-c", "pass"], 3 if quick else 9)
-    return [("10 KB report, cold command", _ms(ours.seconds), f"python -c pass {_ms(empty.seconds)}", _ratio(ours.seconds, empty.seconds))]
+    return [
+        (
+            "10 KB report, cold command",
+            _ms(ours.seconds),
+            f"python -c pass {_ms(empty.seconds)}",
+            _ratio(ours.seconds, empty.seconds),
+        )
+    ]
 
 
 def catalogues(quick: bool) -> list[Row]:
@@ -80,9 +101,21 @@ def catalogues(quick: bool) -> list[Row]:
     for times in (1, 10) if quick else (1, 10, 100):
         entries, made, signatures = synthetic.larger(times)
         today = date.today()
-        middle, _ = measure.of_calls(lambda text: look_up(log_reading.from_text(text), entries, made, signatures, limit=3, today=today), texts)  # noqa: B023
+        middle, _ = measure.of_calls(
+            lambda text: look_up(
+                log_reading.from_text(text), entries, made, signatures, limit=3, today=today
+            ),
+            texts,
+        )  # noqa: B023
         first = first or middle
-        rows.append((f"catalogue × {times} ({len(entries)} entries), warm median", _ms(middle), f"× 1 {_ms(first)}", _ratio(middle, first)))
+        rows.append(
+            (
+                f"catalogue × {times} ({len(entries)} entries), warm median",
+                _ms(middle),
+                f"× 1 {_ms(first)}",
+                _ratio(middle, first),
+            )
+        )
     return rows
 
 
@@ -92,7 +125,9 @@ def logs(quick: bool) -> list[Row]:
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        texts = sorted({s.text for entry in bundle.load().entries for s in entry.signatures if not s.is_regex})
+        texts = sorted(
+            {s.text for entry in bundle.load().entries for s in entry.signatures if not s.is_regex}
+        )
         patterns = Path(folder, "signatures.txt")
         patterns.write_text("\n".join(texts) + "\n", encoding="utf-8")
         for megabytes in (1, 100) if quick else (1, 100, 1000):
@@ -118,12 +153,21 @@ def server(quick: bool) -> list[Row]:
         ours.append(_first_reply([sys.executable, "-m", "remote_gpu_trainer", "serve"]))
         empty.append(_first_reply([sys.executable, "-c", EMPTY_SERVER]))
     middle, plain = sorted(ours)[len(ours) // 2], sorted(empty)[len(empty) // 2]
-    return [("server, start to the first tools/list reply", _ms(middle), f"empty MCPServer {_ms(plain)}", _ratio(middle, plain))]
+    return [
+        (
+            "server, start to the first tools/list reply",
+            _ms(middle),
+            f"empty MCPServer {_ms(plain)}",
+            _ratio(middle, plain),
+        )
+    ]
 
 
 def _first_reply(command: list[str]) -> float:
     started = time.perf_counter()
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as child:
         for question in QUESTIONS:
             child.stdin.write(json.dumps(question) + "\n")
             child.stdin.flush()
@@ -162,7 +206,9 @@ def page(rows: list[Row]) -> str:
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or "unknown processor"
 

@@ -18,9 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NAME = "remote-gpu-trainer"
-SKILL_FOLDERS = (".claude/skills", ".agents/skills", ".gemini/skills")  # opencode and Codex read the second
+SKILL_FOLDERS = (
+    ".claude/skills",
+    ".agents/skills",
+    ".gemini/skills",
+)  # opencode and Codex read the second
 _CALLS = {"tool_use", "tool_call", "tool", "function_call", "mcp_tool_call", "command_execution"}
-_TOKENS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)
 
 
 @dataclass
@@ -41,11 +50,22 @@ class Run:
         return bool(self.marks) and all(self.marks.values())
 
 
-def run(task: dict, arm: str, command: list[str], root: Path, skill: dict[str, bytes], ids: list[str], timeout: float) -> Run:
+def run(
+    task: dict,
+    arm: str,
+    command: list[str],
+    root: Path,
+    skill: dict[str, bytes],
+    ids: list[str],
+    timeout: float,
+) -> Run:
     """Ask the client once, in a folder that holds the task's files and, in the arm `with`, the skill."""
     with tempfile.TemporaryDirectory(prefix="agent-eval-") as name:
         work = Path(name) / "work"
-        env = {**os.environ, "PWD": str(work)}  # opencode believes PWD more than the folder that it is started in
+        env = {
+            **os.environ,
+            "PWD": str(work),
+        }  # opencode believes PWD more than the folder that it is started in
         work.mkdir()
         prompt = task["prompt"] + told(lay_out(task["files"], root, work))
         if arm == "with":
@@ -62,9 +82,17 @@ def run(task: dict, arm: str, command: list[str], root: Path, skill: dict[str, b
         code, out, err = _wait(words, work, env, Path(name), timeout)
         done = Run(task["id"], arm, seconds=time.monotonic() - started)
     events = read_events(out)
-    done.answer, done.tokens, done.called = answer_of(events, out), tokens_of(events), called(events)
+    done.answer, done.tokens, done.called = (
+        answer_of(events, out),
+        tokens_of(events),
+        called(events),
+    )
     if code:
-        done.error = f"no end within {timeout:g} s" if code == "timeout" else f"exit code {code}: {err.strip()[-200:]}"
+        done.error = (
+            f"no end within {timeout:g} s"
+            if code == "timeout"
+            else f"exit code {code}: {err.strip()[-200:]}"
+        )
     elif not done.answer.strip():
         done.error = "an empty answer"
     done.marks = {} if done.error else marks(task["grade"], done.answer, done.called, ids)
@@ -90,11 +118,21 @@ def told(names: list[str]) -> str:
     return f"\n\nAttached, in the current folder: {', '.join(names)}" if names else ""
 
 
-def _wait(words: list[str], work: Path, env: dict, place: Path, timeout: float) -> tuple[int | str, str, str]:
+def _wait(
+    words: list[str], work: Path, env: dict, place: Path, timeout: float
+) -> tuple[int | str, str, str]:
     """Exit code or 'timeout', stdout, stderr. Ends the client with all that it started. Raises OSError when it can't be started."""
     out, err = place / "out", place / "err"
     with out.open("wb") as o, err.open("wb") as e:
-        child = subprocess.Popen(words, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=o, stderr=e, start_new_session=os.name == "posix")
+        child = subprocess.Popen(
+            words,
+            cwd=work,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=o,
+            stderr=e,
+            start_new_session=os.name == "posix",
+        )
         try:
             code: int | str = child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -115,7 +153,11 @@ def read_events(out: str) -> list[dict]:
     """The JSON objects that a client printed: one, a list, or one a line. None in plain text."""
     try:
         whole = json.loads(out)
-        return [event for event in (whole if isinstance(whole, list) else [whole]) if isinstance(event, dict)]
+        return [
+            event
+            for event in (whole if isinstance(whole, list) else [whole])
+            if isinstance(event, dict)
+        ]
     except ValueError:
         pass
     events = []
@@ -140,16 +182,26 @@ def answer_of(events: list[dict], out: str) -> str:
             return event["result"]
         if isinstance(event.get("response"), str):
             return event["response"]
-        if isinstance(part, dict) and part.get("type") in ("agent_message", "text") and isinstance(part.get("text"), str):
+        if (
+            isinstance(part, dict)
+            and part.get("type") in ("agent_message", "text")
+            and isinstance(part.get("text"), str)
+        ):
             said.append(part["text"])
-        if event.get("type") == "message" and event.get("role") == "assistant" and isinstance(event.get("content"), str):
+        if (
+            event.get("type") == "message"
+            and event.get("role") == "assistant"
+            and isinstance(event.get("content"), str)
+        ):
             pieces.append(event["content"])  # Gemini CLI's JSON lines
     return "\n".join(said) or "".join(pieces)
 
 
 def tokens_of(events: list[dict]) -> int | None:
     """All tokens, in and out, cached ones too. A last sum counts alone where a client prints one."""
-    sums = [event for event in events if "result" in event and isinstance(event.get("usage"), dict)][-1:] or events
+    sums = [
+        event for event in events if "result" in event and isinstance(event.get("usage"), dict)
+    ][-1:] or events
     total, told_any = 0, False
     for event in sums:
         counts = []
@@ -158,11 +210,19 @@ def tokens_of(events: list[dict]) -> int | None:
         elif isinstance(event.get("part"), dict) and isinstance(event["part"].get("tokens"), dict):
             spent = event["part"]["tokens"]
             cache = spent.get("cache")
-            counts = [spent.get(name) for name in ("input", "output", "reasoning")] + list(cache.values() if isinstance(cache, dict) else ())
+            counts = [spent.get(name) for name in ("input", "output", "reasoning")] + list(
+                cache.values() if isinstance(cache, dict) else ()
+            )
         elif isinstance(event.get("stats"), dict) and "total_tokens" in event["stats"]:
             counts = [event["stats"]["total_tokens"]]
-        elif isinstance(event.get("stats"), dict) and isinstance(event["stats"].get("models"), dict):
-            counts = [(model.get("tokens") or {}).get("total") for model in event["stats"]["models"].values() if isinstance(model, dict)]
+        elif isinstance(event.get("stats"), dict) and isinstance(
+            event["stats"].get("models"), dict
+        ):
+            counts = [
+                (model.get("tokens") or {}).get("total")
+                for model in event["stats"]["models"].values()
+                if isinstance(model, dict)
+            ]
         counts = [count for count in counts if isinstance(count, int)]
         total, told_any = total + sum(counts), told_any or bool(counts)
     return total if told_any else None
@@ -171,7 +231,9 @@ def tokens_of(events: list[dict]) -> int | None:
 def called(events: list[dict]) -> bool | None:
     """Did it load the skill or call the look-up? None where the client doesn't list its calls."""
     calls = [node for node in _nodes(events) if node.get("type") in _CALLS]
-    if any(NAME in (text := json.dumps(_asked(call))) or "lookup_symptom" in text for call in calls):
+    if any(
+        NAME in (text := json.dumps(_asked(call))) or "lookup_symptom" in text for call in calls
+    ):
         return True
     return False if len(events) > 1 else None
 
@@ -179,9 +241,19 @@ def called(events: list[dict]) -> bool | None:
 def _asked(call: dict) -> list:
     """What the agent asked for, without what came back: a listing of the folder names the skill too."""
     state = call.get("state")
-    return [call.get(key) for key in ("name", "tool", "tool_name", "server", "input", "arguments", "parameters", "command")] + [
-        state.get("input") if isinstance(state, dict) else None
-    ]
+    return [
+        call.get(key)
+        for key in (
+            "name",
+            "tool",
+            "tool_name",
+            "server",
+            "input",
+            "arguments",
+            "parameters",
+            "command",
+        )
+    ] + [state.get("input") if isinstance(state, dict) else None]
 
 
 def _nodes(value):
@@ -199,10 +271,14 @@ def marks(grade: dict, answer: str, was_called: bool | None, ids: list[str]) -> 
     """What the task asks for, each as right or wrong."""
     if grade.get("silent"):
         named = rf"(?:entry\s+|\*\*|`|\(|^#+\s*)(?:{'|'.join(map(re.escape, ids))})(?![\w-])"
-        return {"silent": not was_called and NAME not in answer and not re.search(named, answer, re.M)}
+        return {
+            "silent": not was_called and NAME not in answer and not re.search(named, answer, re.M)
+        }
     low, found = answer.casefold(), {}
     if "entry" in grade:
-        found["entry"] = any(re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", answer) for one in grade["entry"])
+        found["entry"] = any(
+            re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", answer) for one in grade["entry"]
+        )
     for name in ("command", "caution"):
         found[name] = any(_said(word.casefold(), low) for word in grade[name])
     return found
@@ -210,4 +286,7 @@ def marks(grade: dict, answer: str, was_called: bool | None, ids: list[str]) -> 
 
 def _said(word: str, answer: str) -> bool:
     """`ask` is said in "asked" and not in "task"."""
-    return re.search(("(?<![a-z0-9])" if re.match("[a-z0-9]", word) else "") + re.escape(word), answer) is not None
+    return (
+        re.search(("(?<![a-z0-9])" if re.match("[a-z0-9]", word) else "") + re.escape(word), answer)
+        is not None
+    )

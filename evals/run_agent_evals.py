@@ -30,7 +30,14 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.clients import skill_folder
 from remote_gpu_trainer.lookup.look_up import answer_for
 
-TYPES = {"id": int, "prompt": str, "expected_output": str, "files": list, "assertions": list, "grade": dict}
+TYPES = {
+    "id": int,
+    "prompt": str,
+    "expected_output": str,
+    "files": list,
+    "assertions": list,
+    "grade": dict,
+}
 ARMS = ("with", "without")
 
 
@@ -45,15 +52,27 @@ def read_tasks(path: Path) -> list[dict]:
         tasks = whole["evals"]
         name = whole["skill_name"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadTasks(f"{path}: found {type(error).__name__} ({error}), expected an object with skill_name and evals") from None
+        raise BadTasks(
+            f"{path}: found {type(error).__name__} ({error}), expected an object with skill_name and evals"
+        ) from None
     if name != NAME:
         raise BadTasks(f"{path}: found the skill {name!r}, expected {NAME}")
     for task in tasks:
-        wrong = [key for key, kind in TYPES.items() if not isinstance(task.get(key), kind) or (not task[key] and key != "files")]
+        wrong = [
+            key
+            for key, kind in TYPES.items()
+            if not isinstance(task.get(key), kind) or (not task[key] and key != "files")
+        ]
         if wrong:
-            raise BadTasks(f"{path}: task {task.get('id')}: found nothing usable under {', '.join(wrong)}, expected all of {', '.join(TYPES)}")
-        if not task["grade"].get("silent") and not (task["grade"].get("command") and task["grade"].get("caution")):
-            raise BadTasks(f"{path}: task {task['id']}: found no command or no caution, expected both, or silent")
+            raise BadTasks(
+                f"{path}: task {task.get('id')}: found nothing usable under {', '.join(wrong)}, expected all of {', '.join(TYPES)}"
+            )
+        if not task["grade"].get("silent") and not (
+            task["grade"].get("command") and task["grade"].get("caution")
+        ):
+            raise BadTasks(
+                f"{path}: task {task['id']}: found no command or no caution, expected both, or silent"
+            )
     numbers = [task["id"] for task in tasks]
     if len(set(numbers)) < len(numbers):
         raise BadTasks(f"{path}: found an id twice, expected each once")
@@ -72,7 +91,9 @@ def choose(tasks: list[dict], text: str | None) -> list[dict]:
         wanted.update(range(int(first), int(last or first) + 1))
     chosen = [task for task in tasks if task["id"] in wanted]
     if not chosen:
-        raise BadTasks(f"--tasks: found no task {text}, expected some of {tasks[0]['id']}-{tasks[-1]['id']}")
+        raise BadTasks(
+            f"--tasks: found no task {text}, expected some of {tasks[0]['id']}-{tasks[-1]['id']}"
+        )
     return chosen
 
 
@@ -81,14 +102,26 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
     ids, wrong, known = set(bundle.load().by_id), [], []
     for task in tasks:
         grade, files, where = task["grade"], task["files"], f"task {task['id']}"
-        missing = [file for file in files if not (root / file).is_file() or ".." in Path(file).parts]
-        wrong += [f"{where}: found no file {file}, expected it in the repository" for file in missing]
-        wrong += [f"{where}: found the id {one}, expected one of the catalogue" for one in grade.get("entry", ()) if one not in ids]
+        missing = [
+            file for file in files if not (root / file).is_file() or ".." in Path(file).parts
+        ]
+        wrong += [
+            f"{where}: found no file {file}, expected it in the repository" for file in missing
+        ]
+        wrong += [
+            f"{where}: found the id {one}, expected one of the catalogue"
+            for one in grade.get("entry", ())
+            if one not in ids
+        ]
         if missing or not (grade.get("silent") or "entry" in grade):
             continue
         matches = looked_up(task, root)
         if grade.get("silent"):
-            fault = f"{where}: the look-up answers {', '.join(matches)}, expected nothing" if matches else ""
+            fault = (
+                f"{where}: the look-up answers {', '.join(matches)}, expected nothing"
+                if matches
+                else ""
+            )
         else:
             fault = (
                 ""
@@ -108,13 +141,17 @@ def looked_up(task: dict, root: Path) -> list[str]:
     if not files:
         answer = answer_for(text=task["prompt"])
     else:
-        answer = answer_for(log=str(root / (files[0] if len(files) == 1 else os.path.commonpath(files))))
+        answer = answer_for(
+            log=str(root / (files[0] if len(files) == 1 else os.path.commonpath(files)))
+        )
     return [match["id"] for match in answer.matches]
 
 
 def installed_in(home: Path) -> list[str]:
     """Where this user has the skill already: there, the arm `without` would have it too."""
-    places = [home / place / NAME for place in (*agent_runs.SKILL_FOLDERS, ".config/opencode/skills")]
+    places = [
+        home / place / NAME for place in (*agent_runs.SKILL_FOLDERS, ".config/opencode/skills")
+    ]
     found = [str(place) for place in places if place.exists()]
     plugins = home / ".claude/plugins/installed_plugins.json"
     if plugins.is_file() and NAME in plugins.read_text("utf-8", "replace"):
@@ -130,12 +167,25 @@ def table(runs: list[Run], arms: list[str], tasks: list[dict]) -> str:
         mine = [run for run in runs if run.arm == arm]
         entry = [run.marks.get("entry", False) for run in mine if "entry" in grades[run.task]]
         silent = [run.marks.get("silent", False) for run in mine if "silent" in grades[run.task]]
-        answer = [bool(run.marks) and run.marks["command"] and run.marks["caution"] for run in mine if "command" in grades[run.task]]
+        answer = [
+            bool(run.marks) and run.marks["command"] and run.marks["caution"]
+            for run in mine
+            if "command" in grades[run.task]
+        ]
         tokens = [run.tokens for run in mine if run.tokens is not None]
         cells = [_share(part) for part in ([run.passed for run in mine], entry, answer, silent)]
-        told = f"{statistics.median(tokens):.0f}" + ("" if len(tokens) == len(mine) else f" ({len(tokens)} told)") if tokens else "not told"
+        told = (
+            f"{statistics.median(tokens):.0f}"
+            + ("" if len(tokens) == len(mine) else f" ({len(tokens)} told)")
+            if tokens
+            else "not told"
+        )
         seconds = statistics.median(run.seconds for run in mine)
-        lines.append(f"{arm:<8} " + " ".join(f"{cell:<10}" for cell in cells) + f" {sum(bool(run.error) for run in mine):<7} {seconds:<8.1f} {told}")
+        lines.append(
+            f"{arm:<8} "
+            + " ".join(f"{cell:<10}" for cell in cells)
+            + f" {sum(bool(run.error) for run in mine):<7} {seconds:<8.1f} {told}"
+        )
     return "\n".join(lines) + "\nseconds and tokens: median of a task"
 
 
@@ -147,14 +197,33 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="check the tasks without a model")
-    what.add_argument("--client", metavar="COMMAND", help='the client and its options, for example "claude -p --output-format json"')
-    parser.add_argument("--with-args", default="", metavar="OPTIONS", help="further options in the arm `with`, for example a server's configuration")
+    what.add_argument(
+        "--client",
+        metavar="COMMAND",
+        help='the client and its options, for example "claude -p --output-format json"',
+    )
+    parser.add_argument(
+        "--with-args",
+        default="",
+        metavar="OPTIONS",
+        help="further options in the arm `with`, for example a server's configuration",
+    )
     parser.add_argument("--tasks", metavar="IDS", help="for example 1-5,41 (default: all)")
-    parser.add_argument("--arms", default="with,without", help="with, without or both (default both)")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="ask each task N times (default 1)")
-    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="seconds for one task (default 300)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write every run as a line of JSON")
-    parser.add_argument("--evals", type=Path, default=HERE / "evals.json", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--arms", default="with,without", help="with, without or both (default both)"
+    )
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="ask each task N times (default 1)"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=300, metavar="S", help="seconds for one task (default 300)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write every run as a line of JSON"
+    )
+    parser.add_argument(
+        "--evals", type=Path, default=HERE / "evals.json", metavar="FILE", help=argparse.SUPPRESS
+    )
     args = parser.parse_args(argv)
     try:
         tasks = choose(read_tasks(args.evals), args.tasks)
@@ -177,11 +246,22 @@ def _check(tasks: list[dict]) -> int:
 
 def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
     arms = args.arms.split(",")
-    if not set(arms) <= set(ARMS) or len(set(arms)) < len(arms) or args.repeat < 1 or args.timeout <= 0:
-        raise BadTasks("found other values, expected --arms with,without, --repeat from 1 and --timeout above 0")
+    if (
+        not set(arms) <= set(ARMS)
+        or len(set(arms)) < len(arms)
+        or args.repeat < 1
+        or args.timeout <= 0
+    ):
+        raise BadTasks(
+            "found other values, expected --arms with,without, --repeat from 1 and --timeout above 0"
+        )
     if "without" in arms and (there := installed_in(Path.home())):
-        raise BadTasks(f"found the skill in {', '.join(there)}, expected none for the arm without; uninstall it first, or ask for --arms with")
-    command, more = (shlex.split(text, posix=os.name == "posix") for text in (args.client, args.with_args))
+        raise BadTasks(
+            f"found the skill in {', '.join(there)}, expected none for the arm without; uninstall it first, or ask for --arms with"
+        )
+    command, more = (
+        shlex.split(text, posix=os.name == "posix") for text in (args.client, args.with_args)
+    )
     if not command:
         raise BadTasks("--client: found nothing, expected a command")
     ids, skill, runs = list(bundle.load().by_id), skill_folder.contents(), []
@@ -192,10 +272,16 @@ def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
                 words = command + (more if arm == "with" else [])
                 done = agent_runs.run(task, arm, words, ROOT, skill, ids, args.timeout)
                 runs.append(done)
-                said = done.error or ", ".join(f"{name} {'right' if right else 'wrong'}" for name, right in done.marks.items())
+                said = done.error or ", ".join(
+                    f"{name} {'right' if right else 'wrong'}" for name, right in done.marks.items()
+                )
                 print(f"task {task['id']} {arm}: {said}", file=sys.stderr)
                 if out:
-                    print(json.dumps({**asdict(done), "passed": done.passed}, ensure_ascii=False), file=out, flush=True)
+                    print(
+                        json.dumps({**asdict(done), "passed": done.passed}, ensure_ascii=False),
+                        file=out,
+                        flush=True,
+                    )
     finally:
         if out:
             out.close()

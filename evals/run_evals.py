@@ -17,7 +17,21 @@ HERE = Path(__file__).resolve().parent
 SETS = HERE / "sets"
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
-from grading import curved, floor, forms, grade, healthy, nudge, ranks, rendered, report, sentence, stale, systems, whole
+from grading import (
+    curved,
+    floor,
+    forms,
+    grade,
+    healthy,
+    nudge,
+    ranks,
+    rendered,
+    report,
+    sentence,
+    stale,
+    systems,
+    whole,
+)
 from grading.cases import Case, read_cases
 
 APART = {
@@ -34,11 +48,26 @@ KEPT = {  # nothing is learned from either half, of the first from its reporting
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--suite", choices=("lookup", "curves", "render", "staleness", "health", "all"), default="lookup", help="which tool to grade (default lookup)"
+        "--suite",
+        choices=("lookup", "curves", "render", "staleness", "health", "all"),
+        default="lookup",
+        help="which tool to grade (default lookup)",
     )
-    parser.add_argument("--system", choices=("lookup", "mcp"), default="lookup", help="call the function, or the real server over stdio")
-    parser.add_argument("--answers", type=Path, metavar="FILE", help='grade these answers: {"id", "ids": [...]} a line')
-    parser.add_argument("--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json")
+    parser.add_argument(
+        "--system",
+        choices=("lookup", "mcp"),
+        default="lookup",
+        help="call the function, or the real server over stdio",
+    )
+    parser.add_argument(
+        "--answers",
+        type=Path,
+        metavar="FILE",
+        help='grade these answers: {"id", "ids": [...]} a line',
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json"
+    )
     parser.add_argument("--no-baselines", action="store_true", help="leave the baselines out")
     parser.add_argument("--wrong", action="store_true", help="list the misses of the tuning half")
     args = parser.parse_args()
@@ -48,12 +77,21 @@ def main() -> int:
         if args.suite in (name, "all"):
             count, wrong = suite.run(SETS / f"{name}.jsonl")
             failed |= bool(wrong)
-            print(f"{name}: {count - len({line.partition(':')[0] for line in wrong})} of {count} cases right")
+            print(
+                f"{name}: {count - len({line.partition(':')[0] for line in wrong})} of {count} cases right"
+            )
             print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
-    curves, missed = curved.run(SETS / "curves.jsonl") if args.suite in ("curves", "all") or args.write else ("", [])
+    curves, missed = (
+        curved.run(SETS / "curves.jsonl")
+        if args.suite in ("curves", "all") or args.write
+        else ("", [])
+    )
     failed |= bool(missed)
     print("".join(f"{line}\n" for line in missed), end="", file=sys.stderr)
-    print(curves.replace("**", "") + ("\n" + curved.misses(SETS / "curves.jsonl") if curves and args.wrong else ""))
+    print(
+        curves.replace("**", "")
+        + ("\n" + curved.misses(SETS / "curves.jsonl") if curves and args.wrong else "")
+    )
     if args.suite in ("curves", "render", "staleness", "health"):
         return int(failed)
     cases = read_cases(HERE / "cases.jsonl")
@@ -69,7 +107,14 @@ def main() -> int:
             graded[baseline] = grade.grade(cases, answer(cases))
     print(report.text(cases, graded))
     if not args.answers:
-        kept = {name: [case for case in read_cases(SETS / name) if name != "waiting.jsonl" or case.half == "reporting"] for name in KEPT}
+        kept = {
+            name: [
+                case
+                for case in read_cases(SETS / name)
+                if name != "waiting.jsonl" or case.half == "reporting"
+            ]
+            for name in KEPT
+        }
         found = {name: systems.lookup(asked) for name, asked in kept.items()}
         marks = {name: grade.grade(asked, found[name]) for name, asked in kept.items()}
         said = "".join(report.apart(KEPT[name], marked) + "\n\n" for name, marked in marks.items())
@@ -78,7 +123,9 @@ def main() -> int:
         said += _with_a_sentence(pairs, reporting, fresh, answers | found["fresh.jsonl"])
         said += whole.run(cases, "reporting", {case.id: text for case, text in pairs}) + "\n\n"
         said += ranks.run(reporting) + "\n\n" + forms.run(reporting) + "\n\n"
-        said += "\n\n".join(f"{what}: answered {_answered(SETS / name)}" for name, what in APART.items())
+        said += "\n\n".join(
+            f"{what}: answered {_answered(SETS / name)}" for name, what in APART.items()
+        )
         asked, same, changed = nudge.kept(reporting)
         said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
         print(said.replace("**", ""))
@@ -89,7 +136,9 @@ def main() -> int:
     if args.answers:
         return 0
     if args.write:
-        (HERE / "RESULTS.md").write_text(report.page(cases, graded) + "\n" + said + "\n\n" + curves + "\n", encoding="utf-8")
+        (HERE / "RESULTS.md").write_text(
+            report.page(cases, graded) + "\n" + said + "\n\n" + curves + "\n", encoding="utf-8"
+        )
         floor.raise_to(HERE / "floor.json", cases, graded[name], marks["fresh.jsonl"])
     below = floor.below(HERE / "floor.json", cases, graded[name], marks["fresh.jsonl"])
     for line in below:
@@ -97,14 +146,18 @@ def main() -> int:
     return 1 if below or failed else 0
 
 
-def _with_a_sentence(pairs: list[tuple[Case, str]], reporting: list[Case], fresh: list[Case], bare: systems.Answers) -> str:
+def _with_a_sentence(
+    pairs: list[tuple[Case, str]], reporting: list[Case], fresh: list[Case], bare: systems.Answers
+) -> str:
     """What one sentence before a report does, as text. `pairs`: reports with their sentences; `bare`: the answers to the reports as they are."""
     told = ""
     for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
         known = {case.id for case in of}
         asked = [(case, text) for case, text in pairs if case.id in known]
         chosen = [case for case, _ in asked]
-        told += report.apart(f"{len(chosen)} of {what} as they are", grade.grade(chosen, bare)) + "\n\n"
+        told += (
+            report.apart(f"{len(chosen)} of {what} as they are", grade.grade(chosen, bare)) + "\n\n"
+        )
         then = "the same behind one sentence by a reader and a blank line"
         told += report.apart(then, grade.grade(chosen, sentence.answers(asked))) + "\n\n"
     return told
@@ -114,8 +167,12 @@ def _answered(path: Path) -> str:
     """How many of these out-of-scope reports get a match, by half."""
     apart = read_cases(path)
     grades = grade.grade(apart, systems.lookup(apart))
-    halves = {half: [g.false for g in grades if g.case.half == half] for half in ("reporting", "tuning")}
-    return ", ".join(f"{sum(found)} of {len(found)} of the {half} half" for half, found in halves.items())
+    halves = {
+        half: [g.false for g in grades if g.case.half == half] for half in ("reporting", "tuning")
+    }
+    return ", ".join(
+        f"{sum(found)} of {len(found)} of the {half} half" for half, found in halves.items()
+    )
 
 
 if __name__ == "__main__":

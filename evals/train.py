@@ -42,11 +42,17 @@ class Texts:
 
     def __init__(self, learn: list[str], taught: Path | None = None, whole: Path | None = None):
         self.catalogue = bundle.load()
-        known = {*ranking.load().column, *learn} if ranking.PLACE.exists() and learn != ["all"] else self.catalogue.by_id
+        known = (
+            {*ranking.load().column, *learn}
+            if ranking.PLACE.exists() and learn != ["all"]
+            else self.catalogue.by_id
+        )
         self.entries = [entry for entry in self.catalogue.entries if entry.id in known]
         self.practice = corpus.practice_reports(self.catalogue, known)
         tuning = corpus.tuning_half(self.catalogue, known)
-        self.cases = tuning + corpus.set_aside(self.practice)  # each is judged once by models that didn't learn from it
+        self.cases = tuning + corpus.set_aside(
+            self.practice
+        )  # each is judged once by models that didn't learn from it
         self.classes = [entry.id for entry in self.entries] + [ranking.NONE]
         self.signatures = SignatureIndex(self.catalogue.signatures)
         self._encoder = meaning.load()
@@ -57,10 +63,15 @@ class Texts:
         for report in self.practice:
             if not report["aside"]:
                 self._add(report["text"], corpus.shared(report), report["found"])
-        self.evidence, self.values, self.points = zip(*(self._read(case["text"]) for case in self.cases))
+        self.evidence, self.values, self.points = zip(
+            *(self._read(case["text"]) for case in self.cases)
+        )
         self.taught = self._judged(taught) if taught else None
         self.taught_whole = self._judged_again(taught, whole) if whole else self.taught
-        self.about = {"classes": self.classes, "made_from": corpus.made_from(self.entries, self.practice, tuning)}
+        self.about = {
+            "classes": self.classes,
+            "made_from": corpus.made_from(self.entries, self.practice, tuning),
+        }
 
     def _read(self, text: str) -> tuple[log_reading.Evidence, dict[str, float], list[float]]:
         """A text as evidence, as words with weights, and as a point of meaning."""
@@ -87,17 +98,28 @@ class Texts:
                 f"{path}: found a teacher of {len(classes)} classes, expected these {len(self.classes)}; run evals/training/teach.py with the same --learn"
             )
         _, values, points = zip(*map(self._read, json.loads(kept["texts"].tobytes())))
-        return Taught(list(values), numpy.array(points, dtype="float32"), kept["chances"][:, [classes.index(name) for name in self.classes]])
+        return Taught(
+            list(values),
+            numpy.array(points, dtype="float32"),
+            kept["chances"][:, [classes.index(name) for name in self.classes]],
+        )
 
     def _judged_again(self, first: Path, path: Path):
         """The same texts with what the teacher said later. Raises ValueError when they are others."""
         import numpy
 
         before, kept = numpy.load(first), numpy.load(path)
-        if before["texts"].tobytes() != kept["texts"].tobytes() or before["classes"].tolist() != kept["classes"].tolist():
-            raise ValueError(f"{path}: found other texts than in {first}, expected the same; one run of evals/training/teach.py makes both")
+        if (
+            before["texts"].tobytes() != kept["texts"].tobytes()
+            or before["classes"].tolist() != kept["classes"].tolist()
+        ):
+            raise ValueError(
+                f"{path}: found other texts than in {first}, expected the same; one run of evals/training/teach.py makes both"
+            )
         classes = kept["classes"].tolist()
-        return replace(self.taught, chances=kept["chances"][:, [classes.index(name) for name in self.classes]])
+        return replace(
+            self.taught, chances=kept["chances"][:, [classes.index(name) for name in self.classes]]
+        )
 
     def samples(self, rows) -> tuple[list, list]:
         """The base and the tuning cases of these rows: (words, label, weight) for the models of words, (point, label, weight) for that of meaning."""
@@ -129,36 +151,79 @@ def _fitted(left_out: list[int]) -> bytes:
     samples, meant_samples = _texts.samples(sorted(set(range(len(_texts.cases))) - set(left_out)))
     learned = models.learn(samples, _texts.classes)
     points, labels, shares = zip(*meant_samples)
-    meant = head.learn(numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes, taught)
+    meant = head.learn(
+        numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes, taught
+    )
     counted = models.bm25f(_texts.entries, _texts.classes)
-    return models.pack(_texts.about, learned, counted, network.learn(samples, _texts.classes, learned.rarity, taught), meant)
+    return models.pack(
+        _texts.about,
+        learned,
+        counted,
+        network.learn(samples, _texts.classes, learned.rarity, taught),
+        meant,
+    )
 
 
 def _held_out(rows: list[int]) -> list:
     """The votes on these tuning cases by models that didn't see them."""
     from training import tuning
 
-    blank = {"weights": [1.0] * len(ranking.VOTERS), "gate_weights": [], "gate": [0.0] * len(ranking.GATE), "limits": {}}
+    blank = {
+        "weights": [1.0] * len(ranking.VOTERS),
+        "gate_weights": [],
+        "gate": [0.0] * len(ranking.GATE),
+        "limits": {},
+    }
     made = ranking.Ranking(binary_parts.told_again(_fitted(rows), blank))
     found = []
     for row in rows:
-        hits = [hit for hit in _texts.signatures.find(_texts.evidence[row]) if hit.entry_id in made.column]
+        hits = [
+            hit
+            for hit in _texts.signatures.find(_texts.evidence[row])
+            if hit.entry_id in made.column
+        ]
         votes = voting.votes(made.question(_texts.values[row]), _texts.points[row], hits, made)
-        right = tuple(made.column[name] for name in _texts.cases[row]["labels"] if name != ranking.NONE)
-        found.append(tuning.HeldOut(votes, right, _texts.cases[row]["near"], _texts.cases[row].get("aside", False)))
+        right = tuple(
+            made.column[name] for name in _texts.cases[row]["labels"] if name != ranking.NONE
+        )
+        found.append(
+            tuning.HeldOut(
+                votes, right, _texts.cases[row]["near"], _texts.cases[row].get("aside", False)
+            )
+        )
     return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--learn", nargs="+", default=[], metavar="ID", help="entries to learn that ranking.bin doesn't know yet, or 'all' (default: those that it knows)"
+        "--learn",
+        nargs="+",
+        default=[],
+        metavar="ID",
+        help="entries to learn that ranking.bin doesn't know yet, or 'all' (default: those that it knows)",
     )
-    parser.add_argument("--taught", type=Path, metavar="FILE", help="what a teacher said about many texts (evals/training/teach.py)")
-    parser.add_argument("--taught-whole", type=Path, metavar="FILE", help="what it said once it had read the tuning half too (evals/training/teach.py --whole)")
-    parser.add_argument("--report", action="store_true", help="cross-validate on the tuning half, write nothing")
-    parser.add_argument("--check", action="store_true", help="exit 1 when ranking.bin was made from other texts")
-    parser.add_argument("--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)")
+    parser.add_argument(
+        "--taught",
+        type=Path,
+        metavar="FILE",
+        help="what a teacher said about many texts (evals/training/teach.py)",
+    )
+    parser.add_argument(
+        "--taught-whole",
+        type=Path,
+        metavar="FILE",
+        help="what it said once it had read the tuning half too (evals/training/teach.py --whole)",
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="cross-validate on the tuning half, write nothing"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="exit 1 when ranking.bin was made from other texts"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)"
+    )
     args = parser.parse_args()
     if args.check:
         return check()
@@ -175,17 +240,27 @@ def main() -> int:
     texts = Texts(args.learn, args.taught, args.taught_whole)
     rows = range(len(texts.cases))
     folds = [[row for row in rows if row % FOLDS == fold] for fold in range(FOLDS)]
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("fork"), _keep, [texts]) as pool:
+    with ProcessPoolExecutor(
+        args.jobs, multiprocessing.get_context("fork"), _keep, [texts]
+    ) as pool:
         whole = None if args.report else pool.submit(_fitted, [])
         held = [report for fold in pool.map(_held_out, folds) for report in fold]
-    confirmed = [report for report in held if not report.aside]  # what was set aside fits the gate and its limit, and weighs no vote
-    weights, plain = tuning.voter_weights(confirmed, len(ranking.VOTERS)), tuning.voter_weights(confirmed, len(ranking.VOTERS) - 1)
+    confirmed = [
+        report for report in held if not report.aside
+    ]  # what was set aside fits the gate and its limit, and weighs no vote
+    weights, plain = (
+        tuning.voter_weights(confirmed, len(ranking.VOTERS)),
+        tuning.voter_weights(confirmed, len(ranking.VOTERS) - 1),
+    )
     gate = tuning.gate_weights(held, plain)
     judged = [tuning.judge(report, weights, plain, gate) for report in held]
     bounds = tuning.limits(judged)
     print(tuning.summary(judged, weights, gate, bounds))
     if not args.report:
-        made = binary_parts.told_again(whole.result(), {"weights": weights, "gate_weights": plain, "gate": gate, "limits": bounds})
+        made = binary_parts.told_again(
+            whole.result(),
+            {"weights": weights, "gate_weights": plain, "gate": gate, "limits": bounds},
+        )
         whole_file.write(ranking.PLACE, made, 0o644)
         print(f"wrote {ranking.PLACE.name}, {len(made)} bytes")
     return 0
@@ -196,13 +271,20 @@ def check() -> int:
     read, made = bundle.load(), ranking.load()
     learned = [entry for entry in read.entries if entry.id in made.column]
     waiting = [entry.id for entry in read.entries if entry.id not in made.column]
-    now = corpus.made_from(learned, corpus.practice_reports(read, made.column), corpus.tuning_half(read, made.column))
+    now = corpus.made_from(
+        learned, corpus.practice_reports(read, made.column), corpus.tuning_half(read, made.column)
+    )
     then = made.made_from
     if waiting:
-        print(f"found by literal texts and by waiting.bin (evals/training/train_waiting.py) until --learn takes them in: {', '.join(waiting)}")
+        print(
+            f"found by literal texts and by waiting.bin (evals/training/train_waiting.py) until --learn takes them in: {', '.join(waiting)}"
+        )
     for name, value in now.items():
         if then.get(name) != value:
-            print(f"ranking.bin: found it made from other {name}, expected today's; run python evals/train.py", file=sys.stderr)
+            print(
+                f"ranking.bin: found it made from other {name}, expected today's; run python evals/train.py",
+                file=sys.stderr,
+            )
     return int(now != then)
 
 

@@ -34,12 +34,26 @@ FAILURES = (
     ("a process was killed", re.compile(r"(?m)^(?:\S{1,200}: line \d+:\s+\d+ Killed\b|\[\d+\][\s+-]{1,8}(?:\d+ )?[Kk]illed\b|zsh: killed\b|Killed[ \t\r]*$)|\bkilled by signal: Killed\b|\bterminated by signal 9\b|\b(?:exit code|exitcode|exited with|status)\s*:?\s*(?:137|-9)\b|\bSIGKILL\b")),
 )  # fmt: skip
 TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
-LAST_LINE = re.compile(r"(?m)^(?:\[?(?:rank|default)?\d*\]?:?\s*)((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?::|$)")
+LAST_LINE = re.compile(
+    r"(?m)^(?:\[?(?:rank|default)?\d*\]?:?\s*)((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?::|$)"
+)
 EXPLAINED = frozenset(
-    "SyntaxError IndentationError TabError NameError ModuleNotFoundError ImportError FileNotFoundError KeyboardInterrupt SystemExit PermissionError".split()
+    [
+        "SyntaxError",
+        "IndentationError",
+        "TabError",
+        "NameError",
+        "ModuleNotFoundError",
+        "ImportError",
+        "FileNotFoundError",
+        "KeyboardInterrupt",
+        "SystemExit",
+        "PermissionError",
+    ]
 )
 TRAINING = re.compile(
-    r"torch|cuda|nccl|\bgpu|train|\brank\b|epoch|\bloss\b|deepspeed|accelerate|transformers|lightning|tensor|checkpoint|dataloader|finetun", re.I
+    r"torch|cuda|nccl|\bgpu|train|\brank\b|epoch|\bloss\b|deepspeed|accelerate|transformers|lightning|tensor|checkpoint|dataloader|finetun",
+    re.I,
 )
 OURS = re.compile(r"\bremote[-_]gpu[-_]trainer\b|\blookup_symptom\b")
 
@@ -103,13 +117,34 @@ def answer_to(event):
     if kind == "PreToolUse":
         if not deletes(command):
             return None
-        return {"hookSpecificOutput": {"hookEventName": kind, "permissionDecision": "ask", "permissionDecisionReason": RELEASE, "additionalContext": RELEASE}}
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": kind,
+                "permissionDecision": "ask",
+                "permissionDecisionReason": RELEASE,
+                "additionalContext": RELEASE,
+            }
+        }
     if kind not in ("PostToolUse", "PostToolUseFailure"):
         return None
-    if event.get("tool_name") == "Read" and not str(given.get("file_path", "")).lower().endswith(LOGS):
+    if event.get("tool_name") == "Read" and not str(given.get("file_path", "")).lower().endswith(
+        LOGS
+    ):
         return None  # source code and documents quote errors
-    what = failure(both_ends(text_of(event.get("tool_response", event.get("error")))), command or str(given.get("file_path", "")))
-    return {"hookSpecificOutput": {"hookEventName": kind, "additionalContext": LOOK_UP.format(what=what)}} if what else None
+    what = failure(
+        both_ends(text_of(event.get("tool_response", event.get("error")))),
+        command or str(given.get("file_path", "")),
+    )
+    return (
+        {
+            "hookSpecificOutput": {
+                "hookEventName": kind,
+                "additionalContext": LOOK_UP.format(what=what),
+            }
+        }
+        if what
+        else None
+    )
 
 
 def text_of(value, depth=0):
@@ -118,7 +153,9 @@ def text_of(value, depth=0):
         return value
     if depth > 6 or not isinstance(value, (dict, list)):
         return ""
-    return "\n".join(text_of(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value))
+    return "\n".join(
+        text_of(item, depth + 1) for item in (value.values() if isinstance(value, dict) else value)
+    )
 
 
 def both_ends(text):

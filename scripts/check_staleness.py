@@ -13,7 +13,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-for _place in (HERE.parent / "server", HERE.parent.parent.parent):  # a checkout, or an installed bundle
+for _place in (
+    HERE.parent / "server",
+    HERE.parent.parent.parent,
+):  # a checkout, or an installed bundle
     if (_place / "remote_gpu_trainer" / "platforms" / "ages.py").is_file():
         sys.path.insert(0, str(_place))
         break
@@ -24,9 +27,23 @@ from remote_gpu_trainer.platforms import ages
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--on", metavar="DATE", help="the day to judge by, YYYY-MM-DD (default today)")
-    parser.add_argument("--root", type=Path, default=HERE.parent, metavar="FOLDER", help="the bundle (default: the one this script is in)")
-    parser.add_argument("--limit", action="append", default=[], metavar="KIND=DAYS", help="another limit for " + ", ".join(ages.LIMITS))
+    parser.add_argument(
+        "--on", metavar="DATE", help="the day to judge by, YYYY-MM-DD (default today)"
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=HERE.parent,
+        metavar="FOLDER",
+        help="the bundle (default: the one this script is in)",
+    )
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="KIND=DAYS",
+        help="another limit for " + ", ".join(ages.LIMITS),
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print an object")
     form.add_argument("--markdown", action="store_true", help="print a table")
@@ -36,7 +53,7 @@ def main() -> int:
     except ages.BadQuestion as error:
         return refuse(str(error))
     if not (args.root / "references").is_dir():
-        return refuse("found no references/ in {}, expected the bundle".format(args.root))
+        return refuse(f"found no references/ in {args.root}, expected the bundle")
     read = bundle.read(args.root)
     try:
         heads = front_matter.read_all(args.root)
@@ -46,13 +63,18 @@ def main() -> int:
     if args.json:
         print(json.dumps({"stale": rows}, ensure_ascii=False, indent=1))
     elif args.markdown:
-        print("# Past their limit on {} ({})\n\n| id | checked | limit_days | source |\n|---|---|---|---|".format(day, len(rows)))
+        print(
+            f"# Past their limit on {day} ({len(rows)})\n\n| id | checked | limit_days | source |\n|---|---|---|---|"
+        )
         for row in rows:
             print("| {id} | {checked} | {limit_days} | {source} |".format(**row))
     else:
         for row in rows:
             print("{id}: checked {checked}, limit {limit_days} days: {source}".format(**row))
-        print("{} past their limit of {} entries and facts".format(len(rows), len(read.entries) + len(heads)), file=sys.stderr)
+        print(
+            f"{len(rows)} past their limit of {len(read.entries) + len(heads)} entries and facts",
+            file=sys.stderr,
+        )
     return 1 if rows else 0
 
 

@@ -40,11 +40,39 @@ OURS = {MARKER, OLD_MARKER, MANIFEST}
 CELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@,-]*")
 TORCH_SUFFIXES = {".pt", ".pth", ".ckpt"}
 # What trainers leave beside the weights. Its numpy or Python objects are no reason to doubt the weights: pytorch_model.bin, rng_state_0.pth
-SIDE_FILE = re.compile(r"(optimizer|scheduler|scaler|rng_state|random_states|training_args|sampler)", re.I)
+SIDE_FILE = re.compile(
+    r"(optimizer|scheduler|scaler|rng_state|random_states|training_args|sampler)", re.I
+)
 WEIGHTS_BIN = re.compile(r"(pytorch_|adapter_|diffusion_pytorch_)?model.*\.bin")
 # https://github.com/huggingface/safetensors#format: 8 bytes of length, JSON, data; bits for each type
-BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16}
-BITS.update({"I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6})
+BITS = {
+    "BOOL": 8,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+}
+BITS.update(
+    {
+        "I32": 32,
+        "U32": 32,
+        "F32": 32,
+        "I64": 64,
+        "U64": 64,
+        "F64": 64,
+        "C64": 64,
+        "F4": 4,
+        "F6_E2M3": 6,
+        "F6_E3M2": 6,
+    }
+)
 LARGEST_HEADER = 100_000_000  # the limit of the safetensors library itself
 
 
@@ -104,16 +132,28 @@ def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
         raw = path.read_bytes()
         data = json.loads(raw.decode("utf-8"))
     except (OSError, ValueError) as error:
-        raise CannotTell(f"manifest {path}: found {error}, expected JSON; fetch it again from the box") from None
+        raise CannotTell(
+            f"manifest {path}: found {error}, expected JSON; fetch it again from the box"
+        ) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         shown = data.get("schema") if isinstance(data, dict) else type(data).__name__
-        raise CannotTell(f"manifest {path}: found schema {shown!r}, expected {SCHEMA}; make it with verify_local.py --make")
+        raise CannotTell(
+            f"manifest {path}: found schema {shown!r}, expected {SCHEMA}; make it with verify_local.py --make"
+        )
     run_id, rows = data.get("run_id"), data.get("files")
     if not isinstance(run_id, str) or not isinstance(rows, list):
-        raise CannotTell(f"manifest {path}: found no run_id and files, expected both; make it with verify_local.py --make")
+        raise CannotTell(
+            f"manifest {path}: found no run_id and files, expected both; make it with verify_local.py --make"
+        )
     cells = data.get("cells")
-    if cells is not None and not (isinstance(cells, list) and cells and all(isinstance(name, str) and CELL_NAME.fullmatch(name) for name in cells)):
-        raise CannotTell(f"manifest {path}: found cells {ascii(cells)[:80]}, expected names; make it with verify_local.py --make")
+    if cells is not None and not (
+        isinstance(cells, list)
+        and cells
+        and all(isinstance(name, str) and CELL_NAME.fullmatch(name) for name in cells)
+    ):
+        raise CannotTell(
+            f"manifest {path}: found cells {ascii(cells)[:80]}, expected names; make it with verify_local.py --make"
+        )
     listed: List[Listed] = []
     findings: List[Finding] = []
     seen: Set[str] = set()
@@ -129,7 +169,16 @@ def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
             fault = "a path that was listed before"
         if fault is not None:
             shown = ascii(name)[:120]
-            findings.append(Finding("bad", "manifest", f"files[{number}] {shown}", fault, "a safe relative path, a size, a SHA-256", "don't use this manifest"))
+            findings.append(
+                Finding(
+                    "bad",
+                    "manifest",
+                    f"files[{number}] {shown}",
+                    fault,
+                    "a safe relative path, a size, a SHA-256",
+                    "don't use this manifest",
+                )
+            )
             continue
         seen.add(name)
         listed.append(Listed(name, size, digest))
@@ -152,7 +201,9 @@ def walk(folder: Path) -> Iterator[Tuple[str, str]]:
 
     for here, folders, files in os.walk(str(folder), onerror=fail):
         folders.sort()
-        for name in sorted(files + [name for name in folders if os.path.islink(os.path.join(here, name))]):
+        for name in sorted(
+            files + [name for name in folders if os.path.islink(os.path.join(here, name))]
+        ):
             full = os.path.join(here, name)
             kind = "link" if os.path.islink(full) else "file" if os.path.isfile(full) else "other"
             yield os.path.relpath(full, str(folder)).replace(os.sep, "/"), kind
@@ -192,7 +243,11 @@ def import_torch() -> Any:
 
 def is_checkpoint(path: str) -> bool:
     name, suffix = PurePosixPath(path).name, PurePosixPath(path).suffix.lower()
-    return suffix in TORCH_SUFFIXES or suffix in (".safetensors", ".distcp") or WEIGHTS_BIN.fullmatch(name) is not None
+    return (
+        suffix in TORCH_SUFFIXES
+        or suffix in (".safetensors", ".distcp")
+        or WEIGHTS_BIN.fullmatch(name) is not None
+    )
 
 
 def is_metrics(path: str) -> bool:
@@ -227,7 +282,9 @@ def safetensors_fault(path: Path) -> Optional[str]:
                 count *= side
             bits = BITS.get(tensor["dtype"])
             if bits is not None and (end - begin) * 8 != count * bits:
-                return "tensor {} of {} bytes for {} {}".format(ascii(name)[:60], end - begin, tensor["shape"], tensor["dtype"])
+                return "tensor {} of {} bytes for {} {}".format(
+                    ascii(name)[:60], end - begin, tensor["shape"], tensor["dtype"]
+                )
             spans.append((begin, end))
         except (KeyError, TypeError, ValueError):
             return f"a broken description of tensor {ascii(name)[:60]}"
@@ -246,7 +303,14 @@ def zip_fault(path: Path) -> Optional[str]:
     try:
         with zipfile.ZipFile(str(path)) as archive:
             broken = archive.testzip()
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, NotImplementedError) as error:
+    except (
+        zipfile.BadZipFile,
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
         return f"a torn archive ({error})"
     return None if broken is None else f"a wrong CRC in {ascii(broken)[:80]}"
 
@@ -268,17 +332,26 @@ def torch_load(torch: Any, path: Path, allow_pickle: bool) -> Any:
     asked: Dict[str, Any] = {"map_location": "cpu", "weights_only": not allow_pickle}
     if zipfile.is_zipfile(str(path)):
         try:
-            return torch.load(str(path), mmap=True, **asked)  # a file larger than the memory loads as well
+            return torch.load(
+                str(path), mmap=True, **asked
+            )  # a file larger than the memory loads as well
         except TypeError:
             pass  # before torch 2.1
     return torch.load(str(path), **asked)
 
 
-def try_checkpoint(folder: Path, path: str, torch: Any, allow_pickle: bool, load: bool) -> Optional[Finding]:
+def try_checkpoint(
+    folder: Path, path: str, torch: Any, allow_pickle: bool, load: bool
+) -> Optional[Finding]:
     """What to report about one file of weights; None when it loads, or when that wasn't asked for."""
     full, side = folder / path, is_side_file(path)
 
-    def report(level: str, found: str, expected: str = "a checkpoint that loads", do: str = "copy it again from a good save") -> Finding:
+    def report(
+        level: str,
+        found: str,
+        expected: str = "a checkpoint that loads",
+        do: str = "copy it again from a good save",
+    ) -> Finding:
         return Finding(level, "load", path, found, expected, do)
 
     suffix = PurePosixPath(path).suffix.lower()
@@ -286,7 +359,15 @@ def try_checkpoint(folder: Path, path: str, torch: Any, allow_pickle: bool, load
         fault = safetensors_fault(full)
         return report("bad", fault) if fault else None
     if suffix == ".distcp":
-        return report("unknown", "not loaded: a shard of a distributed checkpoint", do="load it in your own program, then --no-load") if load else None
+        return (
+            report(
+                "unknown",
+                "not loaded: a shard of a distributed checkpoint",
+                do="load it in your own program, then --no-load",
+            )
+            if load
+            else None
+        )
     start = first_bytes(full)
     fault = zip_fault(full) if start == b"PK\x03\x04" else None
     if fault is None and load and start[:2] != b"PK" and start[:1] != b"\x80":
@@ -296,7 +377,11 @@ def try_checkpoint(folder: Path, path: str, torch: Any, allow_pickle: bool, load
     if not load:
         return None
     if torch is None:
-        return report("note" if side else "unknown", "not loaded: torch missing", do="run this where torch is installed, or --no-load")
+        return report(
+            "note" if side else "unknown",
+            "not loaded: torch missing",
+            do="run this where torch is installed, or --no-load",
+        )
     try:
         value = torch_load(torch, full, allow_pickle)
     except Exception as error:
@@ -304,10 +389,17 @@ def try_checkpoint(folder: Path, path: str, torch: Any, allow_pickle: bool, load
         # "WeightsUnpickler error: Unsupported global: GLOBAL numpy.core.multiarray._reconstruct was not an allowed global by default."
         named = re.search(r"Unsupported (?:global: GLOBAL|class|operand) [\w.]+", first)
         if named and not allow_pickle:
-            return report("note" if side else "unknown", "not loaded: " + named[0], "plain tensors", "--allow-pickle runs code of the file: only if you wrote it")
+            return report(
+                "note" if side else "unknown",
+                "not loaded: " + named[0],
+                "plain tensors",
+                "--allow-pickle runs code of the file: only if you wrote it",
+            )
         return report("bad", f"{type(error).__name__}: {first[:160]}")
     if not side and not holds_tensor(torch, value):
-        return report("bad", f"no weights ({type(value).__name__})", "at least one tensor that isn't empty")
+        return report(
+            "bad", f"no weights ({type(value).__name__})", "at least one tensor that isn't empty"
+        )
     return None
 
 
@@ -331,7 +423,10 @@ def numbers(value: Any, name: str = "") -> Iterator[Tuple[str, str]]:
     elif isinstance(value, bool) or value is None or isinstance(value, (list, str)):
         return
     else:
-        yield " ".join(name.split()), repr(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
+        yield (
+            " ".join(name.split()),
+            repr(value) if not isinstance(value, float) or math.isfinite(value) else str(value),
+        )
 
 
 # ---------------------------------------------------------------- verbs
@@ -344,22 +439,60 @@ def compare(folder: Path, manifest: Manifest, skip: Set[str]) -> Tuple[List[Find
     listed = {item.path: item for item in manifest.files}
     for path in sorted(set(there) - set(listed)):
         found = "a file" if there[path] == "file" else "a " + there[path]
-        findings.append(Finding("bad", "extra", path, found + " that isn't listed", "the manifest's files only", f"move it out of {folder}"))
+        findings.append(
+            Finding(
+                "bad",
+                "extra",
+                path,
+                found + " that isn't listed",
+                "the manifest's files only",
+                f"move it out of {folder}",
+            )
+        )
     good: List[str] = []
     for path in sorted(listed):
         item, full = listed[path], folder / path
         if path not in there:
-            findings.append(Finding("bad", "missing", path, "nothing", f"{item.bytes} bytes", "pull it again"))
+            findings.append(
+                Finding("bad", "missing", path, "nothing", f"{item.bytes} bytes", "pull it again")
+            )
         elif there[path] != "file":
-            findings.append(Finding("bad", "link", path, "a " + there[path], "a plain file", "pull it again into an empty folder"))
+            findings.append(
+                Finding(
+                    "bad",
+                    "link",
+                    path,
+                    "a " + there[path],
+                    "a plain file",
+                    "pull it again into an empty folder",
+                )
+            )
         elif full.stat().st_size != item.bytes:
-            findings.append(Finding("bad", "bytes", path, f"{full.stat().st_size} bytes", f"{item.bytes} bytes", "pull it again"))
+            findings.append(
+                Finding(
+                    "bad",
+                    "bytes",
+                    path,
+                    f"{full.stat().st_size} bytes",
+                    f"{item.bytes} bytes",
+                    "pull it again",
+                )
+            )
         else:
             digest = sha256(full)
             if digest == item.sha256:
                 good.append(path)
             else:
-                findings.append(Finding("bad", "sha256", path, "SHA-256 " + digest[:12], item.sha256[:12], "pull it again with rsync --checksum"))
+                findings.append(
+                    Finding(
+                        "bad",
+                        "sha256",
+                        path,
+                        "SHA-256 " + digest[:12],
+                        item.sha256[:12],
+                        "pull it again with rsync --checksum",
+                    )
+                )
     return findings, good
 
 
@@ -370,16 +503,26 @@ def is_side_file(path: str) -> bool:
 def cells_of(manifest: Manifest) -> List[str]:
     if manifest.cells is not None:
         return manifest.cells
-    return sorted({cell_of(item.path) for item in manifest.files if is_checkpoint(item.path) and not is_side_file(item.path)})
+    return sorted(
+        {
+            cell_of(item.path)
+            for item in manifest.files
+            if is_checkpoint(item.path) and not is_side_file(item.path)
+        }
+    )
 
 
-def look_inside(folder: Path, manifest: Manifest, good: List[str], args: argparse.Namespace) -> Tuple[List[Finding], List[str], Dict[str, Dict[str, str]], Any]:
+def look_inside(
+    folder: Path, manifest: Manifest, good: List[str], args: argparse.Namespace
+) -> Tuple[List[Finding], List[str], Dict[str, Dict[str, str]], Any]:
     """(findings, names of the cells, their metrics, torch or None)."""
     findings: List[Finding] = []
     cells = cells_of(manifest)
     metrics: Dict[str, Dict[str, str]] = {}
     weights = [path for path in good if is_checkpoint(path)]
-    needs_torch = any(PurePosixPath(path).suffix.lower() in TORCH_SUFFIXES | {".bin"} for path in weights)
+    needs_torch = any(
+        PurePosixPath(path).suffix.lower() in TORCH_SUFFIXES | {".bin"} for path in weights
+    )
     torch = import_torch() if needs_torch and not args.no_load else None
     for path in weights:
         finding = try_checkpoint(folder, path, torch, args.allow_pickle, not args.no_load)
@@ -388,16 +531,64 @@ def look_inside(folder: Path, manifest: Manifest, good: List[str], args: argpars
         try:
             metrics.setdefault(cell_of(path), {}).update(numbers(read_metrics(folder / path)))
         except (ValueError, RecursionError) as error:
-            findings.append(Finding("bad", "metrics", path, str(error)[:120], "JSON with content", "evaluate this cell again"))
+            findings.append(
+                Finding(
+                    "bad",
+                    "metrics",
+                    path,
+                    str(error)[:120],
+                    "JSON with content",
+                    "evaluate this cell again",
+                )
+            )
     for cell in cells:
-        if not any(cell_of(item.path) == cell and is_checkpoint(item.path) and not is_side_file(item.path) for item in manifest.files):
-            findings.append(Finding("bad", "cells", cell, "no checkpoint", "a file of weights", "finish the cell, or take it off the roster"))
+        if not any(
+            cell_of(item.path) == cell and is_checkpoint(item.path) and not is_side_file(item.path)
+            for item in manifest.files
+        ):
+            findings.append(
+                Finding(
+                    "bad",
+                    "cells",
+                    cell,
+                    "no checkpoint",
+                    "a file of weights",
+                    "finish the cell, or take it off the roster",
+                )
+            )
     if args.expect is not None and len(cells) != args.expect:
-        findings.append(Finding("bad", "cells", str(folder), f"{len(cells)} cells", f"{args.expect} cells", "compare with the roster"))
+        findings.append(
+            Finding(
+                "bad",
+                "cells",
+                str(folder),
+                f"{len(cells)} cells",
+                f"{args.expect} cells",
+                "compare with the roster",
+            )
+        )
     elif not cells and args.expect is None:
-        findings.append(Finding("bad", "cells", str(folder), "no checkpoint", "at least one cell", "look at the box, or --expect 0"))
+        findings.append(
+            Finding(
+                "bad",
+                "cells",
+                str(folder),
+                "no checkpoint",
+                "at least one cell",
+                "look at the box, or --expect 0",
+            )
+        )
     if not manifest.files:
-        findings.append(Finding("bad", "manifest", str(args.manifest), "an empty list", "at least one file", "look at the roster on the box"))
+        findings.append(
+            Finding(
+                "bad",
+                "manifest",
+                str(args.manifest),
+                "an empty list",
+                "at least one file",
+                "look at the roster on the box",
+            )
+        )
     return findings, cells, metrics, torch
 
 
@@ -408,7 +599,9 @@ def verify(args: argparse.Namespace) -> int:
     manifest, findings = read_manifest(source)
     marker = folder / MARKER
     if marker.is_file() or marker.is_symlink():
-        os.replace(str(marker), str(folder / OLD_MARKER))  # from here on an interrupted check leaves no marker
+        os.replace(
+            str(marker), str(folder / OLD_MARKER)
+        )  # from here on an interrupted check leaves no marker
     skip = set(OURS)
     if folder.resolve() in source.resolve().parents:
         skip.add(source.resolve().relative_to(folder.resolve()).as_posix())
@@ -430,7 +623,14 @@ def verify(args: argparse.Namespace) -> int:
     }
     if verdict == "ok":
         proof = {key: answer[key] for key in ("run_id", "files", "bytes", "loaded")}
-        proof.update({"schema": SCHEMA, "manifest_sha256": manifest.digest, "cells": cells, "torch": getattr(torch, "__version__", None)})
+        proof.update(
+            {
+                "schema": SCHEMA,
+                "manifest_sha256": manifest.digest,
+                "cells": cells,
+                "torch": getattr(torch, "__version__", None),
+            }
+        )
         proof["checked"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         write_atomically(marker, proof)
         answer["marker"] = str(marker)
@@ -443,7 +643,9 @@ def verify(args: argparse.Namespace) -> int:
             for key, shown in values.items():
                 print(f"{cell}\t{key}\t{shown}")
         told = ", not loaded as asked" if args.no_load else ""
-        print(f"{'verified' if verdict == 'ok' else verdict}: {len(cells)} cells, {len(manifest.files)} files, {total} bytes{told}")
+        print(
+            f"{'verified' if verdict == 'ok' else verdict}: {len(cells)} cells, {len(manifest.files)} files, {total} bytes{told}"
+        )
     for finding in findings:
         print("verify_local: " + finding.line(), file=sys.stderr)
     return {"ok": 0, "bad": 1, "unknown": 2}[verdict]
@@ -454,11 +656,15 @@ def read_roster(path: Path) -> List[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
-        raise CannotTell(f"roster {path}: found {error}, expected a text with one cell a line") from None
+        raise CannotTell(
+            f"roster {path}: found {error}, expected a text with one cell a line"
+        ) from None
     names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     for name in names:
         if not CELL_NAME.fullmatch(name) or names.count(name) > 1:
-            raise CannotTell(f"roster {path}: found {ascii(name)[:80]}, expected names of letters, digits and ._+=@,- once each")
+            raise CannotTell(
+                f"roster {path}: found {ascii(name)[:80]}, expected names of letters, digits and ._+=@,- once each"
+            )
     if not names:
         raise CannotTell(f"roster {path}: found no cell, expected one a line")
     return names
@@ -471,16 +677,28 @@ def make(args: argparse.Namespace) -> int:
     cells = read_roster(args.roster) if args.roster else None
     rows: List[Dict[str, Any]] = []
     for path, kind in walk(folder):
-        if path in OURS or (folder / path).resolve() == out.resolve() or (cells is not None and cell_of(path) not in cells):
+        if (
+            path in OURS
+            or (folder / path).resolve() == out.resolve()
+            or (cells is not None and cell_of(path) not in cells)
+        ):
             continue
         if kind != "file" or unsafe(path):
-            print(f"verify_local: {ascii(path)}: found a {kind}, expected a plain file with a safe name; move it away", file=sys.stderr)
+            print(
+                f"verify_local: {ascii(path)}: found a {kind}, expected a plain file with a safe name; move it away",
+                file=sys.stderr,
+            )
             return 1
-        rows.append({"path": path, "bytes": (folder / path).stat().st_size, "sha256": sha256(folder / path)})
+        rows.append(
+            {"path": path, "bytes": (folder / path).stat().st_size, "sha256": sha256(folder / path)}
+        )
     missing = sorted(set(cells or []) - {cell_of(row["path"]) for row in rows})
     if missing or not rows:
         shown = ", ".join(missing) or "any cell"
-        print(f"verify_local: {folder}: found no files of {shown}, expected each cell of the roster", file=sys.stderr)
+        print(
+            f"verify_local: {folder}: found no files of {shown}, expected each cell of the roster",
+            file=sys.stderr,
+        )
         return 1
     run_id = args.run_id or folder.resolve().name
     head: Dict[str, Any] = {"schema": SCHEMA, "run_id": run_id}
@@ -501,7 +719,10 @@ def show(args: argparse.Namespace) -> int:
     if findings or odd or not folders:
         if not findings:
             found = ascii(odd[0])[:80] if odd else "no file"
-            print(f"verify_local: {args.show}: found {found}, expected folders named with letters, digits and ._+=@,-", file=sys.stderr)
+            print(
+                f"verify_local: {args.show}: found {found}, expected folders named with letters, digits and ._+=@,-",
+                file=sys.stderr,
+            )
         return 1
     if args.folder_name is not None:
         paths = [item.path for item in manifest.files if cell_of(item.path) == args.folder_name]
@@ -516,21 +737,62 @@ def show(args: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage=argparse.SUPPRESS,
+    )
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER", help="the pulled results")
-    parser.add_argument("--manifest", type=Path, metavar="FILE", help="what should be there; without it nothing is verified")
+    parser.add_argument(
+        "--manifest",
+        type=Path,
+        metavar="FILE",
+        help="what should be there; without it nothing is verified",
+    )
     parser.add_argument("--expect", type=int, metavar="N", help="how many cells there must be")
-    parser.add_argument("--list-metrics", action="store_true", help="print the numbers of *metrics*.json: cell, name, value")
+    parser.add_argument(
+        "--list-metrics",
+        action="store_true",
+        help="print the numbers of *metrics*.json: cell, name, value",
+    )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--allow-pickle", action="store_true", help="load files that hold Python objects: this runs their code, so only your own")
-    how.add_argument("--no-load", action="store_true", help="don't load checkpoints (archives are still checked); the marker says so")
-    parser.add_argument("--json", action="store_true", help="print an object: verdict, run_id, cells, files, bytes, loaded, findings, marker")
-    parser.add_argument("--make", type=Path, metavar="FOLDER", help="write the manifest of FOLDER instead")
+    how.add_argument(
+        "--allow-pickle",
+        action="store_true",
+        help="load files that hold Python objects: this runs their code, so only your own",
+    )
+    how.add_argument(
+        "--no-load",
+        action="store_true",
+        help="don't load checkpoints (archives are still checked); the marker says so",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print an object: verdict, run_id, cells, files, bytes, loaded, findings, marker",
+    )
+    parser.add_argument(
+        "--make", type=Path, metavar="FOLDER", help="write the manifest of FOLDER instead"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where --make writes")
-    parser.add_argument("--run-id", metavar="ID", help="name in the manifest of --make (default: the folder's)")
-    parser.add_argument("--roster", type=Path, metavar="FILE", help="--make: only these cells, each of which must be there")
-    parser.add_argument("--show", type=Path, metavar="FILE", help="print a manifest's folders as TSV instead")
-    parser.add_argument("--folder", metavar="NAME", dest="folder_name", help="--show: this folder's paths, each ended by NUL")
+    parser.add_argument(
+        "--run-id", metavar="ID", help="name in the manifest of --make (default: the folder's)"
+    )
+    parser.add_argument(
+        "--roster",
+        type=Path,
+        metavar="FILE",
+        help="--make: only these cells, each of which must be there",
+    )
+    parser.add_argument(
+        "--show", type=Path, metavar="FILE", help="print a manifest's folders as TSV instead"
+    )
+    parser.add_argument(
+        "--folder",
+        metavar="NAME",
+        dest="folder_name",
+        help="--show: this folder's paths, each ended by NUL",
+    )
     args = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore
     try:
@@ -538,12 +800,16 @@ def main() -> int:
             return show(args)
         if args.make:
             if args.output is None:
-                raise CannotTell("found no -o FILE, expected where the manifest goes; verify_local.py --help")
+                raise CannotTell(
+                    "found no -o FILE, expected where the manifest goes; verify_local.py --help"
+                )
             return make(args)
         if args.folder is None:
             raise CannotTell("found no FOLDER, expected the pulled results; verify_local.py --help")
         if args.manifest is None:
-            raise CannotTell("found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help")
+            raise CannotTell(
+                "found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help"
+            )
         return verify(args)
     except (CannotTell, OSError) as error:
         print(f"verify_local: {error}", file=sys.stderr)

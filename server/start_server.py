@@ -22,7 +22,11 @@ def main():
     found = says([installed, "--version"]) if installed else None
     if found == version or (found and not uvx):
         if found != version:
-            print("remote-gpu-trainer: found version %s installed, expected %s; upgrade it, or install uv" % (found, version), file=sys.stderr)
+            print(
+                "remote-gpu-trainer: found version %s installed, expected %s; upgrade it, or install uv"
+                % (found, version),
+                file=sys.stderr,
+            )
         return become([installed, "serve"])
     wheels = sorted(name for name in os.listdir(HERE) if name.endswith(".whl"))
     source = os.path.join(HERE, wheels[-1]) if wheels else ROOT
@@ -31,7 +35,9 @@ def main():
         fresh = [uvx, "--from", source, "remote-gpu-trainer"]
         return become((cached if says([*cached, "--version"]) == version else fresh) + ["serve"])
     print(
-        "remote-gpu-trainer: found neither remote-gpu-trainer nor uvx on PATH, expected one of them; install uv, or: pip install %s" % source, file=sys.stderr
+        "remote-gpu-trainer: found neither remote-gpu-trainer nor uvx on PATH, expected one of them; install uv, or: pip install %s"
+        % source,
+        file=sys.stderr,
     )
     return 2
 
@@ -39,7 +45,14 @@ def main():
 def says(command):
     """What a command prints, or None when it fails."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, timeout=20)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=20,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -85,7 +85,11 @@ def module(name: str, install: str) -> None:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update", action="store_true", help="rewrite the golden files; read the difference before you commit it")
+    parser.addoption(
+        "--update",
+        action="store_true",
+        help="rewrite the golden files; read the difference before you commit it",
+    )
 
 
 @pytest.fixture
@@ -98,7 +102,9 @@ def golden(request):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         expected = path.read_text(encoding="utf-8") if path.exists() else ""
-        assert text == expected, f"{name} differs from its golden file; if that is right: pytest --update {request.node.path.name}"
+        assert text == expected, (
+            f"{name} differs from its golden file; if that is right: pytest --update {request.node.path.name}"
+        )
 
     return compare
 
@@ -107,5 +113,9 @@ def valid_skill(folder: Path) -> None:
     """Fails unless skills-ref finds the skill in a folder valid. Skips on Python 3.10, for which there is no skills-ref."""
     if sys.version_info < (3, 11):
         pytest.skip("skills-ref needs Python 3.11")
-    done = subprocess.run([sys.executable, "-m", "skills_ref.cli", "validate", str(folder)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "skills_ref.cli", "validate", str(folder)],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -36,7 +36,11 @@ def build(out: Path) -> Path:
         for old in out.glob(f"remote_gpu_trainer-*.{kind}"):
             old.unlink()
     isolation = ["--no-isolation"] if importlib.util.find_spec("hatchling") else []
-    subprocess.run([sys.executable, "-m", "build", *isolation, "--outdir", str(out), str(ROOT)], check=True, stdout=sys.stderr)
+    subprocess.run(
+        [sys.executable, "-m", "build", *isolation, "--outdir", str(out), str(ROOT)],
+        check=True,
+        stdout=sys.stderr,
+    )
     [wheel] = out.glob("*.whl")
     from sbom import bill
 
@@ -59,11 +63,16 @@ def build(out: Path) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build wheel, sdist and plugin folder.")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where they go (default dist)")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "dist", help="where they go (default dist)"
+    )
     out = parser.parse_args().out.resolve()
     for module, package in (("build", "build"), ("cyclonedx", "cyclonedx-python-lib")):
         if not importlib.util.find_spec(module):
-            print(f"tools/build.py: found no module {module!r}, expected it; pip install {package}", file=sys.stderr)
+            print(
+                f"tools/build.py: found no module {module!r}, expected it; pip install {package}",
+                file=sys.stderr,
+            )
             return 2
     try:
         plugin = build(out)

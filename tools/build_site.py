@@ -17,11 +17,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the documentation site.")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist/site", help="where it goes (default dist/site)")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "dist/site", help="where it goes (default dist/site)"
+    )
     out = parser.parse_args().out.resolve()
     for name in ("zensical", "markdown_it", "pygments"):
         if not importlib.util.find_spec(name):
-            print(f"tools/build_site.py: found no module '{name}', expected it; pip install -e '.[docs]' with Python 3.11 or newer", file=sys.stderr)
+            print(
+                f"tools/build_site.py: found no module '{name}', expected it; pip install -e '.[docs]' with Python 3.11 or newer",
+                file=sys.stderr,
+            )
             return 2
     from remote_gpu_trainer.catalogue.bundle import CatalogueError
     from remote_gpu_trainer.catalogue.front_matter import FactError
@@ -30,7 +35,10 @@ def main() -> int:
     try:
         pages = building.build(ROOT, out)
     except subprocess.CalledProcessError as error:
-        print(f"tools/build_site.py: found that the generator failed with code {error.returncode}, expected a site; its output stands above", file=sys.stderr)
+        print(
+            f"tools/build_site.py: found that the generator failed with code {error.returncode}, expected a site; its output stands above",
+            file=sys.stderr,
+        )
         return 1
     except (documents.SiteError, CatalogueError, FactError, OSError) as error:
         print(f"tools/build_site.py: {error}", file=sys.stderr)

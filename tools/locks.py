@@ -31,7 +31,11 @@ def read_lock(text: str) -> dict[str, Pin]:
             pin.hashes += 1
         elif line.startswith("    #") and pins:
             name = said.lstrip("# ").removeprefix("via").strip().removesuffix(" (pyproject.toml)")
-            pin.needed_by += [canonicalize_name(name)] if name and not name.startswith("-c ") else []
+            pin.needed_by += (
+                [canonicalize_name(name)] if name and not name.startswith("-c ") else []
+            )
         elif said and not line.startswith("#"):
-            raise ValueError(f"found {line!r} in the lock, expected NAME==VERSION, a hash or a comment; write it again as CONTRIBUTING.md says")
+            raise ValueError(
+                f"found {line!r} in the lock, expected NAME==VERSION, a hash or a comment; write it again as CONTRIBUTING.md says"
+            )
     return pins

@@ -30,7 +30,12 @@ def run_time(wheel: Path) -> tuple[str, str, str, list[Requirement]]:
         [path] = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
         said = HeaderParser().parsestr(files.read(path).decode("utf-8"))
     asked = [Requirement(line) for line in said.get_all("Requires-Dist", [])]
-    return said["Name"], said["Version"], said["License-Expression"], [one for one in asked if "extra" not in str(one.marker or "")]
+    return (
+        said["Name"],
+        said["Version"],
+        said["License-Expression"],
+        [one for one in asked if "extra" not in str(one.marker or "")],
+    )
 
 
 def bill(wheel: Path, lock: str) -> str:
@@ -46,13 +51,32 @@ def bill(wheel: Path, lock: str) -> str:
     parts = {key: _component(key, pin, wanted.get(key)) for key, pin in pins.items()}
     for key, one in wanted.items():
         if key not in parts and not (one.marker and "python_version" in str(one.marker)):
-            raise ValueError(f"found no {key} in the lock, expected every run-time requirement; write it again as CONTRIBUTING.md says")
+            raise ValueError(
+                f"found no {key} in the lock, expected every run-time requirement; write it again as CONTRIBUTING.md says"
+            )
         parts.setdefault(key, _component(key, None, one))
     needs = {key: [other for other, pin in pins.items() if key in pin.needed_by] for key in parts}
-    graph = [Dependency(ref=root.bom_ref, dependencies=[Dependency(ref=parts[key].bom_ref) for key in wanted])]
-    graph += [Dependency(ref=parts[key].bom_ref, dependencies=[Dependency(ref=parts[other].bom_ref) for other in needs[key]]) for key in parts]
-    serial = uuid.uuid5(uuid.NAMESPACE_URL, f"urn:sha256:{digest}:{hashlib.sha256(lock.encode()).hexdigest()}")
-    bom = Bom(metadata=BomMetaData(component=root), components=parts.values(), dependencies=graph, serial_number=serial)
+    graph = [
+        Dependency(
+            ref=root.bom_ref, dependencies=[Dependency(ref=parts[key].bom_ref) for key in wanted]
+        )
+    ]
+    graph += [
+        Dependency(
+            ref=parts[key].bom_ref,
+            dependencies=[Dependency(ref=parts[other].bom_ref) for other in needs[key]],
+        )
+        for key in parts
+    ]
+    serial = uuid.uuid5(
+        uuid.NAMESPACE_URL, f"urn:sha256:{digest}:{hashlib.sha256(lock.encode()).hexdigest()}"
+    )
+    bom = Bom(
+        metadata=BomMetaData(component=root),
+        components=parts.values(),
+        dependencies=graph,
+        serial_number=serial,
+    )
     bom.metadata.timestamp = None
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
 

@@ -26,7 +26,9 @@ class Case:
     note: str = ""
     near: bool = False  # out of scope, and chosen because it looks as if an entry explained it
     came: bool = False  # out of scope, and chosen by nobody: a search brought it
-    since: tuple[str, ...] = ()  # out of scope when the ranking was made; an entry written since explains it, so naming that is no false answer
+    since: tuple[
+        str, ...
+    ] = ()  # out of scope when the ranking was made; an entry written since explains it, so naming that is no false answer
 
     @property
     def half(self) -> str:
@@ -35,7 +37,9 @@ class Case:
 
     @property
     def family(self) -> str:
-        return self.expect[0].rstrip("0123456789abcdefghijklmnopqrstuvwxyz") if self.expect else "none"
+        return (
+            self.expect[0].rstrip("0123456789abcdefghijklmnopqrstuvwxyz") if self.expect else "none"
+        )
 
 
 def id_of(source: str) -> str:
@@ -51,25 +55,48 @@ def read_cases(path: Path) -> list[Case]:
             continue
         try:
             raw = json.loads(line)
-            text = raw["text"] if "text" in raw else (path.parent / raw["file"]).read_text(encoding="utf-8", errors="replace")
+            text = (
+                raw["text"]
+                if "text" in raw
+                else (path.parent / raw["file"]).read_text(encoding="utf-8", errors="replace")
+            )
             case = Case(
-                *(raw["id"], raw["kind"], text, tuple(raw["expect"]), raw["source"], raw.get("note", "")),
+                *(
+                    raw["id"],
+                    raw["kind"],
+                    text,
+                    tuple(raw["expect"]),
+                    raw["source"],
+                    raw.get("note", ""),
+                ),
                 near=path.name == "near.jsonl",
                 came=path.name == "outside.jsonl",
                 since=tuple(raw.get("since", ())),
             )
         except (ValueError, KeyError, TypeError, OSError) as error:
-            raise BadCase(f"{path}:{number}: found a line that is no case ({error!r}), expected id, kind, text or file, expect, source") from None
+            raise BadCase(
+                f"{path}:{number}: found a line that is no case ({error!r}), expected id, kind, text or file, expect, source"
+            ) from None
         if case.kind not in KINDS:
-            raise BadCase(f"{path}:{number}: found kind {case.kind!r}, expected one of {', '.join(KINDS)}")
+            raise BadCase(
+                f"{path}:{number}: found kind {case.kind!r}, expected one of {', '.join(KINDS)}"
+            )
         if case.id.split("-")[0] != id_of(case.source):
-            raise BadCase(f"{path}:{number}: found id {case.id!r}, expected {id_of(case.source)!r}, the hash of its source")
+            raise BadCase(
+                f"{path}:{number}: found id {case.id!r}, expected {id_of(case.source)!r}, the hash of its source"
+            )
         if (case.near or case.came) and case.expect:
-            raise BadCase(f"{path}:{number}: found expect {list(case.expect)}, expected an empty list in {path.name}")
+            raise BadCase(
+                f"{path}:{number}: found expect {list(case.expect)}, expected an empty list in {path.name}"
+            )
         if case.since and case.expect:
-            raise BadCase(f"{path}:{number}: found since {list(case.since)} beside expect {list(case.expect)}, expected one of them to be empty")
+            raise BadCase(
+                f"{path}:{number}: found since {list(case.since)} beside expect {list(case.expect)}, expected one of them to be empty"
+            )
         if case.id in seen:
-            raise BadCase(f"{path}:{number}: found id {case.id!r} again, expected -2, -3 … for further reports of one thread")
+            raise BadCase(
+                f"{path}:{number}: found id {case.id!r} again, expected -2, -3 … for further reports of one thread"
+            )
         seen.add(case.id)
         cases.append(case)
     return cases

@@ -17,7 +17,11 @@ from .grade import grade, rates
 from .report import apart
 from .systems import ids_of
 
-SETS = {1: "logs without an error, first set", 2: "logs without an error, second set, half of it home-made prints", 3: "logs without an error, third set"}
+SETS = {
+    1: "logs without an error, first set",
+    2: "logs without an error, second set, half of it home-made prints",
+    3: "logs without an error, third set",
+}
 # hit@1, hit@3, false answers: what a set has to reach.
 LEAST = {1: (0.95, 0.97, 0.0), 2: (0.9, 0.93, 0.0), 3: (0.7, 0.73, 0.034)}
 
@@ -28,7 +32,14 @@ def read(path: Path) -> dict[int, list[tuple[Case, Path]]]:
     for line in path.read_text(encoding="utf-8").splitlines():
         raw = json.loads(line)
         log = path.parent / raw["file"]
-        found.setdefault(raw["set"], []).append((Case(id_of(raw["file"]), "error", "", tuple(raw["expect"]), raw["form"], raw["what"]), log))
+        found.setdefault(raw["set"], []).append(
+            (
+                Case(
+                    id_of(raw["file"]), "error", "", tuple(raw["expect"]), raw["form"], raw["what"]
+                ),
+                log,
+            )
+        )
     return found
 
 
@@ -43,11 +54,18 @@ def run(path: Path) -> tuple[str, list[str]]:
         found = rates(grades)
         said.append(apart(SETS[number], grades))
         least = LEAST[number]
-        for name, value, right in (("hit@1", found.hit1[0], least[0]), ("hit@3", found.hit3[0], least[1])):
+        for name, value, right in (
+            ("hit@1", found.hit1[0], least[0]),
+            ("hit@3", found.hit3[0], least[1]),
+        ):
             if value < right:
-                below.append(f"curves, set {number}: found {name} {value:.3f}, expected at least {right}")
+                below.append(
+                    f"curves, set {number}: found {name} {value:.3f}, expected at least {right}"
+                )
         if found.false[0] > least[2]:
-            below.append(f"curves, set {number}: found {found.false[0]:.3f} false answers, expected at most {least[2]}")
+            below.append(
+                f"curves, set {number}: found {found.false[0]:.3f} false answers, expected at most {least[2]}"
+            )
     return "\n\n".join(said), below
 
 
@@ -58,5 +76,7 @@ def misses(path: Path) -> str:
         for case, log in pairs:
             found = [match["id"] for match in answer_for(log=str(log)).matches]
             if (found[:1] and found[0] not in case.expect) or (case.expect and not found):
-                lines.append(f"set {number} {log.name}: found {' '.join(found) or 'nothing'}, expected {' '.join(case.expect) or 'nothing'}: {case.note}")
+                lines.append(
+                    f"set {number} {log.name}: found {' '.join(found) or 'nothing'}, expected {' '.join(case.expect) or 'nothing'}: {case.note}"
+                )
     return "\n".join(lines)

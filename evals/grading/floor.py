@@ -21,7 +21,10 @@ def figures(grades: list[Grade], fresh: list[Grade]) -> dict[str, float]:
     reporting = [g for g in grades if g.case.half == "reporting"]
     half, others, both = rates(reporting), rates(fresh), rates([*reporting, *fresh])
     found = (half.hit1, half.hit3, half.hit10, others.hit1, others.hit3)
-    return {**{name: round(rate[0], 4) for name, rate in zip(HIGHER, found)}, "false": round(both.false[0], 4)}
+    return {
+        **{name: round(rate[0], 4) for name, rate in zip(HIGHER, found)},
+        "false": round(both.false[0], 4),
+    }
 
 
 def below(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]) -> list[str]:
@@ -30,14 +33,22 @@ def below(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]
     name = _name(cases, fresh)
     held = floors.get(name)
     if held is None:
-        return [f"{path}: found no floor for the set of reports {name}, expected one; run evals/run_evals.py --write"]
+        return [
+            f"{path}: found no floor for the set of reports {name}, expected one; run evals/run_evals.py --write"
+        ]
     now = figures(grades, fresh)
-    lines = [f"{name}: found {now[name]}, expected at least {held[name]}" for name in HIGHER if now[name] < held[name]]
+    lines = [
+        f"{name}: found {now[name]}, expected at least {held[name]}"
+        for name in HIGHER
+        if now[name] < held[name]
+    ]
     if now["false"] > held["false"]:
         lines.append(f"false answers: found {now['false']}, expected at most {held['false']}")
     alone = rates([g for g in grades if g.case.half == "reporting"]).false[0]
     if alone > MOST_FALSE:
-        lines.append(f"false answers of the reporting half: found {alone:.4f}, expected at most {MOST_FALSE}")
+        lines.append(
+            f"false answers of the reporting half: found {alone:.4f}, expected at most {MOST_FALSE}"
+        )
     return lines
 
 

@@ -27,7 +27,9 @@ def _records(record: Callable[[str], dict]) -> Callable[[str], str]:
 FORMS: dict[str, Callable[[str], str]] = {
     "as it is": lambda text: text,
     "docker logs --timestamps": _behind(f"{_TIME} "),
-    "Docker's json-file": _records(lambda line: {"log": line + "\n", "stream": "stderr", "time": _TIME}),
+    "Docker's json-file": _records(
+        lambda line: {"log": line + "\n", "stream": "stderr", "time": _TIME}
+    ),
     "a logger of JSON": _records(lambda line: {"ts": _TIME, "level": "ERROR", "message": line}),
     "kubectl logs --prefix": _behind("[pod/train-job-worker-2/pytorch] "),
     "srun -l": _behind("2: "),
@@ -54,5 +56,15 @@ def hits(cases: list[Case]) -> dict[str, tuple[float, float]]:
 
 def run(cases: list[Case]) -> str:
     """A table of the forms."""
-    rows = [f"| {name} | {first:.3f} | {three:.3f} |" for name, (first, three) in hits(cases).items()]
-    return "\n".join(["**the same reports in other forms**", "", "| form | hit@1 | hit@3 |", "| --- | --- | --- |", *rows])
+    rows = [
+        f"| {name} | {first:.3f} | {three:.3f} |" for name, (first, three) in hits(cases).items()
+    ]
+    return "\n".join(
+        [
+            "**the same reports in other forms**",
+            "",
+            "| form | hit@1 | hit@3 |",
+            "| --- | --- | --- |",
+            *rows,
+        ]
+    )

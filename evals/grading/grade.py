@@ -44,7 +44,14 @@ def grade(cases: list[Case], answers) -> list[Grade]:
         right = {current(name) for name in case.expect}
         named = [current(name) for name in [*matches, *further]]
         place = next((i for i, name in enumerate(named[:10]) if name in right), None)
-        grades.append(Grade(case, place, place is not None and place >= len(matches), not right and bool(matches) and matches[0] not in case.since))
+        grades.append(
+            Grade(
+                case,
+                place,
+                place is not None and place >= len(matches),
+                not right and bool(matches) and matches[0] not in case.since,
+            )
+        )
     return grades
 
 

@@ -24,7 +24,9 @@ CODES = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 
 def run(path: Path) -> tuple[int, list[str]]:
     """(how many cases, what each wrong one gave)."""
-    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    cases = [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
     return len(cases), [f"{case['id']}: {fault}" for case in cases for fault in faults(case)]
 
 
@@ -51,7 +53,12 @@ def faults(case: dict) -> list[str]:
 
 def _fits(one: dict, want: list) -> bool:
     level, gpu, says, entry = [*want, *("", None)[len(want) - 2 :]]
-    return one["level"] == level and one["gpu"] == gpu and says.lower() in one["evidence"].lower() and entry in (None, one["entry"])
+    return (
+        one["level"] == level
+        and one["gpu"] == gpu
+        and says.lower() in one["evidence"].lower()
+        and entry in (None, one["entry"])
+    )
 
 
 def _brief(one: dict) -> list:
@@ -62,7 +69,10 @@ def texts(case: dict) -> dict[str, str]:
     """The files of the case's capture, with its edits. Raises ValueError for an edit that changes nothing."""
     files = dict(case.get("files", {}))
     if "capture" in case:
-        files |= {path.name: path.read_text(encoding="utf-8") for path in (CAPTURES / case["capture"]).iterdir()}
+        files |= {
+            path.name: path.read_text(encoding="utf-8")
+            for path in (CAPTURES / case["capture"]).iterdir()
+        }
     for gpu, field, value in case.get("cells", []):
         files["nvidia-smi.csv"] = _cell(files["nvidia-smi.csv"], gpu, field, value)
     for name, old, new in case.get("swaps", []):
@@ -72,7 +82,9 @@ def texts(case: dict) -> dict[str, str]:
     if "log" in case:
         places = re.findall(r'<gpu id="0000([^"]+)\.0">', files["nvidia-smi-q.xml"])
         lines = [PLACE.sub(lambda told: places[int(told[1])].lower(), line) for line in case["log"]]
-        files["dmesg.txt"] += "".join(f"[ 9000.{number:06d}] {line}\n" for number, line in enumerate(lines))
+        files["dmesg.txt"] += "".join(
+            f"[ 9000.{number:06d}] {line}\n" for number, line in enumerate(lines)
+        )
     for name in case.get("drop", []):
         del files[name]
     return files

@@ -9,7 +9,18 @@ from remote_gpu_trainer.lookup.look_up import answer_for
 
 from .cases import Case
 
-NAMES = ("RunPod", "Vast.ai", "Kaggle", "Colab", "AutoDL", "Slurm", "Kubernetes", "Lambda Labs", "Paperspace", "AWS")
+NAMES = (
+    "RunPod",
+    "Vast.ai",
+    "Kaggle",
+    "Colab",
+    "AutoDL",
+    "Slurm",
+    "Kubernetes",
+    "Lambda Labs",
+    "Paperspace",
+    "AWS",
+)
 _NAMED = re.compile("|".join(re.escape(name) for name in NAMES), re.I)
 
 
@@ -18,7 +29,9 @@ def kept(cases: list[Case]) -> tuple[int, int, list[str]]:
     by_id = bundle.load().by_id
     asked, same, changed = 0, 0, []
     for place, case in enumerate(cases):
-        if not case.expect or any(name not in by_id or by_id[name].path.startswith("profiles/") for name in case.expect):
+        if not case.expect or any(
+            name not in by_id or by_id[name].path.startswith("profiles/") for name in case.expect
+        ):
             continue
         name = NAMES[place % len(NAMES)]
         bare = _first(_NAMED.sub("the machine", case.text))

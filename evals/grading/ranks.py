@@ -19,7 +19,12 @@ from .report import apart
 
 FOLDER = Path(__file__).resolve().parent.parent / "sets" / "ranks"
 FAILED, OTHERS = 2, (0, 1)  # ranks
-WORDS = ("nccl_watchdog", "gloo_closed", "nccl_remote", "gloo_timeout")  # by turns; torchrun's summary follows every second report
+WORDS = (
+    "nccl_watchdog",
+    "gloo_closed",
+    "nccl_remote",
+    "gloo_timeout",
+)  # by turns; torchrun's summary follows every second report
 
 
 def others(name: str) -> str:
@@ -42,23 +47,43 @@ def among(cases: list[Case], bare: bool = False) -> list[Case]:
     """Each as rank 2 of a job of three, then the others' words. `bare`: its own lines don't name the rank, as where Hydra, Rich or an old PyTorch writes the traceback."""
     words, summary, found = {name: others(name) for name in WORDS}, torchrun(), []
     for at, case in enumerate(sorted(cases, key=lambda case: case.id)):
-        own = "\n".join(line if bare else f"[rank{FAILED}]: {line}" for line in case.text.splitlines())
-        found.append(replace(case, text=f"{own}\n{words[WORDS[at % len(WORDS)]]}{summary if at // len(WORDS) % 2 else ''}"))
+        own = "\n".join(
+            line if bare else f"[rank{FAILED}]: {line}" for line in case.text.splitlines()
+        )
+        found.append(
+            replace(
+                case,
+                text=f"{own}\n{words[WORDS[at % len(WORDS)]]}{summary if at // len(WORDS) % 2 else ''}",
+            )
+        )
     return found
 
 
 def run(cases: list[Case]) -> str:
     """Three tables: these reports as they are, and within their jobs."""
     chosen = told(cases)
-    tables = [apart(f"{len(chosen)} reports of the reporting half that come down to an exception", grade(chosen, systems.lookup(chosen)))]
+    tables = [
+        apart(
+            f"{len(chosen)} reports of the reporting half that come down to an exception",
+            grade(chosen, systems.lookup(chosen)),
+        )
+    ]
     for what, bare in (("", False), (", its own lines without their rank", True)):
         asked = among(chosen, bare)
         tables.append(
-            apart(f"the same as one rank of three, with what the others and the launcher say when it is gone{what}", grade(asked, systems.lookup(asked)))
+            apart(
+                f"the same as one rank of three, with what the others and the launcher say when it is gone{what}",
+                grade(asked, systems.lookup(asked)),
+            )
         )
     return "\n\n".join(tables)
 
 
 def _fails_by_itself(text: str) -> bool:
     read = log_reading.from_text(text)
-    return bool(read.first and read.first.kind == "exception" and not read.ranks and not is_secondary(read.first.text))
+    return bool(
+        read.first
+        and read.first.kind == "exception"
+        and not read.ranks
+        and not is_secondary(read.first.text)
+    )

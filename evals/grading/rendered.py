@@ -23,7 +23,9 @@ MOST_CHARACTERS = 1600
 
 def run(path: Path) -> tuple[int, list[str]]:
     """(how many cases, what each wrong one gave)."""
-    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    cases = [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
     wrong = []
     for case in cases:
         for fault in faults(case):
@@ -37,22 +39,38 @@ def faults(case: dict) -> list[str]:
     try:
         if "code" in job:  # what lies in the folder doesn't matter here, and must not differ
             job = {**job, "code": str(Path(__file__).parent)}
-        answer = rendered(job, case["profile"], case.get("target"), on=date.fromisoformat(case.get("on", "2026-08-25")))
+        answer = rendered(
+            job,
+            case["profile"],
+            case.get("target"),
+            on=date.fromisoformat(case.get("on", "2026-08-25")),
+        )
     except (JobError, ProfileError) as error:
         wanted = expect.get("error")
-        return [] if wanted and wanted in str(error) else [f"found the error {error}, expected {wanted or 'a script'}"]
+        return (
+            []
+            if wanted and wanted in str(error)
+            else [f"found the error {error}, expected {wanted or 'a script'}"]
+        )
     if "error" in expect:
         return [f"found a script, expected the error {expect['error']}"]
     found = []
     ids = [warning["id"] for warning in answer["warnings"]]
-    for name, kept in (("warnings", [i for i in ids if "." not in i]), ("stale", [i for i in ids if "." in i])):
+    for name, kept in (
+        ("warnings", [i for i in ids if "." not in i]),
+        ("stale", [i for i in ids if "." in i]),
+    ):
         if name in expect and kept != expect[name]:
             found.append(f"{name}: found {kept}, expected {expect[name]}")
     script, objects = answer["script"], {}
     if answer["file_name"].endswith(".yaml"):
         documents = [document for document in yaml.safe_load_all(script)]
         objects = {document.get("kind", "task"): document for document in documents}
-        script = objects["ConfigMap"]["data"]["run.sh"] if "ConfigMap" in objects else objects["task"]["run"]
+        script = (
+            objects["ConfigMap"]["data"]["run.sh"]
+            if "ConfigMap" in objects
+            else objects["task"]["run"]
+        )
     checked = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True)
     if checked.returncode:
         found.append(f"bash -n: {checked.stderr.decode()[:200]}")
@@ -61,11 +79,21 @@ def faults(case: dict) -> list[str]:
             found.append(f"{place}: found {value!r}, expected {wanted!r}")
     if wanted := expect.get("values"):
         held = _held(script, list(wanted))
-        found += [f"{name}: found {held[name]!r}, expected {value!r}" for name, value in wanted.items() if held[name] != value]
-    found += [f"start: found {answer['start']!r}, expected {part!r} in it" for part in expect.get("start", []) if part not in answer["start"]]
+        found += [
+            f"{name}: found {held[name]!r}, expected {value!r}"
+            for name, value in wanted.items()
+            if held[name] != value
+        ]
+    found += [
+        f"start: found {answer['start']!r}, expected {part!r} in it"
+        for part in expect.get("start", [])
+        if part not in answer["start"]
+    ]
     beside = sum(len(str(answer[name])) for name in answer if name != "script")
     if beside > MOST_CHARACTERS:
-        found.append(f"found {beside} characters beside the script, expected at most {MOST_CHARACTERS}")
+        found.append(
+            f"found {beside} characters beside the script, expected at most {MOST_CHARACTERS}"
+        )
     return found
 
 
@@ -81,13 +109,20 @@ def _at(objects: dict, place: str):
 
 def _held(script: str, names: list[str]) -> dict:
     """What a bash holds after the assignments alone: arrays as lists."""
-    lines = [line for line in re.findall(r"^RGT_[A-Z_]+=(?:\(|'|[^\n]).*?(?=\nRGT_[A-Z_]+=|\n\n)", script, flags=re.S | re.M)]
+    lines = [
+        line
+        for line in re.findall(
+            r"^RGT_[A-Z_]+=(?:\(|'|[^\n]).*?(?=\nRGT_[A-Z_]+=|\n\n)", script, flags=re.S | re.M
+        )
+    ]
     head = "\n".join(lines)
     ask = "".join(
         f'declare -p {name} 2>/dev/null | grep -q "^declare -a" && echo a || echo s; [[ ${{#{name}[@]}} -eq 0 ]] || printf "%s\\0" "${{{name}[@]}}"; printf "\\1\\0"\n'
         for name in names
     )
-    done = subprocess.run(["bash", "-s"], input=(head + "\n" + ask).encode(), capture_output=True, timeout=30)
+    done = subprocess.run(
+        ["bash", "-s"], input=(head + "\n" + ask).encode(), capture_output=True, timeout=30
+    )
     found = {}
     for name, block in zip(names, done.stdout.decode().split("\1\0")):
         kind, _, rest = block.partition("\n")

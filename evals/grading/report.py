@@ -7,7 +7,9 @@ from remote_gpu_trainer.catalogue import bundle
 from .cases import Case, set_hash
 from .grade import Grade, Rates, rates
 
-TEN = frozenset({"C", "D", "DF", "DP", "L", "O", "P", "R", "V", "X"})  # the families that the look-up began with; its targets were set for them
+TEN = frozenset(
+    {"C", "D", "DF", "DP", "L", "O", "P", "R", "V", "X"}
+)  # the families that the look-up began with; its targets were set for them
 NAMES = ("hit@1", "hit@3", "hit@10", "MRR", "false answers")
 
 
@@ -30,7 +32,10 @@ def _tables(cases: list[Case], graded: dict[str, list[Grade]]) -> list[str]:
     halves = {half: [c for c in cases if c.half == half] for half in ("tuning", "reporting")}
     lines = [
         f"{len(cases)} cases (set {set_hash(cases)}): "
-        + ", ".join(f"{half} {len(group)} ({sum(not c.expect for c in group)} out of scope)" for half, group in halves.items()),
+        + ", ".join(
+            f"{half} {len(group)} ({sum(not c.expect for c in group)} out of scope)"
+            for half, group in halves.items()
+        ),
         "",
     ]
     for half in ("reporting", "tuning"):
@@ -40,19 +45,39 @@ def _tables(cases: list[Case], graded: dict[str, list[Grade]]) -> list[str]:
         lines.append("")
     system, grades = next(iter(graded.items()))
     reporting = [g for g in grades if g.case.half == "reporting"]
-    for title, key in (("part", lambda g: _part(g.case)), ("family", lambda g: g.case.family), ("kind", lambda g: g.case.kind)):
-        lines += [f"**{system}, reporting half, by {title}**", "", _row(title, "n", *NAMES), _row(*["---"] * 7)]
+    for title, key in (
+        ("part", lambda g: _part(g.case)),
+        ("family", lambda g: g.case.family),
+        ("kind", lambda g: g.case.kind),
+    ):
+        lines += [
+            f"**{system}, reporting half, by {title}**",
+            "",
+            _row(title, "n", *NAMES),
+            _row(*["---"] * 7),
+        ]
         for name in sorted({key(g) for g in reporting}):
             lines.append(_rates_row(name, rates([g for g in reporting if key(g) == name])))
         if title == "part":
-            lines.append(_rates_row("training's first ten families", rates([g for g in reporting if g.case.family in TEN])))
+            lines.append(
+                _rates_row(
+                    "training's first ten families",
+                    rates([g for g in reporting if g.case.family in TEN]),
+                )
+            )
         lines.append("")
     return lines
 
 
 def apart(title: str, grades: list[Grade]) -> str:
     """A table of a set that is graded for itself: all of it, by part and by kind."""
-    lines = [f"**{title}**", "", _row("part", "n", *NAMES), _row(*["---"] * 7), _rates_row("all", rates(grades))]
+    lines = [
+        f"**{title}**",
+        "",
+        _row("part", "n", *NAMES),
+        _row(*["---"] * 7),
+        _rates_row("all", rates(grades)),
+    ]
     for key in (lambda g: _part(g.case), lambda g: g.case.kind):
         for name in sorted({key(g) for g in grades}):
             lines.append(_rates_row(name, rates([g for g in grades if key(g) == name])))
@@ -72,7 +97,9 @@ def _row(*cells: str) -> str:
 
 
 def _rates_row(name: str, found: Rates) -> str:
-    cells = [_share(value) for value in (found.hit1, found.hit3, found.hit10, found.mrr, found.false)]
+    cells = [
+        _share(value) for value in (found.hit1, found.hit3, found.hit10, found.mrr, found.false)
+    ]
     return _row(name, f"{found.inside}+{found.outside}", *cells)
 
 
@@ -86,7 +113,10 @@ def misses(cases: list[Case], answers, half: str) -> str:
     lines = []
     for case in cases:
         matches, further = answers[case.id]
-        if case.half == half and ((case.expect and (not matches or matches[0] not in case.expect)) or (not case.expect and matches)):
+        if case.half == half and (
+            (case.expect and (not matches or matches[0] not in case.expect))
+            or (not case.expect and matches)
+        ):
             lines.append(
                 f"{case.id} {case.kind} expected {','.join(case.expect) or 'nothing'}, found {','.join(matches) or 'nothing'} | {','.join(further)}\n    {case.text[:300]!r}"
             )

@@ -20,7 +20,9 @@ def read(path: Path, cases: list[Case]) -> list[tuple[Case, str]]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         said = json.loads(line)
         if said["id"] not in known or said["id"] in found:
-            raise BadCase(f"{path}:{number}: found id {said['id']!r}, expected each id of a report of the reporting half or of fresh.jsonl once")
+            raise BadCase(
+                f"{path}:{number}: found id {said['id']!r}, expected each id of a report of the reporting half or of fresh.jsonl once"
+            )
         found[said["id"]] = said["text"]
     return [(known[name], text) for name, text in found.items()]
 

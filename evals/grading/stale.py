@@ -40,11 +40,15 @@ _ENTRY = """### {id} — a title of five words or more
 def run(path: Path) -> tuple[int, list[str]]:
     """(how many cases, what each wrong one gave)."""
     wrong = []
-    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    cases = [
+        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
     for case in cases:
         found = answer(case)
         if found != case["expect"]:
-            wrong.append(f"{case['id']}: found {json.dumps(found, ensure_ascii=False)}, expected {json.dumps(case['expect'], ensure_ascii=False)}")
+            wrong.append(
+                f"{case['id']}: found {json.dumps(found, ensure_ascii=False)}, expected {json.dumps(case['expect'], ensure_ascii=False)}"
+            )
     return len(cases), wrong
 
 
@@ -65,7 +69,11 @@ def answer(case: dict) -> dict:
         except (BadQuestion, InstalledError, FactError) as error:
             wanted = case["expect"].get("error", "")
             return {"error": wanted if wanted and wanted in str(error) else str(error)}
-    return {name: [item["id"] for item in getattr(report, name)] for name in LISTS if getattr(report, name)}
+    return {
+        name: [item["id"] for item in getattr(report, name)]
+        for name in LISTS
+        if getattr(report, name)
+    }
 
 
 def _write(root: Path, case: dict) -> None:
@@ -75,14 +83,28 @@ def _write(root: Path, case: dict) -> None:
     for name, fields in case.get("entries", {}).items():
         applies = f"\n**Applies to:** {fields['applies']}\n" if "applies" in fields else ""
         text = _ENTRY.format(
-            id=name, applies=applies, verified=fields["verified"], source=fields.get("source", "https://example.org/a"), cause=fields.get("cause", "It is so.")
+            id=name,
+            applies=applies,
+            verified=fields["verified"],
+            source=fields.get("source", "https://example.org/a"),
+            cause=fields.get("cause", "It is so."),
         )
         place = fields.get("page", "references/a.md")
         pages[place] = pages.get(place, "") + text
     for name, heads in case.get("profiles", {}).items():
-        facts = "".join(f"  {fact}:\n" + "".join(f"    {key}: {value}\n" for key, value in head.items()) for fact, head in heads.items())
-        tokens = f"tokens: {json.dumps(case['tokens'][name])}\n" if name in case.get("tokens", {}) else ""
-        pages[f"profiles/{name}.md"] = f"---\nname: {name}\n{tokens}facts:\n{facts}---\n# {name}\n\n" + pages.get(f"profiles/{name}.md", "")
+        facts = "".join(
+            f"  {fact}:\n" + "".join(f"    {key}: {value}\n" for key, value in head.items())
+            for fact, head in heads.items()
+        )
+        tokens = (
+            f"tokens: {json.dumps(case['tokens'][name])}\n"
+            if name in case.get("tokens", {})
+            else ""
+        )
+        pages[f"profiles/{name}.md"] = (
+            f"---\nname: {name}\n{tokens}facts:\n{facts}---\n# {name}\n\n"
+            + pages.get(f"profiles/{name}.md", "")
+        )
     for place, text in case.get("marks", {}).items():
         pages[place] = pages.get(place, "# A page\n") + text
     for place, text in pages.items():

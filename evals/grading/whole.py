@@ -19,7 +19,10 @@ from .report import apart
 
 LOGS = Path(__file__).resolve().parent.parent / "sets" / "healthy_logs"
 SIZE, MOST = 10_000, 7_000  # characters of log and report together, and of the report
-CALLS = {"student_regression.log": "O8", "torchrun_ddp_logging.log": "O8"}  # lr_scheduler.step() before optimizer.step(), printed by PyTorch itself
+CALLS = {
+    "student_regression.log": "O8",
+    "torchrun_ddp_logging.log": "O8",
+}  # lr_scheduler.step() before optimizer.step(), printed by PyTorch itself
 
 
 def logs(half: str) -> list[Path]:
@@ -51,7 +54,10 @@ def beside_a_file(asked: list[tuple[Case, str]]) -> systems.Answers:
 
 def healthy(half: str) -> dict[str, list[str]]:
     """{log: what is claimed of it} of the healthy logs that get an answer."""
-    claimed = {path.name: [match["id"] for match in answer_for(log=str(path)).matches] for path in logs(half)}
+    claimed = {
+        path.name: [match["id"] for match in answer_for(log=str(path)).matches]
+        for path in logs(half)
+    }
     return {name: ids for name, ids in claimed.items() if ids}
 
 
@@ -61,12 +67,24 @@ def run(cases: list[Case], half: str, sentences: dict[str, str]) -> str:
     tables = []
     for where, before in (("behind", False), ("before", True)):
         asked = within(chosen, half, before)
-        tables.append(apart(f"the {half} half, each report {where} 3 to 10 KB of a healthy run's log", grade(asked, systems.lookup(asked))))
+        tables.append(
+            apart(
+                f"the {half} half, each report {where} 3 to 10 KB of a healthy run's log",
+                grade(asked, systems.lookup(asked)),
+            )
+        )
     behind = [case for case in within(chosen, half) if case.id in sentences]
     for what, said in (("alone", {}), ("and one sentence by a reader", sentences)):
         answers = beside_a_file([(case, said.get(case.id, "")) for case in behind])
-        tables.append(apart(f"the same logs with their reports behind them as files, {what}", grade(behind, answers)))
+        tables.append(
+            apart(
+                f"the same logs with their reports behind them as files, {what}",
+                grade(behind, answers),
+            )
+        )
     claimed = healthy(half)
     warned = sum(CALLS.get(name) == ids[0] for name, ids in claimed.items())
-    tables.append(f"healthy logs alone: {len(claimed)} of {len(logs(half))} get an answer, {warned} of them for a warning in it that an entry is about")
+    tables.append(
+        f"healthy logs alone: {len(claimed)} of {len(logs(half))} get an answer, {warned} of them for a warning in it that an entry is about"
+    )
     return "\n\n".join(tables)

@@ -43,7 +43,14 @@ def small_llama():
     """The configuration of a Llama of one layer that knows eight tokens."""
     from transformers import LlamaConfig
 
-    return LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
+    return LlamaConfig(
+        vocab_size=8,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
 
 
 @pytest.fixture

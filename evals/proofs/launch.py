@@ -1,4 +1,5 @@
 """Starts a few ranks of a script on this machine's CPU, for the proofs of the D entries."""
+
 from __future__ import annotations
 
 import os
@@ -14,8 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LAUNCHER_VARIABLES = (
-    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
-    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
 )
 
 
@@ -43,7 +51,9 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def run_ranks(script: str, nproc: int = 2, timeout: float = 25, env: dict | None = None) -> Finished:
+def run_ranks(
+    script: str, nproc: int = 2, timeout: float = 25, env: dict | None = None
+) -> Finished:
     """Run `script` in `nproc` processes under `torchrun --standalone`, which picks a free port.
 
     The text is dedented. It sees no GPU, so it opens its own group with `init_process_group("gloo")`, and ends with
@@ -56,8 +66,18 @@ def run_ranks(script: str, nproc: int = 2, timeout: float = 25, env: dict | None
         path.write_text(textwrap.dedent(script), encoding="utf-8")
         logs = Path(folder, "logs")
         [launcher] = run_commands(
-            [torchrun("--standalone", f"--nproc-per-node={nproc}", "--redirects=3", f"--log-dir={logs}", str(path))],
-            timeout, env)
+            [
+                torchrun(
+                    "--standalone",
+                    f"--nproc-per-node={nproc}",
+                    "--redirects=3",
+                    f"--log-dir={logs}",
+                    str(path),
+                )
+            ],
+            timeout,
+            env,
+        )
         ranks = tuple(_rank_output(logs, rank) for rank in range(nproc))
     output = "".join((*ranks, launcher.output))
     return Finished(launcher.returncode, output, launcher.timed_out, ranks)
@@ -68,16 +88,27 @@ def torchrun(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", *arguments]
 
 
-def run_commands(commands: list[list[str]], timeout: float = 25, env: dict | None = None,
-                 cwd: str | Path | None = None) -> list[Finished]:
+def run_commands(
+    commands: list[list[str]],
+    timeout: float = 25,
+    env: dict | None = None,
+    cwd: str | Path | None = None,
+) -> list[Finished]:
     """Run the commands side by side, as machines of one job would, and kill them all after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     with ExitStack() as stack:
         started = []
         for command in commands:
             log = stack.enter_context(tempfile.TemporaryFile())
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
-                                       env=_environment(env), start_new_session=True)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=cwd,
+                env=_environment(env),
+                start_new_session=True,
+            )
             stack.callback(_kill, process)
             started.append((process, log))
         return [_finish(process, log, deadline) for process, log in started]
@@ -117,7 +148,9 @@ def _kill(process: subprocess.Popen) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
     children: dict[int, list[int]] = {}
     for line in listed.splitlines():
         child, parent = map(int, line.split())
@@ -131,6 +164,9 @@ def _descendants(pid: int) -> list[int]:
 def _rank_output(logs: Path, rank: int) -> str:
     """stdout, then stderr, of the last attempt."""
     return "".join(
-        max(found, key=lambda path: path.stat().st_mtime).read_text(encoding="utf-8", errors="replace")
+        max(found, key=lambda path: path.stat().st_mtime).read_text(
+            encoding="utf-8", errors="replace"
+        )
         for name in ("stdout.log", "stderr.log")
-        if (found := list(logs.glob(f"*/attempt_*/{rank}/{name}"))))
+        if (found := list(logs.glob(f"*/attempt_*/{rank}/{name}")))
+    )

@@ -5,7 +5,7 @@ import os
 import torch
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-from transformers import PretrainedConfig, PreTrainedModel  # noqa: E402
+from transformers import PretrainedConfig, PreTrainedModel
 
 DATA = [{"x": torch.tensor([float(i)]), "labels": torch.tensor([0.5 * i])} for i in range(20)]
 

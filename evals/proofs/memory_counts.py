@@ -8,7 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 def size(tensors):
     """Bytes of the storages of `tensors`, each storage once."""
-    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+    return sum(
+        {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values()
+    )
 
 
 def weights(model):
@@ -31,7 +33,10 @@ def kept_by_dtype(forward, but=()):
     def keep(tensor):
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in skipped:
-            kept[storage.data_ptr()] = (tensor.dtype, storage)  # holds the storage, so that no address comes twice
+            kept[storage.data_ptr()] = (
+                tensor.dtype,
+                storage,
+            )  # holds the storage, so that no address comes twice
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):

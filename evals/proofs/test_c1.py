@@ -1,4 +1,5 @@
 """C1: a checkpoint that holds the weights only, against one that holds the whole state."""
+
 import copy
 import io
 import random
@@ -32,7 +33,11 @@ def train(model, optimizer, steps: int) -> list[float]:
 def rng_state() -> dict:
     """As in the entry: tensors, tuples and lists only, which torch.load takes without an allowlist."""
     name, keys, *rest = np.random.get_state()
-    return {"python": random.getstate(), "numpy": [name, keys.tolist(), *rest], "torch": torch.get_rng_state()}
+    return {
+        "python": random.getstate(),
+        "numpy": [name, keys.tolist(), *rest],
+        "torch": torch.get_rng_state(),
+    }
 
 
 def through_a_file(state: dict, **options) -> dict:
@@ -46,7 +51,12 @@ def through_a_file(state: dict, **options) -> dict:
 def trained():
     model, optimizer = build()
     train(model, optimizer, 500)
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 500, "rng": rng_state()}
+    state = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "step": 500,
+        "rng": rng_state(),
+    }
     state = copy.deepcopy(state)
     return state, train(model, optimizer, 20), copy.deepcopy(model.state_dict())
 
@@ -63,7 +73,9 @@ def test_weights_and_optimizer_without_the_random_state_still_take_another_path(
     state, _, final = trained
     model, optimizer = build()
     model.load_state_dict(state["model"])
-    optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # else the steps would write into the saved tensors
+    optimizer.load_state_dict(
+        copy.deepcopy(state["optimizer"])
+    )  # else the steps would write into the saved tensors
     train(model, optimizer, 20)
     assert not torch.equal(model.state_dict()["0.weight"], final["0.weight"])
 

@@ -1,4 +1,5 @@
 """C10: what Accelerate's save_state and load_state cover. Needs accelerate."""
+
 import pytest
 import torch
 
@@ -17,7 +18,9 @@ class Run:
         GradientState._reset_state()
         torch.manual_seed(1)
         loader = DataLoaderConfiguration(use_seedable_sampler=seedable)
-        self.accelerator = accelerate.Accelerator(cpu=True, dataloader_config=loader, project_config=project)
+        self.accelerator = accelerate.Accelerator(
+            cpu=True, dataloader_config=loader, project_config=project
+        )
         model = torch.nn.Linear(1, 1)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5**step)
@@ -99,7 +102,9 @@ def second_epoch(folder, seedable: bool, set_epoch: bool):
 def test_skipping_batches_of_a_new_shuffle_repeats_some_samples_and_misses_others(tmp_path):
     left, came = second_epoch(tmp_path, seedable=False, set_epoch=True)
     assert len(came) == len(left)
-    assert {sample for batch in came for sample in batch} != {sample for batch in left for sample in batch}
+    assert {sample for batch in came for sample in batch} != {
+        sample for batch in left for sample in batch
+    }
 
 
 def test_a_seedable_sampler_without_set_epoch_skips_in_the_first_epochs_order(tmp_path):
@@ -113,14 +118,18 @@ def test_a_seedable_sampler_with_set_epoch_gives_exactly_what_was_left(tmp_path)
 
 
 def project(folder, limit=None):
-    return ProjectConfiguration(project_dir=str(folder), automatic_checkpoint_naming=True, total_limit=limit)
+    return ProjectConfiguration(
+        project_dir=str(folder), automatic_checkpoint_naming=True, total_limit=limit
+    )
 
 
 def names(folder):
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
-def test_after_a_resume_the_numbering_begins_at_0_again_and_stops_with_the_signature(tmp_path, says):
+def test_after_a_resume_the_numbering_begins_at_0_again_and_stops_with_the_signature(
+    tmp_path, says
+):
     Run(project=project(tmp_path)).accelerator.save_state()
     run = Run(project=project(tmp_path))
     run.accelerator.load_state()
@@ -129,7 +138,9 @@ def test_after_a_resume_the_numbering_begins_at_0_again_and_stops_with_the_signa
     says("C10", str(error.value))
 
 
-def test_with_a_limit_the_new_checkpoint_counts_as_the_oldest_and_the_next_resume_takes_the_old_one(tmp_path):
+def test_with_a_limit_the_new_checkpoint_counts_as_the_oldest_and_the_next_resume_takes_the_old_one(
+    tmp_path,
+):
     first = Run(project=project(tmp_path, limit=2))
     for _ in range(3):
         first.accelerator.save_state()
@@ -138,7 +149,9 @@ def test_with_a_limit_the_new_checkpoint_counts_as_the_oldest_and_the_next_resum
     second.accelerator.load_state()
     for expected in (["checkpoint_0", "checkpoint_2"], ["checkpoint_1", "checkpoint_2"]):
         second.accelerator.save_state()
-        assert names(tmp_path) == expected  # checkpoint_2 is still the first run's, and load_state() takes the highest
+        assert (
+            names(tmp_path) == expected
+        )  # checkpoint_2 is still the first run's, and load_state() takes the highest
 
 
 def test_setting_the_counter_after_the_load_keeps_the_newest(tmp_path):

@@ -1,4 +1,5 @@
 """C11: how Lightning resumes. Needs lightning."""
+
 import logging
 import pathlib
 import warnings
@@ -40,8 +41,15 @@ def loader():
 
 def fit(folder, *callbacks, epochs=2, model=None, **options):
     """Returns the trainer, the model and the texts of the warnings."""
-    trainer = pl.Trainer(default_root_dir=str(folder), accelerator="cpu", logger=False, enable_progress_bar=False,
-                         enable_model_summary=False, max_epochs=epochs, callbacks=list(callbacks))
+    trainer = pl.Trainer(
+        default_root_dir=str(folder),
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        max_epochs=epochs,
+        callbacks=list(callbacks),
+    )
     model = model or Model()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -81,13 +89,19 @@ def test_last_without_save_last_warns_and_trains_from_scratch(tmp_path, says):
 def test_with_a_monitor_that_never_improves_last_ckpt_stays_at_the_first_epoch_since_2_6(tmp_path):
     if VERSION < (2, 6):
         pytest.skip("up to 2.5 last.ckpt was written each time")
-    fit(tmp_path, ModelCheckpoint(tmp_path, monitor="val_loss", save_top_k=1, save_last=True), epochs=4)
+    fit(
+        tmp_path,
+        ModelCheckpoint(tmp_path, monitor="val_loss", save_top_k=1, save_last=True),
+        epochs=4,
+    )
     assert step_of(tmp_path / "last.ckpt") == 5
 
 
 def two(folder):
-    return (ModelCheckpoint(folder, filename="best", monitor="val_loss"),
-            ModelCheckpoint(folder, filename="resume", every_n_train_steps=2, save_last=True))
+    return (
+        ModelCheckpoint(folder, filename="best", monitor="val_loss"),
+        ModelCheckpoint(folder, filename="resume", every_n_train_steps=2, save_last=True),
+    )
 
 
 def test_two_callbacks_keep_the_best_and_the_newest_and_last_finds_the_newest(tmp_path):
@@ -107,19 +121,29 @@ def test_a_weights_only_checkpoint_stops_with_the_signature(tmp_path, says):
 def test_a_path_among_the_hyperparameters_is_refused_until_weights_only_is_off(tmp_path):
     if VERSION < (2, 6):
         pytest.skip("fit() has no weights_only before 2.6")
-    fit(tmp_path, ModelCheckpoint(tmp_path, filename="end"), model=Model(pathlib.PurePosixPath("x")))
+    fit(
+        tmp_path, ModelCheckpoint(tmp_path, filename="end"), model=Model(pathlib.PurePosixPath("x"))
+    )
     with pytest.raises(Exception, match="Weights only load failed"):
         fit(tmp_path, epochs=3, ckpt_path=str(tmp_path / "end.ckpt"))
-    trainer, _, _ = fit(tmp_path, epochs=3, ckpt_path=str(tmp_path / "end.ckpt"), weights_only=False)
+    trainer, _, _ = fit(
+        tmp_path, epochs=3, ckpt_path=str(tmp_path / "end.ckpt"), weights_only=False
+    )
     assert trainer.global_step == 15
 
 
 def test_the_default_folder_is_new_at_each_start_so_that_last_finds_nothing(tmp_path, says):
     warned = ""
     for _ in range(2):
-        trainer = pl.Trainer(default_root_dir=str(tmp_path), accelerator="cpu", logger=pl.loggers.CSVLogger(str(tmp_path)),
-                             enable_progress_bar=False, enable_model_summary=False, max_epochs=1,
-                             callbacks=[ModelCheckpoint(save_last=True)])
+        trainer = pl.Trainer(
+            default_root_dir=str(tmp_path),
+            accelerator="cpu",
+            logger=pl.loggers.CSVLogger(str(tmp_path)),
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            max_epochs=1,
+            callbacks=[ModelCheckpoint(save_last=True)],
+        )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             trainer.fit(Model(), loader(), loader(), ckpt_path="last")

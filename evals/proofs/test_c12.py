@@ -1,4 +1,5 @@
 """C12: the counter that was saved and never used."""
+
 import torch
 from torch import nn
 
@@ -9,10 +10,16 @@ def build():
     torch.manual_seed(0)
     model = nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    return model, optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 4))
+    return (
+        model,
+        optimizer,
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 4)),
+    )
 
 
-def train(path, start_epoch: int, state=None, dies_after: int | None = None, saves_next: bool = True) -> list[int]:
+def train(
+    path, start_epoch: int, state=None, dies_after: int | None = None, saves_next: bool = True
+) -> list[int]:
     """Returns the epochs that this start trained; saves after each one."""
     model, optimizer, scheduler = build()
     if state:
@@ -27,8 +34,15 @@ def train(path, start_epoch: int, state=None, dies_after: int | None = None, sav
             optimizer.step()
             scheduler.step()
         trained.append(epoch)
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),
-                    "next_epoch": epoch + 1 if saves_next else epoch}, path)
+        torch.save(
+            {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "scheduler": scheduler.state_dict(),
+                "next_epoch": epoch + 1 if saves_next else epoch,
+            },
+            path,
+        )
         if epoch == dies_after:
             break
     return trained
@@ -39,7 +53,9 @@ def test_a_loop_that_starts_at_0_trains_the_finished_epochs_again(tmp_path):
     first = train(path, 0, dies_after=1)
     second = train(path, 0, torch.load(path))
     assert first + second == [0, 1, 0, 1, 2, 3]
-    assert torch.load(path)["scheduler"]["last_epoch"] == 6 * STEPS  # the check: more ticks than the plan has
+    assert (
+        torch.load(path)["scheduler"]["last_epoch"] == 6 * STEPS
+    )  # the check: more ticks than the plan has
 
 
 def test_a_loop_that_starts_at_the_saved_epoch_trains_each_once(tmp_path):

@@ -1,4 +1,5 @@
 """C13: which samples come after a resume."""
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
@@ -27,14 +28,18 @@ def test_restoring_the_random_state_and_skipping_is_not_enough():
     used = {sample for _ in range(4) for sample in next(running).tolist()}
     state = torch.get_rng_state()
     torch.set_rng_state(state)
-    came = {sample for batch in batches(loader())[4:] for sample in batch}  # a new order is drawn, then four batches dropped
+    came = {
+        sample for batch in batches(loader())[4:] for sample in batch
+    }  # a new order is drawn, then four batches dropped
     assert came & used
     assert set(DATA) - used - came
 
 
 def resumable(epoch: int, skip: int) -> DataLoader:
     """As in the entry: the order depends on seed and epoch alone, and starts behind the used part."""
-    order = torch.randperm(len(DATA), generator=torch.Generator().manual_seed(1234 + epoch)).tolist()
+    order = torch.randperm(
+        len(DATA), generator=torch.Generator().manual_seed(1234 + epoch)
+    ).tolist()
     return DataLoader(DATA, batch_size=2, sampler=order[skip * 2 :])
 
 
@@ -91,8 +96,14 @@ def test_lightning_warns_with_the_signature_in_the_middle_of_an_epoch(tmp_path, 
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     def trainer(**options):
-        return pl.Trainer(default_root_dir=str(tmp_path), accelerator="cpu", logger=False, enable_progress_bar=False,
-                          enable_model_summary=False, **options)
+        return pl.Trainer(
+            default_root_dir=str(tmp_path),
+            accelerator="cpu",
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **options,
+        )
 
     kept = pl.callbacks.ModelCheckpoint(tmp_path, filename="mid", every_n_train_steps=3)
     trainer(max_steps=3, callbacks=[kept]).fit(Model(), loader())

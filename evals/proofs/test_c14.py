@@ -1,4 +1,5 @@
 """C14: the learning rate after a resume."""
+
 import pytest
 import torch
 from torch import nn

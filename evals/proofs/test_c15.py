@@ -1,4 +1,5 @@
 """C15: fp16 loss scaling after a resume. The scaler works on the CPU as well."""
+
 import copy
 
 import pytest
@@ -31,7 +32,11 @@ def saved():
     scale = scaler(init_scale=256.0)
     for _ in range(3):
         step(model, optimizer, scale)
-    parts = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scale.state_dict()}
+    parts = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "scaler": scale.state_dict(),
+    }
     return copy.deepcopy(parts)
 
 

@@ -1,4 +1,5 @@
 """C16: averaged weights after a resume."""
+
 import copy
 
 import pytest
@@ -58,7 +59,9 @@ def test_without_its_counter_the_first_update_throws_the_average_away(trained):
     new = network()
     new.load_state_dict(saved["model"])
     again = averaged(new)
-    again.module.load_state_dict({name[7:]: value for name, value in saved["ema"].items() if name.startswith("module.")})
+    again.module.load_state_dict(
+        {name[7:]: value for name, value in saved["ema"].items() if name.startswith("module.")}
+    )
     assert apart(again.module, ema.module) == 0
     again.update_parameters(new)
     assert apart(again.module, new) == 0
@@ -95,8 +98,17 @@ def test_lightning_stores_the_average_as_state_dict_and_the_raw_weights_beside_i
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
     kept = callbacks.ModelCheckpoint(tmp_path, filename="end")
-    trainer = pl.Trainer(default_root_dir=str(tmp_path), accelerator="cpu", logger=False, enable_progress_bar=False,
-                         enable_model_summary=False, max_epochs=1, callbacks=[kept, callbacks.EMAWeightAveraging(decay=0.9)])
+    trainer = pl.Trainer(
+        default_root_dir=str(tmp_path),
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        max_epochs=1,
+        callbacks=[kept, callbacks.EMAWeightAveraging(decay=0.9)],
+    )
     trainer.fit(Model(), torch.utils.data.DataLoader(list(range(10)), batch_size=2))
     state = torch.load(tmp_path / "end.ckpt", weights_only=False)
-    assert not torch.equal(state["state_dict"]["layer.weight"], state["current_model_state"]["layer.weight"])
+    assert not torch.equal(
+        state["state_dict"]["layer.weight"], state["current_model_state"]["layer.weight"]
+    )

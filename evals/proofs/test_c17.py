@@ -1,4 +1,5 @@
 """C17: what the automatic clean-up of Trainer keeps. Needs transformers and accelerate."""
+
 import json
 import shutil
 
@@ -7,7 +8,7 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
-from line_model import DATA, Config, Line  # noqa: E402
+from line_model import DATA, Config, Line
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 if int(transformers.__version__.split(".")[0]) < 5:
@@ -20,7 +21,9 @@ class Worsening(transformers.Trainer):
     def evaluate(self, *args, **kwargs):
         metrics = {"eval_loss": float(self.state.global_step)}
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
+        )
         return metrics
 
 
@@ -29,9 +32,21 @@ BEST = {"eval_strategy": "steps", "eval_steps": 5, "load_best_model_at_end": Tru
 
 def run(folder, resume=None, epochs=2, **arguments):
     torch.manual_seed(0)
-    given = {"per_device_train_batch_size": 2, "num_train_epochs": epochs, "save_steps": 5, "logging_steps": 100,
-             "report_to": [], "use_cpu": True, "disable_tqdm": True} | arguments
-    trainer = Worsening(Line(Config()), transformers.TrainingArguments(str(folder), **given), train_dataset=DATA, eval_dataset=DATA)
+    given = {
+        "per_device_train_batch_size": 2,
+        "num_train_epochs": epochs,
+        "save_steps": 5,
+        "logging_steps": 100,
+        "report_to": [],
+        "use_cpu": True,
+        "disable_tqdm": True,
+    } | arguments
+    trainer = Worsening(
+        Line(Config()),
+        transformers.TrainingArguments(str(folder), **given),
+        train_dataset=DATA,
+        eval_dataset=DATA,
+    )
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 
@@ -61,7 +76,13 @@ def test_a_longer_run_then_goes_back_to_the_best_step(tmp_path):
 
 
 def test_save_strategy_best_writes_nothing_that_holds_later_progress(tmp_path):
-    run(tmp_path, save_strategy="best", metric_for_best_model="loss", eval_strategy="steps", eval_steps=5)
+    run(
+        tmp_path,
+        save_strategy="best",
+        metric_for_best_model="loss",
+        eval_strategy="steps",
+        eval_steps=5,
+    )
     assert kept(tmp_path) == [5]
 
 

@@ -1,4 +1,5 @@
 """C18: names that a wrapper changed."""
+
 import pytest
 import torch
 from torch import nn
@@ -53,7 +54,10 @@ def test_replacing_the_text_everywhere_breaks_names_that_hold_it():
 def clean(state: dict) -> dict:
     """As in the entry: whole parts of the dotted name, wherever they stand."""
     wrappers = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-    return {".".join(part for part in name.split(".") if part not in wrappers): value for name, value in state.items()}
+    return {
+        ".".join(part for part in name.split(".") if part not in wrappers): value
+        for name, value in state.items()
+    }
 
 
 def inner_compiled():
@@ -62,8 +66,15 @@ def inner_compiled():
     return model
 
 
-@pytest.mark.parametrize("made", [lambda: nn.DataParallel(Net()), lambda: torch.compile(Net()), inner_compiled,
-                                  lambda: torch.compile(nn.DataParallel(Net()))])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: nn.DataParallel(Net()),
+        lambda: torch.compile(Net()),
+        inner_compiled,
+        lambda: torch.compile(nn.DataParallel(Net())),
+    ],
+)
 def test_taking_whole_parts_out_gives_the_plain_names(made):
     state = clean(made().state_dict())
     assert names(state) == PLAIN

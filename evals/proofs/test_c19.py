@@ -1,4 +1,5 @@
 """C19: what lies in the folder while torch.distributed.checkpoint saves in the background. The CPU is enough."""
+
 import threading
 import time
 import warnings
@@ -75,9 +76,13 @@ if "kill" in sys.argv:
 """
 
 
-def test_after_a_kill_latest_names_half_a_checkpoint_and_the_search_finds_the_whole_one(run_apart, tmp_path):
+def test_after_a_kill_latest_names_half_a_checkpoint_and_the_search_finds_the_whole_one(
+    run_apart, tmp_path
+):
     assert run_apart(KILLED, "kill").returncode == 9
-    assert (tmp_path / "latest").read_text() == "step-1000" and not (tmp_path / "step-1000" / ".metadata").exists()
+    assert (tmp_path / "latest").read_text() == "step-1000" and not (
+        tmp_path / "step-1000" / ".metadata"
+    ).exists()
     assert newest(tmp_path).name == "step-900"
     state = {"w": torch.zeros(2)}
     dcp.load(state, checkpoint_id=str(newest(tmp_path)))
@@ -131,11 +136,18 @@ dist.destroy_process_group()
 """
 
 
-def test_a_checkpoint_with_metadata_of_each_rank_loads_and_is_not_taken_for_an_unfinished_one(run_apart, tmp_path, says):
+def test_a_checkpoint_with_metadata_of_each_rank_loads_and_is_not_taken_for_an_unfinished_one(
+    run_apart, tmp_path, says
+):
     done = run_apart(RANK_LOCAL)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "step-1" / "__0.metadata").exists() and not (tmp_path / "step-1" / ".metadata").exists()
-    assert "Global metadata is not found. Falling back to rank local metadata." in done.stderr and "No such file or directory" in done.stderr
+    assert (tmp_path / "step-1" / "__0.metadata").exists() and not (
+        tmp_path / "step-1" / ".metadata"
+    ).exists()
+    assert (
+        "Global metadata is not found. Falling back to rank local metadata." in done.stderr
+        and "No such file or directory" in done.stderr
+    )
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("C19", done.stderr)
 

@@ -1,4 +1,5 @@
 """C2: a process that dies while it saves."""
+
 import subprocess
 import sys
 import textwrap
@@ -34,7 +35,9 @@ DIES_WHILE_SAVING = textwrap.dedent("""
 
 
 def die_while_saving(path, way: str) -> None:
-    done = subprocess.run([sys.executable, "-c", DIES_WHILE_SAVING, str(path), way], check=False, timeout=25)
+    done = subprocess.run(
+        [sys.executable, "-c", DIES_WHILE_SAVING, str(path), way], check=False, timeout=25
+    )
     assert done.returncode == 9
 
 
@@ -76,7 +79,9 @@ def test_one_missing_byte_at_the_end_is_enough(tmp_path, says, numbers):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises((RuntimeError, OSError)) as error:
         torch.load(path)
-    if isinstance(error.value, OSError):  # the reader asks for a place before the start of the file, at some lengths
+    if isinstance(
+        error.value, OSError
+    ):  # the reader asks for a place before the start of the file, at some lengths
         assert error.value.errno == 22
     else:
         says("C2", str(error.value))

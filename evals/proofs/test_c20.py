@@ -1,4 +1,5 @@
 """C20: a file names the device of each tensor, and this machine doesn't have it."""
+
 import io
 import pickle
 import re
@@ -24,7 +25,9 @@ def saved(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(serialization, "_package_registry", list(serialization._package_registry))
         serialization.register_package(0, lambda storage: "cuda:2", lambda storage, location: None)
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "last.pt")
+        torch.save(
+            {"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "last.pt"
+        )
         torch.save(model.state_dict(), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
         (tmp_path / "last.pkl").write_bytes(pickle.dumps(model.state_dict()))
     return tmp_path
@@ -43,7 +46,9 @@ def test_without_a_gpu_it_stops_with_the_signature_and_loads_on_the_cpu(saved, s
     torch.load(saved / name, map_location="cpu")
 
 
-def test_with_fewer_cards_it_stops_with_the_other_signature_and_loads_on_the_cpu(saved, says, monkeypatch):
+def test_with_fewer_cards_it_stops_with_the_other_signature_and_loads_on_the_cpu(
+    saved, says, monkeypatch
+):
     one_card(monkeypatch)
     with pytest.raises(RuntimeError) as error:
         torch.load(saved / "last.pt")
@@ -53,7 +58,9 @@ def test_with_fewer_cards_it_stops_with_the_other_signature_and_loads_on_the_cpu
 
 
 @pytest.mark.parametrize("map_location", ["cuda:1", {"cuda:1": "cpu"}])
-def test_a_map_location_that_names_a_missing_card_or_misses_the_stored_one_stops_too(saved, says, monkeypatch, map_location):
+def test_a_map_location_that_names_a_missing_card_or_misses_the_stored_one_stops_too(
+    saved, says, monkeypatch, map_location
+):
     one_card(monkeypatch)
     with pytest.raises(RuntimeError) as error:
         torch.load(saved / "last.pt", map_location=map_location)
@@ -74,7 +81,10 @@ def test_a_file_from_mps_stops_with_its_own_text_and_loads_on_the_cpu(tmp_path, 
 
 
 def test_mmap_goes_with_the_cpu(saved):
-    assert torch.load(saved / "last.pt", map_location="cpu", mmap=True)["model"]["weight"].device.type == "cpu"
+    assert (
+        torch.load(saved / "last.pt", map_location="cpu", mmap=True)["model"]["weight"].device.type
+        == "cpu"
+    )
 
 
 def test_what_was_loaded_on_the_cpu_goes_where_the_model_is(saved):
@@ -84,7 +94,11 @@ def test_what_was_loaded_on_the_cpu_goes_where_the_model_is(saved):
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     moments = optimizer.state[model.weight]["exp_avg"]
-    assert (model.weight.dtype, moments.dtype, moments.device) == (torch.float64, torch.float64, model.weight.device)
+    assert (model.weight.dtype, moments.dtype, moments.device) == (
+        torch.float64,
+        torch.float64,
+        model.weight.device,
+    )
 
 
 class OnCpu(pickle.Unpickler):
@@ -107,8 +121,12 @@ def test_a_pickle_stops_with_the_signature_and_an_unpickler_of_ones_own_loads_it
 def devices(path) -> set[str]:
     """As in the entry."""
     archive = zipfile.ZipFile(path)
-    return {found.decode() for name in archive.namelist() if name.endswith("data.pkl")
-            for found in re.findall(rb"(?:cuda|xpu|hpu|npu):\d+", archive.read(name))}
+    return {
+        found.decode()
+        for name in archive.namelist()
+        if name.endswith("data.pkl")
+        for found in re.findall(rb"(?:cuda|xpu|hpu|npu):\d+", archive.read(name))
+    }
 
 
 def test_the_file_tells_its_devices_and_a_rewritten_one_names_none(saved):

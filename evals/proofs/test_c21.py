@@ -1,4 +1,5 @@
 """C21: tensors that share memory, and safetensors."""
+
 import os
 
 import pytest
@@ -6,7 +7,7 @@ import torch
 from torch import nn
 
 safetensors = pytest.importorskip("safetensors")
-from safetensors.torch import load_file, load_model, save_file, save_model  # noqa: E402
+from safetensors.torch import load_file, load_model, save_file, save_model
 
 
 class Tied(nn.Module):
@@ -31,16 +32,23 @@ def test_save_model_stores_one_name_and_load_model_fills_both(tmp_path):
     model, path = Tied(), tmp_path / "m.safetensors"
     save_model(model, path)
     with safetensors.safe_open(path, "pt") as file:
-        assert list(file.keys()) == ["embed.weight"] and file.metadata() == {"head.weight": "embed.weight"}
+        assert list(file.keys()) == ["embed.weight"] and file.metadata() == {
+            "head.weight": "embed.weight"
+        }
     fresh = Tied()
     load_model(fresh, path)
-    assert torch.equal(fresh.head.weight, model.embed.weight) and fresh.head.weight is fresh.embed.weight
+    assert (
+        torch.equal(fresh.head.weight, model.embed.weight)
+        and fresh.head.weight is fresh.embed.weight
+    )
     with pytest.raises(RuntimeError, match="Missing key"):
         Tied().load_state_dict(load_file(path))
 
 
 def test_cloning_everything_stores_the_tied_weight_twice(tmp_path):
-    model = nn.ModuleDict({"embed": nn.Embedding(1000, 64), "head": nn.Linear(64, 1000, bias=False)})
+    model = nn.ModuleDict(
+        {"embed": nn.Embedding(1000, 64), "head": nn.Linear(64, 1000, bias=False)}
+    )
     model["head"].weight = model["embed"].weight
     save_model(model, tmp_path / "one.safetensors")
     save_file({k: v.clone() for k, v in model.state_dict().items()}, tmp_path / "two.safetensors")
@@ -66,7 +74,9 @@ def test_a_transposed_tensor_stops_and_contiguous_is_saved(tmp_path, says):
     with pytest.raises(ValueError) as error:
         save_file(model.state_dict(), tmp_path / "m.safetensors")
     says("C21", str(error.value))
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "m.safetensors")
+    save_file(
+        {k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "m.safetensors"
+    )
     save_model(model, tmp_path / "n.safetensors")
 
 
@@ -125,7 +135,9 @@ def own_class():
     return Config, Model, Declared, Listed
 
 
-def test_transformers_stops_at_an_undeclared_tie_with_the_signature_also_without_safe_serialization(tmp_path, says, own_class):
+def test_transformers_stops_at_an_undeclared_tie_with_the_signature_also_without_safe_serialization(
+    tmp_path, says, own_class
+):
     config, model, _, _ = own_class
     for options in ({}, {"safe_serialization": False}):
         with pytest.raises(RuntimeError) as error:
@@ -140,7 +152,9 @@ def test_a_declared_tie_is_saved_once_and_comes_back(tmp_path, own_class):
     model.save_pretrained(tmp_path)
     assert set(load_file(tmp_path / "model.safetensors")) == {"embed.weight"}
     fresh = declared.from_pretrained(tmp_path)
-    assert fresh.head.weight is fresh.embed.weight and torch.equal(fresh.head.weight, model.head.weight)
+    assert fresh.head.weight is fresh.embed.weight and torch.equal(
+        fresh.head.weight, model.head.weight
+    )
 
 
 def test_a_list_of_names_stops_in_version_5(tmp_path, own_class):
@@ -150,7 +164,9 @@ def test_a_list_of_names_stops_in_version_5(tmp_path, own_class):
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_tie_by_hand_against_the_config_loses_the_head_unless_the_config_is_told(tmp_path, small_llama, told):
+def test_a_tie_by_hand_against_the_config_loses_the_head_unless_the_config_is_told(
+    tmp_path, small_llama, told
+):
     from transformers import LlamaForCausalLM
 
     small_llama.tie_word_embeddings = False
@@ -168,10 +184,14 @@ def test_a_tie_by_hand_against_the_config_loses_the_head_unless_the_config_is_to
 def arguments(tmp_path):
     from transformers import TrainingArguments
 
-    return lambda **more: TrainingArguments(output_dir=str(tmp_path / "out"), report_to="none", use_cpu=True, **more)
+    return lambda **more: TrainingArguments(
+        output_dir=str(tmp_path / "out"), report_to="none", use_cpu=True, **more
+    )
 
 
-def test_the_trainer_stops_at_a_plain_tied_module_and_a_save_of_ones_own_works(tmp_path, says, arguments):
+def test_the_trainer_stops_at_a_plain_tied_module_and_a_save_of_ones_own_works(
+    tmp_path, says, arguments
+):
     from transformers import Trainer
 
     with pytest.raises(RuntimeError) as error:

@@ -1,4 +1,5 @@
 """C3: the same command, started again, has to go on by itself."""
+
 import re
 from pathlib import Path
 
@@ -7,7 +8,11 @@ import torch
 
 def newest(folder: Path) -> Path | None:
     """The newest finished checkpoint, by the number in its name; a name with another ending is a leftover."""
-    found = [(int(match[1]), path) for path in folder.glob("step_*.pt") if (match := re.fullmatch(r"step_(\d+)\.pt", path.name))]
+    found = [
+        (int(match[1]), path)
+        for path in folder.glob("step_*.pt")
+        if (match := re.fullmatch(r"step_(\d+)\.pt", path.name))
+    ]
     return max(found)[1] if found else None
 
 

@@ -1,4 +1,5 @@
 """C5: gathering a sharded model to save it. Two processes, FSDP2 on the CPU."""
+
 import pytest
 from launch import run_ranks
 
@@ -32,8 +33,14 @@ WHOLE = 2 * (64 * 64 + 64)
 @pytest.fixture(scope="module")
 def ranks():
     done = run_ranks(SCRIPT, timeout=90)
-    return [dict(line.split() for line in out.splitlines() if line.split()[:1] in (["full"], ["offloaded"], ["sharded"]))
-            for out in done.ranks]
+    return [
+        dict(
+            line.split()
+            for line in out.splitlines()
+            if line.split()[:1] in (["full"], ["offloaded"], ["sharded"])
+        )
+        for out in done.ranks
+    ]
 
 
 def test_a_full_state_dict_puts_the_whole_model_on_every_rank(ranks):

@@ -1,4 +1,5 @@
 """C6: a checkpoint of two processes, resumed by one."""
+
 import pytest
 from launch import run_ranks
 
@@ -26,7 +27,9 @@ MODEL = """
         numbers += [optimizer.state[p]["exp_avg"].full_tensor() for p in model.parameters()]
         return round(sum(n.double().sum().item() for n in numbers), 6)
 """
-SAVE = MODEL + """
+SAVE = (
+    MODEL
+    + """
     model, optimizer = build(0)
     for _ in range(3):
         optimizer.zero_grad()
@@ -40,7 +43,10 @@ SAVE = MODEL + """
     dist.barrier()
     dist.destroy_process_group()
 """
-LOAD = MODEL + """
+)
+LOAD = (
+    MODEL
+    + """
     for kind in ("sharded", "local"):
         model, optimizer = build(1)
         try:
@@ -57,6 +63,7 @@ LOAD = MODEL + """
     dist.barrier()
     dist.destroy_process_group()
 """
+)
 
 
 @pytest.fixture(scope="module")

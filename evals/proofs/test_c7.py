@@ -1,4 +1,5 @@
 """C7: torch.distributed.checkpoint in one process, which is enough to see what it restores."""
+
 import warnings
 
 import pytest
@@ -53,7 +54,9 @@ def test_get_state_dict_makes_the_places_so_that_everything_returns(saved):
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
     assert state["step"] == 3
     assert torch.equal(model.weight, old_model.weight)
-    assert torch.equal(optimizer.state[model.weight]["exp_avg"], old_optimizer.state[old_model.weight]["exp_avg"])
+    assert torch.equal(
+        optimizer.state[model.weight]["exp_avg"], old_optimizer.state[old_model.weight]["exp_avg"]
+    )
     assert optimizer.state[model.weight]["step"] == 3
 
 
@@ -61,7 +64,9 @@ def test_a_key_that_the_checkpoint_lacks_stops_with_the_signature(saved, says):
     folder, _, _ = saved
     model, _ = build(1)
     with pytest.raises(BaseException) as error:
-        dcp.load(model.state_dict(), checkpoint_id=folder)  # saved under "model.", asked for without
+        dcp.load(
+            model.state_dict(), checkpoint_id=folder
+        )  # saved under "model.", asked for without
     says("C7", str(error.value))
 
 

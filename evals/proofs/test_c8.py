@@ -1,4 +1,5 @@
 """C8: what a DeepSpeed ZeRO-3 checkpoint holds. One process on the CPU is enough; needs deepspeed."""
+
 import json
 import sys
 
@@ -41,7 +42,9 @@ TRAIN = """
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("zero")
-    done = run_ranks(TRAIN.replace("FOLDER", str(folder)), nproc=1, env={"DS_ACCELERATOR": "cpu"}, timeout=90)
+    done = run_ranks(
+        TRAIN.replace("FOLDER", str(folder)), nproc=1, env={"DS_ACCELERATOR": "cpu"}, timeout=90
+    )
     assert (folder / "seen.json").exists(), done.output
     return folder, json.loads((folder / "seen.json").read_text()), done.output
 
@@ -63,7 +66,12 @@ def test_given_the_inner_folder_load_checkpoint_only_warns_and_restores_nothing(
 
 def test_zero_to_fp32_writes_a_folder_with_the_real_weights(trained):
     folder, seen, _ = trained
-    command = [sys.executable, str(folder / "ckpt" / "zero_to_fp32.py"), str(folder / "ckpt"), str(folder / "out.bin")]
+    command = [
+        sys.executable,
+        str(folder / "ckpt" / "zero_to_fp32.py"),
+        str(folder / "ckpt"),
+        str(folder / "out.bin"),
+    ]
     [done] = run_commands([command], env={"DS_ACCELERATOR": "cpu"})
     assert done.returncode == 0, done.output
     assert (folder / "out.bin").is_dir()

@@ -1,4 +1,5 @@
 """C9: what Trainer of transformers resumes from. Needs transformers and accelerate."""
+
 import shutil
 
 import pytest
@@ -6,7 +7,7 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
-from line_model import DATA, Config, Line  # noqa: E402
+from line_model import DATA, Config, Line
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -19,14 +20,23 @@ class Seen(Line):
         return super().forward(torch.nn.functional.dropout(x, 0.1), labels)
 
 
-
 def trainer(folder, **arguments):
     """20 steps in two epochs, a checkpoint every five."""
     torch.manual_seed(0)
     Seen.seen = []
-    given = {"per_device_train_batch_size": 2, "num_train_epochs": 2, "save_steps": 5, "logging_steps": 1,
-             "report_to": [], "use_cpu": True, "learning_rate": 0.01, "disable_tqdm": True} | arguments
-    return transformers.Trainer(Seen(Config()), transformers.TrainingArguments(str(folder), **given), train_dataset=DATA)
+    given = {
+        "per_device_train_batch_size": 2,
+        "num_train_epochs": 2,
+        "save_steps": 5,
+        "logging_steps": 1,
+        "report_to": [],
+        "use_cpu": True,
+        "learning_rate": 0.01,
+        "disable_tqdm": True,
+    } | arguments
+    return transformers.Trainer(
+        Seen(Config()), transformers.TrainingArguments(str(folder), **given), train_dataset=DATA
+    )
 
 
 def weight(run) -> float:
@@ -73,7 +83,11 @@ def test_true_on_the_first_start_stops_with_the_signature(tmp_path, says):
 def test_the_way_of_the_entry_serves_first_start_and_restart_alike(tmp_path):
     for expected in (20, 0):
         run = trainer(tmp_path)
-        last = transformers.trainer_utils.get_last_checkpoint(str(tmp_path)) if tmp_path.is_dir() else None
+        last = (
+            transformers.trainer_utils.get_last_checkpoint(str(tmp_path))
+            if tmp_path.is_dir()
+            else None
+        )
         run.train(resume_from_checkpoint=last)
         assert len(Seen.seen) == expected
 

@@ -1,4 +1,5 @@
 """CMP1: a value that changes with each call is compiled anew until the limit, and the changes that end it."""
+
 import threading
 
 import pytest

@@ -1,4 +1,5 @@
 """CMP2: what the small builds of Triton and Inductor say without a compiler, headers or libcuda, and with them."""
+
 import os
 import shutil
 import subprocess
@@ -20,7 +21,16 @@ def build(tmp_path, monkeypatch):
     (tmp_path / "cuda_utils.c").write_text("#include <Python.h>\nint one(void) { return 1; }\n")
 
     def run(*options):
-        command = [GCC, str(tmp_path / "cuda_utils.c"), "-O3", "-shared", "-fPIC", "-o", str(tmp_path / "cuda_utils.so"), *options]
+        command = [
+            GCC,
+            str(tmp_path / "cuda_utils.c"),
+            "-O3",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(tmp_path / "cuda_utils.so"),
+            *options,
+        ]
         finished = subprocess.run(command, capture_output=True, text=True)
         return finished.returncode, finished.stderr
 
@@ -35,7 +45,9 @@ def headers(tmp_path):
     return f"-I{folder}"
 
 
-def test_without_headers_the_build_stops_with_the_signature_and_with_their_folder_it_works(build, headers, says, tmp_path):
+def test_without_headers_the_build_stops_with_the_signature_and_with_their_folder_it_works(
+    build, headers, says, tmp_path
+):
     empty = tmp_path / "empty"
     empty.mkdir()
     status, text = build("-nostdinc", f"-I{empty}")  # a Python.h of this box can't help
@@ -44,7 +56,9 @@ def test_without_headers_the_build_stops_with_the_signature_and_with_their_folde
     assert build("-nostdinc", headers) == (0, "")
 
 
-def test_without_libcuda_the_linker_stops_and_a_link_in_library_path_cures_it(build, headers, says, tmp_path, monkeypatch):
+def test_without_libcuda_the_linker_stops_and_a_link_in_library_path_cures_it(
+    build, headers, says, tmp_path, monkeypatch
+):
     status, text = build(headers, "-lcuda")
     if status:  # no driver on this box
         assert "cannot find -lcuda" in text
@@ -52,14 +66,20 @@ def test_without_libcuda_the_linker_stops_and_a_link_in_library_path_cures_it(bu
     drivers, links = tmp_path / "drivers", tmp_path / "cu"
     for folder in (drivers, links):
         folder.mkdir()
-    subprocess.run([GCC, "-shared", "-nostdlib", "-o", str(drivers / "libcuda.so.1"), "-x", "c", os.devnull], check=True)
+    subprocess.run(
+        [GCC, "-shared", "-nostdlib", "-o", str(drivers / "libcuda.so.1"), "-x", "c", os.devnull],
+        check=True,
+    )
     (links / "libcuda.so").symlink_to(drivers / "libcuda.so.1")
     monkeypatch.setenv("LIBRARY_PATH", str(links))
     assert build(headers, "-lcuda") == (0, "")
 
 
 def test_inductor_names_the_missing_compiler_and_takes_one_that_is_there(says):
-    with config.patch({"cpp.cxx": (None, "/nowhere/g++")}), pytest.raises(InvalidCxxCompiler) as error:
+    with (
+        config.patch({"cpp.cxx": (None, "/nowhere/g++")}),
+        pytest.raises(InvalidCxxCompiler) as error,
+    ):
         get_cpp_compiler()
     says("CMP2", str(error.value))
     with config.patch({"cpp.cxx": (None, GCC)}):

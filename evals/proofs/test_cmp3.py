@@ -1,4 +1,5 @@
 """CMP3: compile caches in a folder of another user, and an own folder as the cure."""
+
 import os
 import stat
 import sys
@@ -43,7 +44,9 @@ def as_somebody(action):
 @contextmanager
 def folders(name):
     """A folder that another user owns and one that is one's own, with the name of a cache in both."""
-    with tempfile.TemporaryDirectory() as top:  # pytest's own folders are closed to others, each of them above the last
+    with (
+        tempfile.TemporaryDirectory() as top
+    ):  # pytest's own folders are closed to others, each of them above the last
         os.chmod(top, 0o755)
         foreign, own = (os.path.join(top, name + whose) for whose in ("_other", "_me"))
         os.mkdir(foreign, 0o755 if os.getuid() == 0 else 0o555)
@@ -63,9 +66,14 @@ def begin_build():
 
 @pytest.mark.parametrize(
     ("name", "variable", "action"),
-    [("torchinductor", "TORCHINDUCTOR_CACHE_DIR", keep_code), ("torch_extensions", "TORCH_EXTENSIONS_DIR", begin_build)],
+    [
+        ("torchinductor", "TORCHINDUCTOR_CACHE_DIR", keep_code),
+        ("torch_extensions", "TORCH_EXTENSIONS_DIR", begin_build),
+    ],
 )
-def test_a_foreign_folder_is_refused_and_an_own_one_cures_it(monkeypatch, says, name, variable, action):
+def test_a_foreign_folder_is_refused_and_an_own_one_cures_it(
+    monkeypatch, says, name, variable, action
+):
     with folders(name) as (foreign, own):
         monkeypatch.setenv(variable, foreign)
         text = as_somebody(action)

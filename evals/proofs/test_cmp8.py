@@ -1,4 +1,5 @@
 """CMP8: code that fullgraph refuses, and the forms that it takes."""
+
 import pytest
 import torch
 from torch import _dynamo as dynamo

@@ -1,4 +1,5 @@
 """D1: a script started with plain python has no rank: it runs alone, or stops before the first step."""
+
 import sys
 
 from launch import free_port, run_commands, run_ranks

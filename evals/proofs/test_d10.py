@@ -1,4 +1,5 @@
 """D10: BatchNorm in DDP."""
+
 import pytest
 import torch
 from launch import run_ranks
@@ -21,13 +22,18 @@ NORM = "torch.nn.BatchNorm1d(1)"
 
 
 def outputs(model, after):
-    return [float(rank.split()[0]) for rank in run_ranks(TWO_KINDS_OF_DATA.format(model=model, after=after)).ranks]
+    return [
+        float(rank.split()[0])
+        for rank in run_ranks(TWO_KINDS_OF_DATA.format(model=model, after=after)).ranks
+    ]
 
 
 def test_each_rank_normalises_with_its_own_rows_only():
     after = "print(norm(torch.tensor([[-1.0], [1.0]]) + 10 * rank)[0].item())"
     assert outputs(NORM, after) == pytest.approx([-1, -1], abs=0.01)
-    assert torch.nn.BatchNorm1d(1)(ONE_BATCH)[:, 0].tolist() == pytest.approx([-1.18, -0.78, 0.78, 1.18], abs=0.01)
+    assert torch.nn.BatchNorm1d(1)(ONE_BATCH)[:, 0].tolist() == pytest.approx(
+        [-1.18, -0.78, 0.78, 1.18], abs=0.01
+    )
 
 
 def test_the_running_mean_that_evaluation_uses_comes_from_rank_0_alone():
@@ -47,7 +53,9 @@ def test_a_norm_without_batch_statistics_does_not_care_how_rows_are_spread():
 
 
 def test_converting_turns_every_batch_norm_into_the_synchronised_one():
-    model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(torch.nn.Sequential(torch.nn.BatchNorm2d(3)))
+    model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(
+        torch.nn.Sequential(torch.nn.BatchNorm2d(3))
+    )
     assert isinstance(model[0], torch.nn.SyncBatchNorm)
 
 

@@ -1,4 +1,5 @@
 """D11: more GPUs mean a larger batch and fewer updates."""
+
 import pytest
 from launch import run_ranks
 
@@ -58,7 +59,9 @@ def test_twice_the_rate_makes_up_for_half_the_updates(one_gpu):
 
 
 def test_ddp_averages_gradients_so_their_size_does_not_grow_with_the_gpus():
-    gradient = REGRESSION.format(per_gpu=64, lr=0.0).replace('"RESULT", len(loader), loss', '"RESULT", model.module.weight.grad.norm().item()')
+    gradient = REGRESSION.format(per_gpu=64, lr=0.0).replace(
+        '"RESULT", len(loader), loss', '"RESULT", model.module.weight.grad.norm().item()'
+    )
     alone, pair = (results(gradient, gpus) for gpus in (1, 2))
     assert float(alone[1]) == pytest.approx(float(pair[1]), rel=1e-4)
 
@@ -77,4 +80,6 @@ ACCELERATED = """
 
 def test_a_schedule_prepared_by_accelerate_advances_one_step_a_gpu():
     pytest.importorskip("accelerate")
-    assert [run_ranks(ACCELERATED, nproc=gpus, timeout=90).ranks[0].split()[0] for gpus in (1, 2)] == ["1.0", "2.0"]
+    assert [
+        run_ranks(ACCELERATED, nproc=gpus, timeout=90).ranks[0].split()[0] for gpus in (1, 2)
+    ] == ["1.0", "2.0"]

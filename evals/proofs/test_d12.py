@@ -1,4 +1,5 @@
 """D12: FSDP without a rule for wrapping. Counts the parameters that are whole, not sharded, at one time."""
+
 import pytest
 from launch import run_ranks
 
@@ -53,8 +54,11 @@ def test_accelerate_refuses_a_layer_name_that_the_model_lacks(says):
     import torch
     from accelerate import FullyShardedDataParallelPlugin
 
-    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="transformer_based_wrap",
-                                            transformer_cls_names_to_wrap=["LlamaDecoderLayr"])
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2,
+        auto_wrap_policy="transformer_based_wrap",
+        transformer_cls_names_to_wrap=["LlamaDecoderLayr"],
+    )
     with pytest.raises(ValueError) as error:
         plugin.set_auto_wrap_policy(torch.nn.Linear(2, 2))
     says("D12", str(error.value))

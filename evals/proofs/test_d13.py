@@ -1,4 +1,5 @@
 """D13: how much each FSDP setting keeps and how often it gathers. Three layers of 64 weights, two ranks."""
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -59,15 +60,23 @@ def test_the_two_strategies_of_fsdp1_differ_in_the_same_way(steps):
     assert steps["SHARD_GRAD_OP"].endswith("gathers 3 scatters 3")
 
 
-@pytest.mark.parametrize("mesh, names, share", [((8,), ("shard",), 8), ((2, 4), ("replicate", "shard"), 4)])
-def test_of_two_machines_with_four_gpus_hybrid_leaves_each_a_quarter_and_full_sharding_an_eighth(mesh, names, share):
+@pytest.mark.parametrize(
+    "mesh, names, share", [((8,), ("shard",), 8), ((2, 4), ("replicate", "shard"), 4)]
+)
+def test_of_two_machines_with_four_gpus_hybrid_leaves_each_a_quarter_and_full_sharding_an_eighth(
+    mesh, names, share
+):
     from torch.distributed.fsdp import fully_shard
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())  # shapes are real, nothing is sent
+    dist.init_process_group(
+        "fake", rank=0, world_size=8, store=FakeStore()
+    )  # shapes are real, nothing is sent
     try:
         layer = torch.nn.Linear(64, 64, bias=False)
-        fully_shard(layer, mesh=dist.device_mesh.init_device_mesh("cpu", mesh, mesh_dim_names=names))
+        fully_shard(
+            layer, mesh=dist.device_mesh.init_device_mesh("cpu", mesh, mesh_dim_names=names)
+        )
         assert layer.weight.to_local().numel() == 64 * 64 // share
     finally:
         dist.destroy_process_group()
@@ -77,5 +86,7 @@ def test_of_two_machines_with_four_gpus_hybrid_leaves_each_a_quarter_and_full_sh
 def test_accelerate_refuses_the_setting_of_the_other_version(version, setting, says):
     accelerate = pytest.importorskip("accelerate")
     with pytest.raises(ValueError) as error:
-        accelerate.FullyShardedDataParallelPlugin(fsdp_version=version, reshard_after_forward=setting)
+        accelerate.FullyShardedDataParallelPlugin(
+            fsdp_version=version, reshard_after_forward=setting
+        )
     says("D13", str(error.value))

@@ -1,4 +1,5 @@
 """D14: number formats of FSDP, set in part. Two ranks; each case prints one line."""
+
 import pytest
 from launch import run_ranks
 

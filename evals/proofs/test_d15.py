@@ -1,4 +1,5 @@
 """D15: what a checkpoint of a sharded model holds, and who can read it."""
+
 import subprocess
 import sys
 
@@ -78,7 +79,7 @@ def plain_model():
 
 
 def test_a_file_of_each_rank_holds_half_and_a_plain_model_refuses_it(saved, says):
-    import torch.distributed.tensor  # noqa: F401
+    import torch.distributed.tensor
 
     folder, _ = saved
     state = torch.load(folder / "rank0.pt")
@@ -99,13 +100,24 @@ def test_a_full_state_dict_lies_on_rank_0_alone_and_fits_a_plain_model(saved):
     plain_model().load_state_dict(torch.load(folder / "full.pt"))
 
 
-def test_another_world_size_refuses_the_old_shard_and_reads_the_distributed_checkpoint(resumed, says):
+def test_another_world_size_refuses_the_old_shard_and_reads_the_distributed_checkpoint(
+    resumed, says
+):
     says("D15", resumed.split("same weights")[0])
     assert "same weights True" in resumed and "optimizer step 1.0" in resumed
 
 
-def test_a_whole_file_goes_into_a_sharded_model_by_set_model_state_dict_not_by_load_state_dict(resumed, says):
-    says("D15", next(line for line in resumed.splitlines() if line.startswith("whole file by load_state_dict:")))
+def test_a_whole_file_goes_into_a_sharded_model_by_set_model_state_dict_not_by_load_state_dict(
+    resumed, says
+):
+    says(
+        "D15",
+        next(
+            line
+            for line in resumed.splitlines()
+            if line.startswith("whole file by load_state_dict:")
+        ),
+    )
     assert "whole file by set_model_state_dict True" in resumed
 
 

@@ -1,4 +1,5 @@
 """D16: what each ZeRO stage splits between two ranks, and when it talks. 8192 weights, two micro-batches a step."""
+
 import json
 
 import pytest
@@ -35,7 +36,11 @@ STAGES = """
 def stages():
     """For each of the stages 0 to 3: sizes on rank 0, and collectives during the two micro-batches of a step."""
     finished = run_ranks(STAGES, timeout=120, env={"DS_ACCELERATOR": "cpu"})
-    found = [json.loads(line.removeprefix("JSON ")) for line in finished.ranks[0].splitlines() if line.startswith("JSON")]
+    found = [
+        json.loads(line.removeprefix("JSON "))
+        for line in finished.ranks[0].splitlines()
+        if line.startswith("JSON")
+    ]
     assert len(found) == 4, finished.output
     return found
 
@@ -54,7 +59,9 @@ def test_stages_0_and_1_are_silent_until_the_last_micro_batch_and_2_and_3_are_no
 
 
 def test_the_estimator_knows_the_memory_of_a_model_before_it_is_rented(capsys):
-    from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs_all_cold as estimate
+    from deepspeed.runtime.zero.stage3 import (
+        estimate_zero3_model_states_mem_needs_all_cold as estimate,
+    )
 
     estimate(total_params=7e9, largest_layer_params=130e6, num_gpus_per_node=8)
     assert "15.15GB | offload_param=none, offload_optimizer=none" in capsys.readouterr().out

@@ -1,4 +1,5 @@
 """D18: two owners of gradient accumulation. One weight, gradient 1 per micro-batch, plain SGD with rate 0.1."""
+
 import json
 
 import pytest

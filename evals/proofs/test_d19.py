@@ -1,4 +1,5 @@
 """D19: which rank got out of step, and in which call. Each case has a group of its own, which it may break."""
+
 import pytest
 from launch import run_ranks
 
@@ -35,8 +36,14 @@ DETAIL = """{"alike": reduce, "another call": (reduce, gather)[rank],
 def outputs(cases, env=None):
     """For each rank: case -> [number, name, source] of its last record, and what the call said."""
     finished = run_ranks(CASES.replace("{cases}", cases), timeout=90, env=env)
-    found = [{(parts := line.split("|", 4))[0]: parts[1:] for line in output.splitlines() if line.count("|") >= 4}
-             for output in finished.ranks]
+    found = [
+        {
+            (parts := line.split("|", 4))[0]: parts[1:]
+            for line in output.splitlines()
+            if line.count("|") >= 4
+        }
+        for output in finished.ranks
+    ]
     assert all("absent" in rank for rank in found), finished.output
     return finished, found
 

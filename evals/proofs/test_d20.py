@@ -1,4 +1,5 @@
 """D20: one rank leaves or skips, the others wait for it."""
+
 import pytest
 from launch import run_ranks
 
@@ -50,13 +51,18 @@ def test_a_rank_that_dies_is_named_by_the_survivor_as_a_broken_connection(leaves
 
 
 def test_a_rank_that_lives_but_does_not_come_costs_the_whole_timeout(says):
-    waiting, _ = run_ranks(ONE_RANK_LEAVES.format(timeout=3, leaves="time.sleep(8); sys.exit()"), timeout=60).ranks
+    waiting, _ = run_ranks(
+        ONE_RANK_LEAVES.format(timeout=3, leaves="time.sleep(8); sys.exit()"), timeout=60
+    ).ranks
     says("D20", waiting)
     assert "waited the time-out" in waiting
 
 
 def test_skipping_a_nan_batch_alone_leaves_the_other_rank_in_backward_and_deciding_together_does_not():
     healthy, skipper = run_ranks(NAN_ON_RANK_1, timeout=60).ranks
-    assert "together epoch over after 3 steps" in healthy and "together epoch over after 3 steps" in skipper
+    assert (
+        "together epoch over after 3 steps" in healthy
+        and "together epoch over after 3 steps" in skipper
+    )
     assert "each for itself epoch over after 3 steps" in skipper
     assert "each for itself epoch over" not in healthy and "_engine_run_backward" in healthy

@@ -1,4 +1,5 @@
 """D21: a collective that only one rank reaches. Each case has a group of its own, which it may break."""
+
 import pytest
 from launch import run_ranks
 
@@ -53,13 +54,17 @@ ALL = "metric, barrier, full_weights, evaluation"
 
 
 def outputs(behind_the_check, cases=ALL, env=None):
-    script = CASES.replace("{behind_the_check}", str(behind_the_check)).replace("{cases}", cases + ",")
+    script = CASES.replace("{behind_the_check}", str(behind_the_check)).replace(
+        "{cases}", cases + ","
+    )
     return run_ranks(script, timeout=90, env=env).ranks
 
 
 @pytest.mark.parametrize("case", ["metric", "barrier", "full_weights", "evaluation"])
 @pytest.mark.parametrize("behind_the_check", [True, False])
-def test_a_call_behind_the_rank_check_stops_rank_0_and_the_same_call_on_all_ranks_passes(runs, case, behind_the_check):
+def test_a_call_behind_the_rank_check_stops_rank_0_and_the_same_call_on_all_ranks_passes(
+    runs, case, behind_the_check
+):
     rank_0 = runs[behind_the_check]
     assert (f"{case} passed" in rank_0) is (not behind_the_check)
 
@@ -73,4 +78,6 @@ def runs():
 def test_under_detail_each_rank_is_right_about_itself_and_wrong_about_the_other_where_one_stands_in_a_barrier():
     first, second = outputs(True, "barrier", {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
     assert "Detected mismatch" in first and "OpType=BARRIER" in first and "ALLREDUCE" not in first
-    assert "Detected mismatch" in second and "OpType=ALLREDUCE" in second and "BARRIER" not in second
+    assert (
+        "Detected mismatch" in second and "OpType=ALLREDUCE" in second and "BARRIER" not in second
+    )

@@ -1,4 +1,5 @@
 """D22: the sampler's epoch, and loaders of different length."""
+
 import pytest
 import torch
 from launch import run_ranks
@@ -80,4 +81,6 @@ def test_a_filter_before_the_split_keeps_the_lengths_equal(two_loaders):
 def test_a_filter_behind_the_split_gives_other_lengths_and_the_longer_rank_waits(two_loaders):
     longer, shorter = two_loaders
     assert "split, then filter [5, 4]" in longer and "split, then filter [5, 4]" in shorter
-    assert "split, then filter epoch over" in shorter and "split, then filter epoch over" not in longer
+    assert (
+        "split, then filter epoch over" in shorter and "split, then filter epoch over" not in longer
+    )

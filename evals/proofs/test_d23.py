@@ -1,4 +1,5 @@
 """D23: every rank prints, evaluates and saves. Two ranks; `alone` puts the side effect behind the rank."""
+
 import pytest
 from launch import run_ranks
 

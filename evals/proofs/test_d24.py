@@ -56,7 +56,10 @@ def test_one_axis_by_its_name_splits_by_its_size(mesh):
 def test_the_wrong_axis_is_taken_without_a_word_and_shows_in_the_shape(mesh):
     model = parallelize_module(MLP(), mesh["dp"], PLAN)
     assert model.up.weight.to_local().shape == (32 // 2, 16)
-    assert dist.get_process_group_ranks(mesh.get_group("dp")) == [1, 5]  # these two get different batches
+    assert dist.get_process_group_ranks(mesh.get_group("dp")) == [
+        1,
+        5,
+    ]  # these two get different batches
 
 
 def test_a_key_that_names_no_module_only_warns(mesh):

@@ -58,7 +58,12 @@ def counted(run) -> int:
 def test_every_layer_waits_for_two_all_reduces_forward_and_five_backward(layers):
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
-        vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=layers, num_attention_heads=8, num_key_value_heads=8
+        vocab_size=64,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=layers,
+        num_attention_heads=8,
+        num_key_value_heads=8,
     )
     model = transformers.LlamaForCausalLM(config)
     mesh = init_device_mesh("cpu", (2, 8), mesh_dim_names=("dp", "tp"))

@@ -1,4 +1,5 @@
 """D3: RANK counts over all machines, LOCAL_RANK on one. Two launchers play two machines with two GPUs each."""
+
 from launch import free_port, run_commands, torchrun
 
 GPUS = 2
@@ -8,7 +9,12 @@ PRINTS_ITS_INDEX = "import os; print('index ' + os.environ['{0}'] + '\\n', end='
 def device_indices(tmp_path, variable, nproc=GPUS):
     script = tmp_path / "train.py"
     script.write_text(PRINTS_ITS_INDEX.format(variable))
-    command = torchrun("--nnodes=2", f"--nproc-per-node={nproc}", "--master-addr=127.0.0.1", f"--master-port={free_port()}")
+    command = torchrun(
+        "--nnodes=2",
+        f"--nproc-per-node={nproc}",
+        "--master-addr=127.0.0.1",
+        f"--master-port={free_port()}",
+    )
     machines = run_commands([[*command, f"--node-rank={node}", str(script)] for node in (0, 1)])
     return [[int(line.split()[1]) for line in machine.lines("index ")] for machine in machines]
 
@@ -21,6 +27,8 @@ def test_local_rank_names_each_gpu_of_each_machine_once(tmp_path):
     assert device_indices(tmp_path, "LOCAL_RANK") == [[0, 1], [0, 1]]
 
 
-def test_rank_modulo_gpu_count_takes_other_gpus_where_a_machine_runs_fewer_processes_than_it_has(tmp_path):
+def test_rank_modulo_gpu_count_takes_other_gpus_where_a_machine_runs_fewer_processes_than_it_has(
+    tmp_path,
+):
     ranks = device_indices(tmp_path, "RANK", nproc=3)
     assert [[rank % 8 for rank in machine] for machine in ranks] == [[0, 1, 2], [3, 4, 5]]

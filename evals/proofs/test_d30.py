@@ -34,7 +34,11 @@ def start(script: str, *arguments: str, **variables: str) -> subprocess.Popen:
     names = {name: value for name, value in os.environ.items() if not name.startswith("GLOO_")}
     command = [sys.executable, "-c", script, *arguments]
     return subprocess.Popen(
-        command, env={**names, **variables}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        env={**names, **variables},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
 

@@ -37,7 +37,9 @@ def clip_by_groups(parameters, limit):
     for p in (p for p in parameters if p.grad is not None):
         groups.setdefault(getattr(p.grad, "device_mesh", None), []).append(p)
     norms = [get_total_norm([p.grad for p in g]) for g in groups.values()]
-    total = torch.stack([(n.full_tensor() if hasattr(n, "full_tensor") else n).cpu() for n in norms]).norm()
+    total = torch.stack(
+        [(n.full_tensor() if hasattr(n, "full_tensor") else n).cpu() for n in norms]
+    ).norm()
     for g in groups.values():
         clip_grads_with_norm_(g, limit, total)
     return total
@@ -88,7 +90,13 @@ def test_a_resumed_optimizer_with_plain_state_stops(meshes, says, foreach):
     parameter = sharded(meshes[0])
     optimizer = torch.optim.AdamW([parameter], foreach=foreach)
     state = optimizer.state_dict()
-    state["state"] = {0: {"step": torch.tensor(1.0), "exp_avg": torch.zeros(4, 4), "exp_avg_sq": torch.zeros(4, 4)}}
+    state["state"] = {
+        0: {
+            "step": torch.tensor(1.0),
+            "exp_avg": torch.zeros(4, 4),
+            "exp_avg_sq": torch.zeros(4, 4),
+        }
+    }
     optimizer.load_state_dict(state)
     assert type(optimizer.state[parameter]["exp_avg"]) is torch.Tensor
     with pytest.raises(RuntimeError) as error:
@@ -98,5 +106,9 @@ def test_a_resumed_optimizer_with_plain_state_stops(meshes, says, foreach):
 
 def test_the_check_shows_more_than_one_pair(meshes):
     optimizer = torch.optim.AdamW([sharded(meshes[0]), plain()])
-    pairs = {(type(p.data).__name__, getattr(p, "device_mesh", None)) for g in optimizer.param_groups for p in g["params"]}
+    pairs = {
+        (type(p.data).__name__, getattr(p, "device_mesh", None))
+        for g in optimizer.param_groups
+        for p in g["params"]
+    }
     assert {name for name, _ in pairs} == {"DTensor", "Tensor"}

@@ -53,7 +53,9 @@ def accelerator(processes: int, fsdp2: bool = True) -> SimpleNamespace:
     from accelerate.utils import DistributedType
 
     kind = DistributedType.FSDP if fsdp2 else DistributedType.MULTI_GPU
-    return SimpleNamespace(multi_device=True, num_processes=processes, is_fsdp2=fsdp2, distributed_type=kind)
+    return SimpleNamespace(
+        multi_device=True, num_processes=processes, is_fsdp2=fsdp2, distributed_type=kind
+    )
 
 
 def test_accelerate_wants_the_product_to_be_the_number_of_processes(says):

@@ -11,7 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 @pytest.fixture
 def group(tmp_path):
     def make(backend):
-        dist.init_process_group(backend, init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+        dist.init_process_group(
+            backend, init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+        )
 
     yield make
     dist.destroy_process_group()

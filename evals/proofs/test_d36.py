@@ -20,7 +20,13 @@ def launched(monkeypatch):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        place = {
+            "RANK": 0,
+            "LOCAL_RANK": 0,
+            "WORLD_SIZE": 1,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
         for name, value in place.items():
             if distributed:
                 monkeypatch.setenv(name, str(value))

@@ -1,4 +1,5 @@
 """D38: names that a wrapper hides, and a forward pass that goes past it."""
+
 import pytest
 import torch
 from launch import run_ranks

@@ -1,4 +1,5 @@
 """D4: two jobs on one machine ask for one port."""
+
 import socket
 
 import pytest
@@ -35,7 +36,13 @@ def job(script, name, *flags, ends_after=None, starts_after=None):
     marks = [f"{script}.{mark}" for mark in (name, ends_after or name)]
     launcher = [*torchrun(*flags, script), *marks]
     if starts_after:
-        launcher = ["bash", "-c", f'until [ -e "{script}.{starts_after}" ]; do sleep 0.1; done; exec "$@"', "-", *launcher]
+        launcher = [
+            "bash",
+            "-c",
+            f'until [ -e "{script}.{starts_after}" ]; do sleep 0.1; done; exec "$@"',
+            "-",
+            *launcher,
+        ]
     return launcher
 
 
@@ -55,16 +62,22 @@ def test_standalone_takes_a_free_port_and_ignores_the_fixed_one(script, taken_po
 
 
 def test_two_default_launches_run_side_by_side_since_torch_2_12(script):
-    finished = run_commands([job(script, "one", ends_after="two"), job(script, "two", ends_after="one")])
+    finished = run_commands(
+        [job(script, "one", ends_after="two"), job(script, "two", ends_after="one")]
+    )
     assert list(map(who, finished)) == [["rank 0 of 1"]] * 2
 
 
-def test_two_jobs_on_one_rendezvous_endpoint_do_not_collide_but_the_second_dies_with_the_first(script):
+def test_two_jobs_on_one_rendezvous_endpoint_do_not_collide_but_the_second_dies_with_the_first(
+    script,
+):
     shared = ("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}")
-    host, guest = run_commands([
-        job(script, "host", *shared, "--rdzv-id=one", ends_after="guest"),
-        job(script, "guest", *shared, "--rdzv-id=two", starts_after="host", ends_after="never"),
-    ])
+    host, guest = run_commands(
+        [
+            job(script, "host", *shared, "--rdzv-id=one", ends_after="guest"),
+            job(script, "guest", *shared, "--rdzv-id=two", starts_after="host", ends_after="never"),
+        ]
+    )
     assert host.returncode == 0
     assert who(guest) == ["rank 0 of 1"] and guest.returncode == 1
     assert "The connection to the C10d store has failed" in guest.output

@@ -1,4 +1,5 @@
 """D5: what accelerate launch starts is decided by a file from `accelerate config`, when there is one."""
+
 import sys
 
 import pytest
@@ -50,13 +51,19 @@ def test_a_config_written_for_one_gpu_wins_over_num_processes(launch):
 
 
 def test_multi_gpu_beside_num_processes_overrules_the_config(launch):
-    output = launch("--multi_gpu", "--num_processes=2", "--main_process_port=0",
-                    config=ONE_PROCESS.format(kind="'NO'", processes=1))
+    output = launch(
+        "--multi_gpu",
+        "--num_processes=2",
+        "--main_process_port=0",
+        config=ONE_PROCESS.format(kind="'NO'", processes=1),
+    )
     assert processes(output) == ["process 0 of 2", "process 1 of 2"]
 
 
 def test_a_config_for_two_starts_two(launch):
-    output = launch("--main_process_port=0", config=ONE_PROCESS.format(kind="MULTI_GPU", processes=2))
+    output = launch(
+        "--main_process_port=0", config=ONE_PROCESS.format(kind="MULTI_GPU", processes=2)
+    )
     assert processes(output) == ["process 0 of 2", "process 1 of 2"]
 
 

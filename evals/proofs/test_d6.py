@@ -1,4 +1,5 @@
 """D6: the deepspeed launcher knows other machines from a hostfile, and its own flags stand before the script."""
+
 import sys
 
 import pytest
@@ -37,7 +38,10 @@ def test_a_flag_behind_the_script_goes_to_the_script(deepspeed):
 
 
 def test_the_same_flag_before_the_script_starts_two(deepspeed):
-    assert [line[:11] for line in ranks(deepspeed(["--num_gpus", "2"]))] == ["rank 0 of 2", "rank 1 of 2"]
+    assert [line[:11] for line in ranks(deepspeed(["--num_gpus", "2"]))] == [
+        "rank 0 of 2",
+        "rank 1 of 2",
+    ]
 
 
 def test_two_nodes_without_a_hostfile_are_refused(deepspeed, says):
@@ -59,8 +63,10 @@ def test_num_gpus_overrules_cuda_visible_devices(deepspeed, says):
 
 
 def test_without_ssh_each_machine_starts_its_own_ranks(deepspeed):
-    output = deepspeed(["--no_ssh", "--node_rank", "1", "--master_addr", "127.0.0.1"],
-                       hosts="one slots=1\ntwo slots=1\n")
+    output = deepspeed(
+        ["--no_ssh", "--node_rank", "1", "--master_addr", "127.0.0.1"],
+        hosts="one slots=1\ntwo slots=1\n",
+    )
     assert ranks(output) == ["rank 1 of 2, arguments ['--local_rank=0']"]
 
 

@@ -1,4 +1,5 @@
 """D8: parameters without a gradient, in DDP."""
+
 import pytest
 from launch import run_ranks
 
@@ -37,10 +38,19 @@ TWO_HEADS = """
 """
 
 
-def train(options="", loss="used.sum()", body="self.body(x)", before="", call="used, unused = model",
-          returns="self.head(x), self.spare(x)", env=None):
+def train(
+    options="",
+    loss="used.sum()",
+    body="self.body(x)",
+    before="",
+    call="used, unused = model",
+    returns="self.head(x), self.spare(x)",
+    env=None,
+):
     """The output of both ranks. A rank that fails first may end the other before it has printed its own error."""
-    script = TWO_HEADS.format(options=options, loss=loss, body=body, before=before, call=call, returns=returns)
+    script = TWO_HEADS.format(
+        options=options, loss=loss, body=body, before=before, call=call, returns=returns
+    )
     return run_ranks(script, env=env).output
 
 
@@ -61,19 +71,30 @@ def test_debug_info_names_the_parameters_without_a_gradient():
 
 def test_find_unused_parameters_allows_an_output_of_a_tuple_or_dict_that_the_loss_leaves_out():
     assert ends(train("find_unused_parameters=True"))
-    assert ends(train("find_unused_parameters=True", loss="found['used'].sum()", call="found = model",
-                      returns="dict(used=self.head(x), unused=self.spare(x))"))
+    assert ends(
+        train(
+            "find_unused_parameters=True",
+            loss="found['used'].sum()",
+            call="found = model",
+            returns="dict(used=self.head(x), unused=self.spare(x))",
+        )
+    )
 
 
 def test_the_search_is_blind_when_forward_goes_past_the_wrapper(says):
-    output = train("find_unused_parameters=True", call="model(torch.ones(2, 4)); used, unused = model.module")
+    output = train(
+        "find_unused_parameters=True", call="model(torch.ones(2, 4)); used, unused = model.module"
+    )
     assert "Since `find_unused_parameters=True` is enabled" in output
     says("D8", output)
 
 
 def test_the_search_is_blind_to_outputs_in_an_object_of_ones_own(says):
-    hidden = {"loss": "(found.used + found.unused).sum()", "call": "found = model",
-              "returns": "types.SimpleNamespace(used=self.head(x), unused=self.spare(x))"}
+    hidden = {
+        "loss": "(found.used + found.unused).sum()",
+        "call": "found = model",
+        "returns": "types.SimpleNamespace(used=self.head(x), unused=self.spare(x))",
+    }
     assert ends(train(**hidden))
     output = train("find_unused_parameters=True", **hidden)
     assert "step 0 done" not in output
@@ -81,7 +102,11 @@ def test_the_search_is_blind_to_outputs_in_an_object_of_ones_own(says):
 
 
 def test_the_search_does_not_allow_a_dataclass_whose_output_the_loss_leaves_out(says):
-    left_out = {"loss": "found.used.sum()", "call": "found = model", "returns": "Outputs(self.head(x), self.spare(x))"}
+    left_out = {
+        "loss": "found.used.sum()",
+        "call": "found = model",
+        "returns": "Outputs(self.head(x), self.spare(x))",
+    }
     output = train("find_unused_parameters=True", **left_out)
     assert "step 0 done" in output and "step 1 done" not in output
     says("D8", output)
@@ -116,18 +141,30 @@ def test_checkpointing_without_reentrance_allows_the_search():
 
 @pytest.mark.parametrize("returns", ["Outputs", "types.SimpleNamespace"])
 def test_a_static_graph_averages_nothing_when_outputs_are_hidden_in_an_object(returns):
-    of_its_own = {"loss": "(found.used + found.unused).sum() * dist.get_rank()", "call": "found = model",
-                  "returns": f"{returns}(used=self.head(x), unused=self.spare(x))"}
+    of_its_own = {
+        "loss": "(found.used + found.unused).sum() * dist.get_rank()",
+        "call": "found = model",
+        "returns": f"{returns}(used=self.head(x), unused=self.spare(x))",
+    }
 
     def gradients(options):
-        return {line for line in train(options, **of_its_own).splitlines() if line.startswith("last gradient")}
+        return {
+            line
+            for line in train(options, **of_its_own).splitlines()
+            if line.startswith("last gradient")
+        }
 
     assert len(gradients("")) == 1
     assert len(gradients("static_graph=True")) == 2
 
 
 def test_a_static_graph_stops_when_the_first_step_accumulates_without_sync():
-    accumulates = {"call": "stack = contextlib.ExitStack()\n        step or stack.enter_context(model.no_sync())\n"
-                           "        used, unused = model", "loss": BOTH}
-    assert "expect_autograd_hooks_ INTERNAL ASSERT FAILED" in train("static_graph=True", **accumulates)
+    accumulates = {
+        "call": "stack = contextlib.ExitStack()\n        step or stack.enter_context(model.no_sync())\n"
+        "        used, unused = model",
+        "loss": BOTH,
+    }
+    assert "expect_autograd_hooks_ INTERNAL ASSERT FAILED" in train(
+        "static_graph=True", **accumulates
+    )
     assert ends(train(**accumulates))

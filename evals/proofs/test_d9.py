@@ -1,4 +1,5 @@
 """D9: ranks with different numbers of batches."""
+
 from launch import run_ranks
 
 ONE_BATCH_MORE_ON_RANK_0 = """
@@ -39,8 +40,10 @@ def test_the_rank_with_more_batches_never_gets_past_the_other():
 
 
 def test_an_all_reduce_of_the_lengths_shows_it_before_training():
-    count = ("n = torch.tensor([batches, -batches]); dist.all_reduce(n, dist.ReduceOp.MAX); "
-             "print('most', n[0].item(), 'least', -n[1].item())")
+    count = (
+        "n = torch.tensor([batches, -batches]); dist.all_reduce(n, dist.ReduceOp.MAX); "
+        "print('most', n[0].item(), 'least', -n[1].item())"
+    )
     assert all("most 3 least 2" in output for output in epoch(before=count))
 
 

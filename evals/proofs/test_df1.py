@@ -1,4 +1,5 @@
 """DF1: a denoising loss says little about samples."""
+
 import torch
 
 A = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64), 0)
@@ -15,7 +16,9 @@ def knows_mean_and_variance_only(x, t):
 
 
 def loss(model, clean):
-    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    noise = torch.randn(
+        clean.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     steps = torch.arange(len(clean)) % 1000
     noisy = A[steps].sqrt() * clean + (1 - A[steps]).sqrt() * noise
     return (model(noisy, steps) - noise).pow(2).mean().item()
@@ -52,7 +55,10 @@ def test_samples_of_that_model_are_of_another_kind():
 def test_the_loss_falls_with_noise_whatever_the_model_knows():
     def at(low, high):
         steps = torch.randint(low, high, (20_000,), generator=torch.Generator().manual_seed(3))
-        clean, noise = CLEAN[:20_000], torch.randn(20_000, generator=torch.Generator().manual_seed(4)).double()
+        clean, noise = (
+            CLEAN[:20_000],
+            torch.randn(20_000, generator=torch.Generator().manual_seed(4)).double(),
+        )
         noisy = A[steps].sqrt() * clean + (1 - A[steps]).sqrt() * noise
         return (knows_mean_and_variance_only(noisy, steps) - noise).pow(2).mean()
 

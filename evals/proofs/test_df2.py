@@ -1,4 +1,5 @@
 """DF2: the moving average of the weights."""
+
 import torch
 
 
@@ -39,7 +40,10 @@ def test_a_decay_that_warms_up_holds_nothing_of_it():
 
 
 def test_an_average_kept_in_bf16_never_moves():
-    average, weight = torch.ones(10, dtype=torch.bfloat16), torch.full((10,), 2.0, dtype=torch.bfloat16)
+    average, weight = (
+        torch.ones(10, dtype=torch.bfloat16),
+        torch.full((10,), 2.0, dtype=torch.bfloat16),
+    )
     for _ in range(2000):
         average.mul_(0.9999).add_(weight, alpha=1e-4)
     assert torch.equal(average, torch.ones(10, dtype=torch.bfloat16))

@@ -1,4 +1,5 @@
 """DF3: the scale of the latents."""
+
 import torch
 
 A = torch.cumprod(1 - torch.linspace(0.00085**0.5, 0.012**0.5, 1000, dtype=torch.float64) ** 2, 0)

@@ -1,4 +1,5 @@
 """DF4: what the network predicts and how noise grows must be the same when sampling."""
+
 import torch
 
 
@@ -7,7 +8,9 @@ def linear(start=1e-4, end=0.02):
 
 
 def scaled_linear():
-    return torch.cumprod(1 - torch.linspace(0.00085**0.5, 0.012**0.5, 1000, dtype=torch.float64) ** 2, 0)
+    return torch.cumprod(
+        1 - torch.linspace(0.00085**0.5, 0.012**0.5, 1000, dtype=torch.float64) ** 2, 0
+    )
 
 
 def zero_terminal(alphas):
@@ -27,7 +30,12 @@ def network(kind, alphas):
     def predict(x, t):
         a, clean = alphas[t], clean_guess(x, alphas[t])
         eps = (x - a.sqrt() * clean) / (1 - a).sqrt()
-        return {"sample": clean, "epsilon": eps, "v_prediction": a.sqrt() * eps - (1 - a).sqrt() * clean}[kind]
+        return {
+            "sample": clean,
+            "epsilon": eps,
+            "v_prediction": a.sqrt() * eps - (1 - a).sqrt() * clean,
+        }[kind]
+
     return predict
 
 
@@ -43,7 +51,9 @@ def sample(predict, kind, alphas, steps=50, start=999):
         else:
             clean = out
         eps = (x - a.sqrt() * clean) / (1 - a).sqrt()
-        following = alphas[times[i + 1]] if i + 1 < steps else torch.tensor(1.0, dtype=torch.float64)
+        following = (
+            alphas[times[i + 1]] if i + 1 < steps else torch.tensor(1.0, dtype=torch.float64)
+        )
         x = following.sqrt() * clean + (1 - following).sqrt() * eps
     return x
 

@@ -1,4 +1,5 @@
 """DF5: guidance needs a trained empty condition."""
+
 import functools
 
 import torch
@@ -10,7 +11,9 @@ class Denoiser(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.condition = torch.nn.Embedding(3, 8)
-        self.net = torch.nn.Sequential(torch.nn.Linear(9, 64), torch.nn.SiLU(), torch.nn.Linear(64, 1))
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(9, 64), torch.nn.SiLU(), torch.nn.Linear(64, 1)
+        )
 
     def forward(self, x, c):
         return self.net(torch.cat([x[:, None], self.condition(c)], 1))[:, 0]
@@ -72,7 +75,9 @@ def test_a_condition_that_says_nothing_leaves_guidance_without_effect():
     guided = answer(model, NULL) + 7.5 * (answer(model, 1) - answer(model, NULL))
     told, _ = trained(0.1)
     strong = answer(told, NULL) + 7.5 * (answer(told, 1) - answer(told, NULL))
-    assert (guided - answer(model, NULL)).abs().max() < 0.3 * (strong - answer(told, NULL)).abs().max()
+    assert (guided - answer(model, NULL)).abs().max() < 0.3 * (
+        strong - answer(told, NULL)
+    ).abs().max()
 
 
 def test_dropping_everything_or_scale_one_leaves_no_guidance_either():

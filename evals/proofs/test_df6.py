@@ -1,4 +1,5 @@
 """DF6: sampler and number of steps."""
+
 import numpy as np
 import pytest
 import torch
@@ -62,8 +63,10 @@ def test_leading_spacing_at_four_steps_feeds_pure_noise_to_a_step_that_expects_a
 
 def test_a_sampler_can_not_take_more_steps_than_were_trained(says):
     wanted, trained = 2000, 1000
-    message = (f"`num_inference_steps`: {wanted} cannot be larger than `self.config.train_timesteps`:"
-               f" {trained} as the unet model trained with this scheduler can only handle"
-               f" maximal {trained} timesteps.")
+    message = (
+        f"`num_inference_steps`: {wanted} cannot be larger than `self.config.train_timesteps`:"
+        f" {trained} as the unet model trained with this scheduler can only handle"
+        f" maximal {trained} timesteps."
+    )
     assert trained // wanted == 0  # the leading spacing has no step width left
     says("DF6", message)

@@ -54,7 +54,9 @@ def test_a_model_told_another_level_than_the_latents_have_leaves_grain():
     grain = width(0.05**2, 28, 1.0, told=lambda sigma: shifted(sigma, 3.0))
     assert clean < 0.05 < grain
     assert grain > 3 * clean
-    assert width(0.05**2, 200, 1.0, told=lambda sigma: shifted(sigma, 3.0)) > 0.1  # more steps don't cure it
+    assert (
+        width(0.05**2, 200, 1.0, told=lambda sigma: shifted(sigma, 3.0)) > 0.1
+    )  # more steps don't cure it
 
 
 def test_told_the_level_of_the_latents_it_is_clean_with_any_shift():

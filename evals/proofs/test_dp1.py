@@ -1,4 +1,5 @@
 """DP1: random generators in DataLoader workers."""
+
 import random
 
 import numpy as np
@@ -6,7 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, get_worker_info
 
-pytestmark = pytest.mark.skipif("fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork")
+pytestmark = pytest.mark.skipif(
+    "fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork"
+)
 WORKERS = 2
 
 
@@ -37,7 +40,9 @@ class Draws(Dataset):
 
 def two_epochs(source, before_epoch=lambda: None, **options):
     """[[draws of worker 0, draws of worker 1], ...] of two epochs."""
-    loader = DataLoader(Draws(source), batch_size=2, num_workers=WORKERS, multiprocessing_context="fork", **options)
+    loader = DataLoader(
+        Draws(source), batch_size=2, num_workers=WORKERS, multiprocessing_context="fork", **options
+    )
     epochs = []
     for _ in range(2):
         before_epoch()
@@ -63,7 +68,9 @@ def test_a_constant_seed_in_worker_init_fn_undoes_that():
 
 
 def test_a_constant_plus_the_worker_number_still_repeats_every_epoch():
-    first, second = two_epochs("np.random", worker_init_fn=lambda worker: np.random.seed(42 + worker))
+    first, second = two_epochs(
+        "np.random", worker_init_fn=lambda worker: np.random.seed(42 + worker)
+    )
     assert first[0] != first[1] and first == second
 
 
@@ -94,7 +101,13 @@ def test_through_a_subset_the_generator_is_one_dataset_deeper():
 
     def draws(init):
         subset = Subset(Draws("default_rng"), range(2 * WORKERS))
-        loader = DataLoader(subset, batch_size=2, num_workers=WORKERS, multiprocessing_context="fork", worker_init_fn=init)
+        loader = DataLoader(
+            subset,
+            batch_size=2,
+            num_workers=WORKERS,
+            multiprocessing_context="fork",
+            worker_init_fn=init,
+        )
         return [batch.tolist() for batch in loader]
 
     first, second = draws(reseed)
@@ -111,8 +124,13 @@ def test_a_flip_keeps_the_plain_sum_and_changes_the_number_of_the_check():
 
 def test_the_check_loads_sample_0_four_times_and_shows_it():
     def check(source):
-        loader = DataLoader(Draws(source), sampler=[0] * 4, num_workers=2, multiprocessing_context="fork")
-        return [[x.flatten().cumsum(0).sum().item() for x, *_ in ([x] for x in loader)] for _ in range(2)]
+        loader = DataLoader(
+            Draws(source), sampler=[0] * 4, num_workers=2, multiprocessing_context="fork"
+        )
+        return [
+            [x.flatten().cumsum(0).sum().item() for x, *_ in ([x] for x in loader)]
+            for _ in range(2)
+        ]
 
     sick, healthy = check("default_rng"), check("np.random")
     assert sick[0][0] == sick[0][1] and sick[0] == sick[1]

@@ -1,4 +1,5 @@
 """DP10: what a batch looks like after a wrong normalisation."""
+
 import pytest
 import torch
 
@@ -33,7 +34,9 @@ def test_the_right_numbers_give_mean_0_std_1_and_the_range_of_the_check(images):
     x = (images - MEAN) / STD
     mean, std = statistics(x)
     assert mean.abs().max() < 0.02 and (std - 1).abs().max() < 0.05
-    assert x.min().item() == pytest.approx(-2.12, abs=0.01) and x.max().item() == pytest.approx(2.64, abs=0.01)
+    assert x.min().item() == pytest.approx(-2.12, abs=0.01) and x.max().item() == pytest.approx(
+        2.64, abs=0.01
+    )
 
 
 @pytest.mark.parametrize("name", WRONG)

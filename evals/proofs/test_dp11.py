@@ -1,11 +1,12 @@
 """DP11: blue first. OpenCV itself is not needed: an array in its order is."""
+
 import numpy as np
 import pytest
 import torch
 
 RGB = np.zeros((2, 2, 3), np.uint8)
-RGB[..., 0] = 255                       # a red image
-BGR = RGB[..., ::-1].copy()             # as cv2.imread returns it
+RGB[..., 0] = 255  # a red image
+BGR = RGB[..., ::-1].copy()  # as cv2.imread returns it
 
 
 def test_both_orders_have_one_shape_and_type_so_nothing_is_raised():

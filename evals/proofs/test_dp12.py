@@ -1,4 +1,5 @@
 """DP12: images whose range or dtype nobody made right. torchvision's part runs where it can be imported."""
+
 import math
 
 import numpy as np
@@ -33,25 +34,31 @@ def test_16_bit_values_read_as_signed_turn_negative():
     assert np.array([60000], np.uint16).astype(np.int16).tolist() == [-5536]
 
 
-@pytest.mark.parametrize("array, largest, dtype", [
-    (WHITE, 1.0, torch.float32),
-    (WHITE.astype(np.float32), 255.0, torch.float32),
-    (WHITE.astype(np.float64), 255.0, torch.float64),
-    (WHITE.astype(np.int32), 255, torch.int32),
-    (WHITE // 255, 1 / 255, torch.float32),
-])
+@pytest.mark.parametrize(
+    "array, largest, dtype",
+    [
+        (WHITE, 1.0, torch.float32),
+        (WHITE.astype(np.float32), 255.0, torch.float32),
+        (WHITE.astype(np.float64), 255.0, torch.float64),
+        (WHITE.astype(np.int32), 255, torch.int32),
+        (WHITE // 255, 1 / 255, torch.float32),
+    ],
+)
 def test_to_tensor_scales_uint8_only(array, largest, dtype):
     x = transforms.ToTensor()(array)
     assert x.dtype == dtype and x.max().item() == pytest.approx(largest)
 
 
-@pytest.mark.parametrize("array, scale, largest", [
-    (WHITE, True, 1.0),
-    (WHITE, False, 255.0),
-    (WHITE.astype(np.float32), True, 255.0),
-    (np.full((4, 4, 1), 65535, np.uint16), True, 1.0),
-    (np.full((4, 4, 1), 65535, np.int32), True, 65535 / 2**31),
-])
+@pytest.mark.parametrize(
+    "array, scale, largest",
+    [
+        (WHITE, True, 1.0),
+        (WHITE, False, 255.0),
+        (WHITE.astype(np.float32), True, 255.0),
+        (np.full((4, 4, 1), 65535, np.uint16), True, 1.0),
+        (np.full((4, 4, 1), 65535, np.int32), True, 65535 / 2**31),
+    ],
+)
 def test_to_dtype_scales_integers_by_their_type_when_told_to(array, scale, largest):
 
     x = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=scale)])(array)

@@ -1,4 +1,5 @@
 """DP13: transforms in an order, or on a type, that doesn't work."""
+
 import numpy as np
 import pytest
 import torch
@@ -11,19 +12,22 @@ PICTURE = Image.fromarray(ARRAY)
 THREE = dict(mean=[0.5] * 3, std=[0.5] * 3)
 
 
-@pytest.mark.parametrize("step, x", [
-    (transforms.Normalize(**THREE), PICTURE),
-    (transforms.Normalize(**THREE), ARRAY),
-    (transforms.Normalize(**THREE), torch.zeros(3, 8, 8, dtype=torch.uint8)),
-    (transforms.Normalize(**THREE), torch.zeros(1, 28, 28)),
-    (transforms.Normalize(**THREE), torch.zeros(4, 8, 8)),
-    (transforms.Normalize(**THREE), torch.zeros(8, 8)),
-    (v2.Normalize(**THREE), PICTURE),
-    (v2.Normalize(**THREE), torch.zeros(3, 8, 8, dtype=torch.uint8)),
-    (transforms.ToTensor(), torch.zeros(3, 8, 8)),
-    (transforms.Resize(4), ARRAY),
-    (transforms.RandomHorizontalFlip(1.0), ARRAY),
-])
+@pytest.mark.parametrize(
+    "step, x",
+    [
+        (transforms.Normalize(**THREE), PICTURE),
+        (transforms.Normalize(**THREE), ARRAY),
+        (transforms.Normalize(**THREE), torch.zeros(3, 8, 8, dtype=torch.uint8)),
+        (transforms.Normalize(**THREE), torch.zeros(1, 28, 28)),
+        (transforms.Normalize(**THREE), torch.zeros(4, 8, 8)),
+        (transforms.Normalize(**THREE), torch.zeros(8, 8)),
+        (v2.Normalize(**THREE), PICTURE),
+        (v2.Normalize(**THREE), torch.zeros(3, 8, 8, dtype=torch.uint8)),
+        (transforms.ToTensor(), torch.zeros(3, 8, 8)),
+        (transforms.Resize(4), ARRAY),
+        (transforms.RandomHorizontalFlip(1.0), ARRAY),
+    ],
+)
 def test_each_misfit_fails_with_a_signature(says, step, x):
     with pytest.raises((TypeError, RuntimeError, ValueError)) as error:
         step(x)
@@ -40,10 +44,18 @@ def test_v2_normalize_makes_three_channels_of_a_gray_image():
 
 @pytest.mark.parametrize("raw", [PICTURE, ARRAY])
 def test_the_fix_works_for_pil_and_numpy_and_the_check_prints_every_step(raw, capsys):
-    transform = v2.Compose([
-        v2.ToImage(), v2.RandomResizedCrop(4, antialias=True), v2.ToDtype(torch.float32, scale=True), v2.Normalize(**THREE),
-    ])
+    transform = v2.Compose(
+        [
+            v2.ToImage(),
+            v2.RandomResizedCrop(4, antialias=True),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize(**THREE),
+        ]
+    )
     assert transform(raw).shape == (3, 4, 4) and transform(raw).max().item() == pytest.approx(1)
     x = raw
-    [print(type(t).__name__, getattr(x := t(x), "dtype", type(x)), getattr(x, "shape", "")) for t in transform.transforms]
+    [
+        print(type(t).__name__, getattr(x := t(x), "dtype", type(x)), getattr(x, "shape", ""))
+        for t in transform.transforms
+    ]
     assert "ToDtype torch.float32 torch.Size([3, 4, 4])" in capsys.readouterr().out

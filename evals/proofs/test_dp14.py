@@ -1,7 +1,14 @@
 """DP14: samplers, shuffling and the epoch."""
+
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, RandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+)
 
 DATA = range(16)
 
@@ -19,15 +26,20 @@ class Stream(IterableDataset):
             self.epoch = epoch
 
     def __iter__(self):
-        return iter(torch.randperm(16, generator=torch.Generator().manual_seed(int(self.epoch))).tolist())
+        return iter(
+            torch.randperm(16, generator=torch.Generator().manual_seed(int(self.epoch))).tolist()
+        )
 
 
-@pytest.mark.parametrize("options", [
-    dict(dataset=DATA, shuffle=True, sampler=RandomSampler(DATA)),
-    dict(dataset=DATA, batch_size=2, batch_sampler=BatchSampler(RandomSampler(DATA), 2, False)),
-    dict(dataset=Stream(), shuffle=True),
-    dict(dataset=Stream(), sampler=[1]),
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(dataset=DATA, shuffle=True, sampler=RandomSampler(DATA)),
+        dict(dataset=DATA, batch_size=2, batch_sampler=BatchSampler(RandomSampler(DATA), 2, False)),
+        dict(dataset=Stream(), shuffle=True),
+        dict(dataset=Stream(), sampler=[1]),
+    ],
+)
 def test_two_sources_of_order_are_refused_with_the_signatures(says, options):
     with pytest.raises(ValueError) as error:
         DataLoader(**options)
@@ -60,17 +72,29 @@ def test_seeding_torch_in_every_epoch_repeats_one_order():
 
 
 def test_shuffle_without_a_distributed_sampler_gives_each_rank_all_the_data():
-    assert len(DataLoader(DATA, shuffle=True)) == 2 * len(DataLoader(DATA, sampler=DistributedSampler(DATA, 2, 0)))
+    assert len(DataLoader(DATA, shuffle=True)) == 2 * len(
+        DataLoader(DATA, sampler=DistributedSampler(DATA, 2, 0))
+    )
 
 
-@pytest.mark.skipif("fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork")
-@pytest.mark.parametrize("epoch, persistent, found", [
-    (0, False, 3),
-    (0, True, 1),
-    (torch.zeros(1, dtype=torch.int64).share_memory_(), True, 3),
-])
+@pytest.mark.skipif(
+    "fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork"
+)
+@pytest.mark.parametrize(
+    "epoch, persistent, found",
+    [
+        (0, False, 3),
+        (0, True, 1),
+        (torch.zeros(1, dtype=torch.int64).share_memory_(), True, 3),
+    ],
+)
 def test_persistent_workers_miss_a_new_epoch_unless_it_is_shared(epoch, persistent, found):
     stream = Stream(epoch)
-    loader = DataLoader(stream, batch_size=None, num_workers=1, persistent_workers=persistent,
-                        multiprocessing_context="fork")
+    loader = DataLoader(
+        stream,
+        batch_size=None,
+        num_workers=1,
+        persistent_workers=persistent,
+        multiprocessing_context="fork",
+    )
     assert distinct(orders(loader, before=stream.set_epoch)) == found

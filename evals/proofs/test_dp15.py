@@ -1,4 +1,5 @@
 """DP15: tensors of workers lie in /dev/shm."""
+
 import os
 import resource
 import signal
@@ -84,4 +85,6 @@ def test_a_bus_error_in_a_worker_is_reported_with_the_signature(says):
 
 
 def test_eight_workers_with_64_images_each_need_617_mb():
-    assert 8 * 2 * torch.empty(64, 3, 224, 224, device="meta").nbytes / 1e6 == pytest.approx(617, abs=1)
+    assert 8 * 2 * torch.empty(64, 3, 224, 224, device="meta").nbytes / 1e6 == pytest.approx(
+        617, abs=1
+    )

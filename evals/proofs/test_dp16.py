@@ -5,7 +5,9 @@ import multiprocessing
 import pytest
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+pytestmark = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="needs fork"
+)
 
 ITEMS = """
 import faulthandler, threading
@@ -108,7 +110,9 @@ def test_a_lock_that_was_held_at_the_fork_stays_locked_in_the_worker(run_file):
     stopped = run_file(HELD, "fork", "argument")
     assert "DataLoader timed out after 2 seconds" in stopped.stderr and not stopped.stdout
     told = stopped.stderr.split("Timeout (0:00:01)!")[1].splitlines()
-    assert "in __getitem__" in told[2] and "items.py" in told[2], "the stack of the worker ends at the lock"
+    assert "in __getitem__" in told[2] and "items.py" in told[2], (
+        "the stack of the worker ends at the lock"
+    )
 
 
 @pytest.mark.parametrize("by", ["argument", "default"])

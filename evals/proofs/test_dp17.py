@@ -7,7 +7,9 @@ import torch
 from launch import run_ranks
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+fork = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="needs fork"
+)
 
 VALIDATION = """
     import datetime, sys, torch, torch.distributed as dist
@@ -44,7 +46,9 @@ class Shards(IterableDataset):
 def readers(shards, workers):
     loader = DataLoader(Shards(shards), num_workers=workers, multiprocessing_context="fork")
     seen = [tuple(batch[0].tolist()) for batch in loader]
-    assert sorted(row for _, row in seen) == sorted(row for shard in shards for row in shard), "each row once"
+    assert sorted(row for _, row in seen) == sorted(row for shard in shards for row in shard), (
+        "each row once"
+    )
     return {worker for worker, _ in seen}
 
 

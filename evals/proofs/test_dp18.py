@@ -34,7 +34,9 @@ def with_threads(i):
 
 def first(work, workers):
     kind = "fork" if workers else None
-    return next(iter(DataLoader(Items(work), num_workers=workers, multiprocessing_context=kind))).item()
+    return next(
+        iter(DataLoader(Items(work), num_workers=workers, multiprocessing_context=kind))
+    ).item()
 
 
 def test_a_pool_in_the_dataset(says):

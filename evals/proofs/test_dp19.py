@@ -24,7 +24,9 @@ def refused(says, path, kind=FileNotFoundError):
 
 
 def test_a_relative_path_begins_where_the_process_was_started(images, says, tmp_path, monkeypatch):
-    (tmp_path / "home" / "data" / "train").mkdir(parents=True)  # what a volume leaves that isn't mounted
+    (tmp_path / "home" / "data" / "train").mkdir(
+        parents=True
+    )  # what a volume leaves that isn't mounted
     monkeypatch.chdir(tmp_path / "home")
     refused(says, "data/train")
     assert len(datasets.ImageFolder(str(images))) == 2
@@ -39,7 +41,9 @@ def test_one_folder_too_deep(images, says):
 def test_links_that_lead_nowhere(says, tmp_path):
     (tmp_path / "cat").symlink_to("/mnt/old-box/cat")
     refused(says, str(tmp_path))
-    found = subprocess.run(["find", str(tmp_path), "-xtype", "l"], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        ["find", str(tmp_path), "-xtype", "l"], capture_output=True, text=True, check=True
+    ).stdout
     assert found.split() == [str(tmp_path / "cat")]
 
 
@@ -49,7 +53,9 @@ def test_a_folder_that_a_notebook_left_is_taken_for_a_class(images, says):
     assert len(datasets.ImageFolder(str(images), allow_empty=True)) == 2
 
 
-@pytest.mark.parametrize("make", [datasets.CIFAR10, datasets.MNIST, datasets.ImageNet, datasets.VOCDetection])
+@pytest.mark.parametrize(
+    "make", [datasets.CIFAR10, datasets.MNIST, datasets.ImageNet, datasets.VOCDetection]
+)
 def test_sets_that_torchvision_knows(make, says, tmp_path):
     with pytest.raises(RuntimeError) as error:
         make(str(tmp_path))
@@ -73,7 +79,7 @@ def test_the_tilde_is_the_shells_and_letter_case_counts(images, monkeypatch):
         "ConnectionError: Couldn't reach 'data/a.jsonl' on the Hub (LocalEntryNotFoundError)",
         "ValueError: At least one valid data file must be specified, all the data_files are invalid: {'train': []}",
         "FileNotFoundError: Directory empty is neither a `Dataset` directory nor a `DatasetDict` directory.",
-        "    raise FileNotFoundError(f\"Directory {dataset_path} not found\")\nFileNotFoundError: Directory nope not found",
+        '    raise FileNotFoundError(f"Directory {dataset_path} not found")\nFileNotFoundError: Directory nope not found',
         "ConnectionError: Couldn't reach 'data/train' on the Hub (OfflineModeIsEnabled)",
         # older ones
         "FileNotFoundError: Couldn't find a dataset script at /mnt/person1/person1.py or any data file in the same directory.",

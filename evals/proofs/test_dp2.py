@@ -1,4 +1,5 @@
 """DP2: a stream that nobody splits."""
+
 import warnings
 from collections import Counter
 
@@ -6,7 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
 
-pytestmark = pytest.mark.skipif("fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork")
+pytestmark = pytest.mark.skipif(
+    "fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork"
+)
 
 
 class Stream(IterableDataset):

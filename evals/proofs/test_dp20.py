@@ -14,7 +14,11 @@ ImageFile = pytest.importorskip("PIL.ImageFile")
 
 def encoded(form):
     """The bytes of a picture of 256 by 256 with a lot of detail."""
-    noise = Image.frombytes("RGB", (32, 32), bytes(torch.randint(256, (3072,), generator=torch.Generator().manual_seed(0)).tolist()))
+    noise = Image.frombytes(
+        "RGB",
+        (32, 32),
+        bytes(torch.randint(256, (3072,), generator=torch.Generator().manual_seed(0)).tolist()),
+    )
     file = io.BytesIO()
     noise.resize((256, 256)).save(file, form)
     return file.getvalue()
@@ -108,13 +112,17 @@ def test_changed_bytes_are_an_error_or_a_wrong_picture():
         try:
             seen.add(Image.open(io.BytesIO(changed)).convert("RGB").tobytes() == sound)
         except OSError as e:
-            assert str(e).startswith(("broken data stream when reading image file", "image file is truncated"))
+            assert str(e).startswith(
+                ("broken data stream when reading image file", "image file is truncated")
+            )
             seen.add("error")
     assert False in seen
 
 
 @pytest.mark.parametrize("name, fill", [("half.jpg", 128), ("half.png", 0)])
-def test_truncated_images_that_are_loaded_all_the_same_are_half_grey_or_black(name, fill, monkeypatch):
+def test_truncated_images_that_are_loaded_all_the_same_are_half_grey_or_black(
+    name, fill, monkeypatch
+):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     picture = Image.open(io.BytesIO(BAD[name])).convert("RGB")
     rows = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8).view(256, -1)
@@ -134,7 +142,9 @@ def test_image_folder_goes_by_the_ending(folder, tmp_path):
     (tmp_path / "train" / "cat" / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
     names = [os.path.basename(p) for p, _ in datasets.ImageFolder(dataset.root).samples]
     assert "._0.jpg" in names and ".DS_Store" not in names
-    valid = lambda p: p.lower().endswith((".jpg", ".png")) and not os.path.basename(p).startswith(".")
+    valid = lambda p: (
+        p.lower().endswith((".jpg", ".png")) and not os.path.basename(p).startswith(".")
+    )
     assert len(datasets.ImageFolder(dataset.root, is_valid_file=valid)) == 8
 
 

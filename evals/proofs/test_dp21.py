@@ -20,7 +20,9 @@ def table():
 
 @pytest.fixture
 def tokenizer():
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(["?", *"abcdefg"])}, unk_token="?"))
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({w: i for i, w in enumerate(["?", *"abcdefg"])}, unk_token="?")
+    )
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     return transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="?")
 
@@ -39,11 +41,16 @@ def cut(tokenizer, batch):
 def test_pieces_of_long_texts_beside_the_old_columns(table, tokenizer, says):
     text = refused(says, lambda: table.map(lambda b: cut(tokenizer, b), batched=True))
     assert "expected length 10 but got length 30" in text
-    assert len(table.map(lambda b: cut(tokenizer, b), batched=True, remove_columns=table.column_names)) == 30
+    assert (
+        len(table.map(lambda b: cut(tokenizer, b), batched=True, remove_columns=table.column_names))
+        == 30
+    )
 
 
 def test_one_old_column_that_stays_is_enough(table, tokenizer, says):
-    refused(says, lambda: table.map(lambda b: cut(tokenizer, b), batched=True, remove_columns=["text"]))
+    refused(
+        says, lambda: table.map(lambda b: cut(tokenizer, b), batched=True, remove_columns=["text"])
+    )
 
 
 def test_labels_are_repeated_for_each_piece(table, tokenizer):
@@ -52,7 +59,14 @@ def test_labels_are_repeated_for_each_piece(table, tokenizer):
         out["label"] = [batch["label"][i] for i in out.pop("overflow_to_sample_mapping")]
         return out
 
-    assert table.map(pieces, batched=True, remove_columns=table.column_names)["label"][:6] == [0, 0, 0, 1, 1, 1]
+    assert table.map(pieces, batched=True, remove_columns=table.column_names)["label"][:6] == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_a_function_for_one_row_gets_a_batch(table, says):
@@ -64,7 +78,9 @@ def test_a_function_for_one_row_gets_a_batch(table, says):
 
 def test_rows_that_are_left_out(table, says):
     some = lambda b: {"labels": [2 * x for x in b["label"] if x != 3]}
-    assert "expected length 10 but got length 9" in refused(says, lambda: table.map(some, batched=True))
+    assert "expected length 10 but got length 9" in refused(
+        says, lambda: table.map(some, batched=True)
+    )
     assert len(table.filter(lambda r: r["label"] != 3).map(some, batched=True)) == 9
     some = lambda b: {"labels": [2 * x if x != 3 else None for x in b["label"]]}
     assert table.map(some, batched=True)["labels"][2:5] == [4, None, 8]
@@ -77,7 +93,10 @@ def test_a_list_is_no_table(table, says, batched):
 
 def test_one_text_for_a_whole_batch(table, says):
     refused(says, lambda: table.map(lambda b: {"prompt": f"Q: {b['text']}"}, batched=True))
-    assert table.map(lambda b: {"prompt": [f"Q: {t}" for t in b["text"]]}, batched=True)[0]["prompt"] == "Q: a b c d e f g"
+    assert (
+        table.map(lambda b: {"prompt": [f"Q: {t}" for t in b["text"]]}, batched=True)[0]["prompt"]
+        == "Q: a b c d e f g"
+    )
 
 
 def test_a_cell_that_is_a_list_beside_one_that_is_text():
@@ -98,12 +117,24 @@ def test_mixed_types_are_stored_if_they_come_early(table):
 def test_a_stream_stops_as_well(table, says):
     grow = lambda b: {"input_ids": [[1], [2]] * len(b["text"])}
     refused(says, lambda: list(table.to_iterable_dataset().map(grow, batched=True)))
-    assert len(list(table.to_iterable_dataset().map(grow, batched=True, remove_columns=table.column_names))) == 20
+    assert (
+        len(
+            list(
+                table.to_iterable_dataset().map(
+                    grow, batched=True, remove_columns=table.column_names
+                )
+            )
+        )
+        == 20
+    )
 
 
 def test_what_goes_wrong_without_an_error(table):
     assert len(table.map(lambda b: {"text": [], "y": [1] * len(b["label"])}, batched=True)) == 0
-    assert table.map(lambda r: {"input_ids": [[1], [2]]})[0]["input_ids"] == [[1], [2]]  # one cell, not two rows
+    assert table.map(lambda r: {"input_ids": [[1], [2]]})[0]["input_ids"] == [
+        [1],
+        [2],
+    ]  # one cell, not two rows
 
 
 def test_the_check_shows_it_before_the_map(table, tokenizer):
@@ -113,7 +144,10 @@ def test_the_check_shows_it_before_the_map(table, tokenizer):
 
 
 def test_the_older_text(says):
-    says("DP21", "pyarrow.lib.ArrowInvalid: Column 1 named input_ids expected length 1000 but got length 512")
+    says(
+        "DP21",
+        "pyarrow.lib.ArrowInvalid: Column 1 named input_ids expected length 1000 but got length 512",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 """DP3: shares of a stream that differ in length."""
+
 import pytest
 from launch import run_ranks
 from torch.utils.data import DataLoader, IterableDataset
@@ -61,4 +62,6 @@ class Share(IterableDataset):
 @pytest.mark.parametrize("drop_last, batches", [(False, [3, 3]), (True, [3, 2])])
 def test_drop_last_is_no_cure_and_can_make_the_counts_differ(drop_last, batches):
     shares = [Share(6), Share(5)]
-    assert [len(list(DataLoader(share, batch_size=2, drop_last=drop_last))) for share in shares] == batches
+    assert [
+        len(list(DataLoader(share, batch_size=2, drop_last=drop_last))) for share in shares
+    ] == batches

@@ -1,10 +1,13 @@
 """DP4: samples that can't be stacked."""
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, default_collate
 
-torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.5     # 5 s: how long a failed loader waits for its worker
+torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = (
+    0.5  # 5 s: how long a failed loader waits for its worker
+)
 SHORT, LONG = torch.ones(3), torch.ones(5)
 
 
@@ -21,7 +24,9 @@ def test_batches_of_one_work_and_larger_ones_fail_with_the_signature(says):
     says("DP4", text)
 
 
-@pytest.mark.skipif("fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork")
+@pytest.mark.skipif(
+    "fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork"
+)
 def test_in_a_worker_a_longer_first_sample_gives_the_other_wording(says):
     worker = dict(num_workers=1, multiprocessing_context="fork")
     assert "stack expects each tensor" in message([SHORT, LONG], **worker)
@@ -30,11 +35,14 @@ def test_in_a_worker_a_longer_first_sample_gives_the_other_wording(says):
     says("DP4", text)
 
 
-@pytest.mark.parametrize("samples", [
-    [[1, 2], [1, 2, 3]],
-    [None, SHORT],
-    [SHORT, None],
-])
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [[1, 2], [1, 2, 3]],
+        [None, SHORT],
+        [SHORT, None],
+    ],
+)
 def test_ragged_lists_and_missing_samples_have_signatures_of_their_own(says, samples):
     says("DP4", message(samples))
 
@@ -55,7 +63,11 @@ def test_padding_in_collate_fn_builds_the_batch_and_keeps_ragged_boxes_as_a_list
             "boxes": [s["boxes"] for s in samples],
         }
 
-    samples = [{"ids": SHORT, "boxes": torch.ones(2, 4)}, None, {"ids": LONG, "boxes": torch.ones(7, 4)}]
+    samples = [
+        {"ids": SHORT, "boxes": torch.ones(2, 4)},
+        None,
+        {"ids": LONG, "boxes": torch.ones(7, 4)},
+    ]
     [batch] = DataLoader(samples, batch_size=3, collate_fn=collate)
     assert batch["ids"].shape == (2, 5) and batch["mask"].sum(1).tolist() == [3, 5]
     assert [len(boxes) for boxes in batch["boxes"]] == [2, 7]

@@ -1,4 +1,5 @@
 """DP5: what the pinning of a DataLoader reaches. The copy itself needs a GPU, so the tensors only count the calls."""
+
 from collections import UserDict, namedtuple
 from dataclasses import dataclass
 
@@ -52,9 +53,16 @@ def test_sets_and_iterators_are_not_looked_into(pinned):
     assert not pinned
 
 
-@pytest.mark.parametrize("batch", [
-    [torch.ones(2)], (torch.ones(2),), {"x": torch.ones(2)}, Named(torch.ones(2)), UserDict(x=torch.ones(2)),
-])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        [torch.ones(2)],
+        (torch.ones(2),),
+        {"x": torch.ones(2)},
+        Named(torch.ones(2)),
+        UserDict(x=torch.ones(2)),
+    ],
+)
 def test_lists_tuples_and_dicts_are_and_keep_their_type(pinned, batch):
     assert type(pin_memory(batch)) is type(batch) and len(pinned) == 1
 

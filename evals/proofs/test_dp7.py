@@ -1,4 +1,5 @@
 """DP7: a length that is not the number of samples."""
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, random_split
@@ -19,7 +20,11 @@ class Files(Dataset):
 
 
 def epoch(dataset, **options):
-    return sorted(x for batch in DataLoader(dataset, batch_size=3, shuffle=True, **options) for x in batch.tolist())
+    return sorted(
+        x
+        for batch in DataLoader(dataset, batch_size=3, shuffle=True, **options)
+        for x in batch.tolist()
+    )
 
 
 def test_a_length_that_is_too_large_raises_with_the_signature_of_a_worker(says):
@@ -72,11 +77,14 @@ class OtherDataset(WithoutLength):
     pass
 
 
-@pytest.mark.parametrize("run", [
-    lambda: list(DataLoader(OtherDataset())),
-    lambda: list(DataLoader(WithoutItems())),
-    lambda: random_split(range(10), [5, 4]),
-])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: list(DataLoader(OtherDataset())),
+        lambda: list(DataLoader(WithoutItems())),
+        lambda: random_split(range(10), [5, 4]),
+    ],
+)
 def test_missing_methods_and_wrong_splits_have_signatures(says, run):
     with pytest.raises((TypeError, NotImplementedError, ValueError)) as error:
         run()

@@ -1,4 +1,5 @@
 """DP8: a batch of one sample in front of batch norm."""
+
 import pytest
 import torch
 from torch import nn
@@ -35,10 +36,13 @@ def test_evaluation_mode_takes_a_single_sample_unless_it_tracks_no_statistics():
         nn.BatchNorm1d(4, track_running_stats=False).eval()(torch.randn(1, 4))
 
 
-@pytest.mark.parametrize("layer, x", [
-    (nn.GroupNorm(4, 4), torch.randn(1, 4)),
-    (nn.InstanceNorm2d(4), torch.randn(2, 4, 1, 1)),
-])
+@pytest.mark.parametrize(
+    "layer, x",
+    [
+        (nn.GroupNorm(4, 4), torch.randn(1, 4)),
+        (nn.InstanceNorm2d(4), torch.randn(2, 4, 1, 1)),
+    ],
+)
 def test_group_and_instance_norm_on_single_values_fail_alike(says, layer, x):
     with pytest.raises(ValueError) as error:
         layer(x)

@@ -1,4 +1,5 @@
 """DP9: a cache in the dataset, with workers."""
+
 import os
 import signal
 
@@ -6,7 +7,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-pytestmark = pytest.mark.skipif("fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork")
+pytestmark = pytest.mark.skipif(
+    "fork" not in torch.multiprocessing.get_all_start_methods(), reason="needs fork"
+)
 SAMPLES, WORKERS = 32, 2
 
 

@@ -27,17 +27,24 @@ def warned(monkeypatch):
 
 
 @pytest.mark.parametrize("capability, build", [((12, 0), CU126), ((7, 0), CU130), ((6, 0), CU130)])
-def test_a_card_that_the_build_has_no_code_for_is_named_with_the_signature(warned, says, capability, build):
+def test_a_card_that_the_build_has_no_code_for_is_named_with_the_signature(
+    warned, says, capability, build
+):
     says("ENV1", warned(capability, build))
 
 
 def test_a_card_of_a_newer_major_number_is_named_in_the_older_words_too(warned, says):
     older = warned((12, 0), CU126).split("NVIDIA", 1)[-1]
-    assert "with CUDA capability sm_120 is not compatible with the current PyTorch installation" in older
+    assert (
+        "with CUDA capability sm_120 is not compatible with the current PyTorch installation"
+        in older
+    )
     says("ENV1", older)
 
 
-@pytest.mark.parametrize("capability, build", [((8, 9), CU126), ((7, 0), CU126), ((6, 1), CU126), ((12, 1), CU130)])
+@pytest.mark.parametrize(
+    "capability, build", [((8, 9), CU126), ((7, 0), CU126), ((6, 1), CU126), ((12, 1), CU130)]
+)
 def test_code_of_the_same_major_and_a_lower_minor_number_runs(warned, capability, build):
     assert warned(capability, build) == ""
 

@@ -13,7 +13,14 @@ STAND_IN = "parse_requirements = None\n"  # for the module that setuptools below
 
 def run(code, folder, *path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 @pytest.fixture
@@ -21,7 +28,9 @@ def old_package(tmp_path):
     """A package whose setup.py asks for pkg_resources, and the call that pip makes to build it."""
     folder = tmp_path / "old"
     folder.mkdir()
-    (folder / "setup.py").write_text("import pkg_resources\nfrom setuptools import setup\nsetup(name='old', version='1', py_modules=[])\n")
+    (folder / "setup.py").write_text(
+        "import pkg_resources\nfrom setuptools import setup\nsetup(name='old', version='1', py_modules=[])\n"
+    )
     return folder
 
 

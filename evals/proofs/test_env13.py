@@ -11,16 +11,31 @@ if torch.version.cuda or torch.version.hip:
     pytest.skip("needs the CPU build", allow_module_level=True)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: torch.zeros(1).cuda(),
-    lambda: torch.nn.Linear(1, 1).to("cuda"),
-    lambda: torch.cuda.current_device(),
-    lambda: torch.cuda.get_device_properties(0),
-    lambda: torch.cuda.FloatTensor(1),
-    lambda: torch.cuda.set_device(0),
-    lambda: torch.Generator("cuda"),
-    lambda: torch.distributed.init_process_group("nccl", init_method="tcp://127.0.0.1:29533", rank=0, world_size=1),
-], ids=["cuda()", "to", "current_device", "get_device_properties", "FloatTensor", "set_device", "Generator", "nccl"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: torch.zeros(1).cuda(),
+        lambda: torch.nn.Linear(1, 1).to("cuda"),
+        lambda: torch.cuda.current_device(),
+        lambda: torch.cuda.get_device_properties(0),
+        lambda: torch.cuda.FloatTensor(1),
+        lambda: torch.cuda.set_device(0),
+        lambda: torch.Generator("cuda"),
+        lambda: torch.distributed.init_process_group(
+            "nccl", init_method="tcp://127.0.0.1:29533", rank=0, world_size=1
+        ),
+    ],
+    ids=[
+        "cuda()",
+        "to",
+        "current_device",
+        "get_device_properties",
+        "FloatTensor",
+        "set_device",
+        "Generator",
+        "nccl",
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 def test_what_asks_for_the_card_stops(call, says):
     with pytest.raises(Exception) as stop:
@@ -38,8 +53,13 @@ def wheel(folder, version, cuda):
     info = f"torch-{version}.dist-info"
     with zipfile.ZipFile(folder / f"torch-{version}-py3-none-any.whl", "w") as file:
         file.writestr("torch/__init__.py", f"__version__ = {version!r}\ncuda = {cuda!r}\n")
-        file.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
-        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+        )
+        file.writestr(
+            f"{info}/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         file.writestr(f"{info}/RECORD", "")
     return folder
 
@@ -51,7 +71,15 @@ def run(*command):
 
 
 def test_pip_keeps_the_cpu_build_until_it_is_forced(tmp_path):
-    pip = ["-m", "pip", "--disable-pip-version-check", "install", "--no-index", "--no-deps", "--find-links"]
+    pip = [
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--find-links",
+    ]
     plain, cpu, cuda = (tmp_path / name for name in ("pypi", "cpu", "cu130"))
     for folder in (plain, cpu, cuda):
         folder.mkdir()
@@ -73,7 +101,9 @@ def test_the_trainer_refuses_before_the_start(tmp_path, says):
     with pytest.raises(ValueError, match="bf16") as stop:
         transformers.TrainingArguments(output_dir=str(tmp_path), bf16=True)
     says("ENV13", str(stop.value))
-    with pytest.raises(AssertionError, match="none of the signatures"):  # with a card that knows no bf16: P3
+    with pytest.raises(
+        AssertionError, match="none of the signatures"
+    ):  # with a card that knows no bf16: P3
         says("ENV13", str(stop.value) + " You need Ampere+ GPU with cuda>=11.0.")
 
 

@@ -19,7 +19,13 @@ LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print([l.split()[-1] for l
 
 
 def load(path, **env):
-    return subprocess.run([sys.executable, "-c", LOAD, str(path)], env={**os.environ, **env}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", LOAD, str(path)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_a_missing_library_is_named_and_installing_it_is_enough(tmp_path, says):
@@ -40,7 +46,9 @@ def test_a_missing_command(tmp_path, says):
     shell = shutil.which("bash") or shutil.which("sh")
     empty = {"PATH": str(tmp_path)}
     for command in ("git", "tmux", "rsync", "ffmpeg"):
-        result = subprocess.run([shell, "-c", f"{command} --version"], env=empty, capture_output=True, text=True)
+        result = subprocess.run(
+            [shell, "-c", f"{command} --version"], env=empty, capture_output=True, text=True
+        )
         assert result.returncode == 127
         says("ENV14", result.stderr)
         with pytest.raises(FileNotFoundError) as stop:

@@ -28,9 +28,17 @@ def managed(tmp_path):
             (library / entry.name).symlink_to(entry)
     (library / "site-packages").mkdir()
     (library / "site-packages" / "pip").symlink_to(Path(pip.__file__).parent)
-    (library / "EXTERNALLY-MANAGED").write_text("[externally-managed]\nError=To install Python packages system-wide, try apt.\n")
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON", "VIRTUAL_ENV"))}
-    return {**env, "PYTHONHOME": str(tmp_path / "home"), "PYTHONPATH": str(library / "site-packages")}
+    (library / "EXTERNALLY-MANAGED").write_text(
+        "[externally-managed]\nError=To install Python packages system-wide, try apt.\n"
+    )
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON", "VIRTUAL_ENV"))
+    }
+    return {
+        **env,
+        "PYTHONHOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(library / "site-packages"),
+    }
 
 
 @pytest.fixture
@@ -38,14 +46,21 @@ def package(tmp_path):
     path = tmp_path / "tracker-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("tracker.py", "here = __file__\n")
-        file.writestr("tracker-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tracker\nVersion: 1.0\n")
-        file.writestr("tracker-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(
+            "tracker-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tracker\nVersion: 1.0\n"
+        )
+        file.writestr(
+            "tracker-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         file.writestr("tracker-1.0.dist-info/RECORD", "")
     return path
 
 
 def run(*command, env=None):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120, env=env)
+    return subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, timeout=120, env=env
+    )
 
 
 def test_the_marked_python_is_refused_and_an_environment_is_not(managed, package, tmp_path, says):
@@ -60,16 +75,36 @@ def test_the_marked_python_is_refused_and_an_environment_is_not(managed, package
 
 def test_pip_of_one_python_and_another_python(package, tmp_path):
     for name in "ab":
-        assert run(sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", tmp_path / name).returncode == 0
+        assert (
+            run(
+                sys.executable,
+                "-m",
+                "venv",
+                "--without-pip",
+                "--system-site-packages",
+                tmp_path / name,
+            ).returncode
+            == 0
+        )
     env = {**os.environ, "PYTHONPATH": str(Path(pip.__file__).parents[1])}
     one, other = (tmp_path / name / "bin/python" for name in "ab")
     assert run(one, *PIP, "install", "--no-index", package, env=env).returncode == 0
-    assert "Requirement already satisfied" in run(one, *PIP, "install", "--no-index", "--find-links", tmp_path, "tracker", env=env).stdout
+    assert (
+        "Requirement already satisfied"
+        in run(
+            one, *PIP, "install", "--no-index", "--find-links", tmp_path, "tracker", env=env
+        ).stdout
+    )
     assert "No module named 'tracker'" in run(other, "-c", "import tracker").stderr
     # A launcher starts the Python of its first line, whatever `python` is.
     launcher = tmp_path / "launch"
     launcher.write_text(f"#!{one}\nimport tracker\n")
     launcher.chmod(0o755)
-    assert run(launcher, env={**os.environ, "PATH": f"{tmp_path}/b/bin:{os.environ['PATH']}"}).returncode == 0
+    assert (
+        run(
+            launcher, env={**os.environ, "PATH": f"{tmp_path}/b/bin:{os.environ['PATH']}"}
+        ).returncode
+        == 0
+    )
     assert run(other, *PIP, "install", "--no-index", package, env=env).returncode == 0
     assert run(other, "-c", "import tracker").returncode == 0

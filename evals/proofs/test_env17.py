@@ -23,7 +23,9 @@ print(a.dtype.kind, b.dtype, np.int32(1), isinstance(True, np.bool), np.int_(2))
 
 
 def run(folder):
-    return subprocess.run([sys.executable, "train.py"], cwd=folder, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "train.py"], cwd=folder, capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU sed")
@@ -38,7 +40,9 @@ def test_numpy_aliases_and_the_command_that_renews_them(tmp_path, says):
     subprocess.run(["bash", "-c", RENEW], cwd=tmp_path, check=True)
     result = run(tmp_path)
     assert result.stdout.split() == ["i", "float32", "1", "True", "2"], result.stderr
-    subprocess.run(["bash", "-c", RENEW], cwd=tmp_path, check=True)  # nothing left to renew is no error
+    subprocess.run(
+        ["bash", "-c", RENEW], cwd=tmp_path, check=True
+    )  # nothing left to renew is no error
     assert foreign.read_text() == OLD
 
 
@@ -67,10 +71,21 @@ def test_names_that_numpy_has_no_more(name, says):
 
 def test_what_stands_in_their_place():
     a = np.array([3.0, 1.0])
-    assert (np.prod(a), np.cumprod(a)[1], np.sort(a, axis=0)[0], np.trapezoid(a), np.isin(1.0, a)) == (3, 3, 1, 2, True)
+    assert (
+        np.prod(a),
+        np.cumprod(a)[1],
+        np.sort(a, axis=0)[0],
+        np.trapezoid(a),
+        np.isin(1.0, a),
+    ) == (3, 3, 1, 2, True)
 
 
-GONE = ["torch._six", "torchvision.transforms.functional_tensor", "torchvision.models.utils", "torch.utils.ffi"]
+GONE = [
+    "torch._six",
+    "torchvision.transforms.functional_tensor",
+    "torchvision.models.utils",
+    "torch.utils.ffi",
+]
 
 
 @pytest.mark.parametrize("module", GONE)

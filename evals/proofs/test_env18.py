@@ -12,7 +12,15 @@ pytest.importorskip("pip")
 if not sys.platform.startswith("linux"):
     pytest.skip("wheels with the tags of Linux", allow_module_level=True)
 
-PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--dry-run", "--ignore-installed"]
+PIP = [
+    sys.executable,
+    "-m",
+    "pip",
+    "--disable-pip-version-check",
+    "install",
+    "--dry-run",
+    "--ignore-installed",
+]
 HERE = f"cp{sys.version_info.major}{sys.version_info.minor}"
 OLDER = f"cp{sys.version_info.major}{sys.version_info.minor - 1}"
 
@@ -22,11 +30,16 @@ def index(tmp_path):
     """A folder that stands for an index. pip and uv choose by the names of its files."""
 
     def add(version: str, python: str, system: str) -> None:
-        with zipfile.ZipFile(tmp_path / f"torch-{version}-{python}-{python}-{system}.whl", "w") as wheel:
+        with zipfile.ZipFile(
+            tmp_path / f"torch-{version}-{python}-{python}-{system}.whl", "w"
+        ) as wheel:
             folder = f"torch-{version}.dist-info"
-            wheel.writestr(f"{folder}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
             wheel.writestr(
-                f"{folder}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {python}-{python}-{system}\n"
+                f"{folder}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+            )
+            wheel.writestr(
+                f"{folder}/WHEEL",
+                f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {python}-{python}-{system}\n",
             )
             wheel.writestr(f"{folder}/RECORD", "")
 
@@ -41,7 +54,9 @@ def index(tmp_path):
 def run(*command):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))}
     env["PIP_CONFIG_FILE"] = os.devnull
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=60, env=env)
+    done = subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, timeout=60, env=env
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -72,7 +87,17 @@ def test_a_wheel_by_its_name(index, says):
 def test_uv(index, says):
     if not (uv := shutil.which("uv")):
         pytest.skip("uv is not installed")
-    command = [uv, "pip", "install", "--dry-run", "--no-cache", "--python", sys.executable, "--target", index / "to"]
+    command = [
+        uv,
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-cache",
+        "--python",
+        sys.executable,
+        "--target",
+        index / "to",
+    ]
     for asked, part in {
         "torch==1.13.1": "we only found wheels for",
         "torch==2.8.0": "Wheels are available for",

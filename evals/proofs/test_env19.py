@@ -58,14 +58,25 @@ def test_pip_builds_without_torch(extension, says):
 
 
 def test_the_same_torch_is_found_without_isolation(extension):
-    status, output = install(sys.executable, "-m", "pip", "install", "--no-build-isolation", folder=extension)
+    status, output = install(
+        sys.executable, "-m", "pip", "install", "--no-build-isolation", folder=extension
+    )
     assert status == 0 and "Would install extension" in output, output
 
 
 def test_uv_builds_without_torch(extension):
     if not (uv := shutil.which("uv")):
         pytest.skip("uv is not installed")
-    command = [uv, "pip", "install", "--no-cache", "--python", sys.executable, "--target", str(extension / "to")]
+    command = [
+        uv,
+        "pip",
+        "install",
+        "--no-cache",
+        "--python",
+        sys.executable,
+        "--target",
+        str(extension / "to"),
+    ]
     status, output = install(*command, folder=extension)
     assert status != 0 and "No module named 'torch'" in output
 

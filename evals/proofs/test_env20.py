@@ -8,7 +8,7 @@ import sys
 import pytest
 
 protobuf = pytest.importorskip("google.protobuf")
-from google.protobuf import descriptor_pb2, json_format, runtime_version  # noqa: E402
+from google.protobuf import descriptor_pb2, json_format, runtime_version
 
 if int(protobuf.__version__.split(".")[0]) < 7:
     pytest.skip("texts of protobuf 7", allow_module_level=True)
@@ -26,7 +26,9 @@ def load(name: str, **env: str):
     """transformers brings the same description twice: generated long ago, and by a newer protoc."""
     folder = os.path.dirname(importlib.util.find_spec("transformers").origin)
     command = [sys.executable, "-c", LOAD, os.path.join(folder, "utils", f"{name}.py")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **env})
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+    )
 
 
 def test_old_generated_code_is_refused(says):
@@ -39,7 +41,10 @@ def test_old_generated_code_is_refused(says):
 
 def test_newer_generated_code_and_the_python_implementation_are_not():
     assert "pieces 0" in load("sentencepiece_model_pb2_new").stdout
-    assert "pieces 0" in load("sentencepiece_model_pb2", PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python").stdout
+    assert (
+        "pieces 0"
+        in load("sentencepiece_model_pb2", PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python").stdout
+    )
 
 
 def test_code_newer_than_the_runtime(says):

@@ -6,7 +6,7 @@ import traceback
 import pytest
 
 transformers = pytest.importorskip("transformers")
-from transformers import AutoConfig, LlamaConfig  # noqa: E402
+from transformers import AutoConfig, LlamaConfig
 
 LATER = "a_model_of_next_year"
 
@@ -50,17 +50,31 @@ def test_a_folder_without_a_type_is_something_else(tmp_path, says):
         says("ENV21", str(stop.value))
 
 
-@pytest.mark.parametrize("name", ["GemmaTokenizer", "Qwen2Tokenizer", "TokenizersBackend", "LlamaTokenizer"])
+@pytest.mark.parametrize(
+    "name", ["GemmaTokenizer", "Qwen2Tokenizer", "TokenizersBackend", "LlamaTokenizer"]
+)
 def test_tokenizers_of_transformers_itself(name, says):
-    says("ENV21", f"ValueError: Tokenizer class {name} does not exist or is not currently imported.")
+    says(
+        "ENV21", f"ValueError: Tokenizer class {name} does not exist or is not currently imported."
+    )
 
 
 @pytest.mark.parametrize(
-    "name", ["QWenTokenizer", "LLaMATokenizer", "BaichuanTokenizer", "BaiChuanTokenizer", "ChatGLMTokenizer"]
+    "name",
+    [
+        "QWenTokenizer",
+        "LLaMATokenizer",
+        "BaichuanTokenizer",
+        "BaiChuanTokenizer",
+        "ChatGLMTokenizer",
+    ],
 )
 def test_tokenizers_that_lie_beside_their_model_are_something_else(name, says):
     with pytest.raises(AssertionError, match="none of the signatures"):
-        says("ENV21", f"ValueError: Tokenizer class {name} does not exist or is not currently imported.")
+        says(
+            "ENV21",
+            f"ValueError: Tokenizer class {name} does not exist or is not currently imported.",
+        )
 
 
 NAMES = [

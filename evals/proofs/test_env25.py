@@ -7,10 +7,14 @@ import pytest
 transformers = pytest.importorskip("transformers")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("flash_attn") is not None, reason="flash-attn is installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("flash_attn") is not None, reason="flash-attn is installed"
+)
 def test_flash_attention_is_refused(says, small_llama):
     with pytest.raises(ImportError) as error:
-        transformers.AutoModelForCausalLM.from_config(small_llama, attn_implementation="flash_attention_2")
+        transformers.AutoModelForCausalLM.from_config(
+            small_llama, attn_implementation="flash_attention_2"
+        )
     says("ENV25", str(error.value))
 
 

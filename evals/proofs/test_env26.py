@@ -32,7 +32,9 @@ folder = pathlib.Path(sys.argv[1])
 importlib.invalidate_caches()
 print(importlib.util.find_spec("bitsandbytes") is not None, is_bitsandbytes_available())
 """
-absent = pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed")
+absent = pytest.mark.skipif(
+    importlib.util.find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed"
+)
 
 
 @pytest.fixture
@@ -53,11 +55,15 @@ def test_four_bits_ask_for_their_package(model, says):
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is not None, reason="wandb is installed")
 def test_a_logger_that_is_not_there_and_a_run_without_it(model, tmp_path, says):
     net = transformers.AutoModelForCausalLM.from_pretrained(model)
-    arguments = transformers.TrainingArguments(output_dir=str(tmp_path), report_to="wandb", use_cpu=True)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), report_to="wandb", use_cpu=True
+    )
     with pytest.raises(RuntimeError) as stop:
         transformers.Trainer(model=net, args=arguments)
     says("ENV26", str(stop.value))
-    without = transformers.TrainingArguments(output_dir=str(tmp_path), report_to="none", use_cpu=True)
+    without = transformers.TrainingArguments(
+        output_dir=str(tmp_path), report_to="none", use_cpu=True
+    )
     transformers.Trainer(model=net, args=without)
 
 

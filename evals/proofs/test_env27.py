@@ -26,7 +26,10 @@ def test_transformers_warns_goes_on_and_stops_later(run_apart, says):
 
 @pytest.mark.parametrize(
     "missing, wanted_by",
-    [("torch.library.register_fake", "torchvision"), ("torch.uint64", "transformers.modeling_utils")],
+    [
+        ("torch.library.register_fake", "torchvision"),
+        ("torch.uint64", "transformers.modeling_utils"),
+    ],
 )
 def test_a_name_that_is_not_there_yet(missing, wanted_by, run_apart, says):
     pytest.importorskip(wanted_by.split(".")[0])
@@ -45,7 +48,17 @@ def test_a_class_that_moved(says):
 
 @pytest.mark.parametrize(
     "name",
-    ["float8_e4m3fn", "uint16", "uint64", "int1", "xpu", "get_default_device", "accelerator", "compile", "compiler"],
+    [
+        "float8_e4m3fn",
+        "uint16",
+        "uint64",
+        "int1",
+        "xpu",
+        "get_default_device",
+        "accelerator",
+        "compile",
+        "compiler",
+    ],
 )
 def test_names_of_the_signature_are_names_of_torch(name, says):
     assert hasattr(torch, name)

@@ -31,7 +31,9 @@ def box(tmp_path, monkeypatch):
     bin = tmp_path / "bin"
     bin.mkdir()
     for name in ("ninja", "sh", "which"):
-        where = shutil.which(name, path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+        where = shutil.which(
+            name, path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+        )
         (bin / name).symlink_to(Path(where).resolve() if name != "ninja" else where)
     monkeypatch.setenv("PATH", str(bin))
     monkeypatch.delenv("CXX", raising=False)
@@ -41,11 +43,19 @@ def box(tmp_path, monkeypatch):
 
 
 def load(standalone=True):
-    return extensions.load("op", ["op.cpp"], is_python_module=not standalone, is_standalone=standalone)
+    return extensions.load(
+        "op", ["op.cpp"], is_python_module=not standalone, is_standalone=standalone
+    )
 
 
 def started():
-    return subprocess.Popen([sys.executable, "-c", LOAD], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", LOAD],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def until(true, seconds=60):
@@ -57,10 +67,18 @@ def until(true, seconds=60):
 
 def unlocked(box) -> str:
     """What the entry's line says that deletes old locks."""
-    line = (Path(__file__).parents[2] / "references/environment.md").read_text(encoding="utf-8").split("### ENV28")[1].split("```")[1].removeprefix("bash\n")
+    line = (
+        (Path(__file__).parents[2] / "references/environment.md")
+        .read_text(encoding="utf-8")
+        .split("### ENV28")[1]
+        .split("```")[1]
+        .removeprefix("bash\n")
+    )
     line = line.replace("/proc/", f"{box}/proc/")  # builds of others aside
     env = {"PATH": os.defpath, "TORCH_EXTENSIONS_DIR": str(box / "ext")}
-    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, env=env).stdout.strip()
+    return subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, check=True, env=env
+    ).stdout.strip()
 
 
 def test_a_lock_stays_while_something_compiles(box):
@@ -106,7 +124,10 @@ def test_no_compiler(box, says):
 
 
 def test_a_header_of_the_toolkit_is_missing(box, says):
-    write_compiler(box / "bin", "echo 'op.cpp:1:10: fatal error: cusparse.h: No such file or directory'; exit 1")
+    write_compiler(
+        box / "bin",
+        "echo 'op.cpp:1:10: fatal error: cusparse.h: No such file or directory'; exit 1",
+    )
     with pytest.raises(RuntimeError) as error:
         load()
     says("ENV28", str(error.value))
@@ -133,7 +154,9 @@ def test_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, s
     assert lock.exists()
 
     write_compiler(box / "bin")
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)  # Ctrl-C, three seconds later
+    before = signal.signal(
+        signal.SIGALRM, signal.default_int_handler
+    )  # Ctrl-C, three seconds later
     try:
         signal.setitimer(signal.ITIMER_REAL, 3)
         with pytest.raises(KeyboardInterrupt) as stop:
@@ -159,7 +182,11 @@ def test_a_waiter_finds_no_library_when_the_build_failed(box, says):
     with pytest.raises(ImportError) as error:
         load(standalone=False)
     assert "so: cannot open shared object file" in str(error.value)
-    says("ENV28", "ImportError: " + str(error.value).replace(str(box / "ext"), "/root/.cache/torch_extensions/py311_cu130"))
+    says(
+        "ENV28",
+        "ImportError: "
+        + str(error.value).replace(str(box / "ext"), "/root/.cache/torch_extensions/py311_cu130"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,11 @@ def install(tmp_path):
 
 
 def check(run_apart) -> str:
-    page = (Path(__file__).parents[2] / "references/environment.md").read_text(encoding="utf-8").split("### ENV29")[1]
+    page = (
+        (Path(__file__).parents[2] / "references/environment.md")
+        .read_text(encoding="utf-8")
+        .split("### ENV29")[1]
+    )
     return run_apart(re.search(r'\*\*Check:\*\* `python -c "(.+?)"`', page)[1]).stdout.strip()
 
 
@@ -67,7 +71,10 @@ def test_a_newer_one_has_no_amp(install, run_apart, says):
 
 
 def test_one_without_compiled_parts(install, run_apart, says):
-    install("0.1", {"apex/__init__.py": "", "apex/amp/__init__.py": "", "apex/normalization.py": PYTHON_ONLY})
+    install(
+        "0.1",
+        {"apex/__init__.py": "", "apex/amp/__init__.py": "", "apex/normalization.py": PYTHON_ONLY},
+    )
     says("ENV29", run_apart("from apex.normalization import FusedLayerNorm as N; N(8)").stderr)
     assert check(run_apart) == "0.1 ['apex/amp/__init__.py']"
 

@@ -39,7 +39,14 @@ def test_it_is_refused_with_the_signature_and_loads_with_false(file, says, name)
 
 def test_plain_weights_and_the_optimizer_load_as_before(file):
     model = torch.nn.Linear(1, 1)
-    torch.save({"model": model.state_dict(), "optimizer": torch.optim.AdamW(model.parameters()).state_dict(), "step": 7}, file)
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizer": torch.optim.AdamW(model.parameters()).state_dict(),
+            "step": 7,
+        },
+        file,
+    )
     assert torch.load(file)["step"] == 7
 
 
@@ -59,7 +66,9 @@ def test_the_variable_helps_only_a_call_that_leaves_the_argument_out(file, monke
 
 
 @pytest.mark.parametrize("content", [POINTER, "<html>404", ""])
-def test_a_pointer_or_a_web_page_says_unsupported_operand_and_true_weights_would_not_help(file, says, content):
+def test_a_pointer_or_a_web_page_says_unsupported_operand_and_true_weights_would_not_help(
+    file, says, content
+):
     file.write_text(content)
     if not content:
         with pytest.raises(EOFError):

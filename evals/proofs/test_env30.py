@@ -15,7 +15,10 @@ import pytest
 from stub_compiler import write_compiler
 
 torch = pytest.importorskip("torch", minversion="2.3")
-pytestmark = pytest.mark.skipif(sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="needs Linux on x86 or ARM")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"),
+    reason="needs Linux on x86 or ARM",
+)
 
 CRASH = """
 import ctypes, mmap, platform, sys
@@ -50,6 +53,7 @@ if __name__ == "__main__":
     next(iter(DataLoader(Files(), num_workers=1)))
 """
 
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "train.py").write_text(CRASH)
@@ -59,7 +63,9 @@ def folder(tmp_path):
 
 def run(folder, *command: str, **variables: str) -> subprocess.CompletedProcess:
     names = {name: value for name, value in os.environ.items() if name != "PYTHONFAULTHANDLER"}
-    return subprocess.run(command, cwd=folder, env={**names, **variables}, text=True, capture_output=True, timeout=60)
+    return subprocess.run(
+        command, cwd=folder, env={**names, **variables}, text=True, capture_output=True, timeout=60
+    )
 
 
 def test_nothing_is_printed_and_faulthandler_names_the_line(folder, says):
@@ -78,9 +84,21 @@ def test_what_the_shell_says(folder, says):
 
 
 def test_what_torchrun_says(folder, says):
-    failed = run(folder, sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "1", "train.py", "crash", PYTHONFAULTHANDLER="1")
+    failed = run(
+        folder,
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        "1",
+        "train.py",
+        "crash",
+        PYTHONFAULTHANDLER="1",
+    )
     assert failed.returncode == 1
-    lines = [line for line in failed.stderr.splitlines() if re.search(r"exitcode *: -4|SIGILL", line)]
+    lines = [
+        line for line in failed.stderr.splitlines() if re.search(r"exitcode *: -4|SIGILL", line)
+    ]
     assert len(lines) >= 3
     for line in lines:
         says("ENV30", line)
@@ -104,13 +122,25 @@ def test_torchs_kernels_take_what_the_variable_says(tmp_path):
     said = run(tmp_path, sys.executable, "-c", ask, ATEN_CPU_CAPABILITY="default").stdout.strip()
     assert said in ("DEFAULT", "NO AVX")
     if "avx2" in Path("/proc/cpuinfo").read_text():
-        assert run(tmp_path, sys.executable, "-c", ask, ATEN_CPU_CAPABILITY="avx2").stdout.strip() == "AVX2"
+        assert (
+            run(tmp_path, sys.executable, "-c", ask, ATEN_CPU_CAPABILITY="avx2").stdout.strip()
+            == "AVX2"
+        )
 
 
 def test_the_flags_that_the_check_prints(tmp_path):
-    page = (Path(__file__).parents[2] / "references/environment.md").read_text(encoding="utf-8").split("### ENV30")[1]
-    command = re.search(r"`(grep -m1 -E .+? \| xargs)`", page)[1].replace("/proc/cpuinfo", "cpuinfo")
-    for line, said in (("flags\t\t: fpu sse4_1 sse4_2 avx avx512_vnni\n", "sse4_2 avx\n"), ("flags\t\t: fpu sse\n", "\n")):
+    page = (
+        (Path(__file__).parents[2] / "references/environment.md")
+        .read_text(encoding="utf-8")
+        .split("### ENV30")[1]
+    )
+    command = re.search(r"`(grep -m1 -E .+? \| xargs)`", page)[1].replace(
+        "/proc/cpuinfo", "cpuinfo"
+    )
+    for line, said in (
+        ("flags\t\t: fpu sse4_1 sse4_2 avx avx512_vnni\n", "sse4_2 avx\n"),
+        ("flags\t\t: fpu sse\n", "\n"),
+    ):
         (tmp_path / "cpuinfo").write_text("model name : X\n" + line * 2)
         assert run(tmp_path, "bash", "-c", command).stdout == said
 
@@ -121,7 +151,9 @@ def test_a_cache_of_another_processor_is_taken_and_a_new_folder_is_built(tmp_pat
     bin = tmp_path / "bin"
     bin.mkdir()
     for name in ("ninja", "sh", "which", "cat"):
-        where = shutil.which(name, path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+        where = shutil.which(
+            name, path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+        )
         (bin / name).symlink_to(where)
     write_compiler(bin, makes=f"cat {tmp_path}/cpu")
     (tmp_path / "op.cpp").write_text("int one() { return 1; }\n")
@@ -133,7 +165,9 @@ def test_a_cache_of_another_processor_is_taken_and_a_new_folder_is_built(tmp_pat
     def built(cpu: str, cache: str) -> str:
         (tmp_path / "cpu").write_text(cpu)
         monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / cache))
-        monkeypatch.setattr(extensions, "JIT_EXTENSION_VERSIONER", extensions.ExtensionVersioner())  # a new process
+        monkeypatch.setattr(
+            extensions, "JIT_EXTENSION_VERSIONER", extensions.ExtensionVersioner()
+        )  # a new process
         extensions.load("op", ["op.cpp"], is_python_module=False, is_standalone=True)
         return (tmp_path / cache / "op" / "op").read_text()
 

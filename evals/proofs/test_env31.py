@@ -27,8 +27,14 @@ def box(tmp_path):
     return write
 
 
-def run(folder, *arguments: str, path: str | None = None, **variables: str) -> subprocess.CompletedProcess:
-    names = {name: value for name, value in os.environ.items() if name not in ("PYTHONSAFEPATH", "PYTHONPATH")}
+def run(
+    folder, *arguments: str, path: str | None = None, **variables: str
+) -> subprocess.CompletedProcess:
+    names = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONSAFEPATH", "PYTHONPATH")
+    }
     site = str(folder / "site") if path is None else path
     return subprocess.run(
         [sys.executable, *arguments],
@@ -42,7 +48,11 @@ def run(folder, *arguments: str, path: str | None = None, **variables: str) -> s
 
 def command(name: str) -> str:
     """What the entry's fix asks Python for."""
-    page = (Path(__file__).parents[2] / "references/environment.md").read_text(encoding="utf-8").split("### ENV31")[1]
+    page = (
+        (Path(__file__).parents[2] / "references/environment.md")
+        .read_text(encoding="utf-8")
+        .split("### ENV31")[1]
+    )
     return re.search(r'python -c "(import datasets as m; .+?)"', page)[1].replace("datasets", name)
 
 
@@ -61,7 +71,9 @@ def test_a_script_with_a_librarys_name(name, code, box, tmp_path, says):
     assert result.returncode == 1
     says("ENV31", result.stderr)
     script.rename(script.with_name("mine.py"))
-    assert run(tmp_path, "mine.py").returncode == 0  # the __pycache__ of the old name lies there still
+    assert (
+        run(tmp_path, "mine.py").returncode == 0
+    )  # the __pycache__ of the old name lies there still
 
 
 def test_a_module_beside_the_script(box, tmp_path, says):
@@ -95,8 +107,16 @@ def test_a_standard_modules_name_stops_torch(name, box, tmp_path, says):
         assert run(tmp_path, "train.py").stdout == "trained\n"
 
 
-@pytest.mark.parametrize("name, call", [("wandb", "import wandb\nprint(wandb.init())"), ("datasets", "from datasets import load_dataset\nprint('run')")])
-def test_a_folder_of_results_answers_only_where_the_package_is_missing(name, call, box, tmp_path, says):
+@pytest.mark.parametrize(
+    "name, call",
+    [
+        ("wandb", "import wandb\nprint(wandb.init())"),
+        ("datasets", "from datasets import load_dataset\nprint('run')"),
+    ],
+)
+def test_a_folder_of_results_answers_only_where_the_package_is_missing(
+    name, call, box, tmp_path, says
+):
     box(f"project/{name}/run-1/log.txt")
     box("project/train.py", call)
     says("ENV31", run(tmp_path, "-S", "train.py").stderr)  # -S: without what is installed here
@@ -128,8 +148,14 @@ def test_an_own_utils_hides_a_repositorys_folder(box, tmp_path, says):
 def test_a_package_of_ones_own_keeps_the_name(box, tmp_path):
     box("site/datasets/__init__.py", LIBRARY)
     box("project/proj/datasets.py", "mine = 'own'\n")
-    box("project/proj/train.py", "from datasets import load_dataset\nfrom .datasets import mine\nprint(load_dataset('x'), mine)")
-    for launcher in (("-m", "proj.train"), ("-m", "torch.distributed.run", "--nproc_per_node", "1", "-m", "proj.train")):
+    box(
+        "project/proj/train.py",
+        "from datasets import load_dataset\nfrom .datasets import mine\nprint(load_dataset('x'), mine)",
+    )
+    for launcher in (
+        ("-m", "proj.train"),
+        ("-m", "torch.distributed.run", "--nproc_per_node", "1", "-m", "proj.train"),
+    ):
         result = run(tmp_path, *launcher)
         assert result.stdout == "x own\n", result.stderr
 
@@ -146,7 +172,9 @@ def test_the_safe_path(box, tmp_path):
 def test_an_empty_entry_adds_the_current_folder(box, tmp_path):
     box("site/datasets/__init__.py", LIBRARY)
     box("project/datasets.py")
-    script = str(box("elsewhere/train.py", "from datasets import load_dataset\nprint(load_dataset('x'))"))
+    script = str(
+        box("elsewhere/train.py", "from datasets import load_dataset\nprint(load_dataset('x'))")
+    )
     site = str(tmp_path / "site")
     assert run(tmp_path, script, path=site).stdout == "x\n"
     assert run(tmp_path, script, path=f":{site}").returncode == 1

@@ -17,7 +17,9 @@ def toolkit(tmp_path, monkeypatch):
         if version:
             nvcc = tmp_path / "bin" / "nvcc"
             nvcc.parent.mkdir(exist_ok=True)
-            nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.61'\n")
+            nvcc.write_text(
+                f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.61'\n"
+            )
             nvcc.chmod(0o755)
         monkeypatch.setattr(cpp_extension, "CUDA_HOME", home)
 

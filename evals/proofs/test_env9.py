@@ -26,7 +26,13 @@ def renamed(source: Path, target: Path, old: bytes, new: bytes) -> Path:
 
 def load(path, **env):
     code = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print([l.split()[-1] for l in open('/proc/self/maps') if 'libstdc++' in l][0])"
-    return subprocess.run([sys.executable, "-c", code, str(path)], env={**os.environ, **env}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_as_built_it_loads():

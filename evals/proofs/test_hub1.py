@@ -17,13 +17,19 @@ def server():
     """Answers 429 while `left` lasts. `asked` counts the requests."""
 
     class Hub(BaseHTTPRequestHandler):
-        left, asked, headers_of_429 = 1, 0, {"RateLimit": '"api";r=0;t=7', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'}
+        left, asked, headers_of_429 = (
+            1,
+            0,
+            {"RateLimit": '"api";r=0;t=7', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'},
+        )
 
         def do_GET(self):
             Hub.asked += 1
             refused = Hub.left > 0
             Hub.left -= 1
-            answer = [] if "/tree/" in self.path else {"id": "org/tiny", "sha": COMMIT, "siblings": []}
+            answer = (
+                [] if "/tree/" in self.path else {"id": "org/tiny", "sha": COMMIT, "siblings": []}
+            )
             body = b"" if refused else json.dumps(answer).encode()
             self.send_response(429 if refused else 200)
             for name, value in (Hub.headers_of_429 if refused else {}).items():

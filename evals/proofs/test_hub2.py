@@ -13,8 +13,12 @@ OLD, NEW = "HF_HUB_ENABLE_HF_TRANSFER", "HF_XET_HIGH_PERFORMANCE"
 
 
 def stderr(code: str, *flags, **variables) -> str:
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "PYTHONWARNINGS"))} | variables
-    out = subprocess.run([sys.executable, *flags, "-c", code], env=env, capture_output=True, text=True)
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("HF_", "PYTHONWARNINGS"))
+    } | variables
+    out = subprocess.run(
+        [sys.executable, *flags, "-c", code], env=env, capture_output=True, text=True
+    )
     assert out.returncode == 0, out.stderr
     return out.stdout + out.stderr
 
@@ -36,7 +40,11 @@ def test_a_switch_set_after_the_import_changes_nothing():
 
 def test_nothing_else_in_the_library_reads_the_old_switch_or_the_old_package():
     folder = Path(hub.__file__).parent
-    using = {f.name for f in folder.rglob("*.py") if re.search(f"{OLD}|import hf_transfer", f.read_text(encoding="utf-8"))}
+    using = {
+        f.name
+        for f in folder.rglob("*.py")
+        if re.search(f"{OLD}|import hf_transfer", f.read_text(encoding="utf-8"))
+    }
     assert using == {"constants.py"}
 
 
@@ -48,10 +56,14 @@ def test_a_plain_download_names_the_missing_package(monkeypatch, tmp_path, caplo
     monkeypatch.setattr(file_download, "http_get", lambda url, f, **_: f.write(b"weights"))
     monkeypatch.setattr(hub.constants, "HF_HUB_DISABLE_XET", False)
     # the library's logger keeps its lines to itself
-    monkeypatch.setattr(file_download.logger, "warning", lambda text, *_: caplog.records.append(text))
+    monkeypatch.setattr(
+        file_download.logger, "warning", lambda text, *_: caplog.records.append(text)
+    )
     file_download._download_to_tmp_and_move(
         incomplete_path=tmp_path / "a.incomplete", destination_path=tmp_path / "a", url_to_download="https://example.com/a",
         headers={}, expected_size=7, filename="a", force_download=False, etag="e", xet_file_data=object(), tqdm_class=None,
     )  # fmt: skip
     assert (tmp_path / "a").read_bytes() == b"weights"
-    assert "'hf_xet' package is not installed. Falling back to regular HTTP download" in "\n".join(caplog.records)
+    assert "'hf_xet' package is not installed. Falling back to regular HTTP download" in "\n".join(
+        caplog.records
+    )

@@ -118,7 +118,13 @@ def test_weights_in_the_store_that_all_repositories_share(home, tmp_path, at, sa
     blob = repo(home) / "blobs" / ("c" * 64)
     blob.write_bytes(b"weights")
     (repo(home) / "snapshots" / COMMIT / "model.safetensors").symlink_to(f"../../blobs/{blob.name}")
-    assert shared.publish_blob_to_shared_store(blob_path=str(blob), xet_hash=key, cache_dir=str(home / "hub"), expected_size=7, replace_existing=False)
+    assert shared.publish_blob_to_shared_store(
+        blob_path=str(blob),
+        xet_hash=key,
+        cache_dir=str(home / "hub"),
+        expected_size=7,
+        replace_existing=False,
+    )
     assert blob.is_symlink() and blob.resolve() == (home / "hub" / "blobs" / "ab" / key).resolve()
     one = tmp_path / "one"
     shutil.copytree(repo(home), repo(one), symlinks=True)  # rsync -a of the model's folder alone
@@ -132,7 +138,9 @@ def test_weights_in_the_store_that_all_repositories_share(home, tmp_path, at, sa
 def test_a_listing_that_names_more_files_than_there_are(home, at, says):
     """Since 1.22 a snapshot made with --include is incomplete for a call that asks for everything."""
     files = {name: {"size": 2, "blob_id": "a" * 40} for name in [*FILES, "README.md"]}
-    (repo(home) / "trees" / f"{COMMIT}.json").write_text(json.dumps({"format_version": 1, "files": files}))
+    (repo(home) / "trees" / f"{COMMIT}.json").write_text(
+        json.dumps({"format_version": 1, "files": files})
+    )
     at(home)
     says("HUB4", error(whole))
     says("HUB4", error(whole, local_files_only=True))
@@ -152,6 +160,8 @@ def test_a_home_set_after_the_import_is_not_read(home, tmp_path):
 
 
 def test_a_plain_folder_needs_no_cache(home, tmp_path, at):
-    plain = shutil.copytree(repo(home) / "snapshots" / COMMIT, tmp_path / "tiny")  # real files, as --local-dir makes them
+    plain = shutil.copytree(
+        repo(home) / "snapshots" / COMMIT, tmp_path / "tiny"
+    )  # real files, as --local-dir makes them
     at(tmp_path / "empty")
     assert config(str(plain)) == 8

@@ -1,13 +1,16 @@
 """HUB6: weight files that aren't what lies on the Hub, and what each reader says of them."""
+
 import hashlib
 
 import pytest
 import torch
 
 safetensors = pytest.importorskip("safetensors")
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import load_file, save_file
 
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 4976698672\n"
+POINTER = (
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 4976698672\n"
+)
 PAGE = b"<!DOCTYPE html><html><body>429</body></html>\n"
 
 
@@ -36,7 +39,9 @@ def said(read, *args, **more) -> str:
     ],
     ids=["a pointer", "an HTML page", "cut off", "too long", "empty", "zeros"],
 )
-def test_a_spoiled_file_is_told_by_its_text_and_the_whole_one_loads_again(weights, says, spoil, text):
+def test_a_spoiled_file_is_told_by_its_text_and_the_whole_one_loads_again(
+    weights, says, spoil, text
+):
     whole = weights.read_bytes()
     weights.write_bytes(spoil(whole))
     error = said(load_file, weights)
@@ -55,7 +60,9 @@ def test_zeros_at_the_end_load_without_an_error_and_only_a_checksum_shows_them(w
 
 
 @pytest.mark.parametrize(("content", "letter"), [(POINTER, "v"), (PAGE, "<")])
-def test_a_pickle_reader_names_the_first_letter_and_the_safe_one_its_number(tmp_path, says, content, letter):
+def test_a_pickle_reader_names_the_first_letter_and_the_safe_one_its_number(
+    tmp_path, says, content, letter
+):
     path = tmp_path / "pytorch_model.bin"
     path.write_bytes(content)
     plain = said(torch.load, path, weights_only=False)

@@ -41,10 +41,14 @@ def model(folder):
 def tokenizer(folder):
     words = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrained(
+        folder
+    )
 
 
-@pytest.mark.parametrize("path", ["/data/models/mine", "./out/checkpoint-5", "saves/lora/mine", "~/mine"])
+@pytest.mark.parametrize(
+    "path", ["/data/models/mine", "./out/checkpoint-5", "saves/lora/mine", "~/mine"]
+)
 def test_a_path_that_is_not_there_is_refused_as_a_name(says, path):
     for load in (transformers.AutoConfig, transformers.AutoTokenizer, transformers.AutoModel):
         says("HUB8", error(load.from_pretrained, path))
@@ -56,7 +60,12 @@ def test_a_name_that_is_not_there_is_looked_up_on_the_hub(says):
 
 def test_a_folder_of_the_same_name_hides_the_hubs(tmp_path, says):
     (tmp_path / "org" / "tiny").mkdir(parents=True)
-    for load in (transformers.AutoConfig, transformers.AutoTokenizer, transformers.AutoModel, transformers.BertModel):
+    for load in (
+        transformers.AutoConfig,
+        transformers.AutoTokenizer,
+        transformers.AutoModel,
+        transformers.BertModel,
+    ):
         says("HUB8", error(load.from_pretrained, "org/tiny"))
     shutil.rmtree("org")
     says("HUB4", error(transformers.AutoConfig.from_pretrained, "org/tiny"))  # now the Hub is asked
@@ -100,6 +109,8 @@ def test_transformers_5_makes_up_a_tokenizer_without_files():
     if int(transformers.__version__.split(".")[0]) < 5:
         pytest.skip("transformers 4 stops")
     model("mine")
-    assert len(transformers.AutoTokenizer.from_pretrained("mine")) == 5  # its special tokens, nothing else
+    assert (
+        len(transformers.AutoTokenizer.from_pretrained("mine")) == 5
+    )  # its special tokens, nothing else
     (made_up := transformers.BertTokenizer.from_pretrained("mine"))("some words")
     assert len(made_up) == 5

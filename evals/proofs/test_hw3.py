@@ -37,7 +37,9 @@ def test_only_several_rtx_40_with_an_old_driver_are_refused(cards, name, driver,
 
 
 @pytest.mark.parametrize("variables", [(), ("NCCL_P2P_DISABLE",), ("NCCL_IB_DISABLE",)])
-def test_with_an_old_driver_both_variables_are_asked_for(cards, state, monkeypatch, says, variables):
+def test_with_an_old_driver_both_variables_are_asked_for(
+    cards, state, monkeypatch, says, variables
+):
     cards("NVIDIA GeForce RTX 4090", "535.129.03")
     for name in variables:
         monkeypatch.setenv(name, "1")

@@ -1,4 +1,5 @@
 """L1: padding on the wrong side of a decoder's prompts."""
+
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -36,7 +37,10 @@ def generate(rows, mask, steps=6):
     ids, mask = torch.tensor(rows), torch.tensor(mask)
     for _ in range(steps):
         token = Decoder()(ids, mask, positions_of(mask))[:, -1].argmax(-1)
-        ids, mask = torch.cat([ids, token[:, None]], 1), torch.cat([mask, torch.ones(len(ids), 1).long()], 1)
+        ids, mask = (
+            torch.cat([ids, token[:, None]], 1),
+            torch.cat([mask, torch.ones(len(ids), 1).long()], 1),
+        )
     return ids[:, -steps:].tolist()
 
 

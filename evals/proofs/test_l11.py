@@ -1,4 +1,5 @@
 """L11: the token that ends an answer has no label in training, or is not the one at which generation stops."""
+
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -11,13 +12,24 @@ CHAT = [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "on
 
 @pytest.fixture
 def tokenizer():
-    plain = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
+    plain = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>")
+    )
     plain.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=plain, pad_token="<pad>", eos_token="<|end|>", additional_special_tokens=["<|turn|>"])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=plain,
+        pad_token="<pad>",
+        eos_token="<|end|>",
+        additional_special_tokens=["<|turn|>"],
+    )
 
 
 def template(answer: str) -> str:
-    return "{% for m in messages %}{% if m.role == 'assistant' %}" + answer + "{% else %}{{ '<|turn|> ' + m.content + ' ' }}{% endif %}{% endfor %}"
+    return (
+        "{% for m in messages %}{% if m.role == 'assistant' %}"
+        + answer
+        + "{% else %}{{ '<|turn|> ' + m.content + ' ' }}{% endif %}{% endfor %}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,10 +40,20 @@ def template(answer: str) -> str:
         ("{{ m.content + ' ' + eos_token }}", []),
     ],
 )
-def test_the_mask_of_a_template_holds_the_end_only_inside_the_generation_marks(tokenizer, answer, trained):
-    row = tokenizer.apply_chat_template(CHAT, chat_template=template(answer), tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+def test_the_mask_of_a_template_holds_the_end_only_inside_the_generation_marks(
+    tokenizer, answer, trained
+):
+    row = tokenizer.apply_chat_template(
+        CHAT,
+        chat_template=template(answer),
+        tokenize=True,
+        return_dict=True,
+        return_assistant_tokens_mask=True,
+    )
     assert row["input_ids"][-1] == END
-    assert [token for token, counts in zip(row["input_ids"], row["assistant_masks"]) if counts] == trained
+    assert [
+        token for token, counts in zip(row["input_ids"], row["assistant_masks"]) if counts
+    ] == trained
 
 
 def test_a_tokenizer_writes_no_end_by_itself_and_cutting_removes_the_one_in_the_text(tokenizer):
@@ -41,13 +63,20 @@ def test_a_tokenizer_writes_no_end_by_itself_and_cutting_removes_the_one_in_the_
 
 
 @pytest.mark.parametrize("pad, kept", [("<|end|>", False), ("<|spare|>", True)])
-def test_the_collator_that_masks_by_id_drops_the_end_when_it_is_the_padding_too(tokenizer, pad, kept):
+def test_the_collator_that_masks_by_id_drops_the_end_when_it_is_the_padding_too(
+    tokenizer, pad, kept
+):
     tokenizer.pad_token = pad
     rows = [tokenizer("ask one <|end|>"), tokenizer("ask one two <|end|>")]
-    assert bool((DataCollatorForLanguageModeling(tokenizer, mlm=False)(rows)["labels"] == END).any()) is kept
+    assert (
+        bool((DataCollatorForLanguageModeling(tokenizer, mlm=False)(rows)["labels"] == END).any())
+        is kept
+    )
 
 
-IDS = torch.tensor([[ASK, ONE, TWO, END, ASK, ONE, TWO, END], [ASK, ONE, TWO, END, ASK, ONE, TWO, END]])
+IDS = torch.tensor(
+    [[ASK, ONE, TWO, END, ASK, ONE, TWO, END], [ASK, ONE, TWO, END, ASK, ONE, TWO, END]]
+)
 
 
 @pytest.fixture
@@ -72,7 +101,14 @@ def tuned(small_llama):
 
 def answer(model, **settings):
     prompt = torch.tensor([[ASK]])
-    return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=12, do_sample=False, pad_token_id=PAD, **settings)[0, 1:].tolist()
+    return model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=12,
+        do_sample=False,
+        pad_token_id=PAD,
+        **settings,
+    )[0, 1:].tolist()
 
 
 def test_a_model_stops_when_the_end_was_in_the_loss(tuned):
@@ -84,7 +120,9 @@ def test_a_model_runs_to_the_limit_when_the_end_was_masked(tuned):
     assert len(said) == 12 and said[:2] == [ONE, TWO] and END not in said
 
 
-def test_a_model_that_learned_its_end_plays_the_next_turn_when_generate_waits_for_another_token(tuned):
+def test_a_model_that_learned_its_end_plays_the_next_turn_when_generate_waits_for_another_token(
+    tuned,
+):
     model = tuned(labelled=True)
     model.generation_config.eos_token_id = SPARE
     assert answer(model)[:6] == [ONE, TWO, END, ASK, ONE, TWO]

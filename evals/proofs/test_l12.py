@@ -4,7 +4,13 @@ import json
 
 import pytest
 from peft import LoraConfig, get_peft_model
-from transformers import BitNetQuantConfig, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import (
+    BitNetQuantConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainingArguments,
+)
 
 SIZES = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "vocab_size": 16}
 
@@ -15,13 +21,18 @@ def quantized(tmp_path):
 
     def make(mode: str) -> LlamaForCausalLM:
         folder = tmp_path / mode
-        LlamaForCausalLM(LlamaConfig(**SIZES, num_attention_heads=2, num_key_value_heads=2)).save_pretrained(folder)
+        LlamaForCausalLM(
+            LlamaConfig(**SIZES, num_attention_heads=2, num_key_value_heads=2)
+        ).save_pretrained(folder)
         config = json.loads((folder / "config.json").read_text())
         quantization = BitNetQuantConfig(linear_class="autobitlinear", quantization_mode=mode)
         config["quantization_config"] = quantization.to_dict()
         (folder / "config.json").write_text(json.dumps(config))
         model = LlamaForCausalLM.from_pretrained(folder)
-        assert model.is_quantized and type(model.model.layers[0].mlp.up_proj).__name__ == "AutoBitLinear"
+        assert (
+            model.is_quantized
+            and type(model.model.layers[0].mlp.up_proj).__name__ == "AutoBitLinear"
+        )
         return model
 
     return make
@@ -60,7 +71,9 @@ def test_after_merging_the_adapters_are_gone(quantized, trainer, says):
 
 
 def test_unquantized(trainer):
-    assert trainer(LlamaForCausalLM(LlamaConfig(**SIZES, num_attention_heads=2, num_key_value_heads=2)))
+    assert trainer(
+        LlamaForCausalLM(LlamaConfig(**SIZES, num_attention_heads=2, num_key_value_heads=2))
+    )
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ def test_an_optimizer_steps_over_it_in_silence():
 def folder():
     sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "vocab_size": 16}
     with tempfile.TemporaryDirectory() as place:
-        LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=2)).save_pretrained(place)
+        LlamaForCausalLM(
+            LlamaConfig(**sizes, num_attention_heads=2, num_key_value_heads=2)
+        ).save_pretrained(place)
         yield place
 
 
@@ -91,7 +93,9 @@ def test_item_while_the_model_is_built(folder, says):
     with pytest.raises(RuntimeError) as stop:
         Drawn.from_pretrained(folder, low_cpu_mem_usage=False)
     says("L13", f"RuntimeError: {stop.value}")
-    Drawn.make = staticmethod(lambda n: torch.linspace(0, 1, n))  # the one that transformers 5.23 spares
+    Drawn.make = staticmethod(
+        lambda n: torch.linspace(0, 1, n)
+    )  # the one that transformers 5.23 spares
     assert Drawn.from_pretrained(folder).rates == [0.0, 0.5, 1.0]
 
 
@@ -105,9 +109,18 @@ def test_from_pretrained_within_another_model(folder, says):
 
 
 def test_offloaded_weights_cannot_move_and_do_not_learn(folder, tmp_path, says):
-    parts = ["model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "model.rotary_emb", "lm_head"]
+    parts = [
+        "model.embed_tokens",
+        "model.layers.0",
+        "model.layers.1",
+        "model.norm",
+        "model.rotary_emb",
+        "lm_head",
+    ]
     places = {part: "disk" if part == "model.layers.1" else "cpu" for part in parts}
-    model = LlamaForCausalLM.from_pretrained(folder, device_map=places, offload_folder=str(tmp_path))
+    model = LlamaForCausalLM.from_pretrained(
+        folder, device_map=places, offload_folder=str(tmp_path)
+    )
     assert all("layers.1" in name for name in left(model)) and left(model)
     with pytest.raises(RuntimeError) as stop:
         model.to("cpu")

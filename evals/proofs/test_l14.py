@@ -5,7 +5,13 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-SMALL = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+SMALL = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+}
 
 
 def tokens(length, fill=5):
@@ -13,16 +19,36 @@ def tokens(length, fill=5):
 
 
 def gpt2():
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0))
+    return transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
+            vocab_size=20,
+            n_positions=16,
+            n_embd=8,
+            n_layer=1,
+            n_head=2,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
 
 
 def bart():
-    layers = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 8))}
-    return transformers.BartForConditionalGeneration(transformers.BartConfig(vocab_size=20, d_model=8, max_position_embeddings=16, **layers))
+    layers = {
+        f"{side}_{name}": size
+        for side in ("encoder", "decoder")
+        for name, size in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 8))
+    }
+    return transformers.BartForConditionalGeneration(
+        transformers.BartConfig(vocab_size=20, d_model=8, max_position_embeddings=16, **layers)
+    )
 
 
 def roberta(positions):
-    return transformers.RobertaModel(transformers.RobertaConfig(**SMALL, max_position_embeddings=positions, type_vocab_size=1, pad_token_id=1))
+    return transformers.RobertaModel(
+        transformers.RobertaConfig(
+            **SMALL, max_position_embeddings=positions, type_vocab_size=1, pad_token_id=1
+        )
+    )
 
 
 def refused(model, **batch):
@@ -61,12 +87,16 @@ def test_roberta_takes_two_tokens_fewer_than_its_config_says(says):
 def test_bert_stops_a_long_text_in_other_words(says):
     model = transformers.BertModel(transformers.BertConfig(**SMALL))
     says("L14", refused(model, input_ids=tokens(513)))
-    assert "The size of tensor a (513) must match the size of tensor b (512)" in refused(model, input_ids=tokens(513), token_type_ids=tokens(513, fill=0))
+    assert "The size of tensor a (513) must match the size of tensor b (512)" in refused(
+        model, input_ids=tokens(513), token_type_ids=tokens(513, fill=0)
+    )
 
 
 def test_a_second_segment_is_refused_by_a_model_of_one(says):
     model = roberta(16)
-    says("L14", refused(model, input_ids=tokens(4), token_type_ids=torch.tensor([[0, 0, 1, 1]] * 2)))
+    says(
+        "L14", refused(model, input_ids=tokens(4), token_type_ids=torch.tensor([[0, 0, 1, 1]] * 2))
+    )
     model(input_ids=tokens(4))
 
 
@@ -87,7 +117,9 @@ def test_the_hook_names_the_table(capsys):
     model = gpt2()
     for n, m in model.named_modules():
         if isinstance(m, torch.nn.Embedding):
-            m.register_forward_pre_hook(lambda m, a, n=n: print(n, m.num_embeddings, int(a[0].min()), int(a[0].max())))
+            m.register_forward_pre_hook(
+                lambda m, a, n=n: print(n, m.num_embeddings, int(a[0].min()), int(a[0].max()))
+            )
     refused(model, input_ids=tokens(17))
     assert capsys.readouterr().out.splitlines()[-1] == "transformer.wpe 16 0 16"
 

@@ -30,11 +30,23 @@ LABELLED = rows(labels=[1, 2, 3])
 def trainer(tmp_path):
     """trainer(model, train set, …): one step on the CPU; what isn't a name of TrainingArguments goes to Trainer."""
 
-    def make(model, train=None, evaluation=None, data_collator=None, compute_metrics=None, **arguments):
-        given = {"use_cpu": True, "max_steps": 1, "report_to": [], "save_strategy": "no", "disable_tqdm": True} | arguments
+    def make(
+        model, train=None, evaluation=None, data_collator=None, compute_metrics=None, **arguments
+    ):
+        given = {
+            "use_cpu": True,
+            "max_steps": 1,
+            "report_to": [],
+            "save_strategy": "no",
+            "disable_tqdm": True,
+        } | arguments
         return Trainer(
-            model, TrainingArguments(str(tmp_path / "out"), **given), train_dataset=train, eval_dataset=evaluation,
-            data_collator=data_collator, compute_metrics=compute_metrics,
+            model,
+            TrainingArguments(str(tmp_path / "out"), **given),
+            train_dataset=train,
+            eval_dataset=evaluation,
+            data_collator=data_collator,
+            compute_metrics=compute_metrics,
         )
 
     return make
@@ -54,7 +66,9 @@ def classifier(small_llama):
 @pytest.fixture
 def tokenizer():
     words = {word: i for i, word in enumerate(["<pad>", "a", "b", "c", "d"])}
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="a")), pad_token="<pad>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="a")), pad_token="<pad>"
+    )
 
 
 def trains(run) -> bool:
@@ -69,7 +83,9 @@ def no_loss(run, says, *words):
     assert all(word in text for word in words), text
 
 
-@pytest.mark.parametrize("train", [rows(), rows(target=[1, 2, 3])], ids=["no column", "another name"])
+@pytest.mark.parametrize(
+    "train", [rows(), rows(target=[1, 2, 3])], ids=["no column", "another name"]
+)
 def test_without_a_column_named_labels_there_is_no_loss(trainer, causal, says, train):
     no_loss(trainer(causal, train), says, "keys: logits", "received are input_ids,attention_mask.")
 
@@ -78,7 +94,9 @@ def test_the_column_renamed(trainer, causal):
     assert trains(trainer(causal, LABELLED))
 
 
-@pytest.mark.parametrize("more", [{"target": 1}, {"labels": "positive"}], ids=["another name", "text"])
+@pytest.mark.parametrize(
+    "more", [{"target": 1}, {"labels": "positive"}], ids=["another name", "text"]
+)
 def test_a_class_under_another_name_or_as_text(trainer, classifier, says, more):
     no_loss(trainer(classifier, rows(**more)), says)
 
@@ -93,9 +111,13 @@ def test_a_class_as_a_number(trainer, classifier, name):
     assert trains(trainer(classifier, rows(**{name: 1})))
 
 
-def test_the_padding_collator_makes_no_labels_and_the_one_for_language_models_does(trainer, causal, tokenizer, says):
+def test_the_padding_collator_makes_no_labels_and_the_one_for_language_models_does(
+    trainer, causal, tokenizer, says
+):
     no_loss(trainer(causal, rows(), data_collator=DataCollatorWithPadding(tokenizer)), says)
-    assert trains(trainer(causal, rows(), data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False)))
+    assert trains(
+        trainer(causal, rows(), data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False))
+    )
 
 
 def test_a_model_without_a_head_has_no_loss_even_with_labels(trainer, small_llama, says):
@@ -103,13 +125,18 @@ def test_a_model_without_a_head_has_no_loss_even_with_labels(trainer, small_llam
 
 
 def from_raw(features):
-    return {"input_ids": torch.tensor([f["input_ids"] for f in features]), "labels": torch.tensor([f["raw"] for f in features])}
+    return {
+        "input_ids": torch.tensor([f["input_ids"] for f in features]),
+        "labels": torch.tensor([f["raw"] for f in features]),
+    }
 
 
 def test_a_collator_of_ones_own_sees_its_column_only_when_nothing_is_removed(trainer, causal):
     with pytest.raises(KeyError, match="raw"):
         trainer(causal, rows(raw=[1, 2, 3]), data_collator=from_raw).train()
-    assert trains(trainer(causal, rows(raw=[1, 2, 3]), data_collator=from_raw, remove_unused_columns=False))
+    assert trains(
+        trainer(causal, rows(raw=[1, 2, 3]), data_collator=from_raw, remove_unused_columns=False)
+    )
 
 
 class Wrapper(torch.nn.Module):
@@ -137,20 +164,35 @@ def test_a_wrapper_with_kwargs_loses_every_column(trainer, causal, says):
     ("wrap", "data", "bad", "good"),
     [
         pytest.param(Wrapper, LABELLED, None, ["labels"], id="kwargs hide the name"),
-        pytest.param(Renamed, rows(actions=[1, 2, 3]), None, ["actions"], id="another name in forward"),
+        pytest.param(
+            Renamed, rows(actions=[1, 2, 3]), None, ["actions"], id="another name in forward"
+        ),
         pytest.param(lambda model: model, LABELLED, ["label"], None, id="wrong label_names"),
     ],
 )
-def test_evaluation_has_a_loss_and_metrics_only_where_label_names_name_the_labels(trainer, causal, wrap, data, bad, good):
+def test_evaluation_has_a_loss_and_metrics_only_where_label_names_name_the_labels(
+    trainer, causal, wrap, data, bad, good
+):
     def evaluated(names):
-        run = trainer(wrap(causal), compute_metrics=lambda _: {"called": 1.0}, label_names=names, remove_unused_columns=False)
+        run = trainer(
+            wrap(causal),
+            compute_metrics=lambda _: {"called": 1.0},
+            label_names=names,
+            remove_unused_columns=False,
+        )
         return run.evaluate(data)
 
     assert not {"eval_loss", "eval_called"} & set(evaluated(bad))
     assert {"eval_loss", "eval_called"} <= set(evaluated(good))
 
 
-BEST = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1, "load_best_model_at_end": True}
+BEST = {
+    "eval_strategy": "steps",
+    "eval_steps": 1,
+    "save_strategy": "steps",
+    "save_steps": 1,
+    "load_best_model_at_end": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -161,11 +203,20 @@ BEST = {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "sa
         pytest.param(LABELLED, {"metric_for_best_model": "f1"}, id="a metric that nobody computes"),
     ],
 )
-def test_the_best_model_wants_a_metric_that_evaluation_does_not_have(trainer, causal, says, evaluation, more):
-    no_loss(trainer(causal, LABELLED, evaluation, **BEST, **more), says, "not found in the evaluation metrics")
+def test_the_best_model_wants_a_metric_that_evaluation_does_not_have(
+    trainer, causal, says, evaluation, more
+):
+    no_loss(
+        trainer(causal, LABELLED, evaluation, **BEST, **more),
+        says,
+        "not found in the evaluation metrics",
+    )
 
 
-@pytest.mark.parametrize(("evaluation", "more"), [(LABELLED, {}), ({"one": LABELLED}, {"metric_for_best_model": "one_loss"})])
+@pytest.mark.parametrize(
+    ("evaluation", "more"),
+    [(LABELLED, {}), ({"one": LABELLED}, {"metric_for_best_model": "one_loss"})],
+)
 def test_the_best_model_is_found_with_labels_or_the_right_name(trainer, causal, evaluation, more):
     run = trainer(causal, LABELLED, evaluation, **BEST, **more)
     assert trains(run) and run.state.best_metric
@@ -182,11 +233,16 @@ def test_no_evaluation_set(trainer, causal, says):
 
 
 def test_adapters_no_longer_hide_the_labels(trainer, causal):
-    run = trainer(get_peft_model(causal, LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"])))
+    run = trainer(
+        get_peft_model(causal, LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"]))
+    )
     assert run.label_names == ["labels"] and "eval_loss" in run.evaluate(LABELLED)
 
 
 def test_the_first_batch_shows_it(trainer, causal):
-    batches = [next(iter(trainer(causal, data).get_train_dataloader())) for data in (rows(target=[1, 2, 3]), LABELLED)]
+    batches = [
+        next(iter(trainer(causal, data).get_train_dataloader()))
+        for data in (rows(target=[1, 2, 3]), LABELLED)
+    ]
     assert ["labels" in batch for batch in batches] == [False, True]
     assert [next(iter(causal(**batch))) for batch in batches] == ["logits", "loss"]

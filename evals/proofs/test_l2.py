@@ -1,10 +1,13 @@
 """L2: the loss counts the prompt."""
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 VOCABULARY, PROMPT, ANSWER = 40, 45, 5
-FRAMES = torch.randint(0, 20, (16, PROMPT), generator=torch.Generator().manual_seed(0))  # noise, cannot be learned
+FRAMES = torch.randint(
+    0, 20, (16, PROMPT), generator=torch.Generator().manual_seed(0)
+)  # noise, cannot be learned
 ANSWERS = torch.arange(20, 20 + ANSWER).expand(16, -1)  # one fixed answer, easy
 IDS = torch.cat([FRAMES, ANSWERS], 1)
 MASKED = IDS.clone()
@@ -16,7 +19,7 @@ def gradient_share(labels):
     logits = torch.zeros(16, PROMPT + ANSWER - 1, VOCABULARY, requires_grad=True)
     cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten()).backward()
     size = logits.grad.norm(dim=-1).sum(0)
-    return (size[PROMPT - 1:].sum() / size.sum()).item()
+    return (size[PROMPT - 1 :].sum() / size.sum()).item()
 
 
 def answer_loss(labels, steps=30):
@@ -29,7 +32,7 @@ def answer_loss(labels, steps=30):
         loss = cross_entropy(model(IDS[:, :-1]).flatten(0, 1), labels[:, 1:].flatten())
         loss.backward()
         optimizer.step()
-    scores = model(IDS[:, PROMPT - 1:-1]).flatten(0, 1)
+    scores = model(IDS[:, PROMPT - 1 : -1]).flatten(0, 1)
     return loss.item(), cross_entropy(scores, IDS[:, PROMPT:].flatten()).item()
 
 
@@ -53,4 +56,4 @@ def test_labels_that_are_all_masked_give_nan_for_a_mean_and_zero_for_a_sum():
 
 def test_a_prompt_longer_than_the_limit_leaves_no_label_after_cutting_at_the_end():
     assert (MASKED[:, :PROMPT] != -100).sum() == 0
-    assert (MASKED[:, :PROMPT + 1] != -100).sum() == 16
+    assert (MASKED[:, : PROMPT + 1] != -100).sum() == 16

@@ -1,4 +1,5 @@
 """L3: a tokenizer without a padding token."""
+
 import pytest
 import torch
 from torch import nn
@@ -31,7 +32,9 @@ def labels_by_mask(ids, attention):
     return ids.masked_fill(attention == 0, -100)
 
 
-SENTENCE = torch.tensor([[5, 6, END, END, END], [5, 6, 7, 8, END]])  # padded with the end-of-text id
+SENTENCE = torch.tensor(
+    [[5, 6, END, END, END], [5, 6, 7, 8, END]]
+)  # padded with the end-of-text id
 ATTENTION = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
 
 

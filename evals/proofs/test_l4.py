@@ -1,4 +1,5 @@
 """L4: packed documents that read each other."""
+
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention

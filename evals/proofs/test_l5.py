@@ -1,4 +1,5 @@
 """L5: rotary positions beyond the trained context."""
+
 import math
 
 import pytest

@@ -1,4 +1,5 @@
 """L6: logits that drift, and the loss that holds them."""
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -17,7 +18,9 @@ def batch(shift=0.0):
 
 def test_cross_entropy_does_not_see_the_drift():
     logits, target = batch()
-    assert cross_entropy(logits + 300, target).item() == pytest.approx(cross_entropy(logits, target).item(), abs=1e-3)
+    assert cross_entropy(logits + 300, target).item() == pytest.approx(
+        cross_entropy(logits, target).item(), abs=1e-3
+    )
     shift = torch.zeros((), requires_grad=True)
     cross_entropy(logits + shift, target).backward()
     assert shift.grad.abs() < 1e-6  # no force brings the logits back

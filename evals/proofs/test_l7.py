@@ -1,4 +1,5 @@
 """L7: what is counted in a perplexity."""
+
 import math
 
 import pytest
@@ -28,7 +29,9 @@ def windows(length=100, stride=50, score_all=False):
     for begin in range(0, len(TEXT), stride):
         end = min(begin + length, len(TEXT))
         values = nll(TEXT[begin:end])
-        parts.append(values if score_all else values[-(end - max(scored, 1)):] if scored else values)
+        parts.append(
+            values if score_all else values[-(end - max(scored, 1)) :] if scored else values
+        )
         scored = end
         if end == len(TEXT):
             break

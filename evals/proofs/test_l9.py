@@ -1,4 +1,5 @@
 """L9: what the numbers of a DPO run say."""
+
 import math
 
 import pytest
@@ -6,7 +7,10 @@ import torch
 from torch.nn.functional import logsigmoid
 
 VOCABULARY, BETA = 20, 0.1
-CHOSEN, REJECTED = torch.tensor([1, 2, 3, 4]), torch.tensor([1, 2, 3, 5])  # they differ in one token
+CHOSEN, REJECTED = (
+    torch.tensor([1, 2, 3, 4]),
+    torch.tensor([1, 2, 3, 5]),
+)  # they differ in one token
 
 
 def log_prob(policy, tokens):
@@ -25,12 +29,19 @@ class Run:
 
     def step(self):
         self.optimizer.zero_grad()
-        rewards = [log_prob(self.policy, side) - log_prob(self.reference, side).detach() for side in (self.chosen, self.rejected)]
+        rewards = [
+            log_prob(self.policy, side) - log_prob(self.reference, side).detach()
+            for side in (self.chosen, self.rejected)
+        ]
         loss = -logsigmoid(self.beta * (rewards[0] - rewards[1]))
         loss.backward()
         self.optimizer.step()
         chosen, rejected = (self.beta * r.item() for r in rewards)
-        return {"loss": loss.item(), "margins": chosen - rejected, "accuracies": float(chosen > rejected)}
+        return {
+            "loss": loss.item(),
+            "margins": chosen - rejected,
+            "accuracies": float(chosen > rejected),
+        }
 
     def train(self, steps=50):
         return [self.step() for _ in range(steps)]
@@ -75,7 +86,9 @@ def shared(steps, sft=0.0):
     """Both answers run over one output layer, as in a language model: log-probabilities before and after."""
     torch.manual_seed(0)
     features = torch.tensor([[1.0, 0.0], [1.0, 0.05]])  # nearly the same context
-    weight = torch.tensor([[1.0, 0.0], [1.0, 0.0], [3.0, 0.0]]).requires_grad_()  # the third token is the likely one
+    weight = torch.tensor(
+        [[1.0, 0.0], [1.0, 0.0], [3.0, 0.0]]
+    ).requires_grad_()  # the third token is the likely one
     score = lambda: (features @ weight.T).log_softmax(-1)[torch.arange(2), torch.tensor([0, 1])]
     start = score().detach()
     optimizer = torch.optim.SGD([weight], 1.0)

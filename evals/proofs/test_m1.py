@@ -1,4 +1,5 @@
 """M1: what training holds beside the weights that inference needs. Counts bytes of a small Llama."""
+
 import pytest
 import torch
 from memory_counts import gradients, kept_by, size, state, weights
@@ -11,8 +12,16 @@ def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=64, intermediate_size=128, num_hidden_layers=4,
-                                        num_attention_heads=4, num_key_value_heads=4))
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=64,
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+        )
+    )
 
 
 def ids(batch):
@@ -33,7 +42,9 @@ def test_inference_keeps_nothing_and_training_keeps_every_layers_intermediates(l
 
     with torch.no_grad():
         assert kept_by(forward, llama) == 0
-    assert kept_by(forward, llama) > 30 * ids(2).numel() * 64 * 4  # 30 tensors as large as a hidden state, and more
+    assert (
+        kept_by(forward, llama) > 30 * ids(2).numel() * 64 * 4
+    )  # 30 tensors as large as a hidden state, and more
 
 
 def test_after_one_step_of_adam_gradients_and_moments_are_three_more_copies_of_the_weights(llama):

@@ -1,4 +1,5 @@
 """M10: what offload moves into host memory, and the optimizer that DeepSpeed refuses with it."""
+
 import pytest
 from launch import run_ranks
 
@@ -22,7 +23,9 @@ OFFLOAD = """
 
 
 def offload(extra=""):
-    return run_ranks(OFFLOAD.format(extra=extra), nproc=1, timeout=60, env={"DS_ACCELERATOR": "cpu"})
+    return run_ranks(
+        OFFLOAD.format(extra=extra), nproc=1, timeout=60, env={"DS_ACCELERATOR": "cpu"}
+    )
 
 
 def test_an_optimizer_of_torch_is_refused_beside_offload(says):
@@ -33,15 +36,23 @@ def test_an_optimizer_of_torch_is_refused_beside_offload(says):
 
 def test_the_flag_lets_it_through_and_the_moments_lie_on_the_cpu():
     finished = offload('"zero_force_ds_cpu_optimizer": False,')
-    assert finished.lines("MOMENTS") == [f"MOMENTS ['cpu torch.float32'] {2 * 2 * 64 * 64}"], finished.output
+    assert finished.lines("MOMENTS") == [f"MOMENTS ['cpu torch.float32'] {2 * 2 * 64 * 64}"], (
+        finished.output
+    )
 
 
-@pytest.mark.parametrize("line", [
-    "156.46GB |  13.52GB | offload_param=none, offload_optimizer=OffloadDeviceEnum.cpu",
-    "176.02GB |   0.48GB | offload_param=OffloadDeviceEnum.cpu, offload_optimizer=OffloadDeviceEnum.cpu",
-    "117.83GB | offload_param=none, offload_optimizer=none"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "156.46GB |  13.52GB | offload_param=none, offload_optimizer=OffloadDeviceEnum.cpu",
+        "176.02GB |   0.48GB | offload_param=OffloadDeviceEnum.cpu, offload_optimizer=OffloadDeviceEnum.cpu",
+        "117.83GB | offload_param=none, offload_optimizer=none",
+    ],
+)
 def test_the_estimator_tells_how_much_moves_from_the_card_to_the_host(capsys, line):
-    from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs_all_cold as estimate
+    from deepspeed.runtime.zero.stage3 import (
+        estimate_zero3_model_states_mem_needs_all_cold as estimate,
+    )
 
     estimate(total_params=7e9, largest_layer_params=130e6, num_gpus_per_node=1)
     assert line in capsys.readouterr().out

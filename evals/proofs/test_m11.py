@@ -1,4 +1,5 @@
 """M11: the matrix of attention scores, written out and in a fused kernel."""
+
 import pytest
 import torch
 from memory_counts import kept
@@ -29,10 +30,14 @@ def test_an_image_of_twice_the_side_costs_sixteen_times():
 
 
 def test_the_fused_kernel_grows_in_step_with_the_length_and_gives_the_same_result():
-    assert keeps(F.scaled_dot_product_attention, 1024) == pytest.approx(2 * keeps(F.scaled_dot_product_attention, 512), rel=0.1)
+    assert keeps(F.scaled_dot_product_attention, 1024) == pytest.approx(
+        2 * keeps(F.scaled_dot_product_attention, 512), rel=0.1
+    )
     assert keeps(F.scaled_dot_product_attention, 1024) < keeps(written_out, 1024) / 10
     q, k, v = (torch.randn(1, HEADS, 64, WIDTH) for _ in range(3))
-    torch.testing.assert_close(F.scaled_dot_product_attention(q, k, v), written_out(q, k, v), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        F.scaled_dot_product_attention(q, k, v), written_out(q, k, v), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_multihead_attention_builds_the_matrix_unless_told_that_nobody_wants_it():
@@ -68,9 +73,14 @@ def llama(small_llama):
     transformers = pytest.importorskip("transformers")
 
     def of(implementation, length):
-        model = transformers.AutoModelForCausalLM.from_config(small_llama, attn_implementation=implementation).train()
+        model = transformers.AutoModelForCausalLM.from_config(
+            small_llama, attn_implementation=implementation
+        ).train()
         assert model.config._attn_implementation == implementation
-        return kept(lambda: model(torch.zeros(1, length, dtype=torch.long), use_cache=False), model.parameters())
+        return kept(
+            lambda: model(torch.zeros(1, length, dtype=torch.long), use_cache=False),
+            model.parameters(),
+        )
 
     return of
 

@@ -1,4 +1,5 @@
 """M12: bytes of the optimizers' state beside the weights, and of what a step needs for a moment."""
+
 import weakref
 
 import pytest
@@ -17,8 +18,10 @@ def stepped(optimizer_class, **options):
     return model, optimizer
 
 
-@pytest.mark.parametrize("name, options, copies", [
-    ("AdamW", {}, 2), ("SGD", {"momentum": 0.9}, 1), ("SGD", {}, 0), ("Adafactor", {}, 0.02)])
+@pytest.mark.parametrize(
+    "name, options, copies",
+    [("AdamW", {}, 2), ("SGD", {"momentum": 0.9}, 1), ("SGD", {}, 0), ("Adafactor", {}, 0.02)],
+)
 def test_state_in_copies_of_the_weights(name, options, copies):
     model, optimizer = stepped(getattr(torch.optim, name), **options)
     assert state(optimizer) / weights(model) == pytest.approx(copies, abs=0.01)
@@ -44,10 +47,17 @@ class Peak(TorchDispatchMode):
         self.now -= nbytes
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        given = {t.untyped_storage()._cdata for t in tree_iter((args, kwargs or {})) if torch.is_tensor(t)}
+        given = {
+            t.untyped_storage()._cdata
+            for t in tree_iter((args, kwargs or {}))
+            if torch.is_tensor(t)
+        }
         result = function(*args, **(kwargs or {}))
         for tensor in tree_iter(result):
-            if torch.is_tensor(tensor) and (key := tensor.untyped_storage()._cdata) not in given | self.live:
+            if (
+                torch.is_tensor(tensor)
+                and (key := tensor.untyped_storage()._cdata) not in given | self.live
+            ):
                 nbytes = tensor.untyped_storage().nbytes()
                 self.live.add(key)
                 self.now += nbytes
@@ -77,8 +87,12 @@ def test_bf16_weights_bring_bf16_moments_which_are_half_as_large():
     optimizer = torch.optim.AdamW(model.parameters())
     model(torch.ones(1, 128, dtype=torch.bfloat16)).sum().backward()
     optimizer.step()
-    assert {v.dtype for s in optimizer.state.values() for v in s.values() if v.numel() > 1} == {torch.bfloat16}
-    assert weights(model) + gradients(model) + state(optimizer) == pytest.approx(2 * whole, rel=0.01)
+    assert {v.dtype for s in optimizer.state.values() for v in s.values() if v.numel() > 1} == {
+        torch.bfloat16
+    }
+    assert weights(model) + gradients(model) + state(optimizer) == pytest.approx(
+        2 * whole, rel=0.01
+    )
 
 
 def test_an_update_in_backward_never_holds_more_than_one_gradient():

@@ -1,4 +1,5 @@
 """M13: what adapters save and what they don't. Counts bytes of a small Llama."""
+
 import pytest
 import torch
 from memory_counts import gradients, kept_by, state, weights
@@ -14,8 +15,16 @@ def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(vocab_size=512, hidden_size=64, intermediate_size=128, num_hidden_layers=4,
-                                        num_attention_heads=4, num_key_value_heads=4))
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=512,
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+        )
+    )
 
 
 def trained(model):

@@ -1,4 +1,5 @@
 """M14: a backward pass that needs more than the forward pass left."""
+
 import pytest
 import torch
 from memory_counts import Alive, peak
@@ -36,7 +37,10 @@ def in_pieces(hidden, weight, targets, pieces=8):
     def piece(h, t):
         return F.cross_entropy(h @ weight.T, t, reduction="sum")
 
-    total = sum(checkpoint(piece, h, t, use_reentrant=False) for h, t in zip(hidden.chunk(pieces), targets.chunk(pieces), strict=True))
+    total = sum(
+        checkpoint(piece, h, t, use_reentrant=False)
+        for h, t in zip(hidden.chunk(pieces), targets.chunk(pieces), strict=True)
+    )
     return total / len(targets)
 
 
@@ -62,7 +66,9 @@ def test_a_loss_in_pieces_never_holds_all_logits_and_is_the_same(loss_of):
 
 def test_the_built_in_one_holds_all_logits_without_options_and_with_smoothed_labels():
     def smoothed(hidden, weight, targets):
-        return F.linear_cross_entropy(hidden, weight, targets, label_smoothing=0.1, options=nn.LinearCrossEntropyOptions())
+        return F.linear_cross_entropy(
+            hidden, weight, targets, label_smoothing=0.1, options=nn.LinearCrossEntropyOptions()
+        )
 
     assert peaks(F.linear_cross_entropy)[1] > 2.5 * LOGITS
     with pytest.warns(UserWarning, match="``options`` ignored"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 transformers = pytest.importorskip("transformers")
-from transformers.trainer_pt_utils import EvalLoopContainer, nested_concat  # noqa: E402
+from transformers.trainer_pt_utils import EvalLoopContainer, nested_concat
 
 SAMPLES, LENGTH, VOCABULARY = 32, 8, 8
 LOGITS = SAMPLES * LENGTH * VOCABULARY  # numbers in the logits of the whole set
@@ -20,7 +20,14 @@ def numbers(kept) -> int:
 def evaluate(small_llama, tmp_path, monkeypatch):
     """evaluate(trainer's and arguments' options) -> the most numbers of predictions that lay on the device, and what the metric got."""
 
-    def run(metric=True, ignore_keys=None, predict=False, output_hidden_states=False, preprocess_logits_for_metrics=None, **options):
+    def run(
+        metric=True,
+        ignore_keys=None,
+        predict=False,
+        output_hidden_states=False,
+        preprocess_logits_for_metrics=None,
+        **options,
+    ):
         most, got = [0], []
         add = EvalLoopContainer.add
 
@@ -37,10 +44,20 @@ def evaluate(small_llama, tmp_path, monkeypatch):
 
         small_llama.output_hidden_states = output_hidden_states
         torch.manual_seed(0)
-        rows = [{"input_ids": (x := torch.randint(0, VOCABULARY, (LENGTH,))), "labels": x} for _ in range(SAMPLES)]
+        rows = [
+            {"input_ids": (x := torch.randint(0, VOCABULARY, (LENGTH,))), "labels": x}
+            for _ in range(SAMPLES)
+        ]
         trainer = transformers.Trainer(
             transformers.LlamaForCausalLM(small_llama),
-            transformers.TrainingArguments(str(tmp_path), per_device_eval_batch_size=4, report_to="none", use_cpu=True, disable_tqdm=True, **options),
+            transformers.TrainingArguments(
+                str(tmp_path),
+                per_device_eval_batch_size=4,
+                report_to="none",
+                use_cpu=True,
+                disable_tqdm=True,
+                **options,
+            ),
             eval_dataset=rows,
             compute_metrics=compute_metrics if metric else None,
             preprocess_logits_for_metrics=preprocess_logits_for_metrics,
@@ -63,7 +80,9 @@ def test_eval_accumulation_steps_moves_them_away(evaluate):
 
 def test_class_numbers_are_smaller_by_the_vocabulary(evaluate):
     most, [classes] = evaluate(
-        preprocess_logits_for_metrics=lambda logits, labels: (logits[0] if isinstance(logits, tuple) else logits).argmax(-1),
+        preprocess_logits_for_metrics=lambda logits, labels: (
+            logits[0] if isinstance(logits, tuple) else logits
+        ).argmax(-1),
         eval_accumulation_steps=8,
     )
     assert classes.size == LOGITS / VOCABULARY and most <= classes.size
@@ -82,7 +101,10 @@ def test_metrics_by_batch_keep_nothing(evaluate):
 
 def test_hidden_states_are_kept_too_unless_they_are_ignored(evaluate):
     assert evaluate(output_hidden_states=True)[0] > 2 * LOGITS
-    assert evaluate(output_hidden_states=True, ignore_keys=["hidden_states", "past_key_values"])[0] == LOGITS
+    assert (
+        evaluate(output_hidden_states=True, ignore_keys=["hidden_states", "past_key_values"])[0]
+        == LOGITS
+    )
 
 
 def test_joining_holds_old_and_new_at_once():
@@ -92,14 +114,21 @@ def test_joining_holds_old_and_new_at_once():
 
 
 def test_the_batch_of_evaluation_is_8_if_nothing_is_set(tmp_path):
-    assert transformers.TrainingArguments(str(tmp_path), use_cpu=True).per_device_eval_batch_size == 8
+    assert (
+        transformers.TrainingArguments(str(tmp_path), use_cpu=True).per_device_eval_batch_size == 8
+    )
 
 
 def saved_by(context) -> int:
     """Bytes that autograd holds while the outputs of ten batches are kept."""
-    net = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).eval()
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
+    ).eval()
     held = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: held.append(t.nbytes) or t, lambda t: t), context():
+    with (
+        torch.autograd.graph.saved_tensors_hooks(lambda t: held.append(t.nbytes) or t, lambda t: t),
+        context(),
+    ):
         outputs = [net(torch.randn(8, 16)) for _ in range(10)]
     assert outputs[0].requires_grad == bool(held)
     return sum(held)

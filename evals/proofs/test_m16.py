@@ -1,4 +1,5 @@
 """M16: one long sample among many short ones, in a padded batch."""
+
 import pytest
 import torch
 from memory_counts import peak
@@ -12,7 +13,9 @@ WIDTH, BATCH, LONG, LIMIT = 8, 8, 3000, 64
 @pytest.fixture
 def data():
     generator = torch.Generator().manual_seed(0)
-    samples = [torch.randn(int(n), WIDTH) for n in torch.randint(20, LIMIT, (400,), generator=generator)]
+    samples = [
+        torch.randn(int(n), WIDTH) for n in torch.randint(20, LIMIT, (400,), generator=generator)
+    ]
     samples[57] = torch.randn(LONG, WIDTH)
     return samples
 
@@ -32,7 +35,14 @@ def padded(samples):
 
 
 def shuffled(data, seed=1, **options):
-    return DataLoader(data, batch_size=BATCH, collate_fn=padded, shuffle=True, generator=torch.Generator().manual_seed(seed), **options)
+    return DataLoader(
+        data,
+        batch_size=BATCH,
+        collate_fn=padded,
+        shuffle=True,
+        generator=torch.Generator().manual_seed(seed),
+        **options,
+    )
 
 
 def usual_and_worst(sizes):
@@ -84,13 +94,17 @@ def test_the_trainers_sampler_puts_the_longest_sample_into_the_first_batch(data)
 
     lengths = [len(x) for x in data]
     for seed in range(5):
-        order = get_length_grouped_indices(lengths, BATCH, generator=torch.Generator().manual_seed(seed))
+        order = get_length_grouped_indices(
+            lengths, BATCH, generator=torch.Generator().manual_seed(seed)
+        )
         assert order[0] == 57 and sorted(order) == list(range(len(data)))
 
 
 def test_the_trainer_takes_the_name_of_this_version():
     transformers = pytest.importorskip("transformers", minversion="5.2")
-    arguments = transformers.TrainingArguments(output_dir="unused", report_to=[], train_sampling_strategy="group_by_length")
+    arguments = transformers.TrainingArguments(
+        output_dir="unused", report_to=[], train_sampling_strategy="group_by_length"
+    )
     assert arguments.train_sampling_strategy == "group_by_length"
     with pytest.raises(TypeError, match="group_by_length"):
         transformers.TrainingArguments(output_dir="unused", report_to=[], group_by_length=True)

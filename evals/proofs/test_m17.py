@@ -13,7 +13,12 @@ def net():
 
 
 def state_bytes(optimizer) -> int:
-    return sum(t.nbytes for state in optimizer.state.values() for t in state.values() if torch.is_tensor(t) and t.dim())
+    return sum(
+        t.nbytes
+        for state in optimizer.state.values()
+        for t in state.values()
+        if torch.is_tensor(t) and t.dim()
+    )
 
 
 def parameters(model) -> int:
@@ -135,7 +140,10 @@ def peak_of_the_update(**form) -> float:
 
 
 def test_foreach_needs_the_size_of_the_parameters_once_more_and_the_others_less():
-    loop, foreach, fused = (peak_of_the_update(**form) for form in ({"foreach": False}, {"foreach": True}, {"fused": True}))
+    loop, foreach, fused = (
+        peak_of_the_update(**form)
+        for form in ({"foreach": False}, {"foreach": True}, {"fused": True})
+    )
     assert foreach == pytest.approx(5, abs=0.3)
     assert fused < loop < foreach - 0.2
 
@@ -157,4 +165,7 @@ def test_the_traceback_ends_in_a_line_of_the_entry(says, monkeypatch):
 
 def test_a_pasted_optimizer_is_not_this(says):
     with pytest.raises(AssertionError, match="none of the signatures"):
-        says("M17", "state['exp_avg'] = torch.zeros_like(p.data)\n        state['exp_avg_sq'] = torch.zeros_like(p.data)")
+        says(
+            "M17",
+            "state['exp_avg'] = torch.zeros_like(p.data)\n        state['exp_avg_sq'] = torch.zeros_like(p.data)",
+        )

@@ -16,7 +16,12 @@ def lines() -> str:
 
 def counted(model, optimizer, monkeypatch, capsys) -> list[float]:
     """The numbers that the entry's lines print; the card's own are made up, since there is none."""
-    for name, value in {"memory_allocated": 5 * GB, "max_memory_allocated": 9 * GB, "memory_reserved": 12 * GB, "mem_get_info": (10 * GB, 24 * GB)}.items():
+    for name, value in {
+        "memory_allocated": 5 * GB,
+        "max_memory_allocated": 9 * GB,
+        "memory_reserved": 12 * GB,
+        "mem_get_info": (10 * GB, 24 * GB),
+    }.items():
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     exec(lines(), {"torch": torch, "model": model, "optimizer": optimizer})
     return [float(number) for number in re.findall(r"\d+\.\d+|\b\d+\b", capsys.readouterr().out)]
@@ -45,7 +50,9 @@ def test_of_a_sharded_model_the_local_piece_is_counted(monkeypatch, capsys):
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     try:
         model = nn.Linear(4096, 4096, bias=False)
-        model.weight = nn.Parameter(distribute_tensor(model.weight.detach(), init_device_mesh("cpu", (1,)), [Shard(0)]))
+        model.weight = nn.Parameter(
+            distribute_tensor(model.weight.detach(), init_device_mesh("cpu", (1,)), [Shard(0)])
+        )
         optimizer = torch.optim.AdamW(model.parameters())
         model.weight.grad = torch.zeros_like(model.weight)
         optimizer.step()
@@ -57,7 +64,10 @@ def test_of_a_sharded_model_the_local_piece_is_counted(monkeypatch, capsys):
 def known(dtype, shape) -> int:
     """Tensors of this kind that the collector lists."""
     gc.collect()
-    return sum(type(o) is torch.Tensor and o.dtype == dtype and tuple(o.shape) == shape for o in gc.get_objects())
+    return sum(
+        type(o) is torch.Tensor and o.dtype == dtype and tuple(o.shape) == shape
+        for o in gc.get_objects()
+    )
 
 
 def test_python_does_not_know_the_casts_and_masks_that_are_saved():
@@ -69,9 +79,13 @@ def test_python_does_not_know_the_casts_and_masks_that_are_saved():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return net(torch.randn(77, 32)), drop(torch.randn(55, 7, requires_grad=True))
 
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append((t.dtype, tuple(t.shape))) or t.clone(), lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: saved.append((t.dtype, tuple(t.shape))) or t.clone(), lambda t: t
+    ):
         forward()
-    assert saved.count((torch.bfloat16, (32, 32))) == 3 and saved.count((torch.float32, (55, 7))) == 4
+    assert (
+        saved.count((torch.bfloat16, (32, 32))) == 3 and saved.count((torch.float32, (55, 7))) == 4
+    )
     out = forward()
     assert out[0].grad_fn is not None and known(torch.bfloat16, (32, 32)) == 0
     assert known(torch.float32, (55, 7)) < 4
@@ -89,7 +103,10 @@ def test_the_tracker_tells_the_kinds_without_a_gpu():
             model(torch.randn(512, 64)).sum().backward()
             optimizer.step()
             optimizer.zero_grad()
-            kinds = {str(kind).rpartition(".")[2]: size for kind, size in next(iter(tracker.get_tracker_snapshot("peak").values())).items()}
+            kinds = {
+                str(kind).rpartition(".")[2]: size
+                for kind, size in next(iter(tracker.get_tracker_snapshot("peak").values())).items()
+            }
             tracker.reset_mod_stats()
     weights = sum(p.nbytes for p in model.parameters())
     assert kinds["PARAM"] == weights and kinds["OPT"] >= 2 * weights

@@ -35,14 +35,29 @@ SEGMENT = {
 @pytest.fixture
 def snapshot(tmp_path):
     path = tmp_path / "snapshot.pickle"
-    path.write_bytes(pickle.dumps({"segments": [SEGMENT], "device_traces": [[]], "allocator_settings": {}}))
+    path.write_bytes(
+        pickle.dumps({"segments": [SEGMENT], "device_traces": [[]], "allocator_settings": {}})
+    )
     return path
 
 
 def test_the_lines_of_the_entry_add_up_what_lives_by_the_users_own_line(snapshot):
-    [code] = [c for c in re.findall(r"```python\n(.*?)```", bundle.load().get("M19").fix, re.S) if "most_common" in c]
-    done = subprocess.run([sys.executable, "-c", code], cwd=snapshot.parent, capture_output=True, text=True, timeout=60)
-    assert [line.split() for line in done.stdout.splitlines()] == [["7.00", "GiB", "/home/me/loss.py:41"], ["2.00", "GiB", "/home/me/heads.py:12"]], done.stderr
+    [code] = [
+        c
+        for c in re.findall(r"```python\n(.*?)```", bundle.load().get("M19").fix, re.S)
+        if "most_common" in c
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=snapshot.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["7.00", "GiB", "/home/me/loss.py:41"],
+        ["2.00", "GiB", "/home/me/heads.py:12"],
+    ], done.stderr
 
 
 def test_the_plot_is_a_file(snapshot):

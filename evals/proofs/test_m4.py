@@ -1,4 +1,5 @@
 """M4: each remedy moves one part only. Counts bytes of a small Llama: model states, and what a batch keeps."""
+
 import copy
 
 import pytest
@@ -13,8 +14,16 @@ def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=128, intermediate_size=256, num_hidden_layers=6,
-                                        num_attention_heads=4, num_key_value_heads=4)).train()
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=64,
+            hidden_size=128,
+            intermediate_size=256,
+            num_hidden_layers=6,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+        )
+    ).train()
 
 
 def batch(samples):
@@ -72,7 +81,10 @@ def test_autocast_keeps_less_of_a_sample_and_a_bf16_copy_of_the_weights_beside_t
 
 
 def test_a_batch_doesnt_change_the_states_and_an_optimizer_doesnt_change_the_batch(llama):
-    adam, adafactor = states(copy.deepcopy(llama)), states(copy.deepcopy(llama), torch.optim.Adafactor)
+    adam, adafactor = (
+        states(copy.deepcopy(llama)),
+        states(copy.deepcopy(llama), torch.optim.Adafactor),
+    )
     assert adam == pytest.approx(4 * weights(llama), rel=0.01)
     assert adafactor < 2.2 * weights(llama)
 

@@ -1,4 +1,5 @@
 """M5: one large batch, and the same batch in parts with accumulated gradients."""
+
 import pytest
 import torch
 from memory_counts import peak
@@ -11,7 +12,9 @@ SAMPLES, PARTS = 4096, 8
 @pytest.fixture
 def task():
     torch.manual_seed(0)
-    model = nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.GELU())], nn.Linear(64, 1))
+    model = nn.Sequential(
+        *[layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.GELU())], nn.Linear(64, 1)
+    )
     return model, torch.randn(SAMPLES, 64), torch.randn(SAMPLES, 1)
 
 

@@ -1,4 +1,5 @@
 """M6: what a network keeps for backward in float32 and under bf16 autocast."""
+
 import pytest
 import torch
 from memory_counts import kept, kept_by_dtype, peak
@@ -10,7 +11,9 @@ WIDTH = 64
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return nn.Sequential(*[layer for _ in range(8) for layer in (nn.Linear(WIDTH, WIDTH), nn.GELU())])
+    return nn.Sequential(
+        *[layer for _ in range(8) for layer in (nn.Linear(WIDTH, WIDTH), nn.GELU())]
+    )
 
 
 def forward(model, x, bf16):
@@ -20,13 +23,17 @@ def forward(model, x, bf16):
 
 def test_without_autocast_all_that_is_kept_is_float32(model):
     x = torch.randn(4096, WIDTH)
-    assert set(kept_by_dtype(lambda: forward(model, x, False), model.parameters())) == {torch.float32}
+    assert set(kept_by_dtype(lambda: forward(model, x, False), model.parameters())) == {
+        torch.float32
+    }
 
 
 def test_under_bf16_autocast_the_kept_activations_and_the_peak_are_about_half(model):
     x = torch.randn(4096, WIDTH)
     weights = list(model.parameters())
-    assert kept(lambda: forward(model, x, True), [*weights, x]) < 0.6 * kept(lambda: forward(model, x, False), [*weights, x])
+    assert kept(lambda: forward(model, x, True), [*weights, x]) < 0.6 * kept(
+        lambda: forward(model, x, False), [*weights, x]
+    )
 
     def step(bf16):
         model.zero_grad()
@@ -59,7 +66,9 @@ def test_weights_and_gradients_stay_float32(model):
 def test_with_few_samples_the_copies_of_the_weights_cost_more_than_bf16_saves(model):
     x = torch.randn(1, WIDTH)
     weights = list(model.parameters())
-    assert kept(lambda: forward(model, x, True), weights) > kept(lambda: forward(model, x, False), weights)
+    assert kept(lambda: forward(model, x, True), weights) > kept(
+        lambda: forward(model, x, False), weights
+    )
 
 
 def test_a_part_with_autocast_off_stays_float32(model):

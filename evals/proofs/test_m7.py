@@ -1,4 +1,5 @@
 """M7: what a deep network keeps for backward, without and with checkpointing."""
+
 import warnings
 
 import pytest
@@ -13,8 +14,13 @@ WIDTH = 32
 class Deep(nn.Module):
     def __init__(self, depth, checkpointing=False):
         super().__init__()
-        block = lambda: nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))  # noqa: E731
-        self.blocks, self.checkpointing = nn.ModuleList(block() for _ in range(depth)), checkpointing
+        block = lambda: nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
+        self.blocks, self.checkpointing = (
+            nn.ModuleList(block() for _ in range(depth)),
+            checkpointing,
+        )
 
     def forward(self, x):
         for block in self.blocks:
@@ -71,7 +77,9 @@ def test_left_unset_use_reentrant_is_still_true_and_only_warns():
     layer = nn.Linear(4, 4)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        out = checkpoint(layer, torch.ones(1, 4))  # no input needs a gradient, as with frozen embeddings
+        out = checkpoint(
+            layer, torch.ones(1, 4)
+        )  # no input needs a gradient, as with frozen embeddings
     assert "use_reentrant parameter should be passed explicitly" in str(caught[0].message)
     assert not out.requires_grad
     assert checkpoint(layer, torch.ones(1, 4), use_reentrant=False).requires_grad
@@ -80,7 +88,9 @@ def test_left_unset_use_reentrant_is_still_true_and_only_warns():
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_batch_norm_in_a_checkpointed_part_is_updated_twice_a_step(use_reentrant):
     norm = nn.BatchNorm1d(4)
-    checkpoint(norm, torch.randn(8, 4, requires_grad=True), use_reentrant=use_reentrant).sum().backward()
+    checkpoint(
+        norm, torch.randn(8, 4, requires_grad=True), use_reentrant=use_reentrant
+    ).sum().backward()
     assert norm.num_batches_tracked == 2
 
 
@@ -117,6 +127,10 @@ def test_transformers_passes_false_until_other_options_are_given(small_llama):
 def test_the_trainer_takes_both_names():
     transformers = pytest.importorskip("transformers", minversion="5.23")
     with pytest.warns(FutureWarning, match="Use `activation_checkpointing` instead"):
-        old = transformers.TrainingArguments(output_dir="unused", report_to=[], gradient_checkpointing=True)
-    new = transformers.TrainingArguments(output_dir="unused", report_to=[], activation_checkpointing=True)
+        old = transformers.TrainingArguments(
+            output_dir="unused", report_to=[], gradient_checkpointing=True
+        )
+    new = transformers.TrainingArguments(
+        output_dir="unused", report_to=[], activation_checkpointing=True
+    )
     assert old.activation_checkpointing and new.activation_checkpointing

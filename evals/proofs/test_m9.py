@@ -1,4 +1,5 @@
 """M9: DDP keeps everything on every rank; sharding splits it. Counts the numbers that each of two ranks holds."""
+
 import json
 
 import pytest
@@ -54,7 +55,9 @@ def test_a_second_card_under_ddp_takes_nothing_from_the_first(ranks):
 
 
 def test_sharding_gives_each_of_two_ranks_half_of_everything(ranks):
-    assert all(rank["shard"] == {"weights": N // 2, "gradients": N // 2, "moments": N} for rank in ranks)
+    assert all(
+        rank["shard"] == {"weights": N // 2, "gradients": N // 2, "moments": N} for rank in ranks
+    )
 
 
 def test_sharding_the_optimizer_alone_splits_only_the_moments(ranks):

@@ -9,7 +9,11 @@ import time
 import pytest
 
 NEW = ["unshare", "--net"] if not os.getuid() else ["unshare", "--net", "--map-root-user"]
-ENTER = ["nsenter", "--net"] if not os.getuid() else ["nsenter", "--user", "--preserve-credentials", "--net"]
+ENTER = (
+    ["nsenter", "--net"]
+    if not os.getuid()
+    else ["nsenter", "--user", "--preserve-credentials", "--net"]
+)
 
 SERVER = """
 import socket, threading
@@ -43,7 +47,10 @@ for size in map(int, sys.argv[2:]):
 @pytest.fixture
 def network():
     """network(MTU of end A, of the switch, of end B): what a namespace is called, to run commands in it."""
-    if not all(map(shutil.which, ("unshare", "nsenter", "ip"))) or subprocess.run([*NEW, "true"], capture_output=True).returncode:
+    if (
+        not all(map(shutil.which, ("unshare", "nsenter", "ip")))
+        or subprocess.run([*NEW, "true"], capture_output=True).returncode
+    ):
         pytest.skip("unshare --net or ip is not there or not allowed")
     processes = []
 
@@ -56,17 +63,40 @@ def network():
                 time.sleep(0.02)
 
         def within(name: str, *command: str, **options) -> subprocess.CompletedProcess:
-            return subprocess.run([*ENTER, "--target", str(spaces[name].pid), *command], check=True, text=True, capture_output=True, timeout=15, **options)
+            return subprocess.run(
+                [*ENTER, "--target", str(spaces[name].pid), *command],
+                check=True,
+                text=True,
+                capture_output=True,
+                timeout=15,
+                **options,
+            )
 
         within("switch", *"ip link add br0 type bridge".split())
         within("switch", *"ip link set br0 up".split())
         for name, mtu, address in (("a", end_a, "10.9.1.2/24"), ("b", end_b, "10.9.1.3/24")):
-            within("switch", *f"ip link add port{name} type veth peer name eth0 netns {spaces[name].pid}".split())
-            within("switch", *f"ip link set port{name} mtu {end_a if name == 'a' else switch} master br0 up".split())
-            within(name, *f"ip link set eth0 mtu {mtu} gso_max_segs 1 up".split())  # one packet at a time, as on a wire
+            within(
+                "switch",
+                *f"ip link add port{name} type veth peer name eth0 netns {spaces[name].pid}".split(),
+            )
+            within(
+                "switch",
+                *f"ip link set port{name} mtu {end_a if name == 'a' else switch} master br0 up".split(),
+            )
+            within(
+                name, *f"ip link set eth0 mtu {mtu} gso_max_segs 1 up".split()
+            )  # one packet at a time, as on a wire
             within(name, *f"ip addr add {address} dev eth0".split())
-            within(name, sys.executable, "-c", f"open('/proc/sys/net/ipv4/tcp_mtu_probing', 'w').write('{probing}')")
-        server = subprocess.Popen([*ENTER, "--target", str(spaces["b"].pid), sys.executable, "-c", SERVER], stdout=subprocess.PIPE)
+            within(
+                name,
+                sys.executable,
+                "-c",
+                f"open('/proc/sys/net/ipv4/tcp_mtu_probing', 'w').write('{probing}')",
+            )
+        server = subprocess.Popen(
+            [*ENTER, "--target", str(spaces["b"].pid), sys.executable, "-c", SERVER],
+            stdout=subprocess.PIPE,
+        )
         processes.append(server)
         assert server.stdout.readline() == b"ready\n"
         return within
@@ -78,7 +108,12 @@ def network():
 
 
 def sent(within, *sizes: int, timeout: float = 1.5) -> list[str]:
-    return [line.split()[1] for line in within("a", sys.executable, "-c", CLIENT, str(timeout), *map(str, sizes)).stdout.splitlines()]
+    return [
+        line.split()[1]
+        for line in within(
+            "a", sys.executable, "-c", CLIENT, str(timeout), *map(str, sizes)
+        ).stdout.splitlines()
+    ]
 
 
 def test_small_messages_pass_and_a_large_one_hangs(network):
@@ -103,6 +138,8 @@ def test_probing_from_the_start_finds_the_size_without_touching_a_link(network):
 
 def test_probing_after_losses_is_late_but_gets_there(network):
     within = network(9000, 1500, 9000, probing=1)
-    within("a", sys.executable, "-c", "open('/proc/sys/net/ipv4/tcp_retries1', 'w').write('1')")  # sooner than by default
+    within(
+        "a", sys.executable, "-c", "open('/proc/sys/net/ipv4/tcp_retries1', 'w').write('1')"
+    )  # sooner than by default
     assert sent(within, 100_000, timeout=0.3) == ["hangs"]
     assert sent(within, 100_000, timeout=8) == ["arrived"]

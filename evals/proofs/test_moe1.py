@@ -1,4 +1,5 @@
 """MOE1: two ranks whose tokens go to different experts, under ZeRO-3 on the CPU; needs deepspeed."""
+
 import pytest
 from launch import run_ranks
 from torch import nn
@@ -62,7 +63,9 @@ TRAIN = """
 
 
 def run(*runs: str):
-    return run_ranks(TRAIN.replace("RUNS", "\n    ".join(runs)), env={"DS_ACCELERATOR": "cpu"}, timeout=100)
+    return run_ranks(
+        TRAIN.replace("RUNS", "\n    ".join(runs)), env={"DS_ACCELERATOR": "cpu"}, timeout=100
+    )
 
 
 def test_ranks_that_call_different_experts_do_not_get_through():
@@ -72,10 +75,17 @@ def test_ranks_that_call_different_experts_do_not_get_through():
 
 
 def test_a_marked_block_idle_experts_that_compute_one_tensor_and_stage_2_get_through():
-    done = run('train("marked", Experts(), mark=True)', 'train("config", Experts(), leaf=["Experts"])', 'train("idle", Experts(), idle=True)',
-               'train("tensor", OneTensor())', 'train("stage2", Experts(), stage=2)')
+    done = run(
+        'train("marked", Experts(), mark=True)',
+        'train("config", Experts(), leaf=["Experts"])',
+        'train("idle", Experts(), idle=True)',
+        'train("tensor", OneTensor())',
+        'train("stage2", Experts(), stage=2)',
+    )
     assert done.lines("trained") == sorted(
-        f"trained {name} {rank} {marks}" for rank in (0, 1) for name, marks in [("marked", 1), ("config", 1), ("idle", 0), ("tensor", 0), ("stage2", 0)]
+        f"trained {name} {rank} {marks}"
+        for rank in (0, 1)
+        for name, marks in [("marked", 1), ("config", 1), ("idle", 0), ("tensor", 0), ("stage2", 0)]
     ), done.output
 
 
@@ -91,4 +101,7 @@ def test_three_blocks_are_marked_by_default():
     from deepspeed.runtime.zero.leaf_module_config import DeepSpeedZeroLeafModuleConfig
 
     assert [name.rpartition(".")[2] for name in DeepSpeedZeroLeafModuleConfig().classes] == [
-        "MixtralSparseMoeBlock", "Qwen2MoeSparseMoeBlock", "Qwen3MoeSparseMoeBlock"]
+        "MixtralSparseMoeBlock",
+        "Qwen2MoeSparseMoeBlock",
+        "Qwen3MoeSparseMoeBlock",
+    ]

@@ -4,14 +4,16 @@ import pytest
 import torch
 
 transformers = pytest.importorskip("transformers")
-from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func  # noqa: E402
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 EXPERTS, TOP = 8, 2
 
 
 def counts(logits) -> torch.Tensor:
     """Tokens of each expert, by the line of the entry's Check."""
-    return torch.bincount(logits.topk(TOP, -1).indices.flatten().cpu(), minlength=logits.shape[-1]).float()
+    return torch.bincount(
+        logits.topk(TOP, -1).indices.flatten().cpu(), minlength=logits.shape[-1]
+    ).float()
 
 
 def hottest(logits) -> float:
@@ -96,7 +98,14 @@ def test_a_bias_moved_against_the_load_balances_without_a_loss():
 
 
 def test_a_frozen_router_keeps_its_weights():
-    config = transformers.MixtralConfig(vocab_size=16, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
+    config = transformers.MixtralConfig(
+        vocab_size=16,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
     model = transformers.MixtralForCausalLM(config)
     for name, parameter in model.named_parameters():
         if name.endswith("gate.weight"):
@@ -108,6 +117,9 @@ def test_a_frozen_router_keeps_its_weights():
 
 
 def test_a_detectors_line_is_recognised(says):
-    says("MOE2", "WARNING [MoE] \u26a0\ufe0f Routing collapse detected at epoch 12: layers ['model.6'] have max_usage > 0.8.")
+    says(
+        "MOE2",
+        "WARNING [MoE] \u26a0\ufe0f Routing collapse detected at epoch 12: layers ['model.6'] have max_usage > 0.8.",
+    )
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("MOE2", "[MoE] Routing collapse detector initialized (threshold=0.8)")

@@ -3,7 +3,7 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 FP8 = torch.float8_e4m3fn
 
@@ -14,7 +14,9 @@ def product(tokens, inner, features):
         left = torch.empty(tokens, inner, dtype=FP8, device="cuda")
         right = torch.empty(features, inner, dtype=FP8, device="cuda").t()
         one = torch.ones((), device="cuda")
-        return tuple(torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16).shape)
+        return tuple(
+            torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16).shape
+        )
 
 
 def of_experts(width):
@@ -66,7 +68,9 @@ def test_experts_count_bytes(says):
 
 def test_the_cpu_takes_any_size():
     left, right, one = torch.ones(5, 30).to(FP8), torch.ones(17, 30).to(FP8).t(), torch.tensor(1.0)
-    assert torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16).shape == (5, 17)
+    assert torch._scaled_mm(
+        left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+    ).shape == (5, 17)
 
 
 def test_accelerate_leaves_out_what_does_not_fit():

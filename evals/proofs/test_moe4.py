@@ -104,7 +104,10 @@ def test_gradients_vanish_when_the_scale_comes_back_as_one():
 
 def test_a_wide_gradient_keeps_more_numbers_in_e5m2():
     gradient = torch.logspace(-6, 0, 64)
-    kept = {kind: through(gradient, gradient.max(), kind).count_nonzero().item() for kind in (E4M3, E5M2)}
+    kept = {
+        kind: through(gradient, gradient.max(), kind).count_nonzero().item()
+        for kind in (E4M3, E5M2)
+    }
     assert kept[E5M2] == 64 and kept[E4M3] < 64
 
 

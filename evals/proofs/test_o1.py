@@ -1,4 +1,5 @@
 """O1: a loop that cannot memorise one batch, and the floors that look like it."""
+
 import math
 
 import pytest
@@ -34,7 +35,9 @@ def test_a_broken_loop_hovers_near_the_logarithm_of_the_classes_it_sees():
     assert sum(losses[-50:]) / 50 == pytest.approx(math.log(8), abs=0.35)
 
 
-@pytest.mark.parametrize("classes, start", [(2, 0.693), (10, 2.303), (1000, 6.908), (32000, 10.37), (262144, 12.48)])
+@pytest.mark.parametrize(
+    "classes, start", [(2, 0.693), (10, 2.303), (1000, 6.908), (32000, 10.37), (262144, 12.48)]
+)
 def test_equal_scores_cost_the_logarithm_of_the_classes(classes, start):
     loss = cross_entropy(torch.zeros(4, classes), torch.tensor([0, 1, 1, 0]))
     assert loss.item() == pytest.approx(start, abs=0.005)
@@ -52,12 +55,16 @@ def test_far_too_large_a_rate_parks_a_sound_loop_at_the_same_number(rate, parked
         loss = cross_entropy(model(x), y)
         loss.backward()
         optimizer.step()
-    assert (loss.item() == pytest.approx(math.log(8), abs=0.01)) == parked and (loss.item() < 0.05) != parked
+    assert (loss.item() == pytest.approx(math.log(8), abs=0.01)) == parked and (
+        loss.item() < 0.05
+    ) != parked
 
 
 def test_unequal_classes_are_stuck_at_the_entropy_of_their_shares():
     always = torch.tensor([[math.log(0.9), math.log(0.1)]]).repeat(10, 1)
-    assert cross_entropy(always, torch.tensor([0] * 9 + [1])).item() == pytest.approx(0.325, abs=0.001)
+    assert cross_entropy(always, torch.tensor([0] * 9 + [1])).item() == pytest.approx(
+        0.325, abs=0.001
+    )
 
 
 def test_inputs_without_information_stay_at_chance_and_real_ones_do_not():
@@ -80,4 +87,6 @@ def test_inputs_without_information_stay_at_chance_and_real_ones_do_not():
 def test_label_smoothing_ends_at_a_half_and_not_at_zero():
     perfect = torch.full((1, 10), math.log(0.01))
     perfect[0, 3] = math.log(0.91)
-    assert cross_entropy(perfect, torch.tensor([3]), label_smoothing=0.1).item() == pytest.approx(0.50, abs=0.005)
+    assert cross_entropy(perfect, torch.tensor([3]), label_smoothing=0.1).item() == pytest.approx(
+        0.50, abs=0.005
+    )

@@ -1,11 +1,15 @@
 """O10: Adam on float16 parameters."""
+
 import math
 
 import pytest
 import torch
 from torch import nn
 
-LOOPS = [pytest.param({"foreach": False}, id="for-loop"), pytest.param({"foreach": True}, id="foreach")]
+LOOPS = [
+    pytest.param({"foreach": False}, id="for-loop"),
+    pytest.param({"foreach": True}, id="foreach"),
+]
 
 
 def move(dtype, gradient: float, steps: int = 1, **options):

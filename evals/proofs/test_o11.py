@@ -1,4 +1,5 @@
 """O11: fused optimizers with a loss scaler, FSDP1's scaler, and state of another run."""
+
 import traceback
 
 import pytest
@@ -70,7 +71,9 @@ def one_rank():
 
 def test_the_scaler_of_fsdp1_breaks_a_fused_step_after_unscale(says, one_rank):
     model, optimizer = new(fused=True)
-    with pytest.raises(RuntimeError, match=r"output with shape \[\] doesn't match the broadcast shape \[1\]") as error:
+    with pytest.raises(
+        RuntimeError, match=r"output with shape \[\] doesn't match the broadcast shape \[1\]"
+    ) as error:
         update(model, optimizer, ShardedGradScaler("cpu"), clip=True)
     says("O11", "".join(traceback.format_exception(error.value)))
 
@@ -148,7 +151,11 @@ def test_foreach_holds_a_copy_of_the_parameters_at_the_peak_and_fused_does_not()
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 out = func(*args, **(kwargs or {}))
                 for t in out if isinstance(out, (list, tuple)) else [out]:
-                    if isinstance(t, torch.Tensor) and t.numel() > 1 and not func._schema.is_mutable:
+                    if (
+                        isinstance(t, torch.Tensor)
+                        and t.numel() > 1
+                        and not func._schema.is_mutable
+                    ):
                         self.bytes += t.nbytes
                 return out
 

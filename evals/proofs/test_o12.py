@@ -1,4 +1,5 @@
 """O12: softmax before a loss that has its own."""
+
 import math
 
 import pytest
@@ -7,20 +8,26 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 
-@pytest.mark.parametrize("classes, floor", [(2, 0.313), (3, 0.551), (10, 1.461), (100, 3.622), (1000, 5.909)])
+@pytest.mark.parametrize(
+    "classes, floor", [(2, 0.313), (3, 0.551), (10, 1.461), (100, 3.622), (1000, 5.909)]
+)
 def test_perfect_answers_through_two_softmaxes_cost_a_floor(classes, floor):
     scores = torch.full((1, classes), -1e4)
     scores[0, 1] = 1e4
     target = torch.tensor([1])
     assert cross_entropy(scores.softmax(1), target).item() == pytest.approx(floor, abs=0.0006)
-    assert cross_entropy(scores.softmax(1), target).item() == pytest.approx(math.log(math.e + classes - 1) - 1, abs=1e-4)
+    assert cross_entropy(scores.softmax(1), target).item() == pytest.approx(
+        math.log(math.e + classes - 1) - 1, abs=1e-4
+    )
     assert cross_entropy(scores, target).item() == 0
 
 
 def test_one_class_for_everything_costs_2_361_with_ten_classes():
     scores = torch.zeros(10, 10)
     scores[:, 4] = 1e4
-    assert cross_entropy(scores.softmax(1), torch.arange(10)).item() == pytest.approx(2.361, abs=0.001)
+    assert cross_entropy(scores.softmax(1), torch.arange(10)).item() == pytest.approx(
+        2.361, abs=0.001
+    )
 
 
 def gradient(scores, double):
@@ -65,7 +72,9 @@ def test_training_ends_at_the_floor_with_every_answer_right_and_at_zero_without_
 
 def test_log_softmax_before_cross_entropy_changes_nothing():
     scores, target = torch.randn(5, 10), torch.arange(5)
-    torch.testing.assert_close(cross_entropy(scores.log_softmax(1), target), cross_entropy(scores, target))
+    torch.testing.assert_close(
+        cross_entropy(scores.log_softmax(1), target), cross_entropy(scores, target)
+    )
 
 
 def test_the_check_sees_probabilities():

@@ -1,4 +1,5 @@
 """O13: sigmoid and the logarithm taken apart."""
+
 import math
 import mmap
 from pathlib import Path
@@ -10,7 +11,9 @@ from torch.nn import BCELoss, BCEWithLogitsLoss
 ZERO = torch.tensor([0.0])
 
 
-@pytest.mark.parametrize("dtype, limit", [(torch.float32, 17.0), (torch.float16, 8.5), (torch.bfloat16, 6.3)])
+@pytest.mark.parametrize(
+    "dtype, limit", [(torch.float32, 17.0), (torch.float16, 8.5), (torch.bfloat16, 6.3)]
+)
 def test_sigmoid_is_exactly_one_from_a_moderate_score(dtype, limit):
     scores = torch.arange(0, 30, 0.25)
     first = scores[(torch.sigmoid(scores.to(dtype)) == 1).nonzero()[0]].item()
@@ -32,7 +35,9 @@ def test_a_formula_written_by_hand_gives_inf_and_nan():
     value, gradient = loss_and_gradient(lambda z: -torch.log(1 - torch.sigmoid(z)).mean(), 20.0)
     assert value == math.inf and math.isnan(gradient)
     good = lambda z: -(1 * torch.log(torch.sigmoid(z)) + 0 * torch.log(1 - torch.sigmoid(z))).mean()
-    assert math.isnan(loss_and_gradient(good, 20.0)[0])  # even where the answer is right: 0 times inf
+    assert math.isnan(
+        loss_and_gradient(good, 20.0)[0]
+    )  # even where the answer is right: 0 times inf
 
 
 def test_raw_scores_give_a_finite_loss_and_a_gradient():
@@ -46,7 +51,11 @@ def recover(with_logits: bool) -> float:
     optimizer = torch.optim.SGD([score], lr=1.0)
     for _ in range(60):
         optimizer.zero_grad()
-        loss = BCEWithLogitsLoss()(score, ZERO) if with_logits else BCELoss()(torch.sigmoid(score), ZERO)
+        loss = (
+            BCEWithLogitsLoss()(score, ZERO)
+            if with_logits
+            else BCELoss()(torch.sigmoid(score), ZERO)
+        )
         loss.backward()
         optimizer.step()
     return score.item()
@@ -74,7 +83,9 @@ def test_the_text_of_autocast_on_cuda_is_in_the_library(says):
     """The refusal itself needs a GPU: on the CPU autocast runs `BCELoss` in float32."""
     [library] = (Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*")
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as binary:
-        start = binary.find(b"torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe")
+        start = binary.find(
+            b"torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe"
+        )
         assert start > 0
         says("O13", binary[start : start + 100].split(b"\n")[0].decode())
 

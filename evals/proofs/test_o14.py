@@ -1,4 +1,5 @@
 """O14: labels that cross entropy can't read."""
+
 import pytest
 import torch
 from torch import nn
@@ -24,11 +25,19 @@ CLASSES = torch.tensor([0, 1, 2, 0])
         pytest.param(LOGITS, CLASSES + 1, id="classes counted from 1"),
         pytest.param(LOGITS, CLASSES - 1, id="-1 for no label"),
         pytest.param(LOGITS, CLASSES[:3], id="fewer labels than rows"),
-        pytest.param(torch.randn(2, 5, 7), torch.zeros(2, 5).long(), id="classes in the last dimension"),
-        pytest.param(torch.randn(2, 5, 4, 4), torch.zeros(2, 1, 4, 4).long(), id="mask with a channel"),
+        pytest.param(
+            torch.randn(2, 5, 7), torch.zeros(2, 5).long(), id="classes in the last dimension"
+        ),
+        pytest.param(
+            torch.randn(2, 5, 4, 4), torch.zeros(2, 1, 4, 4).long(), id="mask with a channel"
+        ),
         pytest.param(torch.randn(2, 5, 4, 4), torch.full((2, 4, 4), 255), id="void pixels"),
-        pytest.param(torch.randn(2, 5, 4, 4), torch.zeros(2, 8, 8).long(), id="mask of another size"),
-        pytest.param(torch.randn(2 * 6, 5), torch.zeros(2 * 7).long(), id="logits shifted, labels not"),
+        pytest.param(
+            torch.randn(2, 5, 4, 4), torch.zeros(2, 8, 8).long(), id="mask of another size"
+        ),
+        pytest.param(
+            torch.randn(2 * 6, 5), torch.zeros(2 * 7).long(), id="logits shifted, labels not"
+        ),
     ],
 )
 def test_labels_of_another_form_fail_with_a_signature(says, logits, target):

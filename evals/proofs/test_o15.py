@@ -1,4 +1,5 @@
 """O15: padding counted in the mean of the loss."""
+
 import pytest
 import torch
 from torch import nn
@@ -21,12 +22,18 @@ def train(padding: int, ignore_index: int) -> tuple[float, float, float]:
     inputs, labels = ids(padding)[:, :-1], ids(padding)[:, 1:]
     for _ in range(60):
         optimizer.zero_grad()
-        loss = cross_entropy(model(inputs).flatten(0, 1), labels.flatten(), ignore_index=ignore_index)
+        loss = cross_entropy(
+            model(inputs).flatten(0, 1), labels.flatten(), ignore_index=ignore_index
+        )
         loss.backward()
         optimizer.step()
     out = model(inputs).detach()
     real = labels != PAD
-    return loss.item(), cross_entropy(out[real], labels[real]).item(), (out.argmax(-1) == PAD).float().mean().item()
+    return (
+        loss.item(),
+        cross_entropy(out[real], labels[real]).item(),
+        (out.argmax(-1) == PAD).float().mean().item(),
+    )
 
 
 def test_with_padding_as_a_target_the_loss_looks_good_and_real_tokens_are_learned_less():
@@ -41,14 +48,16 @@ def test_ignoring_padding_makes_the_run_the_same_for_any_amount_of_it():
 
 
 def test_a_mask_followed_by_a_plain_mean_shrinks_loss_and_gradient_by_the_share_of_padding():
-    logits = torch.randn(1000, VOCABULARY, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    logits = torch.randn(
+        1000, VOCABULARY, generator=torch.Generator().manual_seed(0)
+    ).requires_grad_()
     labels = torch.randint(1, VOCABULARY, (1000,), generator=torch.Generator().manual_seed(1))
     mask = (torch.arange(1000) < 100).float()
     per_token = cross_entropy(logits, labels, reduction="none")
     diluted, right = (per_token * mask).mean(), (per_token * mask).sum() / mask.sum().clamp(min=1)
     torch.testing.assert_close(diluted * 10, right)
-    wrong_gradient, = torch.autograd.grad(diluted, logits, retain_graph=True)
-    gradient, = torch.autograd.grad(right, logits)
+    (wrong_gradient,) = torch.autograd.grad(diluted, logits, retain_graph=True)
+    (gradient,) = torch.autograd.grad(right, logits)
     torch.testing.assert_close(wrong_gradient * 10, gradient)
 
 

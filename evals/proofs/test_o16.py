@@ -1,4 +1,5 @@
 """O16: NLLLoss on scores that are no log probabilities."""
+
 import math
 
 import pytest
@@ -49,7 +50,9 @@ def test_log_probabilities_give_a_positive_loss_near_ln_of_the_classes_and_learn
 
 
 def test_cross_entropy_on_raw_scores_is_the_same_fix():
-    assert train(cross_entropy) == train(lambda scores, labels: nll_loss(log_softmax(scores, dim=1), labels))
+    assert train(cross_entropy) == train(
+        lambda scores, labels: nll_loss(log_softmax(scores, dim=1), labels)
+    )
 
 
 def test_the_check_tells_the_three_inputs_apart():
@@ -57,7 +60,9 @@ def test_the_check_tells_the_three_inputs_apart():
     ones = torch.ones(4)
     torch.testing.assert_close(log_softmax(scores, dim=1).exp().sum(1), ones)
     torch.testing.assert_close(scores.softmax(1).sum(1), ones)
-    assert not torch.allclose(scores.exp().sum(1), ones) and not torch.allclose(scores.softmax(1).exp().sum(1), ones)
+    assert not torch.allclose(scores.exp().sum(1), ones) and not torch.allclose(
+        scores.softmax(1).exp().sum(1), ones
+    )
 
 
 @pytest.mark.parametrize("low, high", [(0, 255), (1, 2), (-1, 1)])

@@ -1,4 +1,5 @@
 """O17: weights that were frozen and move all the same."""
+
 import pytest
 import torch
 from torch import nn
@@ -59,7 +60,9 @@ def test_frozen_later_and_cleared_by_plain_zero_grad_does_not_move(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_frozen_later_with_gradients_set_to_zero_moves_unless_the_optimizer_has_no_memory(optimizer):
+def test_frozen_later_with_gradients_set_to_zero_moves_unless_the_optimizer_has_no_memory(
+    optimizer,
+):
     moved = moved_after_freezing(optimizer, 3, to_zeros)
     assert moved == 0 if optimizer == "SGD" else moved > 1e-3
 
@@ -104,7 +107,9 @@ def test_rows_frozen_by_a_gradient_mask_are_still_decayed(optimizer, moves):
     assert torch.equal(table.weight[:2], old[:2])
 
 
-@pytest.mark.parametrize("optimizer, moves", [("SGD", False), ("SGD with momentum", True), ("Adam", True)])
+@pytest.mark.parametrize(
+    "optimizer, moves", [("SGD", False), ("SGD with momentum", True), ("Adam", True)]
+)
 def test_rows_masked_after_some_steps_live_on_what_the_optimizer_remembers(optimizer, moves):
     torch.manual_seed(0)
     table = nn.Embedding(4, 3)
@@ -125,7 +130,9 @@ def test_the_check_names_the_layers_that_will_move():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
 
     def will_move():
-        return [n for n, p in model.named_parameters() if not p.requires_grad and p.grad is not None]
+        return [
+            n for n, p in model.named_parameters() if not p.requires_grad and p.grad is not None
+        ]
 
     mse_loss(model(X), Y).backward()
     model[0].requires_grad_(False)

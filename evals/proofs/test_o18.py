@@ -1,4 +1,5 @@
 """O18: a frozen backbone whose batch norm statistics follow the new data."""
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +11,9 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.backbone = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5))
+        self.backbone = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5)
+        )
         self.backbone.requires_grad_(False)
         self.head = nn.Linear(4, 2)
 

@@ -1,4 +1,5 @@
 """O19: one learning rate for a new head and a pretrained backbone."""
+
 import copy
 import functools
 
@@ -54,7 +55,10 @@ def fine_tune(pretrained):
         torch.manual_seed(1)
         head = nn.Linear(64, 4)
         optimizer = torch.optim.Adam(
-            [{"params": backbone.parameters(), "lr": backbone_lr}, {"params": head.parameters(), "lr": head_lr}]
+            [
+                {"params": backbone.parameters(), "lr": backbone_lr},
+                {"params": head.parameters(), "lr": head_lr},
+            ]
         )
         x, y = data(30, 3, 4)
         for _ in range(60):
@@ -92,7 +96,10 @@ def test_the_head_first_and_then_everything_at_the_low_rate_does_as_well(fine_tu
     torch.manual_seed(1)
     head = nn.Linear(64, 4)
     x, y = data(30, 3, 4)
-    for parameters, lr in [([*head.parameters()], 1e-2), ([*backbone.parameters(), *head.parameters()], 1e-4)]:
+    for parameters, lr in [
+        ([*head.parameters()], 1e-2),
+        ([*backbone.parameters(), *head.parameters()], 1e-4),
+    ]:
         optimizer = torch.optim.Adam(parameters, lr)
         for _ in range(60):
             backbone.zero_grad()
@@ -104,7 +111,9 @@ def test_the_head_first_and_then_everything_at_the_low_rate_does_as_well(fine_tu
 
 
 def groups():
-    return torch.optim.SGD([{"params": [nn.Parameter(torch.ones(1))], "lr": lr} for lr in (1e-5, 1e-3)])
+    return torch.optim.SGD(
+        [{"params": [nn.Parameter(torch.ones(1))], "lr": lr} for lr in (1e-5, 1e-3)]
+    )
 
 
 def test_one_cycle_with_a_single_maximum_puts_both_groups_at_one_rate():

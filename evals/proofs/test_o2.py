@@ -1,4 +1,5 @@
 """O2: the optimizer holds other tensors than the model uses."""
+
 import copy
 
 import pytest

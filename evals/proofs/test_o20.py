@@ -1,4 +1,5 @@
 """O20: a checkpoint whose classifier has another number of classes."""
+
 import pytest
 import torch
 from torch import nn
@@ -40,7 +41,12 @@ def test_transformers_stops_too_and_its_switch_loads_the_rest(says, tmp_path, ca
     transformers = pytest.importorskip("transformers")
     transformers.logging.enable_propagation()
     config = transformers.BertConfig(
-        vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=5
+        vocab_size=30,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_labels=5,
     )
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
     with pytest.raises(RuntimeError) as error:

@@ -1,4 +1,5 @@
 """O21: LoRA adapters that sit on no layer, and a head that is not saved. Needs peft."""
+
 import pytest
 import torch
 from torch import nn
@@ -40,7 +41,10 @@ def test_no_names_for_an_unknown_architecture_stop_with_the_signature(says):
 
 
 def test_a_name_that_matches_nothing_is_dropped_silently_while_another_matches():
-    half, whole = adapt(target_modules=["query", "v_proj"]), adapt(target_modules=["query", "value"])
+    half, whole = (
+        adapt(target_modules=["query", "v_proj"]),
+        adapt(target_modules=["query", "value"]),
+    )
     assert not any("value" in n for n in trainable(half))
     assert len(trainable(whole)) == 2 * len(trainable(half))
 
@@ -64,7 +68,9 @@ def test_the_fix_modules_to_save_trains_saves_and_restores_the_head(tmp_path):
             nn.init.normal_(p)
     model.save_pretrained(tmp_path)
     other_head = Net(seed=1)
-    other_head.load_state_dict({k: v for k, v in Net().state_dict().items() if "my_head" not in k}, strict=False)
+    other_head.load_state_dict(
+        {k: v for k, v in Net().state_dict().items() if "my_head" not in k}, strict=False
+    )
     torch.testing.assert_close(peft.PeftModel.from_pretrained(other_head, tmp_path)(x), model(x))
 
 

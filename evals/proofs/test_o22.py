@@ -1,4 +1,5 @@
 """O22: the size of a step against the size of the weights."""
+
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss

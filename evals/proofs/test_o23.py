@@ -1,4 +1,5 @@
 """O23: the learning rate that is logged is not the one in force."""
+
 import warnings
 
 import pytest
@@ -54,4 +55,6 @@ def test_a_scheduler_built_on_another_optimizer_leaves_the_rate_alone():
     scheduler = torch.optim.lr_scheduler.StepLR(old, 1, 0.1)
     old.step()
     scheduler.step()
-    assert scheduler.get_last_lr() == [pytest.approx(0.1)] and optimizer.param_groups[0]["lr"] == 1.0
+    assert (
+        scheduler.get_last_lr() == [pytest.approx(0.1)] and optimizer.param_groups[0]["lr"] == 1.0
+    )

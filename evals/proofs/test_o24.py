@@ -1,4 +1,5 @@
 """O24: fp16 updates skipped again and again while the loss stays finite."""
+
 import math
 
 import pytest

@@ -1,4 +1,5 @@
 """O25: ReLU units that answer zero to every input and never come back."""
+
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
@@ -6,7 +7,9 @@ from torch.nn.functional import mse_loss
 
 def train(activation, lr: float):
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(10, 64), activation(), nn.Linear(64, 64), activation(), nn.Linear(64, 1))
+    model = nn.Sequential(
+        nn.Linear(10, 64), activation(), nn.Linear(64, 64), activation(), nn.Linear(64, 1)
+    )
     x = torch.randn(256, 10)
     y = 3 * x[:, :1] + 5
     steps(model, x, y, lr)

@@ -1,4 +1,5 @@
 """O26: averages that stay while the shape of a layer changes."""
+
 import math
 
 import numpy as np
@@ -64,7 +65,9 @@ def test_tensorboard_refuses_a_layer_of_nothing_but_nan_or_of_huge_values(says, 
         writer.add_histogram("weights", torch.randn(10), 1)
 
 
-def test_tensorboard_refuses_bf16_values_that_fp16_can_t_hold_and_takes_them_as_floats(says, tmp_path):
+def test_tensorboard_refuses_bf16_values_that_fp16_can_t_hold_and_takes_them_as_floats(
+    says, tmp_path
+):
     pytest.importorskip("tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 

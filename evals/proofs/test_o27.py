@@ -1,4 +1,5 @@
 """O27: what model.to() moves and what stays behind. The meta device stands for the card."""
+
 import pytest
 import torch
 from torch import nn
@@ -36,7 +37,10 @@ def test_a_plain_attribute_stays_and_a_buffer_goes():
 
 def test_the_check_finds_them():
     def devices(model):
-        return ({p.device.type for p in [*model.parameters(), *model.buffers()]}, {k: v.device.type for k, v in vars(model).items() if torch.is_tensor(v)})
+        return (
+            {p.device.type for p in [*model.parameters(), *model.buffers()]},
+            {k: v.device.type for k, v in vars(model).items() if torch.is_tensor(v)},
+        )
 
     assert devices(Model(good=False).to(CARD)) == (set(), {"mask": "cpu"})
     assert devices(Model(good=True).to(CARD)) == ({CARD}, {})
@@ -66,18 +70,24 @@ def test_loaded_optimizer_state_goes_where_the_parameters_are():
     assert resumed.state[new.weight]["exp_avg"].device.type == CARD
 
 
-@pytest.mark.parametrize("text", [
-    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
-    "RuntimeError: Expected all tensors to be on the same device, but got weight is on cpu, different from other tensors on cuda:0 (when checking argument in method wrapper_CUDA_nll_loss_forward)",
-    "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
-    "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same or input should be a MKLDNN tensor",
-    "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cpu)",
-    "RuntimeError: expected device cuda:0 but got device cpu",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+        "RuntimeError: Expected all tensors to be on the same device, but got weight is on cpu, different from other tensors on cuda:0 (when checking argument in method wrapper_CUDA_nll_loss_forward)",
+        "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
+        "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same or input should be a MKLDNN tensor",
+        "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cpu)",
+        "RuntimeError: expected device cuda:0 but got device cpu",
+    ],
+)
 def test_texts_of_the_card(text, says):
     says("O27", text)
 
 
 def test_another_dtype_is_not_this(says):
     with pytest.raises(AssertionError, match="none of the signatures"):
-        says("O27", "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same")
+        says(
+            "O27",
+            "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+        )

@@ -57,7 +57,9 @@ def test_a_real_cache_of_transformers(says):
     x = torch.ones(1, 4, 8, requires_grad=True)
 
     def forward(x, cache):
-        return model(inputs_embeds=x, past_key_values=cache, use_cache=cache is not None).logits.sum()
+        return model(
+            inputs_embeds=x, past_key_values=cache, use_cache=cache is not None
+        ).logits.sum()
 
     with pytest.raises(CheckpointError) as stop:
         checkpoint(forward, x, DynamicCache(), use_reentrant=False).backward()
@@ -80,7 +82,9 @@ def test_dropped_layers_by_pythons_random_numbers(says):
     random.seed(0)
     with pytest.raises(CheckpointError) as stop:
         for _ in range(20):
-            checkpoint(chance(random.random, layers), torch.ones(1, 2), use_reentrant=False).backward()
+            checkpoint(
+                chance(random.random, layers), torch.ones(1, 2), use_reentrant=False
+            ).backward()
     says("O28", str(stop.value))
     for _ in range(20):  # torch's numbers come again
         x = torch.ones(1, 2, requires_grad=True)
@@ -115,7 +119,9 @@ def test_the_debug_mode_lists_both_runs(says):
         gradient(Cached(), use_reentrant=False)
     text = str(stop.value)
     says("O28", text)
-    assert "Operations executed during the original forward" in text and "during recomputation" in text
+    assert (
+        "Operations executed during the original forward" in text and "during recomputation" in text
+    )
 
 
 def test_without_the_comparison_it_fails_later_or_not_at_all():
@@ -143,7 +149,12 @@ class Grown(nn.Module):
 def test_dropout_without_the_random_state():
     def agreement(keep: bool) -> float:
         x = torch.ones(1000, requires_grad=True)
-        y = checkpoint(lambda v: nn.functional.dropout(v * v) * 1.0, x, use_reentrant=False, preserve_rng_state=keep)
+        y = checkpoint(
+            lambda v: nn.functional.dropout(v * v) * 1.0,
+            x,
+            use_reentrant=False,
+            preserve_rng_state=keep,
+        )
         y.sum().backward()
         return ((x.grad != 0) == (y != 0)).float().mean().item()
 

@@ -58,7 +58,9 @@ def test_the_loss_stops_at_the_variance_and_the_prediction_at_the_mean():
 def test_the_gradient_pulls_each_prediction_to_the_mean_of_the_targets():
     pred = torch.randn(N, 1, requires_grad=True)
     own(pred, Y).backward()
-    torch.testing.assert_close(pred.grad[:, 0], 2 * (pred.detach()[:, 0] - Y.mean()) / N, atol=1e-6, rtol=1e-3)
+    torch.testing.assert_close(
+        pred.grad[:, 0], 2 * (pred.detach()[:, 0] - Y.mean()) / N, atol=1e-6, rtol=1e-3
+    )
 
 
 def heard(call) -> list[str]:
@@ -69,7 +71,10 @@ def heard(call) -> list[str]:
 
 
 @pytest.mark.parametrize("loss_fn", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss])
-@pytest.mark.parametrize(("pred", "target"), [((N, 1), (N,)), ((N,), (N, 1)), ((2, 1, 5, 5), (2, 5, 5)), ((2, 5, 5), (2, 1, 5, 5))])
+@pytest.mark.parametrize(
+    ("pred", "target"),
+    [((N, 1), (N,)), ((N,), (N, 1)), ((2, 1, 5, 5), (2, 5, 5)), ((2, 5, 5), (2, 1, 5, 5))],
+)
 def test_four_losses_warn(says, loss_fn, pred, target):
     (message,) = heard(lambda: loss_fn(torch.zeros(pred), torch.zeros(target)))
     says("O29", message)
@@ -77,10 +82,14 @@ def test_four_losses_warn(says, loss_fn, pred, target):
 
 @pytest.mark.parametrize("loss_fn", [own, F.kl_div, F.poisson_nll_loss])
 def test_others_are_silent(loss_fn):
-    assert not [m for m in heard(lambda: loss_fn(torch.zeros(N, 1), torch.zeros(N))) if "target size" in m]
+    assert not [
+        m for m in heard(lambda: loss_fn(torch.zeros(N, 1), torch.zeros(N))) if "target size" in m
+    ]
 
 
-@pytest.mark.parametrize(("pred", "target"), [((), (1,)), ((1, 1), (1,)), ((1,), (1, 1)), ((4, 8), (2, 4, 8))])
+@pytest.mark.parametrize(
+    ("pred", "target"), [((), (1,)), ((1, 1), (1,)), ((1,), (1, 1)), ((4, 8), (2, 4, 8))]
+)
 def test_one_row_and_other_faults_hold_no_signature(pred, target):
     text = f"Using a target size ({torch.Size(target)}) that is different to the input size ({torch.Size(pred)}). This will likely lead to incorrect results"
     assert not any(re.search(s.text, text) for s in bundle.load().get("O29").signatures)
@@ -99,7 +108,9 @@ def test_binary_cross_entropy_raises_instead():
         F.binary_cross_entropy_with_logits(torch.zeros(N, 1), torch.zeros(N))
 
 
-@pytest.mark.parametrize(("labels", "read"), [(torch.arange(N) % 2, 0.5), ((torch.arange(100) % 10 == 0).long(), 0.82)])
+@pytest.mark.parametrize(
+    ("labels", "read"), [(torch.arange(N) % 2, 0.5), ((torch.arange(100) % 10 == 0).long(), 0.82)]
+)
 def test_perfect_predictions_read_as_chance(labels, read):
     pred = labels[:, None].clone()
     assert (pred == labels).float().mean().item() == pytest.approx(read, abs=0.001)
@@ -139,7 +150,12 @@ class NoSquare(TorchFunctionMode):
     def __torch_function__(self, f, types, args=(), kwargs=None):
         out = f(*args, **(kwargs or {}))
         a = [t for t in args if isinstance(t, torch.Tensor)]
-        if isinstance(out, torch.Tensor) and len(a) == 2 and a[0].dim() != a[1].dim() and a[0].numel() == a[1].numel() < out.numel():
+        if (
+            isinstance(out, torch.Tensor)
+            and len(a) == 2
+            and a[0].dim() != a[1].dim()
+            and a[0].numel() == a[1].numel() < out.numel()
+        ):
             raise RuntimeError(f"{f.__name__}: {a[0].shape} with {a[1].shape} gives {out.shape}")
         return out
 

@@ -1,4 +1,5 @@
 """O3: a loss cut off from autograd."""
+
 import warnings
 
 import pytest
@@ -61,7 +62,9 @@ def test_reentrant_checkpointing_cuts_adapters_behind_frozen_layers(says):
     says("O3", "\n".join(str(w.message) for w in seen))
     for fixed in (
         checkpoint(adapter, x, use_reentrant=False),
-        checkpoint(adapter, x.clone().requires_grad_(True), use_reentrant=True),  # what enable_input_require_grads does
+        checkpoint(
+            adapter, x.clone().requires_grad_(True), use_reentrant=True
+        ),  # what enable_input_require_grads does
     ):
         adapter.zero_grad()
         fixed.sum().backward()

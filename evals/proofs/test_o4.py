@@ -1,4 +1,5 @@
 """O4: zero_grad, backward and step in the wrong order."""
+
 import pytest
 import torch
 from torch import nn
@@ -102,7 +103,14 @@ def scale_then(*calls):
 
 
 @pytest.mark.parametrize(
-    "calls", [("zero_grad", "step"), ("step", "step"), ("step", "unscale_"), ("unscale_", "unscale_"), ("update",)]
+    "calls",
+    [
+        ("zero_grad", "step"),
+        ("step", "step"),
+        ("step", "unscale_"),
+        ("unscale_", "unscale_"),
+        ("update",),
+    ],
 )
 def test_scaler_calls_out_of_order_fail_with_a_signature(says, calls):
     with pytest.raises((RuntimeError, AssertionError)) as error:

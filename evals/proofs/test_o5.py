@@ -1,4 +1,5 @@
 """O5: dropout and batch norm in the wrong mode."""
+
 import torch
 from torch import nn
 from torch.nn.functional import dropout
@@ -7,7 +8,9 @@ from torch.optim.swa_utils import update_bn
 
 def network():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2))
+    return nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2)
+    )
 
 
 def test_evaluation_in_training_mode_is_random_and_depends_on_the_batch():

@@ -1,4 +1,5 @@
 """O6: weight decay inside Adam, and decay on norm gains."""
+
 import math
 
 import pytest
@@ -42,7 +43,11 @@ def shrunk(optimizer_class, decay: float) -> float:
 
 
 def test_without_a_gradient_the_value_of_adams_decay_makes_no_difference():
-    assert shrunk(Adam, 1e-4) == pytest.approx(shrunk(Adam, 1e-1), rel=1e-3) == pytest.approx(0.1, rel=0.05)
+    assert (
+        shrunk(Adam, 1e-4)
+        == pytest.approx(shrunk(Adam, 1e-1), rel=1e-3)
+        == pytest.approx(0.1, rel=0.05)
+    )
     assert shrunk(AdamW, 1e-1) == pytest.approx(1000 * shrunk(AdamW, 1e-4), rel=0.02)
 
 

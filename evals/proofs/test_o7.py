@@ -1,4 +1,5 @@
 """O7: a learning rate far too small, and the range test that finds the band."""
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy

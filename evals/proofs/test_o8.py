@@ -1,4 +1,5 @@
 """O8: schedulers in the wrong order or counted in the wrong unit."""
+
 import math
 import warnings
 
@@ -90,7 +91,11 @@ def test_one_cycle_counts_its_calls(says):
 
 def test_a_length_in_epochs_ticked_per_batch_swings():
     used = rates(lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=10), 41)
-    assert used[10] == pytest.approx(0, abs=1e-9) and used[20] == pytest.approx(1) and used[30] == pytest.approx(0, abs=1e-9)
+    assert (
+        used[10] == pytest.approx(0, abs=1e-9)
+        and used[20] == pytest.approx(1)
+        and used[30] == pytest.approx(0, abs=1e-9)
+    )
 
 
 def test_an_epoch_decay_ticked_per_batch_is_gone_after_two_hundred():

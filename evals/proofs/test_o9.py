@@ -1,4 +1,5 @@
 """O9: accumulated gradients that are not averaged."""
+
 import copy
 
 import pytest
@@ -63,7 +64,9 @@ def test_a_mean_of_means_is_wrong_for_unequal_lengths_and_a_token_count_is_right
     model = nn.Linear(6, 3)
     texts = [(torch.randn(n, 6), torch.randint(3, (n,))) for n in (2, 30)]
     model.zero_grad()
-    cross_entropy(model(torch.cat([x for x, _ in texts])), torch.cat([y for _, y in texts])).backward()
+    cross_entropy(
+        model(torch.cat([x for x, _ in texts])), torch.cat([y for _, y in texts])
+    ).backward()
     right = model.weight.grad.clone()
 
     model.zero_grad()

@@ -1,4 +1,5 @@
 """P1: what each number format can hold."""
+
 import pytest
 import torch
 from torch import nn
@@ -38,8 +39,13 @@ def test_autocast_leaves_weights_gradients_and_adam_state_in_fp32():
     optimizer = torch.optim.AdamW(layer.parameters())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = layer(torch.randn(2, 8))
-        assert torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+        assert (
+            torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+        )
     out.float().sum().backward()
     optimizer.step()
-    assert out.dtype == torch.bfloat16 and layer.weight.dtype == layer.weight.grad.dtype == torch.float32
+    assert (
+        out.dtype == torch.bfloat16
+        and layer.weight.dtype == layer.weight.grad.dtype == torch.float32
+    )
     assert optimizer.state[layer.weight]["exp_avg"].dtype == torch.float32

@@ -1,4 +1,5 @@
 """P10: forward values beyond 65504."""
+
 import pytest
 import torch
 from torch import nn
@@ -11,7 +12,12 @@ class Net(nn.Module):
     def __init__(self, fp32_block: bool = False):
         super().__init__()
         torch.manual_seed(0)
-        self.start, self.block, self.norm, self.head = nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 3)
+        self.start, self.block, self.norm, self.head = (
+            nn.Linear(8, 8),
+            nn.Linear(8, 8),
+            nn.LayerNorm(8),
+            nn.Linear(8, 3),
+        )
         with torch.no_grad():
             self.block.weight.mul_(3e5)
         self.fp32_block = fp32_block

@@ -1,4 +1,5 @@
 """P11: nan that comes with a batch."""
+
 import pytest
 import torch
 from torch import nn

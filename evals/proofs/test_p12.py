@@ -1,4 +1,5 @@
 """P12: steps that are too large for the curvature, or for an Adam average that lags."""
+
 import pytest
 import torch
 from torch import nn
@@ -36,7 +37,11 @@ def test_with_a_warm_up_the_loss_falls_first_and_explodes_once_the_ramp_passes_t
         ramp.step()
         loss_log.append(loss.item())
     best = loss_log.index(min(loss_log))
-    assert 60 < best < 140 and loss_log[best] < loss_log[0] / 100 and loss_log[-1] > 1e3 * loss_log[best]
+    assert (
+        60 < best < 140
+        and loss_log[best] < loss_log[0] / 100
+        and loss_log[-1] > 1e3 * loss_log[best]
+    )
     assert norm_log[best + 5] > norm_log[best]
 
 

@@ -1,11 +1,14 @@
 """P13: one odd batch, and a limit that is always hit."""
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
 
-def train(max_norm: float, optimizer_class=torch.optim.SGD, odd_batch: bool = False, steps: int = 200):
+def train(
+    max_norm: float, optimizer_class=torch.optim.SGD, odd_batch: bool = False, steps: int = 200
+):
     torch.manual_seed(0)
     model, truth = nn.Linear(8, 1), torch.randn(8, 1)
     optimizer = optimizer_class(model.parameters(), lr=0.05)

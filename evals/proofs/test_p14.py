@@ -1,4 +1,5 @@
 """P14: one non-finite gradient, and what skipping the step can and can't save."""
+
 import pytest
 import torch
 from torch import nn

@@ -1,4 +1,5 @@
 """P15: the level of the logits, which cross entropy never corrects."""
+
 import pytest
 import torch
 from torch import nn
@@ -14,9 +15,13 @@ def shifted_loss(shift: float, dtype) -> float:
 def test_the_loss_is_the_same_at_any_level_in_fp32_and_wrong_in_half_precision():
     fp32 = shifted_loss(0, torch.float32)
     assert shifted_loss(1000, torch.float32) == pytest.approx(fp32, abs=1e-3)
-    assert shifted_loss(1000, torch.bfloat16) == pytest.approx(2.28, abs=0.01) and fp32 == pytest.approx(2.88, abs=0.01)
+    assert shifted_loss(1000, torch.bfloat16) == pytest.approx(
+        2.28, abs=0.01
+    ) and fp32 == pytest.approx(2.88, abs=0.01)
     for dtype in (torch.bfloat16, torch.float16):
-        assert shifted_loss(10000, dtype) == pytest.approx(torch.tensor(10.0).log().item(), abs=1e-3)
+        assert shifted_loss(10000, dtype) == pytest.approx(
+            torch.tensor(10.0).log().item(), abs=1e-3
+        )
 
 
 def test_neighbours_in_bf16_lie_4_apart_just_below_1000():
@@ -39,7 +44,10 @@ def level_after(z_loss: float) -> float:
     optimizer = torch.optim.SGD([level], lr=200)
     for _ in range(50):
         logits = torch.randn(16, 5) + level
-        loss = cross_entropy(logits, torch.arange(16) % 5) + z_loss * logits.float().logsumexp(-1).square().mean()
+        loss = (
+            cross_entropy(logits, torch.arange(16) % 5)
+            + z_loss * logits.float().logsumexp(-1).square().mean()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

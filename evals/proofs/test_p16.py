@@ -1,4 +1,5 @@
 """P16: attention scores that grow with the weights."""
+
 import math
 
 import pytest
@@ -25,7 +26,9 @@ def test_scores_grow_with_the_square_and_attention_narrows_to_one_position():
     assert wide > 4 and narrow < 0.1
 
 
-@pytest.mark.parametrize("norm", [nn.RMSNorm(64), lambda x: layer_norm(x, (64,))], ids=["RMSNorm", "LayerNorm"])
+@pytest.mark.parametrize(
+    "norm", [nn.RMSNorm(64), lambda x: layer_norm(x, (64,))], ids=["RMSNorm", "LayerNorm"]
+)
 def test_normalised_queries_and_keys_keep_both_where_they_were(norm):
     first, last = attention(1, norm), attention(100, norm)
     assert last == pytest.approx(first, rel=0.01)

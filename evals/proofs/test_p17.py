@@ -1,4 +1,5 @@
 """P17: weights that start with the wrong spread."""
+
 import math
 
 import pytest
@@ -14,7 +15,9 @@ def first_loss(std: float | None, classes: int = 5000, width: int = 512) -> floa
     if std:
         nn.init.normal_(embedding.weight, std=std)
     tokens, targets = torch.randint(classes, (64,)), torch.randint(classes, (64,))
-    hidden = layer_norm(torch.randn(64, width) + embedding(tokens) / embedding.weight.std(), (width,))
+    hidden = layer_norm(
+        torch.randn(64, width) + embedding(tokens) / embedding.weight.std(), (width,)
+    )
     return cross_entropy(hidden @ embedding.weight.T, targets).item()
 
 
@@ -64,7 +67,9 @@ def residual(depth: int, scale: float) -> float:
 
 def test_a_residual_stream_grows_with_depth_unless_each_branch_starts_smaller():
     assert residual(48, 1) > 1.8 * residual(12, 1)
-    assert residual(48, 1 / math.sqrt(96)) == pytest.approx(residual(12, 1 / math.sqrt(24)), rel=0.05)
+    assert residual(48, 1 / math.sqrt(96)) == pytest.approx(
+        residual(12, 1 / math.sqrt(24)), rel=0.05
+    )
 
 
 def test_the_transformer_layer_of_pytorch_normalises_after_the_branch_unless_told():

@@ -1,4 +1,5 @@
 """P18: gradients that change size from layer to layer."""
+
 import pytest
 import torch
 from torch import nn

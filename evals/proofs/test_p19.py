@@ -1,4 +1,5 @@
 """P19: what a seed doesn't fix."""
+
 import warnings
 
 import pytest

@@ -1,9 +1,12 @@
 """P2: two switches for TF32, which torch 2.9 and later keep apart. The settings exist without a GPU too."""
+
 import pytest
 import torch
 from torch import backends
 
-pytestmark = pytest.mark.skipif(not hasattr(backends, "fp32_precision"), reason="torch older than 2.9 has one switch")
+pytestmark = pytest.mark.skipif(
+    not hasattr(backends, "fp32_precision"), reason="torch older than 2.9 has one switch"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +21,11 @@ def untouched_afterwards():
 
 def state():
     """The new switch, then both old ones; "raises" where reading one is refused."""
-    return backends.cuda.matmul.fp32_precision, read(torch.get_float32_matmul_precision), read(old_flag)
+    return (
+        backends.cuda.matmul.fp32_precision,
+        read(torch.get_float32_matmul_precision),
+        read(old_flag),
+    )
 
 
 def old_flag():
@@ -97,6 +104,8 @@ def test_the_hint_that_the_compiler_prints_is_recognised(says):
 
     from torch._inductor import compile_fx
 
-    hint = "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled. "
+    hint = (
+        "TensorFloat32 tensor cores for float32 matrix multiplication available but not enabled. "
+    )
     assert hint in getsource(compile_fx._warn_tf32_disabled)
     says("P2", f"UserWarning: {hint}Consider setting")

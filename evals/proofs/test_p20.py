@@ -1,4 +1,5 @@
 """P20: weights kept in bf16 round the optimizer's small steps away."""
+
 import copy
 
 import pytest
@@ -23,7 +24,11 @@ def train(weights, rate, steps=200, **options):
         optimizer.step()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
     pairs = list(zip(before, model.parameters()))
-    return loss.item(), sum((a != b).sum().item() for a, b in pairs) / sum(b.numel() for _, b in pairs), model[1].weight.detach()
+    return (
+        loss.item(),
+        sum((a != b).sum().item() for a, b in pairs) / sum(b.numel() for _, b in pairs),
+        model[1].weight.detach(),
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"fused": True}, {"foreach": True}])
@@ -31,7 +36,9 @@ def test_bf16_weights_stand_still_where_fp32_weights_under_autocast_learn(option
     stuck, learning = train(BF16, 1e-4, **options), train(FP32, 1e-4, **options)
     assert stuck[0] > 1.3 * learning[0]
     assert stuck[1] < 0.2 and learning[1] > 0.95
-    assert (stuck[2] == 1).all() and (learning[2] != 1).all()  # gains begin at 1.0 and need the largest step of all
+    assert (stuck[2] == 1).all() and (
+        learning[2] != 1
+    ).all()  # gains begin at 1.0 and need the largest step of all
 
 
 def test_a_larger_rate_moves_the_rest_but_not_the_gains():
@@ -43,7 +50,10 @@ def test_a_larger_rate_moves_the_rest_but_not_the_gains():
 def test_no_weight_above_512_times_the_rate_moves(rate, largest):
     weights = torch.logspace(-6, 0, 20_000).to(BF16)
     still = weights[weights - rate == weights]
-    assert still.min() < largest and (weights[weights > largest] - rate == weights[weights > largest]).all()
+    assert (
+        still.min() < largest
+        and (weights[weights > largest] - rate == weights[weights > largest]).all()
+    )
     assert (weights[weights < largest / 4] - rate != weights[weights < largest / 4]).all()
 
 
@@ -82,6 +92,8 @@ def test_stochastic_rounding_keeps_the_small_steps_on_average():
     torch.manual_seed(0)
     weight = torch.ones(10_000, dtype=BF16)
     for _ in range(100):
-        bits = (weight.float() - 1e-4).view(torch.int32) + torch.randint(0, 1 << 16, weight.shape, dtype=torch.int32)
+        bits = (weight.float() - 1e-4).view(torch.int32) + torch.randint(
+            0, 1 << 16, weight.shape, dtype=torch.int32
+        )
         weight = (bits & -65536).view(torch.float32).to(BF16)
     assert abs(weight.float().mean().item() - 0.99) < 5e-4

@@ -1,4 +1,5 @@
 """P3: what torch says about bf16 on a card that only emulates it. torch's own code decides; the card is described to it."""
+
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +12,12 @@ def card(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(torch.version, "cuda", "12.8")
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major))
-        monkeypatch.setattr(torch.cuda, "_check_bf16_tensor_supported", lambda device: can_hold_bf16)
+        monkeypatch.setattr(
+            torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major)
+        )
+        monkeypatch.setattr(
+            torch.cuda, "_check_bf16_tensor_supported", lambda device: can_hold_bf16
+        )
 
     return describe
 
@@ -62,4 +67,6 @@ def test_a_box_without_any_gpu_is_not_taken_for_an_old_card():
 
 def test_the_demand_of_tf32_is_no_sign_of_bf16_because_a_box_without_a_gpu_prints_it_too(says):
     with pytest.raises(AssertionError):
-        says("P3", "ValueError: --tf32 requires Ampere or a newer GPU arch, cuda>=11 and torch>=1.7")
+        says(
+            "P3", "ValueError: --tf32 requires Ampere or a newer GPU arch, cuda>=11 and torch>=1.7"
+        )

@@ -1,4 +1,5 @@
 """P4: tensors of two precisions meet."""
+
 import pytest
 import torch
 from torch import nn
@@ -89,11 +90,14 @@ def test_an_fp16_loss_is_finite_inside_autocast_and_inf_outside():
     assert mse_loss(out, target).isinf()
 
 
-@pytest.mark.parametrize("line", [
-    "RuntimeError: expected scalar type Half but found Float",
-    "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.cuda.HalfTensor) should be the same",
-    "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: expected scalar type Half but found Float",
+        "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.cuda.HalfTensor) should be the same",
+        "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+    ],
+)
 def test_the_wording_on_a_gpu_and_of_older_versions_is_recognised(says, line):
     says("P4", line)
 
@@ -104,7 +108,9 @@ OTHER_TYPES = {
     "float64 in a product": lambda: X.double() @ torch.randn(4, 4),
     "float64 in a convolution": lambda: nn.Conv2d(3, 4, 3)(torch.randn(1, 3, 8, 8).double()),
     "float64 in an LSTM": lambda: nn.LSTM(3, 3)(torch.randn(1, 1, 3).double()),
-    "an assignment of integers": lambda: assign(torch.zeros(4, 4), torch.ones(2, 4, dtype=torch.long)),
+    "an assignment of integers": lambda: assign(
+        torch.zeros(4, 4), torch.ones(2, 4, dtype=torch.long)
+    ),
     "float64 in index_add_": lambda: add(torch.zeros(4, 4), torch.ones(2, 4).double()),
     "float64 in masked_scatter_": lambda: fill(torch.zeros(4, 4), torch.ones(2, 4).double()),
 }
@@ -118,10 +124,13 @@ def test_types_that_are_not_half_precision_are_not_taken_for_it(name, says):
         says("P4", str(error.value))
 
 
-@pytest.mark.parametrize("line", [
-    "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
-    "RuntimeError: expected scalar type Long but found Float",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+        "RuntimeError: expected scalar type Long but found Float",
+    ],
+)
 def test_a_wrong_device_and_wrong_labels_are_not_taken_for_it(says, line):
     with pytest.raises(AssertionError):
         says("P4", line)

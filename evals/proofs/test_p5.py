@@ -1,4 +1,5 @@
 """P5: fp16 gradients that flush to zero."""
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +8,9 @@ from torch import nn
 def zero_shares(precision, scale: float = 1.0) -> dict[str, float]:
     """Share of gradients that are exactly 0. The small weight of the loss stands for a mean over many tokens."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
+    model = nn.Sequential(
+        nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
+    )
     x, y = torch.randn(256, 16), torch.randn(256, 1)
     with torch.autocast("cpu", dtype=precision, enabled=precision != torch.float32):
         out = model(x)
@@ -22,7 +25,9 @@ def test_without_a_scaler_most_fp16_gradients_of_the_first_layer_are_exactly_zer
     assert shares["0.weight"] > 0.8 > 0.3 > shares["4.weight"]
 
 
-@pytest.mark.parametrize("precision, scale", [(torch.float32, 1.0), (torch.bfloat16, 1.0), (torch.float16, 65536.0)])
+@pytest.mark.parametrize(
+    "precision, scale", [(torch.float32, 1.0), (torch.bfloat16, 1.0), (torch.float16, 65536.0)]
+)
 def test_fp32_bf16_and_a_scaled_fp16_loss_keep_them(precision, scale):
     assert max(zero_shares(precision, scale).values()) == 0
 
@@ -34,7 +39,9 @@ def test_the_smallest_fp16_number_is_6e_minus_8():
 def final_loss(scaled: bool) -> float:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e6)  # large, because the loss carries a weight of 1e-7
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=1e6
+    )  # large, because the loss carries a weight of 1e-7
     scaler = torch.amp.GradScaler("cpu", enabled=scaled)
     x = torch.randn(256, 16)
     y = x[:, :1]

@@ -1,4 +1,5 @@
 """P6: bf16 and a loss scaler. The crash itself needs a GPU; on the CPU the kernel takes bf16."""
+
 import math
 
 import pytest
@@ -47,10 +48,13 @@ def test_nothing_ever_stops_the_scale_from_growing_before_it_nears_the_largest_n
     assert math.isinf(scaler.scale(torch.tensor(3.0)).item())
 
 
-@pytest.mark.parametrize("line", [
-    """NotImplementedError: "_amp_foreach_non_finite_check_and_unscale_cuda" not implemented for 'BFloat16'""",
-    """RuntimeError: "_amp_non_finite_check_and_unscale_cuda" not implemented for 'BFloat16'""",
-    "MisconfigurationException: `precision='bf16-mixed'` does not use a scaler, found <torch.amp.grad_scaler.GradScaler>.",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        """NotImplementedError: "_amp_foreach_non_finite_check_and_unscale_cuda" not implemented for 'BFloat16'""",
+        """RuntimeError: "_amp_non_finite_check_and_unscale_cuda" not implemented for 'BFloat16'""",
+        "MisconfigurationException: `precision='bf16-mixed'` does not use a scaler, found <torch.amp.grad_scaler.GradScaler>.",
+    ],
+)
 def test_the_texts_are_recognised(says, line):
     says("P6", line)

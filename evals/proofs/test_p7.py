@@ -1,4 +1,5 @@
 """P7: clipping gradients that still carry the loss scale."""
+
 import pytest
 import torch
 from torch import nn

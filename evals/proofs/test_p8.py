@@ -1,4 +1,5 @@
 """P8: operations that turn an edge value into nan or inf, and the forms that don't."""
+
 import math
 
 import pytest
@@ -21,12 +22,18 @@ BAD = {
     "arccosine of 1": (lambda x: torch.acos(x), [1.0]),
     "0 / 0": (lambda x: x / x.sum(), [0.0, 0.0]),
     "deviation of one number": (lambda x: x.std(), [1.0]),
-    "softmax of a masked row": (lambda x: torch.softmax(x + torch.tensor(-math.inf), 0), [1.0, 2.0]),
+    "softmax of a masked row": (
+        lambda x: torch.softmax(x + torch.tensor(-math.inf), 0),
+        [1.0, 2.0],
+    ),
 }
 GOOD = {
     "an epsilon inside the root": (lambda x: (x + 1e-6).sqrt(), [0.0]),
     "the norm of the library": (lambda x: torch.linalg.vector_norm(x), [0.0, 0.0]),
-    "where before the root": (lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0), [0.0]),
+    "where before the root": (
+        lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0),
+        [0.0],
+    ),
     "log_softmax": (lambda x: log_softmax(x, 0), [200.0, 0.0]),
     "arccosine of a clamped number": (lambda x: torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6)), [1.0]),
     "a divisor with a floor": (lambda x: x / x.sum().clamp_min(1e-6), [0.0, 0.0]),
@@ -68,4 +75,6 @@ def test_a_normalised_zero_vector_is_finite_but_its_gradient_is_1e12():
 
 def test_attention_of_a_fully_masked_row_is_zero_in_the_library_function():
     q = torch.randn(1, 1, 2, 4)
-    assert not scaled_dot_product_attention(q, q, q, attn_mask=torch.zeros(2, 2, dtype=torch.bool)).any()
+    assert not scaled_dot_product_attention(
+        q, q, q, attn_mask=torch.zeros(2, 2, dtype=torch.bool)
+    ).any()

@@ -1,4 +1,5 @@
 """P9: where a nan was made. The hook of the entry, and what anomaly mode sees and doesn't."""
+
 import warnings
 
 import pytest
@@ -13,7 +14,9 @@ def watch(name):
 
     def hook(module, inputs, output):
         if not finite(output):
-            raise FloatingPointError(f"{name}: bad output, inputs {'fine' if finite(inputs) else 'bad too'}")
+            raise FloatingPointError(
+                f"{name}: bad output, inputs {'fine' if finite(inputs) else 'bad too'}"
+            )
 
     return hook
 
@@ -30,7 +33,9 @@ class Net(nn.Module):
 
 
 def hooked(net, x):
-    handles = [m.register_forward_hook(watch(n)) for n, m in net.named_modules() if not list(m.children())]
+    handles = [
+        m.register_forward_hook(watch(n)) for n, m in net.named_modules() if not list(m.children())
+    ]
     try:
         return net(x)
     finally:
@@ -91,18 +96,24 @@ def test_anomaly_mode_lets_a_nan_of_the_forward_pass_and_an_inf_gradient_through
     assert not loss.isfinite() and not x.grad.isnan().any()
 
 
-@pytest.mark.parametrize("line", [
-    "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '3.333e-05', 'epoch': '0.15'}",
-    "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 2e-05, 'epoch': 0.01}",
-    "Loss is nan, stopping training",
-    "FloatingPointError: Loss became infinite or NaN at iteration=41!",
-    "Detected inf/nan during batch_number=0",
-    "RuntimeError: Function 'MseLossBackward0' returned nan values in its 0th output.",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '3.333e-05', 'epoch': '0.15'}",
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 2e-05, 'epoch': 0.01}",
+        "Loss is nan, stopping training",
+        "FloatingPointError: Loss became infinite or NaN at iteration=41!",
+        "Detected inf/nan during batch_number=0",
+        "RuntimeError: Function 'MseLossBackward0' returned nan values in its 0th output.",
+    ],
+)
 def test_the_lines_of_frameworks_are_recognised(says, line):
     says("P9", line)
 
 
 def test_a_healthy_trainer_line_is_not_taken_for_it(says):
     with pytest.raises(AssertionError):
-        says("P9", "{'loss': '0.03', 'grad_norm': '0.4266', 'learning_rate': '5e-05', 'epoch': '0.05'}")
+        says(
+            "P9",
+            "{'loss': '0.03', 'grad_norm': '0.4266', 'learning_rate': '5e-05', 'epoch': '0.05'}",
+        )

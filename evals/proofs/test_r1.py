@@ -1,8 +1,11 @@
 """R1: a policy that games its reward."""
+
 import torch
 
-TRUE = torch.tensor([0.0, 0.2, 0.5, 1.0, 0.6, -0.5])   # what people want of six answers
-MODEL = torch.tensor([0.0, 0.2, 0.5, 0.9, 0.6, 2.0])   # what the reward model gives: the last one fools it
+TRUE = torch.tensor([0.0, 0.2, 0.5, 1.0, 0.6, -0.5])  # what people want of six answers
+MODEL = torch.tensor(
+    [0.0, 0.2, 0.5, 0.9, 0.6, 2.0]
+)  # what the reward model gives: the last one fools it
 REFERENCE = torch.tensor([1.0, 1.0, 1.5, 2.0, 1.0, -1.0])
 
 

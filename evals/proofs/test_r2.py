@@ -1,4 +1,5 @@
 """R2: the divergence from the reference."""
+
 import copy
 
 import torch
@@ -11,7 +12,9 @@ def estimates(policy, reference, allowed=None, count=20_000):
     """Mean of log p - log q, and of the estimator that is never negative, over sampled tokens."""
     p, q = policy.log_softmax(0), reference.log_softmax(0)
     drawn = p.exp() if allowed is None else p.exp() * allowed
-    tokens = torch.multinomial(drawn, count, replacement=True, generator=torch.Generator().manual_seed(0))
+    tokens = torch.multinomial(
+        drawn, count, replacement=True, generator=torch.Generator().manual_seed(0)
+    )
     gap = (p - q)[tokens]
     return gap.mean().item(), ((-gap).exp() - 1 + gap).mean().item()
 
@@ -27,7 +30,7 @@ def test_it_turns_negative_when_the_end_token_is_forbidden_while_sampling():
     policy, reference = torch.zeros(20), torch.zeros(20)
     policy[END] = 4.0  # the policy has learned to stop early
     allowed = torch.ones(20)
-    allowed[END] = 0   # min_length, or an end token that generate doesn't know
+    allowed[END] = 0  # min_length, or an end token that generate doesn't know
     plain, safe = estimates(policy, reference, allowed)
     assert plain < -1
     assert safe > 0

@@ -1,4 +1,5 @@
 """R3: scales of rewards, advantages and observations."""
+
 import pytest
 import torch
 
@@ -25,12 +26,15 @@ def test_raw_advantages_hand_the_scale_of_the_reward_to_the_gradient():
 
 
 def test_normalised_ones_do_not():
-    assert torch.allclose(gradient(normalised(1000 * RETURNS + 50)), gradient(normalised(RETURNS)), atol=1e-4)
+    assert torch.allclose(
+        gradient(normalised(1000 * RETURNS + 50)), gradient(normalised(RETURNS)), atol=1e-4
+    )
 
 
 def test_a_value_loss_grows_with_the_square_of_the_reward_and_is_not_normalised():
     def value_loss(scale):
         return (torch.zeros(64) - scale * RETURNS).pow(2).mean()
+
     assert value_loss(100.0) / value_loss(1.0) == pytest.approx(1e4, rel=1e-3)
 
 
@@ -56,7 +60,9 @@ def test_a_group_of_almost_equal_rewards_is_blown_up_to_full_size():
 
 
 def test_a_policy_that_overflowed_fails_with_the_signature(says):
-    torch.distributions.Distribution.set_default_validate_args(True)  # torch's default, which some libraries switch off
+    torch.distributions.Distribution.set_default_validate_args(
+        True
+    )  # torch's default, which some libraries switch off
     with pytest.raises(ValueError) as error:
         torch.distributions.Normal(torch.full((2,), float("nan")), torch.ones(2))
     says("R3", str(error.value))

@@ -1,4 +1,5 @@
 """R4: what a saved policy doesn't hold."""
+
 import copy
 
 import torch
@@ -14,7 +15,11 @@ class Running:
 
     def update(self, x):
         delta, total = x.mean(0) - self.mean, self.count + len(x)
-        both = self.var * self.count + x.var(0, unbiased=False) * len(x) + delta**2 * self.count * len(x) / total
+        both = (
+            self.var * self.count
+            + x.var(0, unbiased=False) * len(x)
+            + delta**2 * self.count * len(x) / total
+        )
         self.mean, self.var, self.count = self.mean + delta * len(x) / total, both / total, total
 
     def __call__(self, x):
@@ -80,4 +85,5 @@ def test_the_state_dict_of_the_policy_holds_none_of_this():
 def test_updates_on_a_buffer_that_starts_empty_see_the_same_few_samples():
     def different(size, draws=256):
         return len(set(torch.randint(0, size, (draws,)).tolist()))
+
     assert different(10) <= 10 and different(100_000) > 240

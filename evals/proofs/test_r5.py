@@ -1,4 +1,5 @@
 """R5: losses of reinforcement learning are no measure of progress."""
+
 import torch
 
 torch.manual_seed(0)
@@ -7,7 +8,9 @@ torch.manual_seed(0)
 def test_the_value_loss_grows_while_the_policy_gets_better():
     value, loss, reward = torch.zeros(()), [], []
     for step in range(200):
-        returns = 0.05 * step * (1 + 0.3 * torch.randn(256))  # better and better, and noisier in proportion
+        returns = (
+            0.05 * step * (1 + 0.3 * torch.randn(256))
+        )  # better and better, and noisier in proportion
         loss.append((value - returns).pow(2).mean().item())
         reward.append(returns.mean().item())
         value = value + 0.2 * (returns.mean() - value)

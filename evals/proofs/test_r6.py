@@ -1,4 +1,5 @@
 """R6: how much a few seeds say."""
+
 import torch
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -33,7 +34,7 @@ def test_the_best_of_five_seeds_hides_the_runs_that_got_stuck():
 def interquartile_mean(values):
     ordered = values.sort(-1).values
     quarter = values.shape[-1] // 4
-    return ordered[..., quarter:values.shape[-1] - quarter].mean(-1)
+    return ordered[..., quarter : values.shape[-1] - quarter].mean(-1)
 
 
 def test_the_interquartile_mean_is_moved_less_by_one_wild_run_than_the_mean():

@@ -19,7 +19,9 @@ def because(slurm, says):
 
     def check(number, reason):
         def found():
-            state, text = slurm.client("squeue", "-h", "-j", number, "-o", "%T|%r").stdout.strip().split("|")
+            state, text = (
+                slurm.client("squeue", "-h", "-j", number, "-o", "%T|%r").stdout.strip().split("|")
+            )
             return state == "PENDING" and reason in text
 
         slurm.wait(found, f"not {reason}", seconds=20)
@@ -32,14 +34,27 @@ def because(slurm, says):
 
 @pytest.fixture
 def brief(slurm):
-    slurm.client("scontrol", "create", "PartitionName=brief", "Nodes=gpu", "MaxTime=10", "MaxNodes=1", "State=UP")
+    slurm.client(
+        "scontrol",
+        "create",
+        "PartitionName=brief",
+        "Nodes=gpu",
+        "MaxTime=10",
+        "MaxNodes=1",
+        "State=UP",
+    )
     yield
     slurm.cancel_all()
     slurm.client("scontrol", "delete", "PartitionName=brief")
 
 
 def test_a_time_limit_above_the_partitions_waits_until_it_is_lowered(slurm, job, because, brief):
-    assert "to start at" in slurm.client("sbatch", "--test-only", "--partition=brief", "--time=60", str(slurm.home / "wait.sh")).stderr
+    assert (
+        "to start at"
+        in slurm.client(
+            "sbatch", "--test-only", "--partition=brief", "--time=60", str(slurm.home / "wait.sh")
+        ).stderr
+    )
     number = job("--partition=brief", "--time=60")
     because(number, "PartitionTimeLimit")
     assert "N/A" in slurm.client("squeue", "--start", "-h", "-j", number).stdout
@@ -47,7 +62,9 @@ def test_a_time_limit_above_the_partitions_waits_until_it_is_lowered(slurm, job,
     slurm.until(number, "RUNNING", seconds=20)
 
 
-def test_more_nodes_or_processors_than_the_partition_allows_waits_for_ever(slurm, job, because, brief):
+def test_more_nodes_or_processors_than_the_partition_allows_waits_for_ever(
+    slurm, job, because, brief
+):
     nodes, processors = job("--partition=brief", "--time=5", "--nodes=2"), job("--cpus-per-task=99")
     because(nodes, "PartitionNodeLimit")
     because(processors, "PartitionConfig")
@@ -67,7 +84,9 @@ def test_a_dependency_on_a_failed_job_is_never_satisfied_and_can_be_taken_away(s
     slurm.client("scontrol", "update", f"jobid={number}", "Dependency=")
     slurm.until(number, "RUNNING", seconds=20)
     slurm.until(job(f"--dependency=afterany:{first}"), "RUNNING", seconds=20)
-    slurm.until(job(f"--dependency=afterok:{first}", "--kill-on-invalid-dep=yes"), "CANCELLED", seconds=20)
+    slurm.until(
+        job(f"--dependency=afterok:{first}", "--kill-on-invalid-dep=yes"), "CANCELLED", seconds=20
+    )
 
 
 def test_a_held_job_waits_for_its_release_and_one_with_a_begin_for_its_time(slurm, job, because):
@@ -80,8 +99,20 @@ def test_a_held_job_waits_for_its_release_and_one_with_a_begin_for_its_time(slur
         slurm.until(number, "RUNNING", seconds=20)
 
 
-def test_a_job_that_would_reach_into_maintenance_starts_when_it_is_made_shorter(slurm, job, because):
-    slurm.client("scontrol", "create", "reservation", "reservationname=m", "starttime=now+60minutes", "duration=60", "flags=maint", "nodes=gpu", "users=root")
+def test_a_job_that_would_reach_into_maintenance_starts_when_it_is_made_shorter(
+    slurm, job, because
+):
+    slurm.client(
+        "scontrol",
+        "create",
+        "reservation",
+        "reservationname=m",
+        "starttime=now+60minutes",
+        "duration=60",
+        "flags=maint",
+        "nodes=gpu",
+        "users=root",
+    )
     try:
         number = job("--time=120")
         because(number, "ReqNodeNotAvail, Reserved for maintenance")
@@ -92,7 +123,9 @@ def test_a_job_that_would_reach_into_maintenance_starts_when_it_is_made_shorter(
         slurm.client("scontrol", "delete", "reservation=m")
 
 
-def test_a_drained_node_asked_for_by_name_holds_the_job_that_any_other_node_would_run(slurm, job, because):
+def test_a_drained_node_asked_for_by_name_holds_the_job_that_any_other_node_would_run(
+    slurm, job, because
+):
     slurm.client("scontrol", "update", "nodename=z", "state=drain", "reason=test")
     try:
         number = job("--partition=pair", "--nodelist=z")

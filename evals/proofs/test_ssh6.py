@@ -1,4 +1,5 @@
 """SSH6: a box made anew shows another host key; ssh refuses it, with a terminal or without, until that one entry is removed."""
+
 import getpass
 import os
 import shutil
@@ -11,18 +12,26 @@ from pathlib import Path
 import pytest
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
-SSHD, SSH, KEYGEN, KEYSCAN = (shutil.which(name, path=PATH) for name in ("sshd", "ssh", "ssh-keygen", "ssh-keyscan"))
+SSHD, SSH, KEYGEN, KEYSCAN = (
+    shutil.which(name, path=PATH) for name in ("sshd", "ssh", "ssh-keygen", "ssh-keyscan")
+)
 if not (SSHD and SSH and KEYGEN and KEYSCAN):
-    pytest.skip("no openssh here: apt-get install openssh-server openssh-client", allow_module_level=True)
+    pytest.skip(
+        "no openssh here: apt-get install openssh-server openssh-client", allow_module_level=True
+    )
 
 
 def key(place: Path, name: str) -> Path:
-    subprocess.run([KEYGEN, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)], check=True)
+    subprocess.run(
+        [KEYGEN, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)], check=True
+    )
     return place / name
 
 
 def fingerprint(of: str) -> str:
-    return subprocess.run([KEYGEN, "-lf", "-"], input=of, capture_output=True, text=True, check=True).stdout.split()[1]
+    return subprocess.run(
+        [KEYGEN, "-lf", "-"], input=of, capture_output=True, text=True, check=True
+    ).stdout.split()[1]
 
 
 class Box:
@@ -45,7 +54,13 @@ class Box:
             "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\n"
             "UseDNS no\nForceCommand echo reached\n"
         )
-        self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(
+            [SSHD, "-D", "-e", "-f", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         end = time.monotonic() + 8
         while time.monotonic() < end:
             try:
@@ -61,13 +76,37 @@ class Box:
             self.process.wait(5)
 
     def ssh(self, *options: str) -> subprocess.CompletedProcess:
-        shared = ["-F", "/dev/null", "-T", "-p", str(self.port), "-i", str(self.id), "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "BatchMode=yes"]
+        shared = [
+            "-F",
+            "/dev/null",
+            "-T",
+            "-p",
+            str(self.port),
+            "-i",
+            str(self.id),
+            "-o",
+            "IdentitiesOnly=yes",
+            "-o",
+            "IdentityAgent=none",
+            "-o",
+            "BatchMode=yes",
+        ]
         known = ["-o", f"UserKnownHostsFile={self.known}", "-o", "GlobalKnownHostsFile=/dev/null"]
-        return subprocess.run([SSH, *shared, *known, *options, f"{getpass.getuser()}@127.0.0.1"], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [SSH, *shared, *known, *options, f"{getpass.getuser()}@127.0.0.1"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            stdin=subprocess.DEVNULL,
+        )
 
     def shown(self) -> str:
         """The fingerprint that the box shows now, by the command of the entry."""
-        return fingerprint(subprocess.run([KEYSCAN, "-p", str(self.port), "127.0.0.1"], capture_output=True, text=True).stdout)
+        return fingerprint(
+            subprocess.run(
+                [KEYSCAN, "-p", str(self.port), "127.0.0.1"], capture_output=True, text=True
+            ).stdout
+        )
 
 
 @pytest.fixture
@@ -80,16 +119,24 @@ def box(tmp_path):
 
 def test_an_unknown_box_is_refused_where_nobody_can_answer_and_taken_once(box):
     refused = box.ssh()
-    assert refused.returncode == 255 and refused.stderr.strip() == "Host key verification failed."  # launchers of several nodes print it too, so it's no signature
+    assert (
+        refused.returncode == 255 and refused.stderr.strip() == "Host key verification failed."
+    )  # launchers of several nodes print it too, so it's no signature
     assert box.ssh("-o", "StrictHostKeyChecking=accept-new").stdout == "reached\n"
     assert box.ssh().stdout == "reached\n"
 
 
 def test_a_box_made_anew_is_refused_until_its_own_entry_is_gone(box, says):
     box.ssh("-o", "StrictHostKeyChecking=accept-new")
-    box.known.write_text(box.known.read_text() + "other.example ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKQ0lilvKFauVaODSTdTWZQURPRNiJrds7zZOg/vHr4B\n")
+    box.known.write_text(
+        box.known.read_text()
+        + "other.example ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKQ0lilvKFauVaODSTdTWZQURPRNiJrds7zZOg/vHr4B\n"
+    )
     box.made_anew("second")
-    for option in ("BatchMode=yes", "StrictHostKeyChecking=accept-new"):  # accept-new takes new boxes, not changed ones
+    for option in (
+        "BatchMode=yes",
+        "StrictHostKeyChecking=accept-new",
+    ):  # accept-new takes new boxes, not changed ones
         refused = box.ssh("-o", option)
         assert refused.returncode == 255 and not refused.stdout
         says("SSH6", refused.stderr)
@@ -97,8 +144,14 @@ def test_a_box_made_anew_is_refused_until_its_own_entry_is_gone(box, says):
     on_the_box = fingerprint((box.place / "second.pub").read_text())
     assert on_the_box in refused.stderr and on_the_box == box.shown()
 
-    without_port = subprocess.run([KEYGEN, "-f", str(box.known), "-R", "127.0.0.1"], capture_output=True, text=True)
+    without_port = subprocess.run(
+        [KEYGEN, "-f", str(box.known), "-R", "127.0.0.1"], capture_output=True, text=True
+    )
     assert "not found in" in without_port.stdout + without_port.stderr
-    subprocess.run([KEYGEN, "-f", str(box.known), "-R", f"[127.0.0.1]:{box.port}"], check=True, capture_output=True)
+    subprocess.run(
+        [KEYGEN, "-f", str(box.known), "-R", f"[127.0.0.1]:{box.port}"],
+        check=True,
+        capture_output=True,
+    )
     assert "other.example" in box.known.read_text()  # only that one
     assert box.ssh("-o", "StrictHostKeyChecking=accept-new").stdout == "reached\n"

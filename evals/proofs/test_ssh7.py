@@ -1,4 +1,5 @@
 """SSH7: the box is reached and no key opens it: which key, as whom, and whether its file is read."""
+
 import getpass
 import os
 import re
@@ -12,15 +13,21 @@ from pathlib import Path
 import pytest
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
-SSHD, SSH, KEYGEN, AGENT, ADD = (shutil.which(name, path=PATH) for name in ("sshd", "ssh", "ssh-keygen", "ssh-agent", "ssh-add"))
+SSHD, SSH, KEYGEN, AGENT, ADD = (
+    shutil.which(name, path=PATH) for name in ("sshd", "ssh", "ssh-keygen", "ssh-agent", "ssh-add")
+)
 if not (SSHD and SSH and KEYGEN and AGENT and ADD):
-    pytest.skip("no openssh here: apt-get install openssh-server openssh-client", allow_module_level=True)
+    pytest.skip(
+        "no openssh here: apt-get install openssh-server openssh-client", allow_module_level=True
+    )
 
 ME = getpass.getuser()
 
 
 def key(place: Path, name: str) -> Path:
-    subprocess.run([KEYGEN, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)], check=True)
+    subprocess.run(
+        [KEYGEN, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)], check=True
+    )
     return place / name
 
 
@@ -40,7 +47,13 @@ def box(tmp_path_factory):
         "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\nUseDNS no\n"
         "MaxStartups 100\nForceCommand echo reached\n"
     )
-    process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        [SSHD, "-D", "-e", "-f", str(config)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     end = time.monotonic() + 8
     while True:
         try:
@@ -52,10 +65,37 @@ def box(tmp_path_factory):
     kind, text = Path(f"{host}.pub").read_text().split()[:2]
     (place / "known_hosts").write_text(f"[127.0.0.1]:{port} {kind} {text}\n")
 
-    def ssh(file: Path | str, *options: str, user: str = ME, agent: str = "none", only: str = "yes") -> subprocess.CompletedProcess:
-        shared = ["-F", "/dev/null", "-T", "-p", str(port), "-i", str(file), "-o", f"IdentitiesOnly={only}", "-o", f"IdentityAgent={agent}", "-o", "BatchMode=yes"]
-        known = ["-o", f"UserKnownHostsFile={place}/known_hosts", "-o", "GlobalKnownHostsFile=/dev/null"]
-        return subprocess.run([SSH, *shared, *known, *options, f"{user}@127.0.0.1"], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+    def ssh(
+        file: Path | str, *options: str, user: str = ME, agent: str = "none", only: str = "yes"
+    ) -> subprocess.CompletedProcess:
+        shared = [
+            "-F",
+            "/dev/null",
+            "-T",
+            "-p",
+            str(port),
+            "-i",
+            str(file),
+            "-o",
+            f"IdentitiesOnly={only}",
+            "-o",
+            f"IdentityAgent={agent}",
+            "-o",
+            "BatchMode=yes",
+        ]
+        known = [
+            "-o",
+            f"UserKnownHostsFile={place}/known_hosts",
+            "-o",
+            "GlobalKnownHostsFile=/dev/null",
+        ]
+        return subprocess.run(
+            [SSH, *shared, *known, *options, f"{user}@127.0.0.1"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            stdin=subprocess.DEVNULL,
+        )
 
     ssh.place, ssh.id = place, mine
     yield ssh
@@ -85,7 +125,11 @@ def test_a_user_who_does_not_exist_looks_the_same(box, says):
     says("SSH7", wrong.stderr)
 
 
-@pytest.mark.parametrize("spoil", [lambda t: t.replace(b"\n", b"\r\n"), lambda t: t.rstrip(b"\n")], ids=["CRLF", "no newline at the end"])
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda t: t.replace(b"\n", b"\r\n"), lambda t: t.rstrip(b"\n")],
+    ids=["CRLF", "no newline at the end"],
+)
 def test_a_key_pasted_wrong_does_not_load(box, says, spoil):
     pasted = box.place / "pasted"
     pasted.unlink(missing_ok=True)
@@ -95,7 +139,9 @@ def test_a_key_pasted_wrong_does_not_load(box, says, spoil):
     assert re.search(r'Load key ".*": (error in libcrypto|invalid format)', bad.stderr)
     says("SSH7", bad.stderr)
     says("SSH7", bad.stderr.splitlines()[0])
-    subprocess.run(f"umask 077; (tr -d '\\r' < '{pasted}'; echo) > '{pasted}2'", shell=True, check=True)  # as the entry has it
+    subprocess.run(
+        f"umask 077; (tr -d '\\r' < '{pasted}'; echo) > '{pasted}2'", shell=True, check=True
+    )  # as the entry has it
     assert subprocess.run([KEYGEN, "-y", "-f", f"{pasted}2"], capture_output=True).returncode == 0
     assert box(f"{pasted}2").stdout == "reached\n"
 
@@ -121,13 +167,22 @@ def test_a_key_that_others_may_read_is_ignored(box, says):
 
 
 def test_six_keys_of_the_agent_use_up_the_tries(box, says):
-    agent = subprocess.Popen([AGENT, "-D", "-a", str(box.place / "a")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    agent = subprocess.Popen(
+        [AGENT, "-D", "-a", str(box.place / "a")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         end = time.monotonic() + 5
         while not (box.place / "a").exists() and time.monotonic() < end:
             time.sleep(0.02)
         keys = [str(key(box.place, f"k{n}")) for n in range(6)]
-        subprocess.run([ADD, "-q", *keys], check=True, env={**os.environ, "SSH_AUTH_SOCK": str(box.place / "a")}, capture_output=True)
+        subprocess.run(
+            [ADD, "-q", *keys],
+            check=True,
+            env={**os.environ, "SSH_AUTH_SOCK": str(box.place / "a")},
+            capture_output=True,
+        )
         full = box(box.id, agent=str(box.place / "a"), only="no")
         assert "Too many authentication failures" in full.stderr and not full.stdout
         says("SSH7", full.stderr)

@@ -1,4 +1,5 @@
 """SSH8: no login comes up: wrong port, no sshd, something that hangs up, an unknown name; and the checks that tell them apart."""
+
 import getpass
 import os
 import shutil
@@ -15,7 +16,9 @@ import pytest
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 SSHD, SSH, KEYGEN = (shutil.which(name, path=PATH) for name in ("sshd", "ssh", "ssh-keygen"))
 if not (SSHD and SSH and KEYGEN):
-    pytest.skip("no openssh here: apt-get install openssh-server openssh-client", allow_module_level=True)
+    pytest.skip(
+        "no openssh here: apt-get install openssh-server openssh-client", allow_module_level=True
+    )
 
 
 def free_port() -> int:
@@ -28,7 +31,9 @@ class Box:
     def __init__(self, place: Path):
         self.place, self.port, self.process = place, free_port(), None
         for name in ("id", "host"):
-            subprocess.run([KEYGEN, "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)], check=True)
+            subprocess.run(
+                [KEYGEN, "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)], check=True
+            )
         kind, text = (place / "host.pub").read_text().split()[:2]
         (place / "known_hosts").write_text(f"gpu {kind} {text}\n")
         if os.getuid() == 0:
@@ -47,7 +52,13 @@ class Box:
             f"{more}Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.place}/host\nPidFile none\nAuthorizedKeysFile {self.place}/id.pub\n"
             "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nStrictModes no\nUseDNS no\nForceCommand echo reached\n"
         )
-        self.process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(
+            [SSHD, "-D", "-e", "-f", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def stop(self) -> None:
         if self.process:
@@ -56,7 +67,13 @@ class Box:
             self.process = None
 
     def ssh(self, *options: str, name: str = "gpu") -> subprocess.CompletedProcess:
-        return subprocess.run([SSH, "-F", str(self.place / "config"), "-T", *options, name], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            [SSH, "-F", str(self.place / "config"), "-T", *options, name],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            stdin=subprocess.DEVNULL,
+        )
 
     def wait(self) -> subprocess.CompletedProcess:
         end = time.monotonic() + 8
@@ -74,7 +91,9 @@ def box(tmp_path):
 
 def test_still_booting_is_refused_and_waiting_helps(box):
     refused = box.ssh()
-    assert refused.returncode == 255 and "Connection refused" in refused.stderr  # as platforms' own entries say, so it's no signature
+    assert (
+        refused.returncode == 255 and "Connection refused" in refused.stderr
+    )  # as platforms' own entries say, so it's no signature
     box.start()
     assert box.wait().stdout == "reached\n"
 
@@ -86,19 +105,33 @@ def test_the_port_of_yesterday_is_refused_and_shown_by_the_check(box):
     box.write_alias(old)
     refused = box.ssh("-v")
     assert "Connection refused" in refused.stderr
-    assert f"port {old}" in next(line for line in refused.stderr.splitlines() if "Connecting to" in line)
-    shown = subprocess.run([SSH, "-F", str(box.place / "config"), "-G", "gpu"], capture_output=True, text=True, check=True).stdout
+    assert f"port {old}" in next(
+        line for line in refused.stderr.splitlines() if "Connecting to" in line
+    )
+    shown = subprocess.run(
+        [SSH, "-F", str(box.place / "config"), "-G", "gpu"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert f"port {old}\n" in shown
     box.write_alias(box.port)
     assert box.ssh().stdout == "reached\n"
 
 
 def test_the_bare_address_does_not_use_the_port_of_the_alias(box):
-    shown = subprocess.run([SSH, "-F", str(box.place / "config"), "-G", "127.0.0.1"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [SSH, "-F", str(box.place / "config"), "-G", "127.0.0.1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert "\nport 22\n" in shown
 
 
-@pytest.mark.parametrize("answer", [b"", b"Not allowed at this time\r\n"], ids=["nothing", "not allowed"])
+@pytest.mark.parametrize(
+    "answer", [b"", b"Not allowed at this time\r\n"], ids=["nothing", "not allowed"]
+)
 def test_something_that_accepts_and_hangs_up(box, says, answer):
     with closing(socket.create_server(("127.0.0.1", box.port))) as gateway:
 
@@ -113,7 +146,9 @@ def test_something_that_accepts_and_hangs_up(box, says, answer):
         closed = box.ssh("-v")
         thread.join(5)
     says("SSH8", closed.stderr)
-    assert "Connection established" in closed.stderr and (not answer or "banner line 0: Not allowed at this time" in closed.stderr)
+    assert "Connection established" in closed.stderr and (
+        not answer or "banner line 0: Not allowed at this time" in closed.stderr
+    )
 
 
 def test_too_many_logins_under_way_are_dropped_until_they_end(box, says):

@@ -42,7 +42,9 @@ def compute(seconds):
     return lambda batch: time.sleep(seconds)
 
 
-@pytest.mark.parametrize(("data", "work", "limit"), [(0.03, 0.005, "data"), (0.002, 0.03, "compute")])
+@pytest.mark.parametrize(
+    ("data", "work", "limit"), [(0.03, 0.005, "data"), (0.002, 0.03, "compute")]
+)
 def test_the_three_numbers_name_the_limit_and_only_its_cure_helps(data, work, limit):
     as_it_is = per_second(loader(data), compute(work))
     alone = {
@@ -52,7 +54,10 @@ def test_the_three_numbers_name_the_limit_and_only_its_cure_helps(data, work, li
     assert min(alone, key=alone.get) == limit
     assert as_it_is > 0.6 * alone[limit]
     assert max(alone.values()) > 2 * as_it_is
-    cured = {"data": per_second(loader(data / 4), compute(work)), "compute": per_second(loader(data), compute(work / 4))}
+    cured = {
+        "data": per_second(loader(data / 4), compute(work)),
+        "compute": per_second(loader(data), compute(work / 4)),
+    }
     assert cured.pop(limit) > 1.6 * as_it_is
     (other,) = cured.values()
     assert other < 1.3 * as_it_is

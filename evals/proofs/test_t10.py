@@ -1,4 +1,5 @@
 """T10: which helpers leave the search for convolution algorithms off, and how many searches inputs of changing size ask for."""
+
 import pytest
 import torch
 from torch.nn.functional import pad
@@ -21,11 +22,14 @@ def test_it_is_off_by_default():
     assert torch.backends.cudnn.benchmark is False
 
 
-@pytest.mark.parametrize("line, kept", [
-    ("pass", True),
-    ("import transformers; transformers.set_seed(1)", True),
-    ("import transformers; transformers.enable_full_determinism(1)", False),
-])
+@pytest.mark.parametrize(
+    "line, kept",
+    [
+        ("pass", True),
+        ("import transformers; transformers.set_seed(1)", True),
+        ("import transformers; transformers.enable_full_determinism(1)", False),
+    ],
+)
 def test_a_helper_for_reproducible_runs_switches_it_off_again(run_apart, line, kept):
     done = run_apart(OPERATORS + LINES.format(line=line))
     assert done.stdout.split()[-2:] == [str(kept), str(not kept)], done.stderr

@@ -1,4 +1,5 @@
 """T11: how the layout of images travels through a network, what breaks it, and what keeps it."""
+
 import pytest
 import torch
 from torch import nn
@@ -22,7 +23,11 @@ def layouts(model, x):
     """For each layer, whether input and output lie channels-last."""
     seen = []
     for layer in model:
-        layer.register_forward_hook(lambda m, i, o: seen.append((i[0].is_contiguous(memory_format=LAST), o.is_contiguous(memory_format=LAST))))
+        layer.register_forward_hook(
+            lambda m, i, o: seen.append(
+                (i[0].is_contiguous(memory_format=LAST), o.is_contiguous(memory_format=LAST))
+            )
+        )
     model(x)
     return seen
 
@@ -42,7 +47,10 @@ def test_nothing_is_channels_last_by_itself(x):
 
 
 def test_model_and_input_keep_it_to_the_end(x):
-    assert all(before and after for before, after in layouts(network().to(memory_format=LAST), x.to(memory_format=LAST)))
+    assert all(
+        before and after
+        for before, after in layouts(network().to(memory_format=LAST), x.to(memory_format=LAST))
+    )
 
 
 def test_with_the_model_alone_the_first_convolution_turns_its_input(x):
@@ -64,7 +72,13 @@ def test_permute_gives_the_layout_without_a_copy_and_contiguous_takes_it_away():
 def test_volumes_have_a_format_of_their_own():
     with pytest.raises(RuntimeError, match="rank 4"):
         torch.zeros(1, 2, 4, 4, 4).to(memory_format=LAST)
-    assert torch.zeros(1, 2, 4, 4, 4).to(memory_format=torch.channels_last_3d).shape == (1, 2, 4, 4, 4)
+    assert torch.zeros(1, 2, 4, 4, 4).to(memory_format=torch.channels_last_3d).shape == (
+        1,
+        2,
+        4,
+        4,
+        4,
+    )
 
 
 def test_view_keeps_channels_apart_and_refuses_to_join_them_with_pixels(x):

@@ -19,7 +19,10 @@ def step(model):
 
 def test_anomaly_detection_reads_a_value_back_after_each_backward_operation(model):
     plain = operations(lambda: step(model))
-    with pytest.warns(UserWarning, match="This mode will increase the runtime"), torch.autograd.detect_anomaly():
+    with (
+        pytest.warns(UserWarning, match="This mode will increase the runtime"),
+        torch.autograd.detect_anomaly(),
+    ):
         slow = operations(lambda: step(model))
     assert plain["aten._local_scalar_dense.default"] == 0
     assert slow["aten._local_scalar_dense.default"] >= 40  # on a GPU each one waits
@@ -29,7 +32,10 @@ def test_anomaly_detection_reads_a_value_back_after_each_backward_operation(mode
 def test_set_detect_anomaly_stays_on_and_warns_of_nothing(model, recwarn):
     torch.autograd.set_detect_anomaly(True)
     try:
-        assert torch.is_anomaly_enabled() and operations(lambda: step(model))["aten.isnan.default"] >= 40
+        assert (
+            torch.is_anomaly_enabled()
+            and operations(lambda: step(model))["aten.isnan.default"] >= 40
+        )
     finally:
         torch.autograd.set_detect_anomaly(False)
     assert not recwarn and not torch.is_anomaly_enabled()

@@ -1,4 +1,5 @@
 """T13: the number format in which a model's products are computed, by default, under autocast, and where autocast doesn't reach."""
+
 from collections import Counter
 
 import pytest
@@ -72,7 +73,14 @@ def test_the_same_model_is_near_in_bf16(model):
 def test_the_trainer_computes_as_the_model_was_loaded_unless_told(tmp_path, small_llama, bf16):
     from transformers import LlamaForCausalLM, Trainer, TrainingArguments
 
-    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, max_steps=1, report_to="none", save_strategy="no", bf16=bf16)
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        use_cpu=True,
+        max_steps=1,
+        report_to="none",
+        save_strategy="no",
+        bf16=bf16,
+    )
     rows = [{"input_ids": [1, 2, 3, 4], "labels": [1, 2, 3, 4]}] * 8
     with Formats() as seen:
         Trainer(LlamaForCausalLM(small_llama), arguments, train_dataset=rows).train()

@@ -1,5 +1,6 @@
 """T14: which attention runs, by the operator that the profiler names, and what turns the slow one into the fast one.
 Which inputs a fused kernel refuses differs between CPU and GPU; that the refusal is silent, and how it is seen, does not."""
+
 import warnings
 
 import pytest
@@ -64,7 +65,9 @@ def test_multihead_attention_that_returns_its_weights_never_reaches_a_fused_kern
 def squares(model, length):
     """How many tensors of length times length the forward pass keeps for the backward pass."""
     kept = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t.shape), t)[1], lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (kept.append(t.shape), t)[1], lambda t: t
+    ):
         model(torch.ones(1, length, dtype=torch.long))
     return sum(shape[-2:] == (length, length) for shape in kept)
 
@@ -73,10 +76,14 @@ def test_eager_attention_keeps_the_whole_matrix_and_sdpa_none(small_llama):
     from transformers import LlamaForCausalLM
 
     eager = LlamaForCausalLM._from_config(small_llama, attn_implementation="eager")
-    assert squares(eager, 64) > 0 and ran(lambda: eager(torch.ones(1, 64, dtype=torch.long))) == set()
+    assert (
+        squares(eager, 64) > 0 and ran(lambda: eager(torch.ones(1, 64, dtype=torch.long))) == set()
+    )
     eager.set_attn_implementation("sdpa")
     assert eager.config._attn_implementation == "sdpa"
-    assert squares(eager, 64) == 0 and ran(lambda: eager(torch.ones(1, 64, dtype=torch.long))) == {FLASH}
+    assert squares(eager, 64) == 0 and ran(lambda: eager(torch.ones(1, 64, dtype=torch.long))) == {
+        FLASH
+    }
 
 
 def test_repeated_heads_can_be_asked_of_transformers(monkeypatch, small_llama):
@@ -87,7 +94,11 @@ def test_repeated_heads_can_be_asked_of_transformers(monkeypatch, small_llama):
     model = LlamaForCausalLM._from_config(small_llama, attn_implementation="sdpa")
     asked = []
     plain = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", lambda *a, **k: (asked.append(k.get("enable_gqa", False)), plain(*a, **k))[1])
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *a, **k: (asked.append(k.get("enable_gqa", False)), plain(*a, **k))[1],
+    )
     first = model(torch.ones(1, 8, dtype=torch.long)).logits
     monkeypatch.setattr(sdpa_attention, "use_gqa_in_sdpa", lambda *a: False)
     assert torch.allclose(first, model(torch.ones(1, 8, dtype=torch.long)).logits, atol=1e-5)
@@ -97,5 +108,11 @@ def test_repeated_heads_can_be_asked_of_transformers(monkeypatch, small_llama):
 def test_a_causal_flag_counts_from_the_upper_left():
     q, k = torch.randn(1, 1, 2, 8), torch.randn(1, 1, 4, 8)
     lower_right = torch.ones(2, 4, dtype=torch.bool).tril(diagonal=2)
-    assert not torch.allclose(attention(q, k, k, is_causal=True), attention(q, k, k, attn_mask=lower_right))
-    assert torch.allclose(attention(q, k, k, is_causal=True), attention(q, k, k, attn_mask=torch.ones(2, 4, dtype=torch.bool).tril()), atol=1e-6)
+    assert not torch.allclose(
+        attention(q, k, k, is_causal=True), attention(q, k, k, attn_mask=lower_right)
+    )
+    assert torch.allclose(
+        attention(q, k, k, is_causal=True),
+        attention(q, k, k, attn_mask=torch.ones(2, 4, dtype=torch.bool).tril()),
+        atol=1e-6,
+    )

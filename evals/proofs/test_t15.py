@@ -1,4 +1,5 @@
 """T15: operations a step, each a launch or more on a GPU: in loops over parameters, parameter groups and modules, and without them."""
+
 import pytest
 import torch
 from operation_counts import operations as counted
@@ -24,7 +25,9 @@ def one_step(parameters, **options):
 
 
 def test_fused_and_foreach_need_a_fraction_of_the_loop(parameters):
-    loop, foreach, fused = (one_step(parameters, **o) for o in ({"foreach": False}, {"foreach": True}, {"fused": True}))
+    loop, foreach, fused = (
+        one_step(parameters, **o) for o in ({"foreach": False}, {"foreach": True}, {"fused": True})
+    )
     assert loop > 4 * foreach > 4 * fused
     assert fused < 10
 
@@ -78,7 +81,14 @@ def test_the_number_of_operations_does_not_depend_on_the_batch():
 
 def test_compiled_code_is_one_graph_where_python_runs_many_operations():
     graphs = []
-    compiled = torch.compile(lambda x: ((x.sin() * 2).cos() + 1).tanh(), backend=lambda g, i: (graphs.append(g), g.forward)[1])
+    compiled = torch.compile(
+        lambda x: ((x.sin() * 2).cos() + 1).tanh(),
+        backend=lambda g, i: (graphs.append(g), g.forward)[1],
+    )
     compiled(torch.ones(4))
     compiled(torch.ones(4))
-    assert len(graphs) == 1 and len([n for n in graphs[0].graph.nodes if n.op != "placeholder" and n.op != "output"]) == 5
+    assert (
+        len(graphs) == 1
+        and len([n for n in graphs[0].graph.nodes if n.op != "placeholder" and n.op != "output"])
+        == 5
+    )

@@ -22,7 +22,11 @@ def step(model):
 @pytest.fixture
 def llama(small_llama):
     transformers = pytest.importorskip("transformers")
-    small_llama.hidden_size, small_llama.intermediate_size, small_llama.num_hidden_layers = 64, 256, 4
+    small_llama.hidden_size, small_llama.intermediate_size, small_llama.num_hidden_layers = (
+        64,
+        256,
+        4,
+    )
 
     def make(**switch):
         model = transformers.LlamaForCausalLM(small_llama).train()
@@ -34,9 +38,13 @@ def llama(small_llama):
 
 
 @pytest.mark.parametrize("trained, factor", [(True, 4 / 3), (False, 3 / 2)])
-def test_recomputing_adds_a_third_to_full_training_and_half_where_the_weights_are_frozen(trained, factor):
+def test_recomputing_adds_a_third_to_full_training_and_half_where_the_weights_are_frozen(
+    trained, factor
+):
     def arithmetic(recompute):
-        layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4)).requires_grad_(trained)
+        layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4)).requires_grad_(
+            trained
+        )
         rows = torch.ones(8, 64, requires_grad=True)
         with set_checkpoint_early_stop(False), FlopCounterMode(display=False) as counter:
             out = rows
@@ -53,7 +61,9 @@ def test_each_layer_runs_twice_a_step_until_it_is_switched_off(llama):
     assert calls == 1
     model = llama(on=True)
     calls, arithmetic = step(model)
-    assert calls == 2 and 1.15 < arithmetic / plain < 1.34  # embedding, head and each block's last product aren't repeated
+    assert (
+        calls == 2 and 1.15 < arithmetic / plain < 1.34
+    )  # embedding, head and each block's last product aren't repeated
     model.activation_checkpointing_disable()
     with FlopCounterMode(display=False) as counter:
         model(input_ids=IDS, labels=IDS).loss.backward()
@@ -76,7 +86,16 @@ def test_with_lora_it_costs_half_of_a_step(llama):
 
 @pytest.mark.parametrize("switch, found", [({}, 0), ({"on": True}, 1)])
 def test_the_check_counts_modules_only_where_it_is_on(llama, switch, found):
-    assert min(1, sum(getattr(m, "gradient_checkpointing", False) is True for m in llama(**switch).modules())) == found
+    assert (
+        min(
+            1,
+            sum(
+                getattr(m, "gradient_checkpointing", False) is True
+                for m in llama(**switch).modules()
+            ),
+        )
+        == found
+    )
 
 
 def test_every_second_layer_costs_half_as_much(llama):
@@ -101,9 +120,13 @@ def test_a_model_in_eval_mode_does_not_recompute(llama):
 
 def test_the_trainer_knows_both_names_and_is_off_by_default(tmp_path):
     TrainingArguments = pytest.importorskip("transformers").TrainingArguments
-    assert TrainingArguments(output_dir=str(tmp_path), use_cpu=True).activation_checkpointing is False
+    assert (
+        TrainingArguments(output_dir=str(tmp_path), use_cpu=True).activation_checkpointing is False
+    )
     with pytest.warns(FutureWarning, match="gradient_checkpointing"):
-        assert TrainingArguments(output_dir=str(tmp_path), use_cpu=True, gradient_checkpointing=True).activation_checkpointing
+        assert TrainingArguments(
+            output_dir=str(tmp_path), use_cpu=True, gradient_checkpointing=True
+        ).activation_checkpointing
 
 
 def test_peft_switches_it_on_for_a_quantised_base(llama):
@@ -113,4 +136,6 @@ def test_peft_switches_it_on_for_a_quantised_base(llama):
     assert peft.prepare_model_for_kbit_training(model).is_activation_checkpointing
     model = llama()
     model.is_loaded_in_4bit = True
-    assert not peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False).is_activation_checkpointing
+    assert not peft.prepare_model_for_kbit_training(
+        model, use_gradient_checkpointing=False
+    ).is_activation_checkpointing

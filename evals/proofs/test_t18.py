@@ -23,7 +23,9 @@ class Launches(TorchDispatchMode):
 
 def network():
     torch.manual_seed(0)
-    return torch.nn.Sequential(*(m for _ in range(20) for m in (torch.nn.Linear(32, 32), torch.nn.Tanh())))
+    return torch.nn.Sequential(
+        *(m for _ in range(20) for m in (torch.nn.Linear(32, 32), torch.nn.Tanh()))
+    )
 
 
 def update(net, batch):

@@ -27,9 +27,13 @@ class Work(TorchDispatchMode):
 def step(offload, recompute, micro):
     """(operations, copies to and from the host, gradients) of one update over the same 16 rows."""
     torch.manual_seed(0)
-    blocks = torch.nn.ModuleList(torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Tanh()) for _ in range(8))
+    blocks = torch.nn.ModuleList(
+        torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Tanh()) for _ in range(8)
+    )
     pieces = ROWS.split(micro)
-    away = saved_tensors_hooks(torch.clone, torch.clone) if offload else contextlib.nullcontext()  # to the host and back
+    away = (
+        saved_tensors_hooks(torch.clone, torch.clone) if offload else contextlib.nullcontext()
+    )  # to the host and back
     with Work() as work, away:
         for piece in pieces:
             rows = piece
@@ -59,6 +63,9 @@ def test_offload_copies_in_every_step_until_it_is_off():
 def test_low_cpu_mem_usage_changes_nothing_after_loading(small_llama, tmp_path):
     transformers = pytest.importorskip("transformers")
     transformers.LlamaForCausalLM(small_llama).save_pretrained(tmp_path)
-    on, off = (transformers.LlamaForCausalLM.from_pretrained(tmp_path, low_cpu_mem_usage=value) for value in (True, False))
+    on, off = (
+        transformers.LlamaForCausalLM.from_pretrained(tmp_path, low_cpu_mem_usage=value)
+        for value in (True, False)
+    )
     assert on.dtype == off.dtype and on.get_memory_footprint() == off.get_memory_footprint()
     assert all(torch.equal(a, b) for a, b in zip(on.parameters(), off.parameters(), strict=True))

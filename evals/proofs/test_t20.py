@@ -27,7 +27,7 @@ def long_lived():
 def traced(tmp_path, **options) -> tuple[list[dict], float, float]:
     """Events of a trace with a collection between two products, and the time that it took, in microseconds, by the clock and by `gc.callbacks`."""
     told = []
-    tell = lambda phase, info: told.append(time.perf_counter())  # noqa: E731
+    tell = lambda phase, info: told.append(time.perf_counter())
     x = torch.randn(8, 8)
     x @ x
     gc.callbacks.append(tell)
@@ -41,7 +41,11 @@ def traced(tmp_path, **options) -> tuple[list[dict], float, float]:
     finally:
         gc.callbacks.remove(tell)
     prof.export_chrome_trace(str(tmp_path / "t.json"))
-    events = [e for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if e.get("ph") == "X"]
+    events = [
+        e
+        for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+        if e.get("ph") == "X"
+    ]
     return events, pause * 1e6, (told[1] - told[0]) * 1e6
 
 

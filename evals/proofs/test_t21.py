@@ -22,7 +22,9 @@ def fetch_next_shard():
         time.sleep(0.05)
 fetch_next_shard()
 """
-FAULTHANDLER = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1, all_threads=True)"
+FAULTHANDLER = (
+    "import faulthandler, signal; faulthandler.register(signal.SIGUSR1, all_threads=True)"
+)
 
 
 @pytest.fixture
@@ -31,7 +33,11 @@ def stuck():
     started = []
 
     def start(before=""):
-        process = subprocess.Popen([sys.executable, "-c", STUCK.format(before=before)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", STUCK.format(before=before)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         started.append(process)
         assert process.stdout.readline() == b"up\n"
         return process
@@ -50,7 +56,9 @@ def spy():
         pytest.skip("needs py-spy on Linux: pip install py-spy")
 
     def run(*arguments, **options):
-        return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=15, **options)
+        return subprocess.run(
+            [program, *map(str, arguments)], capture_output=True, text=True, timeout=15, **options
+        )
 
     run.program = program
     return run
@@ -59,7 +67,10 @@ def spy():
 def test_a_dump_names_function_and_line_and_the_program_goes_on(stuck, spy):
     process = stuck()
     seen = spy("dump", "--pid", process.pid)
-    assert "fetch_next_shard (<string>:8)" in seen.stdout or "fetch_next_shard (<string>:9)" in seen.stdout, seen.stdout
+    assert (
+        "fetch_next_shard (<string>:8)" in seen.stdout
+        or "fetch_next_shard (<string>:9)" in seen.stdout
+    ), seen.stdout
     assert process.poll() is None
 
 
@@ -81,13 +92,18 @@ def test_the_number_of_a_shell_is_refused_in_other_words(spy):
     with subprocess.Popen(["sleep", "30"]) as other:
         refused = spy("dump", "--pid", other.pid)
         other.kill()
-    assert "Failed to find python version from target process" in refused.stderr and not refused.stdout
+    assert (
+        "Failed to find python version from target process" in refused.stderr and not refused.stdout
+    )
 
 
 def test_the_same_words_after_a_good_dump_mean_a_child_that_is_not_python(stuck, spy):
     process = stuck('import subprocess; child = subprocess.Popen(["sleep", "5"])')
     seen = spy("dump", "--subprocesses", "--pid", process.pid)
-    assert "fetch_next_shard" in seen.stdout and "Failed to find python version from target process" in seen.stderr
+    assert (
+        "fetch_next_shard" in seen.stdout
+        and "Failed to find python version from target process" in seen.stderr
+    )
 
 
 def test_another_user_is_refused(spy, says):
@@ -95,7 +111,14 @@ def test_another_user_is_refused(spy, says):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         copy = shutil.copy(spy.program, folder)
-        refused = subprocess.run([copy, "dump", "--pid", "1"], capture_output=True, text=True, timeout=15, cwd="/", **options)
+        refused = subprocess.run(
+            [copy, "dump", "--pid", "1"],
+            capture_output=True,
+            text=True,
+            timeout=15,
+            cwd="/",
+            **options,
+        )
     assert refused.returncode != 0
     says("T21", refused.stderr)
 

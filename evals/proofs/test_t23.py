@@ -58,9 +58,13 @@ def printed():
 
 def test_one_bucket_is_sent_after_the_last_gradient_and_smaller_ones_in_between(printed):
     assert "order one ggggggggS" in printed
-    assert "order default ggggSggggS" in printed  # the first bucket holds 1 MiB whatever the default cap is
+    assert (
+        "order default ggggSggggS" in printed
+    )  # the first bucket holds 1 MiB whatever the default cap is
     assert "order small ggSggSggSggS" in printed
-    assert "order given ggggggggS" in printed  # the default, given: now the first bucket holds 25 MiB as well
+    assert (
+        "order given ggggggggS" in printed
+    )  # the default, given: now the first bucket holds 25 MiB as well
 
 
 def test_without_no_sync_each_of_four_micro_batches_sends_two_buckets(printed):
@@ -82,7 +86,9 @@ def test_the_search_for_unused_parameters_is_off_by_default_and_warns_where_it_f
 
 
 @pytest.mark.parametrize("recompute, searches", [(False, True), (True, False)])
-def test_the_trainer_searches_unless_activations_are_recomputed_or_it_is_told_not_to(recompute, searches, small_llama, tmp_path):
+def test_the_trainer_searches_unless_activations_are_recomputed_or_it_is_told_not_to(
+    recompute, searches, small_llama, tmp_path
+):
     transformers = pytest.importorskip("transformers")
 
     def setting(**more):
@@ -95,15 +101,26 @@ def test_the_trainer_searches_unless_activations_are_recomputed_or_it_is_told_no
     assert setting(ddp_find_unused_parameters=False) is False
 
 
-def test_the_trainer_searches_a_model_that_is_not_one_of_transformers_in_any_case(small_llama, tmp_path):
+def test_the_trainer_searches_a_model_that_is_not_one_of_transformers_in_any_case(
+    small_llama, tmp_path
+):
     transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
-    model = peft.get_peft_model(transformers.LlamaForCausalLM(small_llama), peft.LoraConfig(r=2, target_modules="all-linear"))
-    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none", activation_checkpointing=True)
+    model = peft.get_peft_model(
+        transformers.LlamaForCausalLM(small_llama),
+        peft.LoraConfig(r=2, target_modules="all-linear"),
+    )
+    args = transformers.TrainingArguments(
+        output_dir=str(tmp_path), use_cpu=True, report_to="none", activation_checkpointing=True
+    )
     trainer = transformers.Trainer(model=model, args=args)
     assert trainer._build_accelerator_args()["kwargs_handlers"][0].find_unused_parameters
 
 
 def test_deepspeed_overlaps_by_default_at_stage_3_alone():
     zero = pytest.importorskip("deepspeed.runtime.zero.config")
-    assert [zero.DeepSpeedZeroConfig(stage=stage).overlap_comm for stage in (1, 2, 3)] == [False, False, True]
+    assert [zero.DeepSpeedZeroConfig(stage=stage).overlap_comm for stage in (1, 2, 3)] == [
+        False,
+        False,
+        True,
+    ]
     assert zero.DeepSpeedZeroConfig(stage=2, overlap_comm=True).overlap_comm

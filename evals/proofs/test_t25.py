@@ -75,7 +75,9 @@ class Numbers(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if self.name in str(function):
-            self.n += sum(t.numel() for t in torch.utils._pytree.tree_leaves(args) if torch.is_tensor(t))
+            self.n += sum(
+                t.numel() for t in torch.utils._pytree.tree_leaves(args) if torch.is_tensor(t)
+            )
         return function(*args, **(kwargs or {}))
 
 
@@ -123,10 +125,10 @@ def test_lightning_now_appends_to_its_csv_file(tmp_path):
 
 
 def test_subnormal_numbers_are_flushed_on_demand():
-    code = (
-        "import torch; x = torch.full((4,), 1e-38); print((x * 0.01 > 0).any().item(), torch.set_flush_denormal(True), (x * 0.01 > 0).any().item())"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    code = "import torch; x = torch.full((4,), 1e-38); print((x * 0.01 > 0).any().item(), torch.set_flush_denormal(True), (x * 0.01 > 0).any().item())"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert told == ["True", "True", "False"]
 
 
@@ -141,7 +143,9 @@ def test_the_stopwatch_names_the_part_that_grew():
         sum(seen)
         marks.append(time.perf_counter())
         for name, begin, end in zip(("forward", "metrics"), marks, marks[1:]):
-            took.setdefault((name, step > 1900), []).append(end - begin) if step <= 100 or step > 1900 else None
+            took.setdefault((name, step > 1900), []).append(
+                end - begin
+            ) if step <= 100 or step > 1900 else None
     middle = {key: sorted(values)[len(values) // 2] for key, values in took.items()}
     ratio = {name: middle[name, True] / middle[name, False] for name in ("forward", "metrics")}
     assert ratio["metrics"] > 3 * ratio["forward"]

@@ -42,7 +42,12 @@ def waited(loader, step) -> float:
 
 
 def loader(seconds, workers=1):
-    return DataLoader(Slow(seconds), batch_size=None, num_workers=workers, multiprocessing_context="fork" if workers else None)
+    return DataLoader(
+        Slow(seconds),
+        batch_size=None,
+        num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+    )
 
 
 def test_the_share_tells_data_from_compute():
@@ -51,7 +56,7 @@ def test_the_share_tells_data_from_compute():
 
 
 def test_workers_that_keep_up_take_the_wait_away():
-    work = lambda batch: time.sleep(0.02)  # noqa: E731
+    work = lambda batch: time.sleep(0.02)
     alone = waited(loader(0.02, workers=0), work)
     assert alone > 0.4
     assert waited(loader(0.02, workers=2), work) < 0.7 * alone

@@ -1,4 +1,5 @@
 """T4: without workers the process that trains loads every sample itself, between two steps; with workers it loads none."""
+
 import os
 import time
 
@@ -30,7 +31,11 @@ def epoch(**settings):
         samples.append(batch[0])
         time.sleep(STEP)  # a step that leaves the CPU alone, as one on a GPU does
         ended.append(time.monotonic())
-    return ended[-1] - started, {int(s[0]) for s in samples}, sum(s[1].item() < ended[0] for s in samples)
+    return (
+        ended[-1] - started,
+        {int(s[0]) for s in samples},
+        sum(s[1].item() < ended[0] for s in samples),
+    )
 
 
 def test_the_default_is_the_main_process_and_loading_and_steps_add_up():

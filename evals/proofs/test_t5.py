@@ -1,4 +1,5 @@
 """T5: every epoch starts new workers and hands each the whole dataset; workers that stay are started once."""
+
 import os
 import time
 
@@ -21,7 +22,13 @@ class Who(Dataset):
 
 
 def loader(dataset=None, **settings):
-    return DataLoader(dataset or Who(), batch_size=2, num_workers=WORKERS, multiprocessing_context="fork", **settings)
+    return DataLoader(
+        dataset or Who(),
+        batch_size=2,
+        num_workers=WORKERS,
+        multiprocessing_context="fork",
+        **settings,
+    )
 
 
 def processes(batches):
@@ -40,7 +47,9 @@ def test_persistent_workers_are_the_same_ones():
 
 
 def test_a_loader_made_anew_in_each_epoch_has_new_workers_all_the_same():
-    assert not processes(loader(persistent_workers=True)) & processes(loader(persistent_workers=True))
+    assert not processes(loader(persistent_workers=True)) & processes(
+        loader(persistent_workers=True)
+    )
 
 
 def test_workers_that_stay_never_hear_of_a_change_of_the_dataset():
@@ -60,7 +69,13 @@ def test_nothing_of_the_next_epoch_is_loaded_before_it_begins():
             loaded.add_(1)
             return super().__getitem__(index)
 
-    data = DataLoader(Counting(), batch_size=2, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
+    data = DataLoader(
+        Counting(),
+        batch_size=2,
+        num_workers=1,
+        multiprocessing_context="fork",
+        persistent_workers=True,
+    )
     list(data)
     time.sleep(0.3)  # long enough to load all of it
     assert loaded.item() == LENGTH
@@ -110,7 +125,13 @@ def test_the_trainer_keeps_the_evaluation_loader_only_with_persistent_workers(tm
     from transformers import Trainer, TrainingArguments
 
     for stay in (False, True):
-        arguments = TrainingArguments(output_dir=tmp_path, report_to=[], dataloader_num_workers=1, dataloader_persistent_workers=stay, use_cpu=True)
+        arguments = TrainingArguments(
+            output_dir=tmp_path,
+            report_to=[],
+            dataloader_num_workers=1,
+            dataloader_persistent_workers=stay,
+            use_cpu=True,
+        )
         trainer = Trainer(model=torch.nn.Linear(1, 1), args=arguments, eval_dataset=Who())
         trainer.get_eval_dataloader()
         assert hasattr(trainer, "_eval_dataloaders") is stay

@@ -1,4 +1,5 @@
 """T6: who pins a batch and who asks for a copy that doesn't wait. The copy itself needs a GPU."""
+
 import torch
 from accelerate import DataLoaderConfiguration
 from accelerate.utils import send_to_device
@@ -21,7 +22,9 @@ def test_a_loader_pins_nothing_unless_told_to():
 def test_the_trainer_pins_but_its_copy_waits(tmp_path):
     arguments = TrainingArguments(output_dir=tmp_path, report_to=[])
     assert arguments.dataloader_pin_memory and arguments.accelerator_config.non_blocking is False
-    told = TrainingArguments(output_dir=tmp_path, report_to=[], accelerator_config={"non_blocking": True})
+    told = TrainingArguments(
+        output_dir=tmp_path, report_to=[], accelerator_config={"non_blocking": True}
+    )
     assert told.accelerator_config.non_blocking
 
 

@@ -1,11 +1,15 @@
 """T7: a wait every few steps. With batches that are all too slow only more loading helps; with a few slow ones a deeper line or any order does."""
+
 import time
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore:This DataLoader will create")]  # measures seconds
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+]  # measures seconds
 STEP = 0.05
 
 
@@ -26,7 +30,9 @@ class Timed(Dataset):
 
 
 def loader(dataset, workers, **settings):
-    return DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context="fork", **settings)
+    return DataLoader(
+        dataset, batch_size=None, num_workers=workers, multiprocessing_context="fork", **settings
+    )
 
 
 def waits(dataset, workers, **settings):
@@ -74,7 +80,9 @@ def test_a_few_slow_batches_are_waited_for_though_the_workers_have_time():
 
     free, order = waits(dataset, 2, in_order=False)
     assert order != list(range(24)) and sorted(order) == list(range(24))
-    assert sum(free[1:16]) < 0.4 * sum(seconds[1:16])  # at the end of the epoch nothing else is left to hand out
+    assert sum(free[1:16]) < 0.4 * sum(
+        seconds[1:16]
+    )  # at the end of the epoch nothing else is left to hand out
 
 
 def test_the_line_holds_prefetch_factor_times_workers_batches():

@@ -1,4 +1,5 @@
 """T8: limits that all workers share: one disk, the work per sample, the way to the main process, the cores that they may use."""
+
 import functools
 import io
 import multiprocessing
@@ -11,14 +12,21 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-pytestmark = [pytest.mark.alone, pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:Got pickle error")]  # measures seconds
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:Got pickle error"),
+]  # measures seconds
 
 
 def seconds(dataset, workers, **settings):
     """Of an epoch after its first batch, without any step."""
     if workers:
         settings["multiprocessing_context"] = "fork"
-    batches = iter(DataLoader(dataset, batch_size=settings.pop("batch_size", None), num_workers=workers, **settings))
+    batches = iter(
+        DataLoader(
+            dataset, batch_size=settings.pop("batch_size", None), num_workers=workers, **settings
+        )
+    )
     next(batches)
     started = time.perf_counter()
     for _ in batches:
@@ -115,7 +123,10 @@ class Cores(Dataset):
         return len(os.sched_getaffinity(0))
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two cores")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs Linux and two cores",
+)
 def test_workers_inherit_a_mask_of_one_core_and_worker_init_fn_gives_back_the_first_one():
     cores = os.sched_getaffinity(0)
     try:
@@ -123,13 +134,24 @@ def test_workers_inherit_a_mask_of_one_core_and_worker_init_fn_gives_back_the_fi
         loader = {"batch_size": None, "num_workers": 1}
         assert list(DataLoader(Cores(), multiprocessing_context="fork", **loader)) == [1, 1]
         for method in ("fork", "spawn"):
-            data = DataLoader(Cores(), worker_init_fn=functools.partial(free, cores), multiprocessing_context=method, **loader)
+            data = DataLoader(
+                Cores(),
+                worker_init_fn=functools.partial(free, cores),
+                multiprocessing_context=method,
+                **loader,
+            )
             assert list(data) == [len(cores)] * 2
     finally:
         os.sched_setaffinity(0, cores)
 
 
 def test_a_lambda_does_not_reach_workers_that_are_not_forked():
-    data = DataLoader(Cores(), batch_size=None, num_workers=1, multiprocessing_context="spawn", worker_init_fn=lambda worker: None)
+    data = DataLoader(
+        Cores(),
+        batch_size=None,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        worker_init_fn=lambda worker: None,
+    )
     with pytest.raises(Exception, match="pickle"):
         list(data)

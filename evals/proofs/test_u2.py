@@ -1,4 +1,5 @@
 """U2: bash goes on reading its script while it runs."""
+
 import shutil
 import subprocess
 import time
@@ -6,7 +7,9 @@ import time
 import pytest
 
 QUEUE = "echo one >> log\nsleep 0.6\necho two >> log\necho three >> log\n"
-INSERTED = "echo zero >> log".ljust(25) + "\n" + QUEUE  # 26 bytes, as far as bash has read when it sleeps
+INSERTED = (
+    "echo zero >> log".ljust(25) + "\n" + QUEUE
+)  # 26 bytes, as far as bash has read when it sleeps
 
 
 def run_and_change(folder, change) -> tuple[list[str], str]:
@@ -38,7 +41,11 @@ def test_a_script_that_ends_within_what_was_read_is_safe(tmp_path, monkeypatch, 
 
 
 def test_an_exit_on_the_next_line_comes_too_late(tmp_path, monkeypatch):
-    assert steps_of("main() {{\n{}}}\nmain\nexit\n", tmp_path, monkeypatch) != ["one", "two", "three"]
+    assert steps_of("main() {{\n{}}}\nmain\nexit\n", tmp_path, monkeypatch) != [
+        "one",
+        "two",
+        "three",
+    ]
 
 
 def steps_of(wrapped: str, folder, monkeypatch) -> list[str]:

@@ -1,4 +1,5 @@
 """U24: the loop waits for the loader, and workers take the wait away."""
+
 import time
 
 import pytest
@@ -31,7 +32,9 @@ def test_without_workers_the_loop_pays_for_every_sample():
 
 
 def test_workers_that_stay_share_the_wait():
-    loader = DataLoader(Slow(), batch_size=4, num_workers=4, persistent_workers=True, multiprocessing_context="fork")
+    loader = DataLoader(
+        Slow(), batch_size=4, num_workers=4, persistent_workers=True, multiprocessing_context="fork"
+    )
     epoch(loader)
     assert epoch(loader) < 0.7 * SAMPLES * SECONDS
 

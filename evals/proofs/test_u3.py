@@ -1,4 +1,5 @@
 """U3: a signal leaves nothing in the log; only the exit status, if somebody kept it, tells which one."""
+
 import os
 import signal
 import subprocess
@@ -19,7 +20,9 @@ def heeds_hangup():
 def test_the_log_is_silent_and_the_status_names_the_signal(tmp_path, name, status):
     log, rc = tmp_path / "run.log", tmp_path / "rc"
     line = f'"{sys.executable}" -c "{TRAIN}" >> "{log}" 2>&1 & echo $! > "{tmp_path}/pid"; wait $!; echo "rc=$?" > "{rc}"'
-    shell = subprocess.Popen(["bash", "-c", line], stderr=subprocess.DEVNULL, preexec_fn=heeds_hangup)
+    shell = subprocess.Popen(
+        ["bash", "-c", line], stderr=subprocess.DEVNULL, preexec_fn=heeds_hangup
+    )
     until = time.monotonic() + 10
     while not (log.exists() and log.read_text() and (tmp_path / "pid").read_text()):
         assert time.monotonic() < until

@@ -1,4 +1,5 @@
 """U33: a success line that hangs on nothing, and one that looks at the target first."""
+
 import shutil
 import subprocess
 
@@ -20,7 +21,9 @@ def bash(tmp_path):
     (tmp_path / "out" / "step_2.pt").write_text("new weights")
 
     def run(script):
-        return subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=20)
+        return subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=20
+        )
 
     return run
 

@@ -1,4 +1,5 @@
 """U34: where a key in an argument turns up, and a way past all of these places."""
+
 import os
 import re
 import subprocess
@@ -15,9 +16,13 @@ PATTERN = "hf_[A-Za-z0-9]{20}|wandb_v1_[A-Za-z0-9_]{20}|AKIA[0-9A-Z]{16}|gh[pous
 def test_any_user_may_read_the_arguments_and_only_the_owner_the_environment():
     code = "import sys; print('up', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", code, "--token", KEY]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "KEY": KEY}) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "KEY": KEY}
+    ) as process:
         process.stdout.readline()
-        arguments, environment = (Path(f"/proc/{process.pid}/{name}") for name in ("cmdline", "environ"))
+        arguments, environment = (
+            Path(f"/proc/{process.pid}/{name}") for name in ("cmdline", "environ")
+        )
         assert arguments.stat().st_mode & 0o777 == 0o444
         assert KEY in arguments.read_text()
         assert environment.stat().st_mode & 0o777 == 0o400
@@ -25,13 +30,20 @@ def test_any_user_may_read_the_arguments_and_only_the_owner_the_environment():
 
 
 def test_set_x_prints_the_value_of_a_variable():
-    finished = subprocess.run(["bash", "-xc", ': login --token "$KEY"'], env={**os.environ, "KEY": KEY}, capture_output=True, text=True)
+    finished = subprocess.run(
+        ["bash", "-xc", ': login --token "$KEY"'],
+        env={**os.environ, "KEY": KEY},
+        capture_output=True,
+        text=True,
+    )
     assert KEY in finished.stderr
 
 
 def test_standard_input_fills_a_file_that_only_the_owner_reads(tmp_path):
     script = "umask 077; mkdir -p cache; cat > cache/token"
-    subprocess.run(["bash", "-xc", script], cwd=tmp_path, input=KEY, capture_output=True, text=True, check=True)
+    subprocess.run(
+        ["bash", "-xc", script], cwd=tmp_path, input=KEY, capture_output=True, text=True, check=True
+    )
     token = tmp_path / "cache" / "token"
     assert token.read_text() == KEY
     assert token.stat().st_mode & 0o777 == 0o600
@@ -41,18 +53,43 @@ def test_umask_leaves_the_mode_of_a_file_that_exists(tmp_path):
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine other\n")
     netrc.chmod(0o644)
-    subprocess.run(["bash", "-c", "umask 077; cat >> .netrc"], cwd=tmp_path, input=b"machine api.wandb.ai\n", check=True)
+    subprocess.run(
+        ["bash", "-c", "umask 077; cat >> .netrc"],
+        cwd=tmp_path,
+        input=b"machine api.wandb.ai\n",
+        check=True,
+    )
     assert netrc.stat().st_mode & 0o777 == 0o644
-    subprocess.run(["bash", "-c", "umask 077; touch .netrc; chmod 600 .netrc; cat >> .netrc"], cwd=tmp_path, input=b"", check=True)
+    subprocess.run(
+        ["bash", "-c", "umask 077; touch .netrc; chmod 600 .netrc; cat >> .netrc"],
+        cwd=tmp_path,
+        input=b"",
+        check=True,
+    )
     assert netrc.stat().st_mode & 0o777 == 0o600
     assert netrc.read_text() == "machine other\nmachine api.wandb.ai\n"
 
 
-@pytest.mark.parametrize("leak", [KEY, "AKIA" + "A" * 16, "ghp_" + "a" * 36, "github_pat_" + "a1_" * 20, "wandb_v1_" + "a" * 30, "https://me:secret@github.com/me/repo"])
+@pytest.mark.parametrize(
+    "leak",
+    [
+        KEY,
+        "AKIA" + "A" * 16,
+        "ghp_" + "a" * 36,
+        "github_pat_" + "a1_" * 20,
+        "wandb_v1_" + "a" * 30,
+        "https://me:secret@github.com/me/repo",
+    ],
+)
 def test_the_check_finds_a_key_and_prints_none(tmp_path, leak):
     (tmp_path / "start.sh").write_text(f"export TOKEN={leak}\n")
     (tmp_path / "clean.sh").write_text("git clone https://github.com/me/repo\n")
-    found = subprocess.run(["bash", "-c", f"grep -rlsE '{PATTERN}' no_such_file ./*.sh"], cwd=tmp_path, capture_output=True, text=True)
+    found = subprocess.run(
+        ["bash", "-c", f"grep -rlsE '{PATTERN}' no_such_file ./*.sh"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert found.stdout == "./start.sh\n"
     assert not re.search(PATTERN, PATTERN)
 

@@ -1,4 +1,5 @@
 """U4: pgrep -f and pkill -f see the command line of the shell that runs them."""
+
 import subprocess
 import uuid
 
@@ -14,7 +15,9 @@ def name():
 def remote(line: str, *, stdin: str | None = None) -> subprocess.CompletedProcess:
     """As sshd does it: the user's shell gets the whole line with -c, or a script on standard input."""
     command = ["bash", "-s"] if stdin else ["bash", "-c", line]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=10)
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=10
+    )
 
 
 def test_the_restart_behind_pkill_is_never_reached(name):

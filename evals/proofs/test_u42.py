@@ -1,11 +1,14 @@
 """U42: a copy that is behind, how hashes show it, and a folder for each commit."""
+
 import os
 import shutil
 import subprocess
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not shutil.which("git") or not shutil.which("sha256sum"), reason="needs git and sha256sum")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("git") or not shutil.which("sha256sum"), reason="needs git and sha256sum"
+)
 COMPARE = "git ls-files -z | xargs -0 sha256sum | (cd ../box && sha256sum -c --quiet)"
 DEPLOY = 'sha=$(git rev-parse --short HEAD); git archive "$sha" | (mkdir -p "../runs/$sha" && tar xf - -C "../runs/$sha"); echo "$sha"'
 
@@ -13,11 +16,28 @@ DEPLOY = 'sha=$(git rev-parse --short HEAD); git archive "$sha" | (mkdir -p "../
 @pytest.fixture
 def bash(tmp_path):
     """Two checkouts, `here` and `box`, of one repository. `here` is a commit ahead, and has pushed it."""
-    who = {f"GIT_{role}_{what}": "proof@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    env = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "LC_ALL": "C"}
+    who = {
+        f"GIT_{role}_{what}": "proof@example.com"
+        for role in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    }
+    env = {
+        **os.environ,
+        **who,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "LC_ALL": "C",
+    }
 
     def run(script, folder="here"):
-        return subprocess.run(["bash", "-c", script], cwd=tmp_path / folder, env=env, capture_output=True, text=True, timeout=20)
+        return subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path / folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
 
     setup = """
         git init -q --bare hub.git && git clone -q hub.git here && cd here

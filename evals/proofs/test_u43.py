@@ -1,4 +1,5 @@
 """U43: where the lines of `print` are while a program runs into a file."""
+
 import os
 import shutil
 import signal
@@ -53,5 +54,9 @@ def test_stdbuf_changes_nothing_for_python(while_it_runs):
 
 
 def test_carriage_returns_of_a_progress_bar_become_lines():
-    finished = subprocess.run(["bash", "-c", r"printf '10%%\r50%%\r90%%' | tr '\r' '\n' | tail -1"], capture_output=True, text=True)
+    finished = subprocess.run(
+        ["bash", "-c", r"printf '10%%\r50%%\r90%%' | tr '\r' '\n' | tail -1"],
+        capture_output=True,
+        text=True,
+    )
     assert finished.stdout == "90%"

@@ -7,16 +7,28 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
-from line_model import DATA, Config, Line  # noqa: E402
+from line_model import DATA, Config, Line
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-GONE = {"evaluation_strategy": "no", "warmup_ratio": 0.1, "logging_dir": "logs", "overwrite_output_dir": True, "no_cuda": True}
+GONE = {
+    "evaluation_strategy": "no",
+    "warmup_ratio": 0.1,
+    "logging_dir": "logs",
+    "overwrite_output_dir": True,
+    "no_cuda": True,
+}
 NOW = {"eval_strategy": "no", "warmup_steps": 0.1, "use_cpu": True}
 
 
 def arguments(folder, **given):
-    return transformers.TrainingArguments(str(folder), report_to=[], save_strategy="no", disable_tqdm=True, **({"use_cpu": True} | given))
+    return transformers.TrainingArguments(
+        str(folder),
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        **({"use_cpu": True} | given),
+    )
 
 
 def refused(call) -> str:
@@ -68,7 +80,9 @@ def test_four_bits_are_asked_for_in_a_quantization_config(tmp_path, says):
     Line(Config()).save_pretrained(tmp_path)
     says("U45", refused(lambda: Line.from_pretrained(tmp_path, load_in_4bit=True)))
     assert "quantization_config" in inspect.getsource(transformers.PreTrainedModel.from_pretrained)
-    assert transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16).load_in_4bit
+    assert transformers.BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16
+    ).load_in_4bit
 
 
 def test_a_name_that_moved_away_is_an_import_error(says):

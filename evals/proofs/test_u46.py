@@ -1,4 +1,5 @@
 """U46: what a clock that is behind does to certificates and files."""
+
 import os
 import shutil
 import subprocess
@@ -8,7 +9,14 @@ import pytest
 
 
 def run(command, folder):
-    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, env={**os.environ, "LC_ALL": "C"})
+    finished = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "LC_ALL": "C"},
+    )
     return finished.stdout + finished.stderr
 
 
@@ -24,7 +32,9 @@ def test_a_good_certificate_is_not_yet_valid_on_a_clock_that_is_behind(tmp_path,
     verify = ["openssl", "verify", "-CAfile", "cert"]
     assert "cert: OK" in run([*verify, "cert"], tmp_path)
     says("U46", run([*verify, "-attime", str(int(time.time()) - 86400), "cert"], tmp_path))
-    assert "certificate has expired" in run([*verify, "-attime", str(int(time.time()) + 9 * 86400), "cert"], tmp_path)
+    assert "certificate has expired" in run(
+        [*verify, "-attime", str(int(time.time()) + 9 * 86400), "cert"], tmp_path
+    )
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="needs make")
@@ -40,7 +50,10 @@ def test_make_complains_about_a_file_from_the_future(tmp_path, says):
 def test_find_lists_files_from_the_future(tmp_path):
     in_an_hour(tmp_path / "cache.bin")
     (tmp_path / "old.bin").write_text("x")
-    assert run(["bash", "-c", """find . -type f -newermt "$(date -d '+1 min' '+%F %T')" """], tmp_path) == "./cache.bin\n"
+    assert (
+        run(["bash", "-c", """find . -type f -newermt "$(date -d '+1 min' '+%F %T')" """], tmp_path)
+        == "./cache.bin\n"
+    )
 
 
 def test_texts_of_services_are_found(says):

@@ -1,4 +1,5 @@
 """U47: first writes into a place that isn't the user's, and the steps of the check."""
+
 import getpass
 import os
 import pwd
@@ -52,7 +53,9 @@ def test_a_home_of_slash_sends_caches_to_the_root_of_the_disk(monkeypatch, says)
 
 
 def test_a_foreign_home_is_refused_and_an_own_one_cures_it(monkeypatch, says):
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are closed to others, each of them above the last
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # pytest's own folders are closed to others, each of them above the last
         os.chmod(folder, 0o755)
         foreign, own = os.path.join(folder, "foreign"), os.path.join(folder, "own")
         for home in (foreign, own):
@@ -80,7 +83,11 @@ def test_a_user_number_without_a_name_needs_a_variable(monkeypatch, says):
 
 
 def test_the_check_climbs_to_the_folder_that_exists(tmp_path):
-    finished = subprocess.run(["bash", "-c", CHECK.format(tmp_path / "runs" / "a" / "last.pt")], capture_output=True, text=True)
+    finished = subprocess.run(
+        ["bash", "-c", CHECK.format(tmp_path / "runs" / "a" / "last.pt")],
+        capture_output=True,
+        text=True,
+    )
     assert finished.stdout == f"{tmp_path}\n"
     assert list(tmp_path.iterdir()) == []
 

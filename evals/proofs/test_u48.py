@@ -38,7 +38,9 @@ def apt(tmp_path):
     names = {**os.environ, "LC_ALL": "C"}
 
     def call(*arguments: str) -> subprocess.CompletedProcess:
-        return subprocess.run([APT, *options, *arguments], env=names, text=True, capture_output=True, timeout=60)
+        return subprocess.run(
+            [APT, *options, *arguments], env=names, text=True, capture_output=True, timeout=60
+        )
 
     return call
 

@@ -28,7 +28,9 @@ if __name__ == "__main__":
 
 def run(*command: str, **variables: str) -> subprocess.CompletedProcess:
     names = {name: value for name, value in os.environ.items() if name != "PYTHONFAULTHANDLER"}
-    return subprocess.run(command, env={**names, **variables}, text=True, capture_output=True, timeout=60)
+    return subprocess.run(
+        command, env={**names, **variables}, text=True, capture_output=True, timeout=60
+    )
 
 
 def test_the_bare_crash_and_the_stack(tmp_path):

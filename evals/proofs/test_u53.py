@@ -99,7 +99,13 @@ os._exit(0)
 def limited(what, number):
     """Runs beside 60 free tasks; under root as a user number that nobody has."""
     user = 1_900_000_000 + os.getpid() % 1_000_000
-    child = subprocess.run([sys.executable, "-S", "-c", LIMITED, what, str(number), str(user)], cwd="/", capture_output=True, text=True, timeout=60)
+    child = subprocess.run(
+        [sys.executable, "-S", "-c", LIMITED, what, str(number), str(user)],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert child.returncode == 0, child.stderr
     return child.stdout.splitlines()
 
@@ -112,7 +118,9 @@ def test_a_pool_as_wide_as_the_server_finds_no_room_and_a_small_one_does(says):
 
 
 def test_threads_use_up_what_a_fork_needs(says):
-    assert limited("forks", 384)[1] == "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+    assert (
+        limited("forks", 384)[1] == "BlockingIOError: [Errno 11] Resource temporarily unavailable"
+    )
     assert limited("forks", 4) == ["started 4", "forked"]
 
 
@@ -151,7 +159,9 @@ for number in range(100):
 
 
 def test_a_limit_of_the_address_space_stops_threads_in_the_same_words():
-    child = subprocess.run([sys.executable, "-S", "-c", NARROW], capture_output=True, text=True, timeout=60)
+    child = subprocess.run(
+        [sys.executable, "-S", "-c", NARROW], capture_output=True, text=True, timeout=60
+    )
     number, words = child.stdout.strip().split(" ", 1)
     assert words == "can't start new thread"
     assert 5 <= int(number) <= 100 // 8
@@ -167,7 +177,9 @@ def tasks(process):
 
 def test_a_worker_of_a_loader_counts_as_several_tasks():
     before = tasks(os.getpid())
-    batches = iter(DataLoader(range(160), batch_size=2, num_workers=4, multiprocessing_context="fork"))
+    batches = iter(
+        DataLoader(range(160), batch_size=2, num_workers=4, multiprocessing_context="fork")
+    )
     for _ in range(40):
         next(batches)
     during = tasks(os.getpid()) - before

@@ -66,7 +66,9 @@ elif sys.argv[1] == "mappings":
 
 
 def refused(limit):
-    child = subprocess.run([sys.executable, "-c", REFUSED, limit], capture_output=True, text=True, timeout=60)
+    child = subprocess.run(
+        [sys.executable, "-c", REFUSED, limit], capture_output=True, text=True, timeout=60
+    )
     assert child.returncode == 0, child.stderr  # no signal: nobody was killed
     return child.stdout.splitlines()
 
@@ -75,10 +77,14 @@ def test_a_limit_of_the_address_space_refuses_what_passes_without_it(says):
     lines = refused("address space")
     assert lines[5:] == ["ok"] * 5
     allocator, array, plain, shared, mapped = lines[:5]
-    assert allocator.endswith("DefaultCPUAllocator: can't allocate memory: you tried to allocate 268435456 bytes. Error code 12 (Cannot allocate memory)")
+    assert allocator.endswith(
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 268435456 bytes. Error code 12 (Cannot allocate memory)"
+    )
     assert "Unable to allocate 256. MiB for an array with shape (256, 1048576)" in array
     assert plain == "MemoryError: "
-    assert re.search(r"unable to mmap 268435456 bytes from file <.+>: Cannot allocate memory \(12\)", shared)
+    assert re.search(
+        r"unable to mmap 268435456 bytes from file <.+>: Cannot allocate memory \(12\)", shared
+    )
     assert mapped == "OSError: [Errno 12] Cannot allocate memory"
     for line in (allocator, shared):
         says("U54", line)
@@ -116,7 +122,15 @@ def as_arrays(samples):
 
 @pytest.mark.parametrize(("collate", "most"), [(as_list, 400), (torch.tensor, 1), (as_arrays, 0)])
 def test_a_worker_hands_over_each_tensor_of_a_batch_in_a_mapping_of_its_own(collate, most):
-    batches = iter(DataLoader(range(400), batch_size=400, num_workers=1, collate_fn=collate, multiprocessing_context="fork"))
+    batches = iter(
+        DataLoader(
+            range(400),
+            batch_size=400,
+            num_workers=1,
+            collate_fn=collate,
+            multiprocessing_context="fork",
+        )
+    )
     before = mappings()
     batch = next(batches)
     assert len(batch) == 400

@@ -37,7 +37,13 @@ def again(read, path, waits=(1, 5, 30, 120), sleep=lambda seconds: None):
 
 def read_while(change, folder):
     """Exit status and output of a program that has a checkpoint mapped while `change` is at work."""
-    reader = subprocess.Popen([sys.executable, "-c", READER], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert reader.stdout.readline() == "open\n"
     change()
     said, _ = reader.communicate("go\n", timeout=60)

@@ -1,4 +1,5 @@
 """U6: a full disk. A limit on the size of a file stands in for it: write(2) fails in the same way, and torch passes on neither reason."""
+
 import subprocess
 import sys
 
@@ -37,7 +38,10 @@ def test_a_tiny_file_gets_the_second_message(tmp_path, says):
 def test_the_older_format_and_safetensors_pass_the_reason_on(says):
     # Both were printed on a full tmpfs.
     says("U6", "RuntimeError: write(): fd 3 failed with No space left on device")
-    says("U6", "safetensors_rust.SafetensorError: Error while serializing: I/O error: No space left on device (os error 28)")
+    says(
+        "U6",
+        "safetensors_rust.SafetensorError: Error while serializing: I/O error: No space left on device (os error 28)",
+    )
 
 
 @pytest.mark.parametrize("text", [

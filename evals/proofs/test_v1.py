@@ -1,10 +1,16 @@
 """V1: training and evaluation prepare pixels differently."""
+
 import pytest
 import torch
 from torch import nn
 
-MEAN, STD = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1), torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
-COLOURS = torch.tensor([[200, 60, 60], [60, 60, 200], [190, 120, 60], [60, 120, 190]])  # two pairs, red and blue swapped
+MEAN, STD = (
+    torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1),
+    torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1),
+)
+COLOURS = torch.tensor(
+    [[200, 60, 60], [60, 60, 200], [190, 120, 60], [60, 120, 190]]
+)  # two pairs, red and blue swapped
 
 
 def pictures(seed):
@@ -23,7 +29,9 @@ def right(pixels):
 def accuracy():
     """accuracy(prepare): of a network trained on `right` pictures, on new ones that `prepare` prepared."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
+    )
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     pixels, labels = pictures(1)
     for _ in range(80):
@@ -38,12 +46,16 @@ def test_with_the_same_preparation_new_pictures_are_recognised(accuracy):
     assert accuracy(right) > 0.95
 
 
-@pytest.mark.parametrize("prepare", [
-    lambda pixels: pixels / 255,  # evaluation forgot to normalise
-    lambda pixels: (pixels / 255 / 255 - MEAN) / STD,  # scaled twice
-    lambda pixels: (pixels.float() - MEAN) / STD,  # never scaled
-    lambda pixels: (pixels / 255 - MEAN * 255) / (STD * 255),  # statistics of the other scale
-], ids=["not normalised", "scaled twice", "not scaled", "statistics times 255"])
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda pixels: pixels / 255,  # evaluation forgot to normalise
+        lambda pixels: (pixels / 255 / 255 - MEAN) / STD,  # scaled twice
+        lambda pixels: (pixels.float() - MEAN) / STD,  # never scaled
+        lambda pixels: (pixels / 255 - MEAN * 255) / (STD * 255),  # statistics of the other scale
+    ],
+    ids=["not normalised", "scaled twice", "not scaled", "statistics times 255"],
+)
 def test_each_other_preparation_costs_much_of_the_accuracy(accuracy, prepare):
     assert accuracy(prepare) < 0.6
 
@@ -52,13 +64,19 @@ def test_swapped_channels_mix_up_the_classes_that_differ_in_red_and_blue(accurac
     assert accuracy(lambda pixels: right(pixels.flip(1))) < 0.1
 
 
-@pytest.mark.parametrize("prepare, mean, std", [
-    (right, 0.0, 1.0),
-    (lambda pixels: (pixels / 255 / 255 - MEAN) / STD, -2.0, 0.0),
-    (lambda pixels: (pixels.float() - MEAN) / STD, 480, 255),
-    (lambda pixels: (pixels / 255 - MEAN * 255) / (STD * 255), -2.0, 0.0),
-], ids=["right", "scaled twice", "not scaled", "statistics times 255"])
+@pytest.mark.parametrize(
+    "prepare, mean, std",
+    [
+        (right, 0.0, 1.0),
+        (lambda pixels: (pixels / 255 / 255 - MEAN) / STD, -2.0, 0.0),
+        (lambda pixels: (pixels.float() - MEAN) / STD, 480, 255),
+        (lambda pixels: (pixels / 255 - MEAN * 255) / (STD * 255), -2.0, 0.0),
+    ],
+    ids=["right", "scaled twice", "not scaled", "statistics times 255"],
+)
 def test_mean_and_deviation_of_one_batch_name_the_mistake(prepare, mean, std):
-    batch = prepare(torch.randint(0, 256, (8, 3, 32, 32), generator=torch.Generator().manual_seed(0)))
+    batch = prepare(
+        torch.randint(0, 256, (8, 3, 32, 32), generator=torch.Generator().manual_seed(0))
+    )
     assert batch.mean().item() == pytest.approx(mean, abs=0.3 + abs(mean) * 0.2)
     assert batch.std().item() == pytest.approx(std, abs=0.35 + std * 0.4)

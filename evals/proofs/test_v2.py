@@ -1,4 +1,5 @@
 """V2: random transforms at evaluation."""
+
 import torch
 
 SIZE = 12
@@ -22,13 +23,15 @@ def crop_randomly(images):
     """A window of two thirds, at a random place: the spot is often outside."""
     out = torch.zeros_like(images)
     for i, (y, x) in enumerate(torch.randint(0, SIZE // 3 + 1, (len(images), 2)).tolist()):
-        out[i, y:y + 2 * SIZE // 3, x:x + 2 * SIZE // 3] = images[i, y:y + 2 * SIZE // 3, x:x + 2 * SIZE // 3]
+        out[i, y : y + 2 * SIZE // 3, x : x + 2 * SIZE // 3] = images[
+            i, y : y + 2 * SIZE // 3, x : x + 2 * SIZE // 3
+        ]
     return out
 
 
 def predict(images):
     """A model that knows the task: which half is brighter, and left when it sees nothing."""
-    return (images[:, :, SIZE // 2:].sum((1, 2)) > images[:, :, :SIZE // 2].sum((1, 2))).long()
+    return (images[:, :, SIZE // 2 :].sum((1, 2)) > images[:, :, : SIZE // 2].sum((1, 2))).long()
 
 
 def accuracy(transform, seed):

@@ -1,8 +1,11 @@
 """V3: boxes and labels that the evaluation reads another way."""
+
 import pytest
 import torch
 
-TRUTH = torch.tensor([[10.0, 20, 110, 220], [200, 50, 300, 90], [40, 300, 120, 380]])  # xyxy, pixels of the full image
+TRUTH = torch.tensor(
+    [[10.0, 20, 110, 220], [200, 50, 300, 90], [40, 300, 120, 380]]
+)  # xyxy, pixels of the full image
 LABELS = torch.tensor([1, 2, 3])
 
 
@@ -31,8 +34,11 @@ def test_perfect_boxes_in_the_format_that_is_expected_are_all_found():
     assert found(TRUTH) == 1
 
 
-@pytest.mark.parametrize("boxes", [xywh(TRUTH), cxcywh(TRUTH), TRUTH / 640, TRUTH * 0.5, TRUTH[:, [1, 0, 3, 2]]],
-                         ids=["xywh", "cxcywh", "normalised", "of the resized image", "y before x"])
+@pytest.mark.parametrize(
+    "boxes",
+    [xywh(TRUTH), cxcywh(TRUTH), TRUTH / 640, TRUTH * 0.5, TRUTH[:, [1, 0, 3, 2]]],
+    ids=["xywh", "cxcywh", "normalised", "of the resized image", "y before x"],
+)
 def test_the_same_boxes_written_another_way_are_hardly_found(boxes):
     assert found(boxes) < 0.34
 
@@ -52,10 +58,14 @@ def test_a_predicted_box_read_in_each_format_shows_which_one_it_is():
     read = {
         "xyxy": lambda box: box,
         "xywh": lambda box: torch.cat([box[:, :2], box[:, :2] + box[:, 2:]], 1),
-        "cxcywh": lambda box: torch.cat([box[:, :2] - box[:, 2:] / 2, box[:, :2] + box[:, 2:] / 2], 1),
+        "cxcywh": lambda box: torch.cat(
+            [box[:, :2] - box[:, 2:] / 2, box[:, :2] + box[:, 2:] / 2], 1
+        ),
     }
     for name, written in {"xyxy": TRUTH, "xywh": xywh(TRUTH), "cxcywh": cxcywh(TRUTH)}.items():
-        overlaps = {other: iou(convert(written), TRUTH).mean().item() for other, convert in read.items()}
+        overlaps = {
+            other: iou(convert(written), TRUTH).mean().item() for other, convert in read.items()
+        }
         assert max(overlaps, key=overlaps.get) == name and overlaps[name] > 0.99
 
 

@@ -1,10 +1,14 @@
 """V4: boxes that a threshold, the suppression or the anchors lose."""
+
 import torch
 
 
 def iou(a, b):
     """Overlaps of every box of `a` with every box of `b`, in xyxy."""
-    top, bottom = torch.maximum(a[:, None, :2], b[None, :, :2]), torch.minimum(a[:, None, 2:], b[None, :, 2:])
+    top, bottom = (
+        torch.maximum(a[:, None, :2], b[None, :, :2]),
+        torch.minimum(a[:, None, 2:], b[None, :, 2:]),
+    )
     inside = (bottom - top).clamp(min=0).prod(2)
     size = lambda box: (box[:, 2:] - box[:, :2]).prod(1)
     return inside / (size(a)[:, None] + size(b)[None] - inside)
@@ -14,7 +18,7 @@ def nms(boxes, scores, threshold):
     """Indices that survive: best first, drop what overlaps a kept box more than `threshold`."""
     kept = []
     for i in scores.argsort(descending=True).tolist():
-        if all(iou(boxes[i:i + 1], boxes[k:k + 1]).item() <= threshold for k in kept):
+        if all(iou(boxes[i : i + 1], boxes[k : k + 1]).item() <= threshold for k in kept):
             kept.append(i)
     return kept
 
@@ -28,7 +32,9 @@ def test_a_threshold_for_pictures_leaves_nothing_of_an_early_detector():
     assert (SCORES > 0.001).sum() == 5
 
 
-CROWD = torch.tensor([[0.0, 0, 100, 100], [40, 0, 140, 100], [80, 0, 180, 100], [120, 0, 220, 100]])  # 40 px apart
+CROWD = torch.tensor(
+    [[0.0, 0, 100, 100], [40, 0, 140, 100], [80, 0, 180, 100], [120, 0, 220, 100]]
+)  # 40 px apart
 
 
 def test_a_tight_suppression_merges_neighbours_and_a_loose_one_keeps_them():
@@ -60,7 +66,9 @@ def best_possible_recall(sizes, anchors, ratio=4.0):
 ANCHORS = torch.tensor([[32.0, 32], [64, 64], [128, 128], [256, 256]])
 torch.manual_seed(0)
 SMALL = torch.rand(500, 2) * 4 + 2  # 2 to 6 pixels
-LONG = torch.stack([torch.rand(500) * 200 + 300, torch.rand(500) * 6 + 6], 1)  # cables: 300 to 500 by 6 to 12
+LONG = torch.stack(
+    [torch.rand(500) * 200 + 300, torch.rand(500) * 6 + 6], 1
+)  # cables: 300 to 500 by 6 to 12
 ORDINARY = torch.rand(500, 2) * 150 + 30
 
 

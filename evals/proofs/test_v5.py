@@ -1,10 +1,13 @@
 """V5: void and shifted labels in segmentation."""
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 CLASSES = 3
-MASK = torch.tensor([[0, 0, 1, 1], [0, 2, 2, 1], [255, 255, 2, 1]])  # 255: the border, nobody labelled it
+MASK = torch.tensor(
+    [[0, 0, 1, 1], [0, 2, 2, 1], [255, 255, 2, 1]]
+)  # 255: the border, nobody labelled it
 PERFECT = MASK.clone()
 PERFECT[MASK == 255] = 1  # the model must say something there
 
@@ -31,7 +34,9 @@ def test_void_in_the_loss_is_out_of_range_unless_it_is_named():
 
 
 def test_a_crop_of_nothing_but_void_makes_the_loss_nan():
-    assert cross_entropy(torch.zeros(1, CLASSES, 3, 4), torch.full((1, 3, 4), 255), ignore_index=255).isnan()
+    assert cross_entropy(
+        torch.zeros(1, CLASSES, 3, 4), torch.full((1, 3, 4), 255), ignore_index=255
+    ).isnan()
 
 
 def test_an_object_painted_with_255_is_ignored_and_its_class_scores_nan():
@@ -40,11 +45,15 @@ def test_an_object_painted_with_255_is_ignored_and_its_class_scores_nan():
     scores = iou_of(everything_background, painted)
     assert scores[0] == 1  # background looks perfect
     assert scores[1:].isnan().all()
-    assert iou_of(torch.where(painted == 255, 1, 0), torch.where(painted == 255, 1, 0))[1] == 1  # repainted to 1
+    assert (
+        iou_of(torch.where(painted == 255, 1, 0), torch.where(painted == 255, 1, 0))[1] == 1
+    )  # repainted to 1
 
 
 def test_labels_reduced_by_one_for_the_loss_but_not_for_the_metric_score_0():
-    predicted = torch.where(MASK == 255, 0, MASK - 1).clamp(min=0)  # learned on labels 0…C-1 that were 1…C
+    predicted = torch.where(MASK == 255, 0, MASK - 1).clamp(
+        min=0
+    )  # learned on labels 0…C-1 that were 1…C
     assert iou_of(predicted[1:], MASK[1:])[2] == 0
     reduced = torch.where(MASK == 255, 255, MASK - 1)
     reduced[MASK == 0] = 255

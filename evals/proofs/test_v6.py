@@ -1,4 +1,5 @@
 """V6: rare classes that are never predicted."""
+
 import pytest
 import torch
 from torch import nn
@@ -30,7 +31,9 @@ def recalls(weight=None, rows=None):
         cross_entropy(model(x), y, weight=weight).backward()
         optimizer.step()
     predicted = model(NEW_X).argmax(1)
-    return [(predicted[NEW_Y == c] == c).float().mean().item() for c in (0, 1)], (predicted == NEW_Y).float().mean().item()
+    return [(predicted[NEW_Y == c] == c).float().mean().item() for c in (0, 1)], (
+        predicted == NEW_Y
+    ).float().mean().item()
 
 
 BALANCED = COUNTS.sum() / (len(COUNTS) * COUNTS)
@@ -68,7 +71,9 @@ def test_both_at_once_correct_twice_and_lose_the_common_class():
 
 def test_the_mean_of_a_weighted_loss_is_divided_by_the_weights_so_their_common_factor_does_nothing():
     logits = torch.randn(1000, 2)
-    torch.testing.assert_close(cross_entropy(logits, Y, weight=BALANCED), cross_entropy(logits, Y, weight=100 * BALANCED))
+    torch.testing.assert_close(
+        cross_entropy(logits, Y, weight=BALANCED), cross_entropy(logits, Y, weight=100 * BALANCED)
+    )
 
 
 def test_the_confusion_matrix_shows_an_empty_column():

@@ -1,4 +1,5 @@
 """V7: batch norm with one or two images."""
+
 import pytest
 import torch
 from torch import nn
@@ -13,11 +14,16 @@ def test_with_two_values_a_channel_the_output_is_plus_or_minus_one_whatever_they
 
 def test_the_same_image_comes_out_differently_with_each_neighbour_and_less_so_in_a_large_batch():
     torch.manual_seed(0)
-    image, pool = torch.randn(1, 8, 4, 4), torch.randn(200, 8, 4, 4) * (1 + torch.rand(200, 1, 1, 1) * 3)
+    image, pool = (
+        torch.randn(1, 8, 4, 4),
+        torch.randn(200, 8, 4, 4) * (1 + torch.rand(200, 1, 1, 1) * 3),
+    )
 
     def spread(batch):
         norm = nn.BatchNorm2d(8)
-        outs = [norm(torch.cat([image, pool[torch.randperm(200)[:batch - 1]]]))[0] for _ in range(40)]
+        outs = [
+            norm(torch.cat([image, pool[torch.randperm(200)[: batch - 1]]]))[0] for _ in range(40)
+        ]
         return torch.stack(outs).std(0).mean().item()
 
     assert spread(2) > 2.5 * spread(32)

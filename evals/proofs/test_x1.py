@@ -1,4 +1,5 @@
 """X1: which part of a vision-language model is trainable."""
+
 import re
 
 import torch
@@ -8,7 +9,9 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.vision_tower, self.mm_projector = torch.nn.Linear(6, 8), torch.nn.Linear(8, 4)
-        self.language_model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 10))
+        self.language_model = torch.nn.Sequential(
+            torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 10)
+        )
 
     def forward(self, pixels, language=None):
         return (language or self.language_model)(self.mm_projector(self.vision_tower(pixels)))
@@ -65,8 +68,12 @@ def test_freezing_everything_after_the_projector_was_released_undoes_it():
     assert trainable(model) == set()
 
 
-NAMES = ["vision_tower.encoder.layers.0.self_attn.q_proj", "multi_modal_projector.linear_1",
-         "language_model.layers.0.self_attn.q_proj", "language_model.layers.0.mlp.up_proj"]
+NAMES = [
+    "vision_tower.encoder.layers.0.self_attn.q_proj",
+    "multi_modal_projector.linear_1",
+    "language_model.layers.0.self_attn.q_proj",
+    "language_model.layers.0.mlp.up_proj",
+]
 
 
 def adapted(targets):

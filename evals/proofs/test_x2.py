@@ -1,4 +1,5 @@
 """X2: a new connector in front of a language model that is trained at once."""
+
 import copy
 import functools
 
@@ -14,7 +15,9 @@ class Language(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.words = torch.nn.Embedding(WORDS, 16)
-        self.net = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, WORDS))
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, WORDS)
+        )
 
     def forward(self, word, context=0.0):
         return self.net(self.words(word) + context)
@@ -77,17 +80,27 @@ def test_a_projector_that_was_not_loaded_is_as_bad_as_none():
     word = torch.randint(0, WORDS, (500,))
 
     def loss(projector):
-        return torch.nn.functional.cross_entropy(pretrained()(word, projector(image)), image.argmax(1)).item()
+        return torch.nn.functional.cross_entropy(
+            pretrained()(word, projector(image)), image.argmax(1)
+        ).item()
 
     assert loss(new) > loss(trained) + 1
 
 
 def test_a_checkpoint_without_it_loads_when_strict_is_off():
-    model = torch.nn.ModuleDict({"language_model": torch.nn.Linear(2, 2), "mm_projector": torch.nn.Linear(2, 2)})
+    model = torch.nn.ModuleDict(
+        {"language_model": torch.nn.Linear(2, 2), "mm_projector": torch.nn.Linear(2, 2)}
+    )
     saved = {k: v for k, v in model.state_dict().items() if "mm_projector" not in k}
-    assert model.load_state_dict(saved, strict=False).missing_keys == ["mm_projector.weight", "mm_projector.bias"]
+    assert model.load_state_dict(saved, strict=False).missing_keys == [
+        "mm_projector.weight",
+        "mm_projector.bias",
+    ]
 
 
 def test_the_line_of_a_loading_report_is_recognised(says):
     says("X2", "model.multi_modal_projector.linear_1.weight | MISSING | ")
-    says("X2", "and are newly initialized: ['model.mm_projector.0.weight', 'model.mm_projector.2.bias']")
+    says(
+        "X2",
+        "and are newly initialized: ['model.mm_projector.0.weight', 'model.mm_projector.2.bias']",
+    )

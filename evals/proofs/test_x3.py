@@ -1,17 +1,25 @@
 """X3: one learning rate for parts of different age."""
+
 import pytest
 import torch
 
 
 def model():
     torch.manual_seed(0)
-    return torch.nn.ModuleDict({
-        "vision_tower": torch.nn.Linear(8, 8), "mm_projector": torch.nn.Linear(8, 8),
-        "language_model": torch.nn.Linear(8, 4)})
+    return torch.nn.ModuleDict(
+        {
+            "vision_tower": torch.nn.Linear(8, 8),
+            "mm_projector": torch.nn.Linear(8, 8),
+            "language_model": torch.nn.Linear(8, 4),
+        }
+    )
 
 
 def groups(m, **rates):
-    return [{"params": list(m[name].parameters()), "lr": rate, "name": name} for name, rate in rates.items()]
+    return [
+        {"params": list(m[name].parameters()), "lr": rate, "name": name}
+        for name, rate in rates.items()
+    ]
 
 
 def moved(m, optimizer, steps=20):
@@ -33,14 +41,23 @@ def test_adam_moves_all_parts_alike_under_one_rate_however_small_their_gradients
 
 def test_groups_keep_the_vision_tower_near_its_start():
     m = model()
-    far = moved(m, torch.optim.AdamW(groups(m, vision_tower=2e-6, mm_projector=1e-3, language_model=2e-5),
-                                     weight_decay=0))
+    far = moved(
+        m,
+        torch.optim.AdamW(
+            groups(m, vision_tower=2e-6, mm_projector=1e-3, language_model=2e-5), weight_decay=0
+        ),
+    )
     assert far["mm_projector"] > 20 * far["language_model"] > 20 * 4 * far["vision_tower"]
 
 
 def test_a_part_in_no_group_never_moves():
     m = model()
-    assert moved(m, torch.optim.AdamW(groups(m, mm_projector=1e-3, language_model=2e-5)))["vision_tower"] == 0
+    assert (
+        moved(m, torch.optim.AdamW(groups(m, mm_projector=1e-3, language_model=2e-5)))[
+            "vision_tower"
+        ]
+        == 0
+    )
 
 
 def rates(optimizer):

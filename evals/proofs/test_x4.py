@@ -1,4 +1,5 @@
 """X4: a length limit that cuts image placeholders."""
+
 import pytest
 import torch
 
@@ -10,8 +11,10 @@ def merge(input_ids, features):
     embeds = torch.zeros(*input_ids.shape, WIDTH)
     mask = (input_ids == IMAGE)[..., None].expand_as(embeds)
     if mask.sum() != features.numel():
-        raise ValueError(f"Image features and image tokens do not match, tokens: {int((input_ids == IMAGE).sum())},"
-                         f" features: {features.shape[0]}")
+        raise ValueError(
+            f"Image features and image tokens do not match, tokens: {int((input_ids == IMAGE).sum())},"
+            f" features: {features.shape[0]}"
+        )
     return embeds.masked_scatter(mask, features)
 
 
@@ -38,7 +41,9 @@ def test_without_the_check_the_rest_of_the_picture_is_dropped_in_silence():
 
 
 def test_in_a_batch_the_next_picture_then_slides_into_the_wrong_example():
-    rows = torch.tensor([[IMAGE, IMAGE, 3], [IMAGE, IMAGE, IMAGE]])  # the first row lost one of three
+    rows = torch.tensor(
+        [[IMAGE, IMAGE, 3], [IMAGE, IMAGE, IMAGE]]
+    )  # the first row lost one of three
     features = torch.tensor([1.0, 1, 1, 2, 2, 2])[:, None].expand(-1, WIDTH).contiguous()
     embeds = torch.zeros(2, 3, WIDTH)
     merged = embeds.masked_scatter((rows == IMAGE)[..., None].expand_as(embeds), features)
@@ -54,5 +59,6 @@ def test_a_limit_behind_the_image_may_leave_no_label_and_the_loss_is_nan():
 def test_pictures_decide_how_many_placeholders_there_are():
     def qwen2(height, width, patch=14, merge_size=2):
         return (height // patch) * (width // patch) // merge_size**2
+
     assert qwen2(448, 448) == 256
     assert qwen2(1792, 1344) > 3000

@@ -1,4 +1,5 @@
 """X5: answers from the wording alone."""
+
 import functools
 
 import torch
@@ -12,15 +13,22 @@ def data(count, prior, seed):
     question = torch.randint(0, QUESTIONS, (count,), generator=g)
     other = torch.randint(0, ANSWERS, (count,), generator=g)
     answer = torch.where(torch.rand(count, generator=g) < prior, question % ANSWERS, other)
-    image = torch.nn.functional.one_hot(answer, ANSWERS) + 0.5 * torch.randn(count, ANSWERS, generator=g)
+    image = torch.nn.functional.one_hot(answer, ANSWERS) + 0.5 * torch.randn(
+        count, ANSWERS, generator=g
+    )
     return question, image, answer
 
 
 class Model(torch.nn.Module):
     def __init__(self, reach):
         super().__init__()
-        self.reach = reach  # how strongly the image arrives, 0.01 as through a projector that hardly learned
-        self.question, self.image = torch.nn.Embedding(QUESTIONS, ANSWERS), torch.nn.Linear(ANSWERS, ANSWERS)
+        self.reach = (
+            reach  # how strongly the image arrives, 0.01 as through a projector that hardly learned
+        )
+        self.question, self.image = (
+            torch.nn.Embedding(QUESTIONS, ANSWERS),
+            torch.nn.Linear(ANSWERS, ANSWERS),
+        )
 
     def forward(self, question, image):
         return self.question(question) + self.reach * self.image(image)

@@ -10,7 +10,12 @@ from pathlib import Path
 from remote_gpu_trainer.numbers import log_reading
 
 SIZES_MB = (1, 100, 1000)
-PLACES = (0.15, 0.5, 0.85, 1.0)  # where in the log the failure stands; after it other processes go on writing
+PLACES = (
+    0.15,
+    0.5,
+    0.85,
+    1.0,
+)  # where in the log the failure stands; after it other processes go on writing
 SHOWN = 3  # lines of evidence in an answer
 POOL = 8_000_000  # bytes of different noise of one log; longer logs repeat it
 FAILURES = Path(__file__).with_name("failures.jsonl")
@@ -28,7 +33,10 @@ class Failure:
 
 def failures() -> list[Failure]:
     found = [json.loads(line) for line in FAILURES.read_text(encoding="utf-8").splitlines()]
-    return [Failure(f["name"], (FAILURES.parent / f["file"]).read_text(encoding="utf-8"), f["decisive"]) for f in found]
+    return [
+        Failure(f["name"], (FAILURES.parent / f["file"]).read_text(encoding="utf-8"), f["decisive"])
+        for f in found
+    ]
 
 
 def noise(seed: int, size: int) -> bytes:
@@ -135,7 +143,15 @@ def grade(size_mb: int) -> list[tuple[Failure, float, int | None]]:
     found = []
     for number, failure in enumerate(failures()):
         place = PLACES[number % len(PLACES)]
-        read = log_reading.from_stream(LongLog(failure, size_mb * 1_000_000, place, seed=number + size_mb))
+        read = log_reading.from_stream(
+            LongLog(failure, size_mb * 1_000_000, place, seed=number + size_mb)
+        )
         texts = [line.text for line in read.decisive[:SHOWN]]
-        found.append((failure, place, next((i for i, text in enumerate(texts) if failure.decisive in text), None)))
+        found.append(
+            (
+                failure,
+                place,
+                next((i for i, text in enumerate(texts) if failure.decisive in text), None),
+            )
+        )
     return found

@@ -13,7 +13,10 @@ from remote_gpu_trainer.lookup.look_up import answer_for
 
 WORKER = Path(__file__).with_name("worker.py")
 HOWS = ("exception", "exit", "kill", "hang")
-ENTRIES = {"exception": "O14", "kill": "U3"}  # what explains a label out of bounds, and a SIGKILL that says nothing
+ENTRIES = {
+    "exception": "O14",
+    "kill": "U3",
+}  # what explains a label out of bounds, and a SIGKILL that says nothing
 FORMS = ("merged", "folder", "tee")
 LIMIT_S = 120
 
@@ -40,21 +43,42 @@ def all_runs() -> list[Run]:
     found = []
     for number in range(40):
         ranks = 2 + number // 4 % 3
-        found.append(Run(HOWS[number % 4], ranks, number // 5 % ranks, 1 + number // 7 % 5, FORMS[number // 12 % 3], ("ranks", "plain")[number // 4 % 2]))
+        found.append(
+            Run(
+                HOWS[number % 4],
+                ranks,
+                number // 5 % ranks,
+                1 + number // 7 % 5,
+                FORMS[number // 12 % 3],
+                ("ranks", "plain")[number // 4 % 2],
+            )
+        )
     return found
 
 
 def record(run: Run, folder: Path) -> Path:
     """Run it. Returns the log file, or the folder of logs. Raises subprocess.TimeoutExpired."""
     folder.mkdir(parents=True)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={run.ranks}"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={run.ranks}",
+    ]
     if run.form == "folder":
         command += ["--log-dir", str(folder / "logs"), "--redirects", "3"]
     elif run.form == "tee":
         command += ["--tee", "3"]
     command += [str(WORKER), run.how, str(run.who), str(run.step), run.says]
     with open(folder / "run.log", "wb") as log:
-        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=LIMIT_S, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        subprocess.run(
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_S,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
     return folder if run.form == "folder" else folder / "run.log"
 
 
@@ -68,5 +92,7 @@ def grade(folder: Path, workers: int = 2) -> list[tuple[Run, int | None, list[st
     """Record every run under `folder`; each with the rank and the entries that were named."""
     runs = all_runs()
     with ThreadPoolExecutor(workers) as pool:
-        paths = list(pool.map(lambda pair: record(pair[1], folder / f"{pair[0]:02d}"), enumerate(runs)))
+        paths = list(
+            pool.map(lambda pair: record(pair[1], folder / f"{pair[0]:02d}"), enumerate(runs))
+        )
     return [(run, *named(path)) for run, path in zip(runs, paths)]

@@ -38,7 +38,12 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=PATIENCE)
     rank = dist.get_rank()
     for step in range(STEPS):
-        print(f"rank {rank}: step {step} loss {3 - step / 10:.3f}" if says == "ranks" else f"step {step} loss {3 - step / 10:.3f}", flush=True)
+        print(
+            f"rank {rank}: step {step} loss {3 - step / 10:.3f}"
+            if says == "ranks"
+            else f"step {step} loss {3 - step / 10:.3f}",
+            flush=True,
+        )
         if rank == who and step == when:
             fail(how)
         dist.all_reduce(batch(rank, step))

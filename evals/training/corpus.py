@@ -41,18 +41,41 @@ def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict
             known = [name for name in names if name in learned]
             labels = known or [NONE]
             # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
-            share = WAITING if not known and report["label"] != NONE else READ.get(report.get("read"), 1.0) * (SURE if report.get("sure") else 1.0)
-            whole = {"text": report["text"], "labels": labels, "share": share, "found": report.get("read", "once") != "once", "aside": _aside(report)}
+            share = (
+                WAITING
+                if not known and report["label"] != NONE
+                else READ.get(report.get("read"), 1.0) * (SURE if report.get("sure") else 1.0)
+            )
+            whole = {
+                "text": report["text"],
+                "labels": labels,
+                "share": share,
+                "found": report.get("read", "once") != "once",
+                "aside": _aside(report),
+            }
             found.append(whole)
             number = int(sha256(report["text"].encode()).hexdigest()[:8], 16)
-            if not whole["aside"] and number % EVERY == 0 and (labels[0] == NONE or not catalogue.by_id[labels[0]].path.startswith("profiles/")):
-                found.append({**whole, "text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}"})
+            if (
+                not whole["aside"]
+                and number % EVERY == 0
+                and (
+                    labels[0] == NONE or not catalogue.by_id[labels[0]].path.startswith("profiles/")
+                )
+            ):
+                found.append(
+                    {**whole, "text": f"{PLACES[number // EVERY % len(PLACES)]} {report['text']}"}
+                )
     return found
 
 
 def _aside(report: dict) -> bool:
     once = "source" in report and report.get("read", "once") == "once"
-    return once and int(sha256(report["source"].encode()).hexdigest()[:8], 16) % ASIDE[report["label"] == NONE] == 0
+    return (
+        once
+        and int(sha256(report["source"].encode()).hexdigest()[:8], 16)
+        % ASIDE[report["label"] == NONE]
+        == 0
+    )
 
 
 def shared(report: dict) -> list[tuple[str, float]]:
@@ -65,29 +88,54 @@ def shared(report: dict) -> list[tuple[str, float]]:
 def tuning_half(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
     """The tuning half of the cases, of the near misses, and of the reports of entries that waited and are `learned` now. Those that only other entries explain are left out."""
     found = []
-    waited = [case for case in read_cases(EVALS / "sets/waiting.jsonl") if case.expect and case.expect[0] in learned]
-    for case in [*read_cases(EVALS / "cases.jsonl"), *read_cases(EVALS / "sets/near.jsonl"), *waited]:
+    waited = [
+        case
+        for case in read_cases(EVALS / "sets/waiting.jsonl")
+        if case.expect and case.expect[0] in learned
+    ]
+    for case in [
+        *read_cases(EVALS / "cases.jsonl"),
+        *read_cases(EVALS / "sets/near.jsonl"),
+        *waited,
+    ]:
         names = [catalogue.current(name) for name in case.expect]
         since = [name for name in case.since if name in learned]
         known = since or [name for name in names if name in learned]
         if case.half == "tuning" and (known or not names):
-            found.append({"id": case.id, "text": case.text, "labels": known or [NONE], "near": case.near and not since})
+            found.append(
+                {
+                    "id": case.id,
+                    "text": case.text,
+                    "labels": known or [NONE],
+                    "near": case.near and not since,
+                }
+            )
     return found
 
 
 def set_aside(practice: list[dict]) -> list[dict]:
     """The reports of practice that no teacher read, in the form of `tuning_half`, each with what it counts for."""
-    return [{**report, "near": False, "shared": shared(report)} for report in practice if report["aside"]]
+    return [
+        {**report, "near": False, "shared": shared(report)}
+        for report in practice
+        if report["aside"]
+    ]
 
 
 def shared_of_case(case: dict) -> list[tuple[str, float]]:
     """(class, weight) pairs of one of `tuning_half` or `set_aside`."""
-    return case.get("shared") or [(label, CASE_SHARE / len(case["labels"])) for label in case["labels"]]
+    return case.get("shared") or [
+        (label, CASE_SHARE / len(case["labels"])) for label in case["labels"]
+    ]
 
 
 def entry_texts(entry: Entry) -> list[tuple[str, float]]:
     """(text, weight): each way of saying an entry is a small report of its own."""
-    texts = [(entry.title, 1.0), (entry.symptom, 1.0), (f"{entry.title}\n{entry.symptom}\n{entry.root_cause}", 0.7)]
+    texts = [
+        (entry.title, 1.0),
+        (entry.symptom, 1.0),
+        (f"{entry.title}\n{entry.symptom}\n{entry.root_cause}", 0.7),
+    ]
     texts += [(said, 1.0) for said in entry.reported_as]
     texts += [(s.text, 1.0) for s in entry.signatures if not s.is_regex]
     return texts
@@ -97,13 +145,23 @@ def made_from(entries: list[Entry], practice: list[dict], cases: list[dict]) -> 
     """A hash of each part that the ranking is made from, and of what reading makes of the cases. `entries`: those that it learned."""
 
     def digest(value) -> str:
-        return sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
+        return sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[
+            :16
+        ]
 
     return {
         "entries": digest([[e.id, entry_texts(e), e.check, e.fix, e.false_alarm] for e in entries]),
         "practice reports": digest(practice),
         "tuning half": digest(cases),
-        "words": digest([as_read(text) for text in (*(case["text"] for case in cases), *(text for e in entries for text, _ in entry_texts(e)))]),
+        "words": digest(
+            [
+                as_read(text)
+                for text in (
+                    *(case["text"] for case in cases),
+                    *(text for e in entries for text, _ in entry_texts(e)),
+                )
+            ]
+        ),
     }
 
 

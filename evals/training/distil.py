@@ -41,9 +41,18 @@ def texts() -> list[str]:
     """What the model is asked for, without the single words."""
     read = bundle.load()
     whole = {text for entry in read.entries for text, _ in corpus.entry_texts(entry)}
-    whole |= {report["text"] for report in corpus.practice_reports(read, read.by_id)} | {case["text"] for case in corpus.tuning_half(read, read.by_id)}
+    whole |= {report["text"] for report in corpus.practice_reports(read, read.by_id)} | {
+        case["text"] for case in corpus.tuning_half(read, read.by_id)
+    }
     gists = sorted(set(map(corpus.gist_of, whole)))
-    sentences = sorted({part.strip()[:300] for text in gists for part in _SENTENCE.split(text) if len(part.strip()) > 12})
+    sentences = sorted(
+        {
+            part.strip()[:300]
+            for text in gists
+            for part in _SENTENCE.split(text)
+            if len(part.strip()) > 12
+        }
+    )
     random.Random(0).shuffle(sentences)
     return gists + sentences[:MOST_SENTENCES]
 
@@ -60,27 +69,47 @@ def points(asked: list[str], model, cache: Path | None):
     missing = [at for at, key in enumerate(keys) if key not in known]
     print(f"{len(asked)} texts, {len(missing)} of them to ask for")
     if missing:
-        told = model.encode([asked[at] for at in missing], batch_size=64, normalize_embeddings=True, show_progress_bar=False)
+        told = model.encode(
+            [asked[at] for at in missing],
+            batch_size=64,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+        )
         known.update((keys[at], row.astype("float16")) for at, row in zip(missing, told))
         if cache:
-            numpy.savez(cache, keys=numpy.array(list(known)), points=numpy.stack(list(known.values())))
+            numpy.savez(
+                cache, keys=numpy.array(list(known)), points=numpy.stack(list(known.values()))
+            )
     return numpy.stack([known[key] for key in keys]).astype("float32")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cache", type=Path, metavar="FILE", help="an .npz file that keeps what the model said")
-    parser.add_argument("--taught", type=Path, metavar="FILE", help="what a teacher said about many texts (evals/training/teach.py)")
-    parser.add_argument("--go-on", action="store_true", help="with --taught: begin with meaning.bin as it is")
+    parser.add_argument(
+        "--cache", type=Path, metavar="FILE", help="an .npz file that keeps what the model said"
+    )
+    parser.add_argument(
+        "--taught",
+        type=Path,
+        metavar="FILE",
+        help="what a teacher said about many texts (evals/training/teach.py)",
+    )
+    parser.add_argument(
+        "--go-on", action="store_true", help="with --taught: begin with meaning.bin as it is"
+    )
     args = parser.parse_args()
     if args.go_on and not args.taught:
         parser.error("found --go-on alone, expected --taught FILE beside it")
     from training import encoder
 
-    learned, pieces, made_from = encoder.unpacked(meaning.PLACE.read_bytes()) if args.go_on else distilled(args.cache)
+    learned, pieces, made_from = (
+        encoder.unpacked(meaning.PLACE.read_bytes()) if args.go_on else distilled(args.cache)
+    )
     if args.taught:
         if "taught" in made_from:
-            parser.error("found a meaning.bin that was taught already, expected one as the sentence model says; leave out --go-on")
+            parser.error(
+                "found a meaning.bin that was taught already, expected one as the sentence model says; leave out --go-on"
+            )
         learned, judged = taught(learned, pieces, args.taught)
         made_from = {**made_from, "taught": judged, "date": date.today().isoformat()}
     whole_file.write(meaning.PLACE, encoder.pack(learned, pieces, made_from), 0o644)
@@ -98,7 +127,9 @@ def taught(model, pieces: list[str], path: Path) -> tuple:
     split = Pieces({piece: row for row, piece in enumerate(pieces)}.get)
     rows = [split.rows(corpus.gist_of(text)) for text in json.loads(kept["texts"].tobytes())]
     known = [at for at, found in enumerate(rows) if found]
-    return encoder_taught.learn(model, [rows[at] for at in known], kept["chances"][known]), len(known)
+    return encoder_taught.learn(model, [rows[at] for at in known], kept["chances"][known]), len(
+        known
+    )
 
 
 def distilled(cache: Path | None) -> tuple:
@@ -112,14 +143,28 @@ def distilled(cache: Path | None) -> tuple:
     places = model.tokenizer.get_vocab()
     pieces = sorted(piece for piece in places if _PIECE.fullmatch(piece))
     row_of = {piece: row for row, piece in enumerate(pieces)}
-    asked = texts() + [piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 2]
+    asked = texts() + [
+        piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 2
+    ]
     split = Pieces(row_of.get)
     rows = [split.rows(text) for text in asked]
     kept = [at for at, found in enumerate(rows) if found]
     wanted = points([asked[at] for at in kept], model, cache)
     own = model[0].auto_model.embeddings.word_embeddings.weight.detach().numpy()
-    learned = encoder.learn([rows[at] for at in kept], encoder.widest(wanted), encoder.narrowed(own[[places[piece] for piece in pieces]]))
-    return learned, pieces, {"model": f"{MODEL} {version(MODEL)}", "texts": len(kept), "date": date.today().isoformat()}
+    learned = encoder.learn(
+        [rows[at] for at in kept],
+        encoder.widest(wanted),
+        encoder.narrowed(own[[places[piece] for piece in pieces]]),
+    )
+    return (
+        learned,
+        pieces,
+        {
+            "model": f"{MODEL} {version(MODEL)}",
+            "texts": len(kept),
+            "date": date.today().isoformat(),
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,11 @@ class Encoder(nn.Module):
         self.pieces.weight.data.copy_(start)
         self.heaviness = nn.Embedding(len(start), 1)
         nn.init.zeros_(self.heaviness.weight)
-        self.to_hidden, self.out, self.straight = nn.Linear(INNER, HIDDEN), nn.Linear(HIDDEN, outer), nn.Linear(INNER, outer, bias=False)
+        self.to_hidden, self.out, self.straight = (
+            nn.Linear(INNER, HIDDEN),
+            nn.Linear(HIDDEN, outer),
+            nn.Linear(INNER, outer, bias=False),
+        )
 
     def weights(self, rows: torch.Tensor) -> torch.Tensor:
         return HEAVIEST * torch.sigmoid(self.heaviness(rows).squeeze(1))
@@ -41,7 +45,9 @@ class Encoder(nn.Module):
         weights = self.weights(rows)
         if self.training:
             weights = weights * (torch.rand_like(weights) > self.left_out)
-        total = torch.zeros(len(lengths)).index_add_(0, torch.repeat_interleave(torch.arange(len(lengths)), lengths), weights)
+        total = torch.zeros(len(lengths)).index_add_(
+            0, torch.repeat_interleave(torch.arange(len(lengths)), lengths), weights
+        )
         mean = self.pieces(rows, starts, per_sample_weights=weights) / (total[:, None] + 1e-6)
         return self.straight(mean) + self.out(functional.relu(self.to_hidden(mean)))
 
@@ -61,7 +67,9 @@ def widest(points: numpy.ndarray) -> numpy.ndarray:
     return found / numpy.linalg.norm(found, axis=1, keepdims=True)
 
 
-def learn(texts: list[list[int]], points: numpy.ndarray, start: torch.Tensor, told=print, seed: int = 0) -> Encoder:
+def learn(
+    texts: list[list[int]], points: numpy.ndarray, start: torch.Tensor, told=print, seed: int = 0
+) -> Encoder:
     """Fit to texts, as rows of pieces (none empty), and their points, a row each."""
     torch.manual_seed(seed)
     model, wanted = Encoder(start, points.shape[1]), torch.tensor(points, dtype=torch.float32)
@@ -92,7 +100,10 @@ def pack(model: Encoder, pieces: list[str], made_from: dict) -> bytes:
     scales, parts = {}, {}
     for name, matrix in matrices.items():
         scales[name], parts[name] = in_steps(matrix.detach().numpy())
-    biases = {name: [round(float(b), 5) for b in layer.bias.tolist()] for name, layer in (("hidden", model.to_hidden), ("out", model.out))}
+    biases = {
+        name: [round(float(b), 5) for b in layer.bias.tolist()]
+        for name, layer in (("hidden", model.to_hidden), ("out", model.out))
+    }
     head = {"made_from": made_from, "scales": scales, "biases": biases}
     with torch.no_grad():
         parts["weights"] = array("f", model.weights(torch.arange(len(pieces))).tolist())
@@ -108,13 +119,21 @@ def unpacked(data: bytes) -> tuple[Encoder, list[str], dict]:
     outer = len(about["biases"]["out"])
 
     def matrix(name: str, columns: int) -> torch.Tensor:
-        values = numpy.frombuffer(bytes(parts[name]), "uint8").reshape(-1, columns).astype("float32")
+        values = (
+            numpy.frombuffer(bytes(parts[name]), "uint8").reshape(-1, columns).astype("float32")
+        )
         return torch.from_numpy((values - MIDDLE) * about["scales"][name])
 
     model = Encoder(matrix("pieces", INNER), outer)
     with torch.no_grad():
-        model.heaviness.weight.copy_(torch.logit((weights / HEAVIEST).clamp(1e-4, 1 - 1e-4))[:, None])
-        for layer, name in ((model.to_hidden, "to hidden"), (model.straight, "straight"), (model.out, "out")):
+        model.heaviness.weight.copy_(
+            torch.logit((weights / HEAVIEST).clamp(1e-4, 1 - 1e-4))[:, None]
+        )
+        for layer, name in (
+            (model.to_hidden, "to hidden"),
+            (model.straight, "straight"),
+            (model.out, "out"),
+        ):
             layer.weight.copy_(matrix(name, layer.out_features).T)
         for layer, name in ((model.to_hidden, "hidden"), (model.out, "out")):
             layer.bias.copy_(torch.tensor(about["biases"][name]))
@@ -123,5 +142,9 @@ def unpacked(data: bytes) -> tuple[Encoder, list[str], dict]:
 
 def _clipped(matrix: torch.Tensor) -> torch.Tensor:
     """Without the few largest numbers, which would make all steps coarse."""
-    most = float(torch.quantile(matrix.detach().abs().flatten()[:: max(1, matrix.numel() // 1_000_000)], 0.9999))
+    most = float(
+        torch.quantile(
+            matrix.detach().abs().flatten()[:: max(1, matrix.numel() // 1_000_000)], 0.9999
+        )
+    )
     return matrix.detach().clamp(-most, most)

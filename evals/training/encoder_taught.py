@@ -21,14 +21,26 @@ PIECES_LEFT_OUT, HIDDEN_LEFT_OUT = 0.25, 0.1  # shares that a step doesn't see
 NEAR = 0.2  # what a cosine lost to the old point counts for beside a nat of the teacher's chances
 
 
-def learn(model: Encoder, texts: list[list[int]], chances: numpy.ndarray, told=print, seed: int = 0, rounds: int = ROUNDS) -> Encoder:
+def learn(
+    model: Encoder,
+    texts: list[list[int]],
+    chances: numpy.ndarray,
+    told=print,
+    seed: int = 0,
+    rounds: int = ROUNDS,
+) -> Encoder:
     """Teach `model` on. `texts`: rows of pieces, none empty; `chances`: (texts, classes), logarithms."""
     torch.manual_seed(seed)
     lengths = torch.tensor([len(text) for text in texts])
     old = _points(model.eval(), texts)
     wanted = torch.from_numpy(chances)
     into, out = nn.Linear(old.shape[1], HIDDEN), nn.Linear(HIDDEN, chances.shape[1])
-    optimizer = torch.optim.AdamW([*model.parameters(), *into.parameters(), *out.parameters()], lr=RATE, weight_decay=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(
+        [*model.parameters(), *into.parameters(), *out.parameters()],
+        lr=RATE,
+        weight_decay=1e-3,
+        fused=True,
+    )
     steps = rounds * math.ceil(len(texts) / BATCH)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     model.left_out = PIECES_LEFT_OUT
@@ -36,16 +48,34 @@ def learn(model: Encoder, texts: list[list[int]], chances: numpy.ndarray, told=p
     for number in range(rounds):
         total = near = 0.0
         for batch in torch.randperm(len(texts)).split(BATCH):
-            point = functional.normalize(model(torch.tensor([piece for row in batch.tolist() for piece in texts[row]]), lengths[batch]), dim=1)
-            said = out(functional.dropout(functional.relu(into(MEANING_GAIN * point)), HIDDEN_LEFT_OUT))
+            point = functional.normalize(
+                model(
+                    torch.tensor([piece for row in batch.tolist() for piece in texts[row]]),
+                    lengths[batch],
+                ),
+                dim=1,
+            )
+            said = out(
+                functional.dropout(functional.relu(into(MEANING_GAIN * point)), HIDDEN_LEFT_OUT)
+            )
             cosine = (point * old[batch]).sum(1).mean()
-            loss = functional.kl_div(functional.log_softmax(said, 1), wanted[batch].float(), reduction="batchmean", log_target=True)
+            loss = functional.kl_div(
+                functional.log_softmax(said, 1),
+                wanted[batch].float(),
+                reduction="batchmean",
+                log_target=True,
+            )
             optimizer.zero_grad()
             (loss - NEAR * cosine).backward()
             optimizer.step()
             schedule.step()
-            total, near = total + float(loss.detach()) * len(batch), near + float(cosine.detach()) * len(batch)
-        told(f"round {number + 1} of {rounds}: {total / len(texts):.3f} nats from the teacher, cosine to the old point {near / len(texts):.3f}")
+            total, near = (
+                total + float(loss.detach()) * len(batch),
+                near + float(cosine.detach()) * len(batch),
+            )
+        told(
+            f"round {number + 1} of {rounds}: {total / len(texts):.3f} nats from the teacher, cosine to the old point {near / len(texts):.3f}"
+        )
     return model.eval()
 
 
@@ -55,5 +85,10 @@ def _points(model: Encoder, texts: list[list[int]]) -> torch.Tensor:
     found = []
     for at in range(0, len(texts), BATCH):
         part = texts[at : at + BATCH]
-        found.append(model(torch.tensor([piece for text in part for piece in text]), torch.tensor([len(text) for text in part])))
+        found.append(
+            model(
+                torch.tensor([piece for text in part for piece in text]),
+                torch.tensor([len(text) for text in part]),
+            )
+        )
     return functional.normalize(torch.cat(found), dim=1)

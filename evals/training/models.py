@@ -21,7 +21,16 @@ C = 0.5  # inverse of the penalty
 MOST_STEPS = 2000
 LEAST_STEP = 2  # of 127: smaller coefficients are dropped, which halves the file
 LEAST_PAIRS = 2  # reports in which two neighbouring words must occur to count
-FIELD_WEIGHTS = {"title": 3.0, "reported_as": 2.5, "symptom": 2.0, "signatures": 2.0, "check": 0.6, "root_cause": 0.8, "fix": 0.5, "false_alarm": 0.3}
+FIELD_WEIGHTS = {
+    "title": 3.0,
+    "reported_as": 2.5,
+    "symptom": 2.0,
+    "signatures": 2.0,
+    "check": 0.6,
+    "root_cause": 0.8,
+    "fix": 0.5,
+    "false_alarm": 0.3,
+}
 K1, B, USUAL_LENGTH = 1.2, 0.4, 60
 
 Sample = tuple[dict[str, float], str, float]  # words with weights, label, weight
@@ -44,15 +53,24 @@ def learn(samples: list[Sample], classes: list[str]) -> Learned:
     The first weighs words by the root of their rarity; the second sees which words occur, weighted by rarity.
     """
     frequency = Counter(word for values, *_ in samples for word in values)
-    kept = [{w: v for w, v in values.items() if frequency[w] >= LEAST_PAIRS or "+" not in w} for values, *_ in samples]
+    kept = [
+        {w: v for w, v in values.items() if frequency[w] >= LEAST_PAIRS or "+" not in w}
+        for values, *_ in samples
+    ]
     rarity = {word: math.log(len(samples) / (1 + count)) for word, count in frequency.items()}
     labels, shares = [label for _, label, _ in samples], [share for *_, share in samples]
     vectorizer = DictVectorizer()
     matrix = _narrow(vectorizer.fit_transform([_scaled(values, rarity, 0.5) for values in kept]))
     vocabulary = list(vectorizer.feature_names_)
-    which = LinearSVC(C=C, max_iter=MOST_STEPS, random_state=0).fit(matrix, labels, sample_weight=shares)
-    rows = _narrow(vectorizer.transform([_scaled(dict.fromkeys(values, 1.0), rarity, 1.0) for values in kept]))
-    any_at_all = LinearSVC(C=C, max_iter=MOST_STEPS, random_state=0).fit(rows, [label != NONE for label in labels], sample_weight=shares)
+    which = LinearSVC(C=C, max_iter=MOST_STEPS, random_state=0).fit(
+        matrix, labels, sample_weight=shares
+    )
+    rows = _narrow(
+        vectorizer.transform([_scaled(dict.fromkeys(values, 1.0), rarity, 1.0) for values in kept])
+    )
+    any_at_all = LinearSVC(C=C, max_iter=MOST_STEPS, random_state=0).fit(
+        rows, [label != NONE for label in labels], sample_weight=shares
+    )
     order = [list(which.classes_).index(name) for name in classes]
     rare = numpy.array([rarity[word] for word in vocabulary])
     return Learned(
@@ -70,7 +88,10 @@ def _scaled(values: dict[str, float], rarity: dict[str, float], power: float) ->
 
 def _narrow(matrix):
     """The solver takes 32-bit indices only."""
-    matrix.indices, matrix.indptr = matrix.indices.astype(numpy.int32), matrix.indptr.astype(numpy.int32)
+    matrix.indices, matrix.indptr = (
+        matrix.indices.astype(numpy.int32),
+        matrix.indptr.astype(numpy.int32),
+    )
     return matrix
 
 
@@ -95,11 +116,20 @@ def bm25f(entries, classes: list[str]) -> dict[str, dict[int, float]]:
     return table
 
 
-def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]], net: network.Network, meant: head.Head) -> bytes:
+def pack(
+    about: dict,
+    learned: Learned,
+    counted: dict[str, dict[int, float]],
+    net: network.Network,
+    meant: head.Head,
+) -> bytes:
     """The bytes of ranking.bin: coefficients in 127 steps of their matrix's largest, the smallest steps left out."""
     rows = {word: learned.coefficients[:-1, row] for row, word in enumerate(learned.vocabulary)}
     speaks = dict(zip(learned.vocabulary, learned.coefficients[-1]))
-    scales = {"learned": float(abs(learned.coefficients[:-1]).max()) / 127, "counted": max(v for row in counted.values() for v in row.values()) / 127}
+    scales = {
+        "learned": float(abs(learned.coefficients[:-1]).max()) / 127,
+        "counted": max(v for row in counted.values() for v in row.values()) / 127,
+    }
     kept = list(net.vocabulary)
     parts: dict[str, array] = {}
     cells = {"learned": {}, "counted": {}}
@@ -107,10 +137,21 @@ def pack(about: dict, learned: Learned, counted: dict[str, dict[int, float]], ne
     for word in known:
         if len(rows.get(word, ())):
             steps = numpy.rint(rows[word] / scales["learned"]).astype(int)
-            cells["learned"][word] = [(int(c), int(steps[c])) for c in numpy.nonzero(abs(steps) >= LEAST_STEP)[0]]
-        cells["counted"][word] = [(column, round(v / scales["counted"])) for column, v in sorted(counted.get(word, {}).items())]
+            cells["learned"][word] = [
+                (int(c), int(steps[c])) for c in numpy.nonzero(abs(steps) >= LEAST_STEP)[0]
+            ]
+        cells["counted"][word] = [
+            (column, round(v / scales["counted"]))
+            for column, v in sorted(counted.get(word, {}).items())
+        ]
     first = set(kept)
-    kept += [word for word in known if word not in first and "\n" not in word and (cells["learned"].get(word) or cells["counted"].get(word))]
+    kept += [
+        word
+        for word in known
+        if word not in first
+        and "\n" not in word
+        and (cells["learned"].get(word) or cells["counted"].get(word))
+    ]
     for name, table in cells.items():
         starts, places, values = array("I", [0]), array("H"), array("b")
         for word in kept:

@@ -18,7 +18,11 @@ from torch import nn
 from torch.nn import functional
 
 HIDDEN, ROUNDS, BATCH, RATE = 64, 12, 128, 3e-3
-TAUGHT_ROUNDS, TAUGHT_BATCH, TAUGHT_RATE = 12, 256, 4e-3  # with a teacher's judgements there are five times as many texts
+TAUGHT_ROUNDS, TAUGHT_BATCH, TAUGHT_RATE = (
+    12,
+    256,
+    4e-3,
+)  # with a teacher's judgements there are five times as many texts
 TAUGHT_SHARE = 2.0  # what such a text counts for beside a report with a label
 LEFT_OUT = 0.3  # share of words, and of hidden units, that a step doesn't see
 SMOOTHING = 0.05
@@ -46,12 +50,18 @@ class Taught:
 
 
 def learn(
-    samples: list[tuple[dict[str, float], str, float]], classes: list[str], rarity: dict[str, float], taught: Taught | None = None, seed: int = 0
+    samples: list[tuple[dict[str, float], str, float]],
+    classes: list[str],
+    rarity: dict[str, float],
+    taught: Taught | None = None,
+    seed: int = 0,
 ) -> Network:
     """Fit to (words with weights, label, weight) samples, and to what a teacher said."""
     torch.manual_seed(seed)
     frequency = Counter(word for values, *_ in samples for word in values if "+" not in word)
-    vocabulary = sorted(word for word, count in frequency.items() if count >= LEAST_REPORTS and "\n" not in word)
+    vocabulary = sorted(
+        word for word, count in frequency.items() if count >= LEAST_REPORTS and "\n" not in word
+    )
     place = {word: row for row, word in enumerate(vocabulary)}
     root = [math.sqrt(max(rarity[word], 0.0)) for word in vocabulary]
     column = {name: at for at, name in enumerate(classes)}
@@ -61,7 +71,9 @@ def learn(
     if taught:
         reports += [_rows(values, place, root) for values in taught.values]
     chances = torch.from_numpy(taught.chances) if taught else None
-    rounds, size, rate = (TAUGHT_ROUNDS, TAUGHT_BATCH, TAUGHT_RATE) if taught else (ROUNDS, BATCH, RATE)
+    rounds, size, rate = (
+        (TAUGHT_ROUNDS, TAUGHT_BATCH, TAUGHT_RATE) if taught else (ROUNDS, BATCH, RATE)
+    )
 
     words = nn.EmbeddingBag(len(vocabulary), HIDDEN, mode="sum")
     nn.init.normal_(words.weight, 0, 0.1)
@@ -79,35 +91,65 @@ def learn(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     for _ in range(rounds):
         for picked in torch.randperm(len(reports)).split(size):
-            batch = torch.cat([picked[picked < told], picked[picked >= told]]).tolist()  # those with a label first
+            batch = torch.cat(
+                [picked[picked < told], picked[picked >= told]]
+            ).tolist()  # those with a label first
             rows = torch.from_numpy(numpy.concatenate([reports[at][0] for at in batch]))
             weights = torch.from_numpy(numpy.concatenate([reports[at][1] for at in batch]))
             starts = torch.tensor([0, *(len(reports[at][0]) for at in batch[:-1])]).cumsum(0)
             weights = weights * (torch.rand_like(weights) > LEFT_OUT) / math.sqrt(1 - LEFT_OUT)
-            hidden = functional.relu(INPUT_GAIN * words(rows, starts, per_sample_weights=weights) + hidden_bias)
-            loss = loss_of(out(functional.dropout(hidden, LEFT_OUT)), batch, labels, shares, chances, SMOOTHING)
+            hidden = functional.relu(
+                INPUT_GAIN * words(rows, starts, per_sample_weights=weights) + hidden_bias
+            )
+            loss = loss_of(
+                out(functional.dropout(hidden, LEFT_OUT)), batch, labels, shares, chances, SMOOTHING
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
-    return Network(vocabulary, words.weight.detach().numpy(), hidden_bias.detach().numpy(), out.weight.detach().numpy().T.copy(), out.bias.detach().numpy())
+    return Network(
+        vocabulary,
+        words.weight.detach().numpy(),
+        hidden_bias.detach().numpy(),
+        out.weight.detach().numpy().T.copy(),
+        out.bias.detach().numpy(),
+    )
 
 
-def loss_of(scores: torch.Tensor, batch: list[int], labels: list[int], shares: list[float], chances: torch.Tensor | None, smoothing: float) -> torch.Tensor:
+def loss_of(
+    scores: torch.Tensor,
+    batch: list[int],
+    labels: list[int],
+    shares: list[float],
+    chances: torch.Tensor | None,
+    smoothing: float,
+) -> torch.Tensor:
     """The mean over a batch whose first members have a label and a share, and whose others are rows of `chances` behind the labelled."""
     hard = [at for at in batch if at < len(labels)]
     losses = functional.cross_entropy(
-        scores[: len(hard)], torch.tensor([labels[at] for at in hard], dtype=torch.long), reduction="none", label_smoothing=smoothing
+        scores[: len(hard)],
+        torch.tensor([labels[at] for at in hard], dtype=torch.long),
+        reduction="none",
+        label_smoothing=smoothing,
     )
     total = (losses * torch.tensor([shares[at] for at in hard])).sum()
     if len(hard) < len(batch):
         wanted = chances[[at - len(labels) for at in batch[len(hard) :]]].float().exp()
-        total = total - TAUGHT_SHARE * (wanted * functional.log_softmax(scores[len(hard) :], 1)).sum()
+        total = (
+            total - TAUGHT_SHARE * (wanted * functional.log_softmax(scores[len(hard) :], 1)).sum()
+        )
     return total / len(batch)
 
 
-def _rows(values: dict[str, float], place: dict[str, int], root: list[float]) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _rows(
+    values: dict[str, float], place: dict[str, int], root: list[float]
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     """The known words of a report as rows, and their weights scaled to length 1."""
-    found = [(place[word], value * root[place[word]]) for word, value in values.items() if word in place]
+    found = [
+        (place[word], value * root[place[word]]) for word, value in values.items() if word in place
+    ]
     length = math.sqrt(sum(v * v for _, v in found)) or 1.0
-    return numpy.array([row for row, _ in found], dtype="int64"), numpy.array([v / length for _, v in found], dtype="float32")
+    return numpy.array([row for row, _ in found], dtype="int64"), numpy.array(
+        [v / length for _, v in found], dtype="float32"
+    )

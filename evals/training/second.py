@@ -28,20 +28,30 @@ class Second:
     def __init__(self, samples: list[Sample], classes: list[str]):
         count = Counter(word for values, *_ in samples for word in values)
         self.classes = classes
-        self.rarity = {word: math.sqrt(math.log(len(samples) / (1 + n))) for word, n in count.items() if n >= LEAST_REPORTS}
+        self.rarity = {
+            word: math.sqrt(math.log(len(samples) / (1 + n)))
+            for word, n in count.items()
+            if n >= LEAST_REPORTS
+        }
         self._vectorizer = DictVectorizer(dtype=numpy.float32)
         labels, shares = [label for *_, label, _ in samples], [share for *_, share in samples]
         rows = self._rows([sample[:2] for sample in samples], self._vectorizer.fit_transform)
-        model = LogisticRegression(C=C, max_iter=MOST_STEPS, tol=1e-3).fit(rows, labels, sample_weight=shares)
+        model = LogisticRegression(C=C, max_iter=MOST_STEPS, tol=1e-3).fit(
+            rows, labels, sample_weight=shares
+        )
         order = [list(model.classes_).index(name) for name in classes]
         self.coefficients, self.bias = model.coef_[order], model.intercept_[order]
 
     def _rows(self, read: list, vectors) -> sparse.csr_matrix:
         words = vectors([self._scaled(values) for values, _ in read])
-        return sparse.hstack([words, sparse.csr_matrix(numpy.array([point for _, point in read], dtype="float32"))]).tocsr()
+        return sparse.hstack(
+            [words, sparse.csr_matrix(numpy.array([point for _, point in read], dtype="float32"))]
+        ).tocsr()
 
     def _scaled(self, values: dict[str, float]) -> dict[str, float]:
-        weighed = {word: value * self.rarity[word] for word, value in values.items() if word in self.rarity}
+        weighed = {
+            word: value * self.rarity[word] for word, value in values.items() if word in self.rarity
+        }
         length = math.sqrt(sum(v * v for v in weighed.values())) or 1.0
         return {word: v / length for word, v in weighed.items()}
 
@@ -61,7 +71,17 @@ class Second:
             values.extend(steps[told, column].tolist())
             starts.append(len(places))
         points_scale, points = in_steps(of_points.T)
-        parts = {"word places starts": starts, "word places": places, "word values": values, "points": points}
+        parts = {
+            "word places starts": starts,
+            "word places": places,
+            "word values": values,
+            "points": points,
+        }
         parts["rarity"] = array("f", [self.rarity[word] for word in kept])
-        head = {**about, "classes": self.classes, "scales": {"words": scale, "points": points_scale}, "bias": [round(float(b), 5) for b in self.bias]}
+        head = {
+            **about,
+            "classes": self.classes,
+            "scales": {"words": scale, "points": points_scale},
+            "bias": [round(float(b), 5) for b in self.bias],
+        }
         return binary_parts.pack(head, parts | pack_words(kept))

@@ -33,10 +33,20 @@ LEAST_REPORTS = 2  # in which a word stands that others may replace
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, metavar="OUT.npz")
-    parser.add_argument("--whole", type=Path, metavar="WHOLE.npz", help="what it says once it has read the tuning half too")
+    parser.add_argument(
+        "--whole",
+        type=Path,
+        metavar="WHOLE.npz",
+        help="what it says once it has read the tuning half too",
+    )
     parser.add_argument("--teacher", type=Path, metavar="FILE", help="where the teacher is kept")
     parser.add_argument("--learn", nargs="+", default=[], metavar="ID", help="as for train.py")
-    parser.add_argument("--rounds", type=float, default=ROUNDS, help=f"times it reads every report (default: {ROUNDS:g})")
+    parser.add_argument(
+        "--rounds",
+        type=float,
+        default=ROUNDS,
+        help=f"times it reads every report (default: {ROUNDS:g})",
+    )
     args = parser.parse_args()
     import torch
 
@@ -44,11 +54,18 @@ def main() -> int:
 
     read_catalogue = bundle.load()
     known = {*ranking.load().column, *args.learn} & set(read_catalogue.by_id)
-    own = [(text, [(entry.id, weight)]) for entry in read_catalogue.entries if entry.id in known for text, weight in corpus.entry_texts(entry)]
+    own = [
+        (text, [(entry.id, weight)])
+        for entry in read_catalogue.entries
+        if entry.id in known
+        for text, weight in corpus.entry_texts(entry)
+    ]
     practice = corpus.practice_reports(read_catalogue, known)
     reports = [report for report in practice if not report["aside"]]
     teacher = Teacher(sorted([*known, ranking.NONE]))
-    count = Counter(word for report in reports for word in set(re.findall("[a-z]{4,}", report["text"].lower())))
+    count = Counter(
+        word for report in reports for word in set(re.findall("[a-z]{4,}", report["text"].lower()))
+    )
     near = teacher.alike(sorted(word for word in count if count[word] >= LEAST_REPORTS))
     samples = own + [(report["text"], corpus.shared(report)) for report in reports]
     if args.teacher and args.teacher.exists():
@@ -59,14 +76,24 @@ def main() -> int:
         if args.teacher:
             torch.save(teacher.state_dict(), args.teacher)
     others = [text for text, _ in own]
-    for path in (*sorted((HERE / "training/data/practice/waiting").glob("*.jsonl")), *sorted((HERE / "training/data/next").glob("*.jsonl"))):
-        others += [json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()]
-    others += [case.text for case in read_cases(HERE / "sets/outside.jsonl") if case.half == "tuning"]
+    for path in (
+        *sorted((HERE / "training/data/practice/waiting").glob("*.jsonl")),
+        *sorted((HERE / "training/data/next").glob("*.jsonl")),
+    ):
+        others += [
+            json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+    others += [
+        case.text for case in read_cases(HERE / "sets/outside.jsonl") if case.half == "tuning"
+    ]
     asked = pool.texts([report["text"] for report in reports], others, near)
     gists = [corpus.gist_of(text) for text in asked]
     keep(args.out, teacher.classes, asked, teacher.chances(gists))
     if args.whole:
-        samples += [(case["text"], corpus.shared_of_case(case)) for case in [*corpus.tuning_half(read_catalogue, known), *corpus.set_aside(practice)]]
+        samples += [
+            (case["text"], corpus.shared_of_case(case))
+            for case in [*corpus.tuning_half(read_catalogue, known), *corpus.set_aside(practice)]
+        ]
         teacher.learn([(corpus.gist_of(text), labels) for text, labels in samples], WHOLE_ROUNDS)
         keep(args.whole, teacher.classes, asked, teacher.chances(gists))
     return 0
@@ -76,7 +103,12 @@ def keep(path: Path, classes: list[str], asked: list[str], chances) -> None:
     """Write what train.py and distil.py read."""
     import numpy
 
-    numpy.savez(path, classes=numpy.array(classes), texts=numpy.frombuffer(json.dumps(asked).encode(), "uint8"), chances=chances)
+    numpy.savez(
+        path,
+        classes=numpy.array(classes),
+        texts=numpy.frombuffer(json.dumps(asked).encode(), "uint8"),
+        chances=chances,
+    )
     print(f"wrote {path}: {len(asked)} texts, {len(classes)} classes")
 
 

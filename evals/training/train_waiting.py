@@ -34,7 +34,10 @@ FOLDS = 4
 # What a text counts for: a real report, an invented one, one about a learned entry, a learned entry's own words.
 CASE, PRACTICE, LEARNED, WORDS = 3.0, 1.0, 0.3, 0.5
 LIMITS = [*(x / 100 for x in range(30, 96, 5)), 0.97, 0.98, 0.99]
-INSIDE, OUTSIDE = 0.004, 0.01  # shares of held-out reports about learned entries, and about none, that it may answer
+INSIDE, OUTSIDE = (
+    0.004,
+    0.01,
+)  # shares of held-out reports about learned entries, and about none, that it may answer
 ALONE = 0.98  # where nothing else is claimed
 
 
@@ -67,9 +70,17 @@ def texts(wait: set[str]) -> list[Text]:
             report = json.loads(line)
             labels = [read.current(name) for name in (report["label"], *report.get("also", []))]
             here = tuple(name for name in labels if name in wait)
-            found.append(Text(report["text"], here or (OTHER,), PRACTICE if here or report["label"] == ranking.NONE else LEARNED))
+            found.append(
+                Text(
+                    report["text"],
+                    here or (OTHER,),
+                    PRACTICE if here or report["label"] == ranking.NONE else LEARNED,
+                )
+            )
     for name in ("cases", "near", "waiting"):
-        for case in read_cases(HERE / (f"{name}.jsonl" if name == "cases" else f"sets/{name}.jsonl")):
+        for case in read_cases(
+            HERE / (f"{name}.jsonl" if name == "cases" else f"sets/{name}.jsonl")
+        ):
             if case.half == "tuning":
                 here = tuple(i for i in map(read.current, [*case.expect, *case.since]) if i in wait)
                 found.append(Text(case.text, here or (OTHER,), CASE, case=True))
@@ -91,7 +102,9 @@ def made_from(found: list[Text]) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--report", action="store_true", help="cross-validate, write nothing")
-    parser.add_argument("--check", action="store_true", help="exit 1 when waiting.bin was made from other texts")
+    parser.add_argument(
+        "--check", action="store_true", help="exit 1 when waiting.bin was made from other texts"
+    )
     args = parser.parse_args()
     ids = waiting_ids()
     found = texts(set(ids))
@@ -99,7 +112,10 @@ def main() -> int:
         then, now = waiting.load(), made_from(found)
         wrong = [name for name, value in now.items() if then.made_from.get(name) != value]
         for name in wrong:
-            print(f"waiting.bin: found it made from other {name}, expected today's; run python evals/training/train_waiting.py", file=sys.stderr)
+            print(
+                f"waiting.bin: found it made from other {name}, expected today's; run python evals/training/train_waiting.py",
+                file=sys.stderr,
+            )
         return int(bool(wrong) or then.classes != [*ids, OTHER])
     classes = [*ids, OTHER]
     read, literal = _read(found)
@@ -126,14 +142,25 @@ def _read(found: list[Text]) -> tuple[list[tuple], list[bool]]:
     return read, literal
 
 
-def _fitted(found: list[Text], read: list[tuple], classes: list[str], but: frozenset[int] = frozenset()):
+def _fitted(
+    found: list[Text], read: list[tuple], classes: list[str], but: frozenset[int] = frozenset()
+):
     from training.second import Second
 
     rows = [row for row in range(len(found)) if row not in but]
-    return Second([(*read[row], label, found[row].share / len(found[row].labels)) for row in rows for label in found[row].labels], classes)
+    return Second(
+        [
+            (*read[row], label, found[row].share / len(found[row].labels))
+            for row in rows
+            for label in found[row].labels
+        ],
+        classes,
+    )
 
 
-def _held_out(found: list[Text], read: list[tuple], classes: list[str], about: dict) -> dict[int, tuple[float, str]]:
+def _held_out(
+    found: list[Text], read: list[tuple], classes: list[str], about: dict
+) -> dict[int, tuple[float, str]]:
     """{row of a real report: (probability of any waiting entry, the likeliest)}, by models that didn't see it."""
     cases, held = [row for row, text in enumerate(found) if text.case], {}
     for fold in range(FOLDS):
@@ -149,12 +176,19 @@ def _limit(found: list[Text], literal: list[bool], held: dict[int, tuple[float, 
     """The least bound at which no more than INSIDE and OUTSIDE are answered of what no literal text decides. Near misses, chosen to look like an entry, set none."""
     asked = {case.text: bool(case.expect) for case in read_cases(HERE / "cases.jsonl")}
     rows = [row for row in held if not literal[row]]
-    mine, others = [row for row in rows if found[row].labels != (OTHER,)], [row for row in rows if found[row].labels == (OTHER,)]
-    inside, outside = ([row for row in others if asked.get(found[row].text) is told] for told in (True, False))
+    mine, others = (
+        [row for row in rows if found[row].labels != (OTHER,)],
+        [row for row in rows if found[row].labels == (OTHER,)],
+    )
+    inside, outside = (
+        [row for row in others if asked.get(found[row].text) is told] for told in (True, False)
+    )
     near = [row for row in others if found[row].text not in asked]
     limit = 1.0
     for bound in LIMITS:
-        a, b, c, d = ([row for row in part if held[row][0] >= bound] for part in (mine, inside, outside, near))
+        a, b, c, d = (
+            [row for row in part if held[row][0] >= bound] for part in (mine, inside, outside, near)
+        )
         right = sum(held[row][1] in found[row].labels for row in a)
         print(
             f"from {bound}: {right} right of {len(a)} answered of {len(mine)}; about learned entries {len(b)} of {len(inside)}, about none {len(c)} of {len(outside)}, near misses {len(d)} of {len(near)}"

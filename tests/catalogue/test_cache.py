@@ -39,14 +39,23 @@ def test_only_what_is_asked_for_is_read():
 @pytest.fixture
 def root(tmp_path):
     (tmp_path / "references").mkdir()
-    page = "# A page\n\n" + ENTRY.format(id="O1", severity="wastes") + ENTRY.format(id="O2", severity="hurts") + "### O9 → O1\n\n### not an entry\n"
+    page = (
+        "# A page\n\n"
+        + ENTRY.format(id="O1", severity="wastes")
+        + ENTRY.format(id="O2", severity="hurts")
+        + "### O9 → O1\n\n### not an entry\n"
+    )
     (tmp_path / "references/a.md").write_text(page)
     (tmp_path / "references/b.md").write_bytes(b"### O3 \xff")
     return tmp_path
 
 
 def test_a_fence_holds_no_field(root):
-    assert dict(shelf.Shelf(root).signatures())["O1"] == (Signature("a text"), Signature("b+", True)) == bundle.read(root).by_id["O1"].signatures
+    assert (
+        dict(shelf.Shelf(root).signatures())["O1"]
+        == (Signature("a text"), Signature("b+", True))
+        == bundle.read(root).by_id["O1"].signatures
+    )
 
 
 def test_what_breaks_the_grammar_is_left_out(root):

@@ -33,12 +33,22 @@ def test_ran_keeps_what_it_ran_on(page):
 
 
 def test_a_signature_between_slashes_is_a_regular_expression(page):
-    [entry] = read_page(page(("`element 0 of tensors does not require grad`\n\n**Rep", r"`/size \d+/` · ``a `b` c``" + "\n\n**Rep")), "a.md").entries
+    [entry] = read_page(
+        page(
+            (
+                "`element 0 of tensors does not require grad`\n\n**Rep",
+                r"`/size \d+/` · ``a `b` c``" + "\n\n**Rep",
+            )
+        ),
+        "a.md",
+    ).entries
     assert entry.signatures == (Signature(r"size \d+", True), Signature("a `b` c"))
 
 
 def test_a_field_may_hold_paragraphs_and_code_with_headings_in_it(page):
-    text = page(("Take the cut out.", "Take it out.\n\n```python\n### not a heading\n**Not:** a field\n```"))
+    text = page(
+        ("Take the cut out.", "Take it out.\n\n```python\n### not a heading\n**Not:** a field\n```")
+    )
     [entry] = read_page(text, "a.md").entries
     assert "### not a heading" in entry.fix
     assert "**Not:** a field" in entry.fix
@@ -55,7 +65,9 @@ def test_prose_without_entries_has_no_faults():
 
 
 def test_windows_line_ends_change_nothing(page):
-    assert read_page(page().replace("\n", "\r\n"), "a.md").entries == read_page(page(), "a.md").entries
+    assert (
+        read_page(page().replace("\n", "\r\n"), "a.md").entries == read_page(page(), "a.md").entries
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +93,9 @@ def test_each_fault_says_what_was_found_and_what_was_expected(page, old, new, sa
 def test_fields_out_of_order_are_a_fault():
     lines = ENTRY.split("\n\n")
     lines[2], lines[3] = lines[3], lines[2]
-    assert faults("\n\n".join(lines))[0].startswith("a.md:7: found field 'Root cause' after 'Fix', expected the order Symptom")
+    assert faults("\n\n".join(lines))[0].startswith(
+        "a.md:7: found field 'Root cause' after 'Fix', expected the order Symptom"
+    )
 
 
 def test_an_entry_with_a_fault_is_left_out_and_its_neighbour_is_not(page):
@@ -91,7 +105,12 @@ def test_an_entry_with_a_fault_is_left_out_and_its_neighbour_is_not(page):
 
 
 def test_tell_apart_needs_an_id_before_its_colon(page):
-    text = page(("**Signatures:**", "**Tell apart:** O4: the order is wrong · no id here\n\n**Signatures:**"))
+    text = page(
+        (
+            "**Signatures:**",
+            "**Tell apart:** O4: the order is wrong · no id here\n\n**Signatures:**",
+        )
+    )
     assert "found 'no id here', expected 'ID: how that one differs'" in faults(text)[0]
 
 
@@ -100,10 +119,34 @@ def test_any_text_is_read_without_an_exception(text):
     read_page(text, "a.md")
 
 
-@given(st.lists(st.sampled_from([*ENTRY.split("\n"), "### O9 — x", "### O9 → O3", "```", "~~~", "## Part", "**Fix:** again"]), max_size=60))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *ENTRY.split("\n"),
+                "### O9 — x",
+                "### O9 → O3",
+                "```",
+                "~~~",
+                "## Part",
+                "**Fix:** again",
+            ]
+        ),
+        max_size=60,
+    )
+)
 @settings(max_examples=200)
 def test_any_mix_of_an_entrys_lines_gives_entries_or_faults_and_never_half_an_entry(lines):
     read = read_page("\n".join(lines), "a.md")
     for entry in read.entries:
         assert isinstance(entry, Entry)
-        assert all((entry.symptom, entry.root_cause, entry.fix, entry.check, entry.reported_as, entry.sources))
+        assert all(
+            (
+                entry.symptom,
+                entry.root_cause,
+                entry.fix,
+                entry.check,
+                entry.reported_as,
+                entry.sources,
+            )
+        )

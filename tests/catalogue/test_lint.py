@@ -49,30 +49,62 @@ def test_each_check_finds_its_fault(bundle, page, old, new, said):
 
 
 def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
-    assert findings(bundle({"a.md": page(), "b.md": page()})) == ["references/b.md:1: found id O3 again, expected it only at references/a.md:1"]
+    assert findings(bundle({"a.md": page(), "b.md": page()})) == [
+        "references/b.md:1: found id O3 again, expected it only at references/a.md:1"
+    ]
 
 
 def test_a_redirect_into_nothing_is_found(bundle, page):
-    assert findings(bundle({"a.md": page() + "\n### O4 → O5\n"})) == ["references/a.md:21: found O4 → O5, expected the id of an entry"]
+    assert findings(bundle({"a.md": page() + "\n### O4 → O5\n"})) == [
+        "references/a.md:21: found O4 → O5, expected the id of an entry"
+    ]
 
 
 def test_two_redirects_in_a_circle_end(bundle, page):
     assert len(findings(bundle({"a.md": page() + "\n### O4 → O5\n\n### O5 → O4\n"}))) == 2
 
 
-@pytest.mark.parametrize("pattern", [r"(a+)+b", r"(?:a|aa)+$(?:b*)*", r".*x.*y.*z", r"(\w+\s?)*:", r"(.)\1+"])
+@pytest.mark.parametrize(
+    "pattern", [r"(a+)+b", r"(?:a|aa)+$(?:b*)*", r".*x.*y.*z", r"(\w+\s?)*:", r"(.)\1+"]
+)
 def test_an_expression_that_could_stall_is_refused_without_running_it(pattern):
     assert stalls(pattern)
 
 
-@pytest.mark.parametrize("pattern", [r"size \d+ at .{0,80}dim", r"rank\s?\d+: (?:killed|died)", r"a.*b", r"(?:ab){2}c", r"[0-9a-f]{8}", r"after \d+ s: \d+/\d+ of \w+ joined"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"size \d+ at .{0,80}dim",
+        r"rank\s?\d+: (?:killed|died)",
+        r"a.*b",
+        r"(?:ab){2}c",
+        r"[0-9a-f]{8}",
+        r"after \d+ s: \d+/\d+ of \w+ joined",
+    ],
+)
 def test_an_ordinary_expression_is_not(pattern):
     assert stalls(pattern) == ""
 
 
-@pytest.mark.parametrize("item", ["torch", "torch>=2.6", "torch>=2.6 <2.9", "huggingface_hub<1", "platform:slurm", "gpu:H100 SXM", "cuda>=13"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "torch",
+        "torch>=2.6",
+        "torch>=2.6 <2.9",
+        "huggingface_hub<1",
+        "platform:slurm",
+        "gpu:H100 SXM",
+        "cuda>=13",
+    ],
+)
 def test_the_ranges_of_the_grammar_pass(bundle, page, item):
-    assert findings(bundle({"a.md": page(("**Severity:**", f"**Applies to:** {item}\n\n**Severity:**"))})) == []
+    assert (
+        findings(
+            bundle({"a.md": page(("**Severity:**", f"**Applies to:** {item}\n\n**Severity:**"))})
+        )
+        == []
+    )
 
 
 def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
@@ -83,7 +115,11 @@ def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
 
 def test_the_command_prints_findings_and_exits_1(bundle, page):
     root = bundle({"a.md": page(("blocks", "bad"))})
-    done = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", "lint", str(root)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", "lint", str(root)],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
     assert done.stdout.startswith("references/a.md:15: O3 Severity: found 'bad', expected one of")
     assert "Traceback" not in done.stderr
@@ -93,4 +129,6 @@ def test_no_signature_of_the_catalogue_is_in_an_ordinary_log():
     from remote_gpu_trainer.catalogue.signatures import SignatureIndex
     from remote_gpu_trainer.numbers import log_reading
 
-    assert SignatureIndex(catalogue.load().signatures).find(log_reading.from_text(ORDINARY_LOG)) == []
+    assert (
+        SignatureIndex(catalogue.load().signatures).find(log_reading.from_text(ORDINARY_LOG)) == []
+    )

@@ -13,7 +13,49 @@ try:
 except ImportError:  # Python 3.10
     import sre_parse as _parser
 
-PIECES = ["loss", "a", "Ab c", ".", ".*", "?", "+", "*", "{2}", "{1,3}", "{,4}", "{x}", "}", "??", "+?", "|", "(", "(?:", "(?i:", "(?=", "(?!", ")", "[", "]", "[^", "]a", r"\]", r"\(", r"\|", r"\\", r"\d", r"\b", r"\n", r"\.", "^", "$", "(?x)", "(?i)", "没有", "-", "'"]
+PIECES = [
+    "loss",
+    "a",
+    "Ab c",
+    ".",
+    ".*",
+    "?",
+    "+",
+    "*",
+    "{2}",
+    "{1,3}",
+    "{,4}",
+    "{x}",
+    "}",
+    "??",
+    "+?",
+    "|",
+    "(",
+    "(?:",
+    "(?i:",
+    "(?=",
+    "(?!",
+    ")",
+    "[",
+    "]",
+    "[^",
+    "]a",
+    r"\]",
+    r"\(",
+    r"\|",
+    r"\\",
+    r"\d",
+    r"\b",
+    r"\n",
+    r"\.",
+    "^",
+    "$",
+    "(?x)",
+    "(?i)",
+    "没有",
+    "-",
+    "'",
+]
 
 
 def parsed(pattern: str) -> list[str]:
@@ -31,7 +73,9 @@ def parsed(pattern: str) -> list[str]:
 def test_the_signatures_of_the_catalogue_lose_no_text():
     texts = [s.text for entry in bundle.load().entries for s in entry.signatures if s.is_regex]
     assert len(texts) > 100
-    assert [list(filter(None, runs(text))) for text in texts] == [list(filter(None, parsed(text))) for text in texts]
+    assert [list(filter(None, runs(text))) for text in texts] == [
+        list(filter(None, parsed(text))) for text in texts
+    ]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))

@@ -8,7 +8,10 @@ OWN = [
     ("U3", "[1.2] Out of memory: Killed process 4100 (python3) total-vm:1kB"),
     ("U3", "Memory cgroup out of memory: Killed process 77 (pt_data_worker) total-vm"),
     ("U3", "Out of memory: Kill process 4100 (python) score 900 or sacrifice child"),
-    ("U7", "EXT4-fs warning (device sda1): ext4_dx_add_entry:2516: Directory (ino: 89391105) index full, reach max htree level :2"),
+    (
+        "U7",
+        "EXT4-fs warning (device sda1): ext4_dx_add_entry:2516: Directory (ino: 89391105) index full, reach max htree level :2",
+    ),
     ("U7", "output /root/x has 12 inodes free, expected 1000"),
     ("U10", "RuntimeError: No executable batch size found, reached zero."),
     ("U11", "GPU 0 has 20480 of 24564 MB in use by a process that is not listed"),
@@ -36,7 +39,9 @@ OTHERS = [
 
 
 def claims(entry: str, text: str) -> bool:
-    return any(Pattern(signature).matches(text) for signature in bundle.load().get(entry).signatures)
+    return any(
+        Pattern(signature).matches(text) for signature in bundle.load().get(entry).signatures
+    )
 
 
 @pytest.mark.parametrize(("entry", "text"), OWN)

@@ -22,11 +22,17 @@ def plainly(found: log_reading.Evidence) -> set[tuple[str, str]]:
 
 
 def test_no_signature_is_lost_on_the_way_to_its_lines():
-    texts = [json.loads(line).get("text", "") for name in ("waiting", "fresh") for line in (EVALS / f"sets/{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    texts = [
+        json.loads(line).get("text", "")
+        for name in ("waiting", "fresh")
+        for line in (EVALS / f"sets/{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     hits = 0
     for text in filter(str.strip, texts[::3]):
         found = log_reading.from_text(text)
         expected = plainly(found)
-        assert {(hit.entry_id, hit.signature.text) for hit in signatures().find(found)} == expected, text[:200]
+        assert {
+            (hit.entry_id, hit.signature.text) for hit in signatures().find(found)
+        } == expected, text[:200]
         hits += len(expected)
     assert hits > 100

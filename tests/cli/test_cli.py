@@ -15,7 +15,12 @@ LOGS = ROOT / "examples" / "logs"
 
 
 def run(*args: str, stdin: bytes = b""):
-    return subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *args], input=stdin, capture_output=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", *args],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+    )
 
 
 def test_a_log_gets_its_entry_on_stdout_and_exit_0(capsys):
@@ -55,25 +60,65 @@ def test_an_id_prints_the_whole_entry(capsys):
 
 def test_a_file_of_versions_marks_what_is_about_others(tmp_path, capsys):
     (tmp_path / "freeze.txt").write_text("torch==2.13.0\n")
-    assert main(["lookup", "--installed", str(tmp_path / "freeze.txt"), "loss stays at 0.693 for ever"]) == 0
+    assert (
+        main(
+            ["lookup", "--installed", str(tmp_path / "freeze.txt"), "loss stays at 0.693 for ever"]
+        )
+        == 0
+    )
     assert main(["lookup", "--installed", str(tmp_path / "gone.txt"), "loss"]) == 2
-    assert "gone.txt unreadable (No such file or directory), expected 'pip freeze' text, requirements.txt, uv.lock" in capsys.readouterr().err
+    assert (
+        "gone.txt unreadable (No such file or directory), expected 'pip freeze' text, requirements.txt, uv.lock"
+        in capsys.readouterr().err
+    )
 
 
 BAD = {
-    "no question": (["lookup"], b"", "found no question, expected one of: a text, '-', --log FILE, --id ID"),
+    "no question": (
+        ["lookup"],
+        b"",
+        "found no question, expected one of: a text, '-', --log FILE, --id ID",
+    ),
     "two questions": (["lookup", "x", "--id", "O3"], b"", "found text and --id, expected one of"),
-    "empty text": (["lookup", ""], b"", "found no text in text, expected an error, a log or a sentence"),
+    "empty text": (
+        ["lookup", ""],
+        b"",
+        "found no text in text, expected an error, a log or a sentence",
+    ),
     "blank text": (["lookup", " \n\t "], b"", "found no text in text"),
     "empty input": (["lookup", "-"], b"", "found nothing but blanks in stdin"),
     "blank input": (["lookup", "-"], b"  \n\n", "found nothing but blanks in stdin"),
     "binary input": (["lookup", "-"], b"\x00\x01\x02" * 500, "found NUL bytes in stdin"),
-    "missing file": (["lookup", "--log", "/nowhere/train.log"], b"", "found no file /nowhere/train.log"),
-    "device": (["lookup", "--log", "/dev/null"], b"", "found a device at /dev/null, expected a log file or a folder of logs"),
-    "limit 0": (["lookup", "--limit", "0", "x"], b"", "found limit 0, expected a whole number from 1 to 10"),
-    "limit 1000": (["lookup", "--limit", "1000", "x"], b"", "found limit 1000, expected a whole number from 1 to 10"),
-    "unknown id": (["lookup", "--id", "Z99"], b"", "found id 'Z99', expected one of the catalogue's: "),
-    "lint of nothing": (["lint", "/nowhere"], b"", "found no references/ in /nowhere, expected the folder that holds the catalogue"),
+    "missing file": (
+        ["lookup", "--log", "/nowhere/train.log"],
+        b"",
+        "found no file /nowhere/train.log",
+    ),
+    "device": (
+        ["lookup", "--log", "/dev/null"],
+        b"",
+        "found a device at /dev/null, expected a log file or a folder of logs",
+    ),
+    "limit 0": (
+        ["lookup", "--limit", "0", "x"],
+        b"",
+        "found limit 0, expected a whole number from 1 to 10",
+    ),
+    "limit 1000": (
+        ["lookup", "--limit", "1000", "x"],
+        b"",
+        "found limit 1000, expected a whole number from 1 to 10",
+    ),
+    "unknown id": (
+        ["lookup", "--id", "Z99"],
+        b"",
+        "found id 'Z99', expected one of the catalogue's: ",
+    ),
+    "lint of nothing": (
+        ["lint", "/nowhere"],
+        b"",
+        "found no references/ in /nowhere, expected the folder that holds the catalogue",
+    ),
 }
 
 
@@ -88,7 +133,9 @@ def test_bad_input_is_one_clear_line_and_exit_2(name):
     assert done.stdout == b""
 
 
-@pytest.mark.parametrize("args", [["lookup", "--limit", "three", "x"], ["nonsense"], [], ["lookup", "--nope"]])
+@pytest.mark.parametrize(
+    "args", [["lookup", "--limit", "three", "x"], ["nonsense"], [], ["lookup", "--nope"]]
+)
 def test_wrong_usage_exits_2_without_a_traceback(args):
     done = run(*args)
     assert done.returncode == 2
@@ -101,9 +148,14 @@ def test_an_unreadable_file_is_said_so(tmp_path, monkeypatch, capsys):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("builtins.open", refuse)  # root may read everything, so the refusal is played
+    monkeypatch.setattr(
+        "builtins.open", refuse
+    )  # root may read everything, so the refusal is played
     assert main(["lookup", "--log", str(tmp_path / "a.log")]) == 2
-    assert "unreadable (Permission denied), expected a log that this user may read" in capsys.readouterr().err
+    assert (
+        "unreadable (Permission denied), expected a log that this user may read"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_broken_page_is_a_finding_of_lint_and_no_traceback(tmp_path, capsys):

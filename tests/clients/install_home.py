@@ -19,7 +19,10 @@ SKILLS = {
 KEYS = {"opencode": "mcp", "codex": "mcp_servers"}
 NAME = "remote-gpu-trainer"
 WHOLE = skill_folder.contents()
-SOME = {name: WHOLE[name] for name in ("SKILL.md", "profiles/runpod.md", "hooks/suggest.py", "hooks/opencode.js")}  # all of them 150 times would take a minute
+SOME = {
+    name: WHOLE[name]
+    for name in ("SKILL.md", "profiles/runpod.md", "hooks/suggest.py", "hooks/opencode.js")
+}  # all of them 150 times would take a minute
 
 
 @pytest.fixture
@@ -39,7 +42,13 @@ def tree(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()
-        held = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        held = (
+            os.readlink(path)
+            if path.is_symlink()
+            else path.read_bytes()
+            if path.is_file()
+            else None
+        )
         found[path.relative_to(folder).as_posix()] = (stat.S_IMODE(about.st_mode), held)
     return found
 

@@ -13,7 +13,17 @@ from remote_gpu_trainer.clients import config_json
 from remote_gpu_trainer.clients.config_toml import tomllib
 from remote_gpu_trainer.clients.configs import CLIENTS
 
-from tests.clients.install_home import FILES, KEYS, NAME, SKILLS, home, install, servers, tree, uninstall  # noqa: F401
+from tests.clients.install_home import (  # noqa: F401
+    FILES,
+    KEYS,
+    NAME,
+    SKILLS,
+    home,
+    install,
+    servers,
+    tree,
+    uninstall,
+)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -23,11 +33,19 @@ def test_each_client_gets_its_server_and_the_skill_and_gives_both_back(home, cli
         started = {"command": "/venv/bin/python", "args": ["-m", "remote_gpu_trainer", "serve"]}
         expected = {
             "claude-code": {"type": "stdio", **started},
-            "opencode": {"type": "local", "command": [started["command"], *started["args"]], "enabled": True},
+            "opencode": {
+                "type": "local",
+                "command": [started["command"], *started["args"]],
+                "enabled": True,
+            },
         }.get(client, started)
         assert servers(home, client) == {NAME: expected}
     skill = home / SKILLS[client] / "skills" / NAME
-    assert (skill / "SKILL.md").is_file() and (skill / "profiles/runpod.md").is_file() and (skill / "hooks/suggest.py").is_file()
+    assert (
+        (skill / "SKILL.md").is_file()
+        and (skill / "profiles/runpod.md").is_file()
+        and (skill / "hooks/suggest.py").is_file()
+    )
     assert not list(skill.rglob("__pycache__"))
     assert uninstall(client) == 0
     assert tree(home) == {}
@@ -58,9 +76,20 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(home, client, capsys):
 
 
 def test_a_reader_that_goes_away_leaves_the_order_standing(home):
-    (home / FILES["claude-code"]).write_text(json.dumps({f"key {number}": "x" * 80 for number in range(2000)}))  # one line, more than a pipe holds
-    command = [sys.executable.replace("/venv/bin/python", shutil.which("python3")), "-m", "remote_gpu_trainer", "install", "--client", "claude-code"]
-    done = subprocess.run(["sh", "-c", '"$@" | head -c 1', "sh", *command], capture_output=True, text=True)
+    (home / FILES["claude-code"]).write_text(
+        json.dumps({f"key {number}": "x" * 80 for number in range(2000)})
+    )  # one line, more than a pipe holds
+    command = [
+        sys.executable.replace("/venv/bin/python", shutil.which("python3")),
+        "-m",
+        "remote_gpu_trainer",
+        "install",
+        "--client",
+        "claude-code",
+    ]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" | head -c 1', "sh", *command], capture_output=True, text=True
+    )
     assert "not usable" not in done.stderr and "Traceback" not in done.stderr
     assert NAME in servers(home, "claude-code")
 
@@ -94,7 +123,9 @@ def test_what_is_there_stays_byte_for_byte_and_comes_back_exactly(home, client, 
     assert NAME in servers(home, client)
     after = file.read_bytes().decode()
     kept = iter(after)
-    assert all(character in kept for character in before), "nothing of the old text was lost or moved"
+    assert all(character in kept for character in before), (
+        "nothing of the old text was lost or moved"
+    )
     assert ("other" in servers(home, client)) == ("other" in before)
     assert ("\r\n" in before) == ("\r\n" in after) and not after.replace("\r\n", "").count("\r")
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
@@ -121,7 +152,10 @@ def test_toml_stays_byte_for_byte_and_comes_back_exactly(home, before):
     assert install("codex") == 0
     after = file.read_bytes().decode()
     assert after.startswith(before)
-    assert tomllib.loads(after)["mcp_servers"].pop(NAME) == {"command": "/venv/bin/python", "args": ["-m", "remote_gpu_trainer", "serve"]}
+    assert tomllib.loads(after)["mcp_servers"].pop(NAME) == {
+        "command": "/venv/bin/python",
+        "args": ["-m", "remote_gpu_trainer", "serve"],
+    }
     assert uninstall("codex") == 0
     assert tree(home) == untouched
 
@@ -131,7 +165,11 @@ def test_what_the_user_changed_since_stays_when_ours_goes(home, client):
     file = home / FILES[client]
     install(client)
     text = file.read_text()
-    file.write_text(text + "\n[tui]\ntheme = 'x'\n" if client == "codex" else text.replace("{", '{\n  "theme": "dark",', 1))
+    file.write_text(
+        text + "\n[tui]\ntheme = 'x'\n"
+        if client == "codex"
+        else text.replace("{", '{\n  "theme": "dark",', 1)
+    )
     before = file.read_bytes()
     assert install(client) == 0 and file.read_bytes() == before, "ours is there already"
     assert uninstall(client) == 0
@@ -144,7 +182,9 @@ def test_without_its_memory_it_still_takes_out_its_own_and_nothing_else(home, cl
     file = home / FILES[client]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(
-        '[mcp_servers.a]\ncommand = "b"\n' if client == "codex" else json.dumps({KEYS.get(client, "mcpServers"): {"a": {"command": "b"}}}, indent=2)
+        '[mcp_servers.a]\ncommand = "b"\n'
+        if client == "codex"
+        else json.dumps({KEYS.get(client, "mcpServers"): {"a": {"command": "b"}}}, indent=2)
     )
     install(client)
     (home / ".local/state/remote-gpu-trainer/installed.json").unlink()
@@ -158,18 +198,28 @@ def test_a_moved_installation_replaces_its_old_command(home):
     (home / ".cursor/mcp.json").write_text('{"mcpServers": {"a": {"command": "b"}}}')
     install("cursor", "--command", "/old/bin/remote-gpu-trainer serve")
     assert install("cursor", "--command", "uvx --from '/a b.whl' remote-gpu-trainer serve") == 0
-    assert servers(home, "cursor")[NAME] == {"command": "uvx", "args": ["--from", "/a b.whl", "remote-gpu-trainer", "serve"]}
+    assert servers(home, "cursor")[NAME] == {
+        "command": "uvx",
+        "args": ["--from", "/a b.whl", "remote-gpu-trainer", "serve"],
+    }
     uninstall("cursor")
     assert (home / ".cursor/mcp.json").read_text() == '{"mcpServers": {"a": {"command": "b"}}}'
 
 
 VALUES = some.recursive(
-    some.none() | some.booleans() | some.integers() | some.text(), lambda v: some.lists(v) | some.dictionaries(some.text(), v), max_leaves=8
+    some.none() | some.booleans() | some.integers() | some.text(),
+    lambda v: some.lists(v) | some.dictionaries(some.text(), v),
+    max_leaves=8,
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(some.dictionaries(some.text(), VALUES), some.sampled_from([None, 1, "\t"]), some.text(min_size=1), some.booleans())
+@given(
+    some.dictionaries(some.text(), VALUES),
+    some.sampled_from([None, 1, "\t"]),
+    some.text(min_size=1),
+    some.booleans(),
+)
 def test_any_object_takes_a_value_and_gives_it_back(value, indent, key, nested):
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     path = ("\x00a", key) if nested else (f"\x00{key}",)
@@ -184,4 +234,7 @@ def test_a_remark_stays_on_its_line(home):
     (home / ".cursor").mkdir()
     (home / ".cursor/mcp.json").write_text(JSON_BEFORE["comments"].replace("KEY", "mcpServers"))
     install("cursor")
-    assert '    "other": {"command": "x"}, // keep\n    "remote-gpu-trainer": {\n' in (home / ".cursor/mcp.json").read_text()
+    assert (
+        '    "other": {"command": "x"}, // keep\n    "remote-gpu-trainer": {\n'
+        in (home / ".cursor/mcp.json").read_text()
+    )

@@ -19,7 +19,10 @@ BROKEN = {
     "a comma too few": (b'{"a": 1\n "b": 2}', "line 2, column 2: found '\"', expected ',' or '}'"),
     "more behind the end": (b"{} {}", "expected the end of the file"),
     "an array": (b"[1]", "found a list at the top, expected an object"),
-    "servers as an array": (b'{"mcpServers": []}', "found a list at mcpServers, expected an object to add to"),
+    "servers as an array": (
+        b'{"mcpServers": []}',
+        "found a list at mcpServers, expected an object to add to",
+    ),
     "servers as nothing": (b'{"mcpServers": null}', "found a NoneType at mcpServers"),
     "a key twice": (b'{"a": 1, "a": 2}', "expected the key 'a' once"),
     "no UTF-8": (b'{"a": "\xff"}', "found bytes that aren't UTF-8 at 7"),
@@ -27,7 +30,10 @@ BROKEN = {
     "an open comment": (b"{ /* ", "found '/'"),
     "not a number": (b'{"a": NaN}', "found 'N'"),
     "a NUL": (b'{"a": "\x00"}', "expected a JSON value"),
-    "another's server of that name": (b'{"mcpServers": {"remote-gpu-trainer": {"command": "curl"}}}', "found a server 'remote-gpu-trainer' that isn't ours"),
+    "another's server of that name": (
+        b'{"mcpServers": {"remote-gpu-trainer": {"command": "curl"}}}',
+        "found a server 'remote-gpu-trainer' that isn't ours",
+    ),
     "ours with other settings": (
         b'{"mcpServers": {"remote-gpu-trainer": {"command": "/x/remote-gpu-trainer", "args": ["serve"], "env": {"A": "b"}}}}',
         "found settings of yours in mcpServers.remote-gpu-trainer",
@@ -36,13 +42,19 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_configuration_that_it_does_not_understand_is_refused_and_nothing_is_written(home, case, capsys):
+def test_a_configuration_that_it_does_not_understand_is_refused_and_nothing_is_written(
+    home, case, capsys
+):
     (home / ".cursor").mkdir()
     (home / ".cursor/mcp.json").write_bytes(BROKEN[case][0])
     before = tree(home)
     assert install("cursor") == 2
     told = capsys.readouterr()
-    assert BROKEN[case][1] in told.err and told.err.startswith("remote-gpu-trainer install: ") and told.err.count("\n") == 1
+    assert (
+        BROKEN[case][1] in told.err
+        and told.err.startswith("remote-gpu-trainer install: ")
+        and told.err.count("\n") == 1
+    )
     assert tree(home) == before
 
 
@@ -73,7 +85,15 @@ def test_odd_things_in_place_of_the_file_are_refused(home, capsys):
 
 
 @pytest.mark.parametrize(
-    "memory", ["", "[]", "{", '{"clients": {"cursor": {"files": [1], "skill": {}}}, "folders": []}', '{"clients": {"cursor": 3}, "folders": 4}', "\x00"]
+    "memory",
+    [
+        "",
+        "[]",
+        "{",
+        '{"clients": {"cursor": {"files": [1], "skill": {}}}, "folders": []}',
+        '{"clients": {"cursor": 3}, "folders": 4}',
+        "\x00",
+    ],
 )
 def test_a_damaged_memory_counts_as_none(home, memory):
     install("cursor")
@@ -89,7 +109,9 @@ def test_a_link_to_the_users_dotfiles_stays_a_link(home):
     (home / ".cursor/mcp.json").symlink_to(home / "dotfiles/mcp.json")
     before = tree(home)
     install("cursor")
-    assert (home / ".cursor/mcp.json").is_symlink() and NAME in (home / "dotfiles/mcp.json").read_text()
+    assert (home / ".cursor/mcp.json").is_symlink() and NAME in (
+        home / "dotfiles/mcp.json"
+    ).read_text()
     uninstall("cursor")
     assert tree(home) == before
 
@@ -105,7 +127,11 @@ def test_when_a_later_part_fails_the_earlier_ones_are_put_back(home, monkeypatch
     assert install("cursor") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert (home / ".cursor/mcp.json").read_text() == "{}"
-    assert not [name for name, (_, held) in tree(home).items() if held is not None and name != ".cursor/mcp.json"]
+    assert not [
+        name
+        for name, (_, held) in tree(home).items()
+        if held is not None and name != ".cursor/mcp.json"
+    ]
 
 
 def test_a_file_that_changes_meanwhile_is_refused(home, capsys):
@@ -145,7 +171,10 @@ def test_an_edited_page_is_refused_and_an_added_one_stays(home, capsys):
     (skill / "mine.md").write_text("mine")
     assert install("skill") == 0
     (skill / "SKILL.md").write_text("edited")
-    assert install("skill") == 2 and "found SKILL.md, which isn't as this command wrote it" in capsys.readouterr().err
+    assert (
+        install("skill") == 2
+        and "found SKILL.md, which isn't as this command wrote it" in capsys.readouterr().err
+    )
     assert uninstall("skill") == 0
     assert sorted(p.name for p in skill.rglob("*")) == ["SKILL.md", "mine.md"]
     assert "SKILL.md, mine.md stays, it isn't ours" in capsys.readouterr().out
@@ -175,7 +204,11 @@ def test_without_a_home_it_says_so(home, monkeypatch, capsys):
 def test_a_remark_in_an_empty_object_does_not_swallow_the_brace(home, client):
     file = home / FILES[client]
     file.parent.mkdir(parents=True)
-    file.write_text('{\n  "KEY": {\n    // my servers go here\n  }\n}\n'.replace("KEY", KEYS.get(client, "mcpServers")))
+    file.write_text(
+        '{\n  "KEY": {\n    // my servers go here\n  }\n}\n'.replace(
+            "KEY", KEYS.get(client, "mcpServers")
+        )
+    )
     before = file.read_text()
     install(client)
     file.write_text(file.read_text() + "\n")
@@ -194,10 +227,17 @@ def test_the_users_remark_above_the_next_server_stays(home, client, again):
     text, left = BETWEEN[client]
     file = home / FILES[client]
     file.parent.mkdir()
-    file.write_text(text.replace("OURS", '"remote-gpu-trainer": {"command": "/x/remote-gpu-trainer", "args": ["serve"]}'))
+    file.write_text(
+        text.replace(
+            "OURS", '"remote-gpu-trainer": {"command": "/x/remote-gpu-trainer", "args": ["serve"]}'
+        )
+    )
     if again:
         assert install(client, "--command", "/y/remote-gpu-trainer serve") == 0
-        assert "ask Ann" in file.read_text() and servers(home, client)[NAME]["command"] == "/y/remote-gpu-trainer"
+        assert (
+            "ask Ann" in file.read_text()
+            and servers(home, client)[NAME]["command"] == "/y/remote-gpu-trainer"
+        )
     else:
         assert uninstall(client) == 0 and file.read_text() == left
 
@@ -207,8 +247,16 @@ def test_a_command_that_names_another_program_is_ours_because_it_was_written(hom
     file = home / FILES[client]
     assert install(client, "--command", "docker run -i --rm me/gpu-doctor") == 0
     text = file.read_text()
-    file.write_text(text + "\n[tui]\nx = 1\n" if client == "codex" else text.replace("{", '{\n  "theme": "dark",', 1))
-    assert install(client, "--command", "podman run -i me/gpu-doctor") == 0 and "podman" in file.read_text() and "docker" not in file.read_text()
+    file.write_text(
+        text + "\n[tui]\nx = 1\n"
+        if client == "codex"
+        else text.replace("{", '{\n  "theme": "dark",', 1)
+    )
+    assert (
+        install(client, "--command", "podman run -i me/gpu-doctor") == 0
+        and "podman" in file.read_text()
+        and "docker" not in file.read_text()
+    )
     assert "podman" not in (home / ".local/state/remote-gpu-trainer/installed.json").read_text()
     file.write_text(file.read_text() + "\n")
     assert uninstall(client) == 0 and "podman" not in file.read_text()
@@ -220,14 +268,19 @@ def test_an_entry_that_stays_is_told_and_nothing_is_forgotten(home, capsys):
     file.write_text(file.read_text().replace('"docker"', '"podman"'))
     before = tree(home)
     assert uninstall("cursor") == 2 and tree(home) == before
-    assert "found a server 'remote-gpu-trainer' that isn't as this command writes it" in capsys.readouterr().err
+    assert (
+        "found a server 'remote-gpu-trainer' that isn't as this command writes it"
+        in capsys.readouterr().err
+    )
     file.write_text("{}")
     assert uninstall("cursor") == 0 and tree(home) == {}
 
 
 def test_a_date_in_a_server_of_the_users_is_no_trouble(home, capsys):
     install("codex")
-    (home / FILES["codex"]).write_text('[mcp_servers.remote-gpu-trainer]\ncommand = "x"\nsince = 2026-01-01\n')
+    (home / FILES["codex"]).write_text(
+        '[mcp_servers.remote-gpu-trainer]\ncommand = "x"\nsince = 2026-01-01\n'
+    )
     assert uninstall("codex") == 2 and "isn't as this command writes it" in capsys.readouterr().err
 
 
@@ -238,10 +291,15 @@ def test_a_value_that_cannot_be_taken_out_alone_is_refused(home, monkeypatch, ca
     for broken in ("{ // }", '{"mcpServers": 1}'):
         monkeypatch.setattr(config_json, "removed", lambda text, path: broken)
         assert uninstall("cursor") == 2 and tree(home) == before
-        assert "in a form that can't be taken out safely, expected to change nothing else; remove it by hand" in capsys.readouterr().err
+        assert (
+            "in a form that can't be taken out safely, expected to change nothing else; remove it by hand"
+            in capsys.readouterr().err
+        )
 
 
-BLANK = some.sampled_from(["", " ", "\n", "\n  ", "\r\n", " // c1\n", "// c2\n", " /* k1 */ ", "/* k2 */\n"])
+BLANK = some.sampled_from(
+    ["", " ", "\n", "\n  ", "\r\n", " // c1\n", "// c2\n", " /* k1 */ ", "/* k2 */\n"]
+)
 PLAIN = some.sampled_from(["1", '"x"', "null", '"//no"', '"a,b}"', "{}", "[]"])
 
 
@@ -257,11 +315,27 @@ def _objects(inner, name):
     return _container(inner, lambda at: f'"{name}{at}":', "{}")
 
 
-DEEPER = some.recursive(PLAIN, lambda inner: _objects(inner, "k") | _container(inner, lambda at: "", "[]"), max_leaves=4)
-SERVERS = some.builds(lambda blank, value: f'{{{blank}"mcpServers":{value}}}', BLANK, _objects(DEEPER, "s"))
+DEEPER = some.recursive(
+    PLAIN, lambda inner: _objects(inner, "k") | _container(inner, lambda at: "", "[]"), max_leaves=4
+)
+SERVERS = some.builds(
+    lambda blank, value: f'{{{blank}"mcpServers":{value}}}', BLANK, _objects(DEEPER, "s")
+)
 WRITTEN = [
-    Edit(Path("x.json"), ("mcpServers", NAME), {"command": "/a/remote-gpu-trainer", "args": ["serve"]}),
-    Edit(Path("x.json"), ("hooks", "PreToolUse"), {"matcher": "B", "hooks": [{"type": "command", "command": f'python3 "/h/{NAME}/hooks/suggest.py"'}]}, append=True),
+    Edit(
+        Path("x.json"),
+        ("mcpServers", NAME),
+        {"command": "/a/remote-gpu-trainer", "args": ["serve"]},
+    ),
+    Edit(
+        Path("x.json"),
+        ("hooks", "PreToolUse"),
+        {
+            "matcher": "B",
+            "hooks": [{"type": "command", "command": f'python3 "/h/{NAME}/hooks/suggest.py"'}],
+        },
+        append=True,
+    ),
 ]
 
 

@@ -8,7 +8,17 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.clients import config_json, installing, skill_folder
 
-from tests.clients.install_home import FILES, NAME, SOME, WHOLE, home, install, servers, tree, uninstall  # noqa: F401
+from tests.clients.install_home import (  # noqa: F401
+    FILES,
+    NAME,
+    SOME,
+    WHOLE,
+    home,
+    install,
+    servers,
+    tree,
+    uninstall,
+)
 
 
 def test_the_folder_is_the_whole_skill():
@@ -21,11 +31,15 @@ def test_the_folder_is_the_whole_skill():
 
 def test_a_newer_version_replaces_the_pages_and_drops_the_old_ones(home, monkeypatch):
     skill = home / ".agents/skills" / NAME
-    monkeypatch.setattr(skill_folder, "contents", lambda: {**SOME, "SKILL.md": b"old", "profiles/gone.md": b"old"})
+    monkeypatch.setattr(
+        skill_folder, "contents", lambda: {**SOME, "SKILL.md": b"old", "profiles/gone.md": b"old"}
+    )
     install("skill")
     monkeypatch.setattr(skill_folder, "contents", lambda: SOME)
     assert install("skill") == 0
-    assert (skill / "SKILL.md").read_bytes() == SOME["SKILL.md"] and not (skill / "profiles/gone.md").exists()
+    assert (skill / "SKILL.md").read_bytes() == SOME["SKILL.md"] and not (
+        skill / "profiles/gone.md"
+    ).exists()
     uninstall("skill")
     assert tree(home) == {}
 
@@ -34,7 +48,9 @@ def test_two_clients_that_share_a_folder_keep_it_until_both_are_gone(home, capsy
     install("codex")
     install("skill")
     uninstall("codex")
-    assert (home / ".agents/skills" / NAME / "SKILL.md").is_file() and "stays, skill uses it" in capsys.readouterr().out
+    assert (
+        home / ".agents/skills" / NAME / "SKILL.md"
+    ).is_file() and "stays, skill uses it" in capsys.readouterr().out
     uninstall("skill")
     assert tree(home) == {}
 
@@ -77,7 +93,10 @@ def test_opencodes_commented_file_is_preferred_when_it_is_there(home):
     folder.mkdir(parents=True)
     (folder / "opencode.jsonc").write_text("{ // mine\n}\n")
     install("opencode")
-    assert NAME in servers(home, "opencode", ".config/opencode/opencode.jsonc") and not (folder / "opencode.json").exists()
+    assert (
+        NAME in servers(home, "opencode", ".config/opencode/opencode.jsonc")
+        and not (folder / "opencode.json").exists()
+    )
 
 
 def test_hooks_are_there_only_when_asked_for_and_stand_beside_the_users(home):
@@ -87,11 +106,16 @@ def test_hooks_are_there_only_when_asked_for_and_stand_beside_the_users(home):
     (home / ".claude/settings.json").write_text(mine)
     assert install("claude-code", "--hooks") == 0
     hooks = json.loads((home / ".claude/settings.json").read_text())["hooks"]
-    assert set(hooks) == {"PreToolUse", "PostToolUse", "PostToolUseFailure"} and hooks["PostToolUse"][0]["matcher"] == "Edit"
+    assert (
+        set(hooks) == {"PreToolUse", "PostToolUse", "PostToolUseFailure"}
+        and hooks["PostToolUse"][0]["matcher"] == "Edit"
+    )
     [command] = [hook["command"] for hook in hooks["PreToolUse"][0]["hooks"]]
     assert os.path.isfile(command.split('"')[1])
     before = tree(home)
-    assert install("claude-code") == 0 and tree(home) == before, "an update without --hooks leaves them"
+    assert install("claude-code") == 0 and tree(home) == before, (
+        "an update without --hooks leaves them"
+    )
     uninstall("claude-code")
     assert (home / ".claude/settings.json").read_text() == mine
     (home / ".claude/settings.json").unlink()
@@ -103,9 +127,14 @@ def test_hooks_are_there_only_when_asked_for_and_stand_beside_the_users(home):
 def test_hooks_go_even_without_the_memory(home):
     install("claude-code", "--hooks")
     (home / ".local/state/remote-gpu-trainer/installed.json").unlink()
-    (home / ".claude/settings.json").write_text((home / ".claude/settings.json").read_text().replace("{", '{"model": "x",', 1))
+    (home / ".claude/settings.json").write_text(
+        (home / ".claude/settings.json").read_text().replace("{", '{"model": "x",', 1)
+    )
     assert uninstall("claude-code") == 0
-    assert json.loads((home / ".claude/settings.json").read_text()) == {"model": "x", "hooks": {"PreToolUse": [], "PostToolUse": [], "PostToolUseFailure": []}}
+    assert json.loads((home / ".claude/settings.json").read_text()) == {
+        "model": "x",
+        "hooks": {"PreToolUse": [], "PostToolUse": [], "PostToolUseFailure": []},
+    }
 
 
 def test_from_uvx_the_command_is_one_that_lasts(home, monkeypatch):
@@ -117,6 +146,12 @@ def test_from_uvx_the_command_is_one_that_lasts(home, monkeypatch):
             return '{"url": "file:///d/x.whl", "archive_info": {}}'
 
     monkeypatch.setattr(installing.metadata, "distribution", lambda name: Distribution())
-    assert installing.serve_command() == ["/usr/bin/uvx", "--from", "file:///d/x.whl", NAME, "serve"]
+    assert installing.serve_command() == [
+        "/usr/bin/uvx",
+        "--from",
+        "file:///d/x.whl",
+        NAME,
+        "serve",
+    ]
     monkeypatch.setattr(Distribution, "read_text", lambda self, name: None)
     assert installing.serve_command()[2] == f"{NAME}=={installing.__version__}"

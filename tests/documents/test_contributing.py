@@ -15,16 +15,23 @@ from remote_gpu_trainer.catalogue.lint import lint
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+FORMS = sorted(
+    path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"
+)
 
 
 def fenced(language: str) -> list[str]:
-    return [textwrap.dedent(text) for text in re.findall(rf"^ *```{language}\n(.*?)^ *```$", PAGE, re.S | re.M)]
+    return [
+        textwrap.dedent(text)
+        for text in re.findall(rf"^ *```{language}\n(.*?)^ *```$", PAGE, re.S | re.M)
+    ]
 
 
 def test_the_sample_entry_passes_lint(bundle):
     [entry] = fenced("markdown")
-    other = entry.replace("O99", "O1").replace("**Tell apart:** O1: the loss doesn't fall at all\n\n", "")
+    other = entry.replace("O99", "O1").replace(
+        "**Tell apart:** O1: the loss doesn't fall at all\n\n", ""
+    )
     root = bundle({"a.md": f"# A page\n\n## Part\n\n{entry}\n{other}"})
     found = catalogue.read(root)
     assert {entry.id for entry in found.entries} == {"O1", "O99"}
@@ -45,26 +52,55 @@ def test_the_severities_are_named():
 
 def test_every_file_that_a_command_or_a_sentence_names_exists():
     text = PAGE.replace("profiles/newcloud.md", "")
-    named = set(re.findall(r"\b((?:references|profiles|scripts|server|evals|tests)/[\w./-]*\w)(?!\w*[<*])", text))
-    missing = {name for name in named if not (ROOT / name).exists()} - {"evals/DROPPED.md", "evals/proofs/test_"}
+    named = set(
+        re.findall(
+            r"\b((?:references|profiles|scripts|server|evals|tests)/[\w./-]*\w)(?!\w*[<*])", text
+        )
+    )
+    missing = {name for name in named if not (ROOT / name).exists()} - {
+        "evals/DROPPED.md",
+        "evals/proofs/test_",
+    }
     assert named and missing == set()
-    assert [name for name in re.findall(r"\]\(([\w./-]+)\)", PAGE) if not (ROOT / name).exists()] == []
+    assert [
+        name for name in re.findall(r"\]\(([\w./-]+)\)", PAGE) if not (ROOT / name).exists()
+    ] == []
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
 def test_an_issue_form_is_one_that_github_takes(form):
     read = yaml.safe_load(form.read_text(encoding="utf-8"))
-    assert set(read) <= {"name", "description", "title", "labels", "body"} and read["name"] and read["description"]
+    assert (
+        set(read) <= {"name", "description", "title", "labels", "body"}
+        and read["name"]
+        and read["description"]
+    )
     fields = [part for part in read["body"] if part["type"] != "markdown"]
-    assert {part["type"] for part in read["body"]} <= {"markdown", "textarea", "input", "checkboxes"}
-    assert len({part["id"] for part in fields}) == len(fields) == len({part["attributes"]["label"] for part in fields})
+    assert {part["type"] for part in read["body"]} <= {
+        "markdown",
+        "textarea",
+        "input",
+        "checkboxes",
+    }
+    assert (
+        len({part["id"] for part in fields})
+        == len(fields)
+        == len({part["attributes"]["label"] for part in fields})
+    )
     assert all(re.fullmatch(r"[\w-]+", part["id"]) for part in fields)
     assert any(part.get("validations", {}).get("required") for part in fields)
 
 
 def test_there_is_a_form_for_each_kind_of_report_and_the_wrong_answer_asks_for_its_text():
     assert [form.stem for form in FORMS] == ["new-failure", "platform-correction", "wrong-answer"]
-    body = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/wrong-answer.yml").read_text(encoding="utf-8"))["body"]
+    body = yaml.safe_load(
+        (ROOT / ".github/ISSUE_TEMPLATE/wrong-answer.yml").read_text(encoding="utf-8")
+    )["body"]
     asked = next(part for part in body if part.get("id") == "looked-up")
     assert asked["validations"]["required"] is True
-    assert isinstance(yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/config.yml").read_text())["blank_issues_enabled"], bool)
+    assert isinstance(
+        yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/config.yml").read_text())[
+            "blank_issues_enabled"
+        ],
+        bool,
+    )

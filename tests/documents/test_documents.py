@@ -25,7 +25,12 @@ def test_the_generated_parts_are_fresh():
 
 
 def test_an_old_generated_part_is_found_and_repaired(bundle, page):
-    root = bundle({"a.md": "# A page\n<!-- generated: contents -->\nold\n<!-- end -->\n\n## Part\n\n" + page()})
+    root = bundle(
+        {
+            "a.md": "# A page\n<!-- generated: contents -->\nold\n<!-- end -->\n\n## Part\n\n"
+            + page()
+        }
+    )
     (root / "README.md").write_text("No marks here.\n")
     assert outdated(root, make_parser(), write=False) == ["references/a.md"]
     assert outdated(root, make_parser(), write=True) == ["references/a.md"]
@@ -40,7 +45,12 @@ def test_the_two_commands_of_the_readme_are_one_line_each():
 def test_the_command_of_the_readme_answers_its_log():
     command = fenced("Use it").split("&&")[1].split()
     assert command[0] == "remote-gpu-trainer"
-    done = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", *command[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.startswith("D8  ")
 
 
@@ -51,7 +61,9 @@ def test_ci_runs_the_readmes_own_test_command_with_engines_required():
 
 
 def test_every_path_that_the_readme_names_exists():
-    for name in re.findall(r"`((?:references|profiles|scripts|server|evals|examples)/[\w./-]*)`", README) + re.findall(r"\]\(([\w./-]+)\)", README):
+    for name in re.findall(
+        r"`((?:references|profiles|scripts|server|evals|examples)/[\w./-]*)`", README
+    ) + re.findall(r"\]\(([\w./-]+)\)", README):
         assert (ROOT / name).exists(), name
 
 
@@ -67,7 +79,9 @@ def test_the_skill_lists_every_family():
     text = (ROOT / "SKILL.md").read_text(encoding="utf-8")
     for family, group in catalogue.load().families.items():
         numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
-        assert re.search(rf"^\|.*\b{family}{numbers[0]}–{numbers[-1]}\b.*\| `{group[0].path}` \|$", text, re.M), family
+        assert re.search(
+            rf"^\|.*\b{family}{numbers[0]}–{numbers[-1]}\b.*\| `{group[0].path}` \|$", text, re.M
+        ), family
 
 
 def test_every_page_opens_with_its_triage_and_its_contents():
@@ -87,8 +101,22 @@ def test_every_id_of_a_triage_is_an_entry():
             assert catalogue.load().current(name) in catalogue.load().by_id, (path, name)
 
 
-@pytest.mark.parametrize("word", ["/".join(("", "work", "")), "/".join(("", "farm", "")), "/".join(("..", "shared"))])
+@pytest.mark.parametrize(
+    "word", ["/".join(("", "work", "")), "/".join(("", "farm", "")), "/".join(("..", "shared"))]
+)
 def test_the_repository_names_no_path_of_the_machine_it_was_written_on(word):
-    reports = [":!references", ":!profiles", ":!evals/cases.jsonl", ":!evals/logs", ":!evals/training/data/practice", ":!evals/training/data/next", ":!evals/sets/outside.jsonl", ":!evals/sets/fresh.jsonl", ":!evals/sets/waiting.jsonl"]
-    done = subprocess.run(["git", "grep", "-nIF", word, "--", *reports], cwd=ROOT, capture_output=True, text=True)
+    reports = [
+        ":!references",
+        ":!profiles",
+        ":!evals/cases.jsonl",
+        ":!evals/logs",
+        ":!evals/training/data/practice",
+        ":!evals/training/data/next",
+        ":!evals/sets/outside.jsonl",
+        ":!evals/sets/fresh.jsonl",
+        ":!evals/sets/waiting.jsonl",
+    ]
+    done = subprocess.run(
+        ["git", "grep", "-nIF", word, "--", *reports], cwd=ROOT, capture_output=True, text=True
+    )
     assert [line for line in done.stdout.splitlines() if "/workspace" not in line] == []

@@ -22,7 +22,7 @@ def blocks() -> list[str]:
 
 
 @pytest.fixture
-def at(sshd, tmp_path):  # noqa: F811
+def at(sshd, tmp_path):
     """Run a block as the README has it, with this box's folders in place of AutoDL's."""
     for name in ("rsync", "git", "scp"):
         engine(name, f"apt-get install -y {name}")
@@ -32,22 +32,45 @@ def at(sshd, tmp_path):  # noqa: F811
     (sshd.home / "autodl-fs/sweep7").mkdir(parents=True)
     bin_.mkdir()
     for name in ("ssh", "scp"):
-        (bin_ / name).write_text(f'#!/bin/sh\nexec {shutil.which(name)} -F {sshd.ssh_config} "$@"\n')
+        (bin_ / name).write_text(
+            f'#!/bin/sh\nexec {shutil.which(name)} -F {sshd.ssh_config} "$@"\n'
+        )
         (bin_ / name).chmod(0o755)
-    (bin_ / "remote-gpu-trainer").write_text(f'#!/bin/sh\nexec {sys.executable} -m remote_gpu_trainer "$@"\n')
+    (bin_ / "remote-gpu-trainer").write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m remote_gpu_trainer "$@"\n'
+    )
     (bin_ / "remote-gpu-trainer").chmod(0o755)
-    subprocess.run("git init -q . && git add . && git -c user.name=x -c user.email=x@example.org commit -qm x", shell=True, cwd=place, check=True)
+    subprocess.run(
+        "git init -q . && git add . && git -c user.name=x -c user.email=x@example.org commit -qm x",
+        shell=True,
+        cwd=place,
+        check=True,
+    )
 
     def local(text: str) -> str:
-        return text.replace("/root/miniconda3/bin/python", sys.executable).replace("/root/autodl-", f"{sshd.home}/autodl-")
+        return text.replace("/root/miniconda3/bin/python", sys.executable).replace(
+            "/root/autodl-", f"{sshd.home}/autodl-"
+        )
 
     job = place / "job.yaml"
     job.write_text(local(job.read_text()))
-    env = {**sshd.env(), "PATH": f"{bin_}:{os.environ['PATH']}", "BUNDLE": str(ROOT), "PYTHONPATH": str(ROOT / "server")}
+    env = {
+        **sshd.env(),
+        "PATH": f"{bin_}:{os.environ['PATH']}",
+        "BUNDLE": str(ROOT),
+        "PYTHONPATH": str(ROOT / "server"),
+    }
 
     def run(text: str) -> subprocess.CompletedProcess:
         text = local(text).replace("render job.yaml", f"render job.yaml {HERE}")
-        return subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=place, env=env, capture_output=True, text=True, timeout=200)
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=place,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
 
     run.place, run.home = place, sshd.home
     return run
@@ -65,7 +88,11 @@ def test_the_readme_from_job_to_verified_results(at):
     done = at(wait)
     assert done.returncode == 0, done.stdout + done.stderr
     done = at(patrol)
-    assert (done.returncode, " finished " in done.stdout, " done=12/12 " in done.stdout) == (0, True, True), done.stdout
+    assert (done.returncode, " finished " in done.stdout, " done=12/12 " in done.stdout) == (
+        0,
+        True,
+        True,
+    ), done.stdout
     done = at(gather)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("ok: 12 of 12 cells")
@@ -75,21 +102,33 @@ def test_the_readme_from_job_to_verified_results(at):
     proof = json.loads((at.place / "results/sweep7/PULL_VERIFIED.json").read_text())
     assert len(proof["cells"]) == 12 and proof["loaded"] is True
     live = at.home / "autodl-fs/sweep7/live"
-    assert all(any((live / name).rglob("best.safetensors")) for name in proof["cells"])  # the runner's own copies
+    assert all(
+        any((live / name).rglob("best.safetensors")) for name in proof["cells"]
+    )  # the runner's own copies
 
 
 def test_the_roster_and_the_queue_name_the_same_cells():
     from remote_gpu_trainer.runs.cells import read_queue
 
     names = [cell["name"] for cell in read_queue((EXAMPLE / "queue.txt").read_text())]
-    made = subprocess.run(["awk", "!/^#/ && NF { print $1 }", str(EXAMPLE / "queue.txt")], capture_output=True, text=True, check=True).stdout.split()
+    made = subprocess.run(
+        ["awk", "!/^#/ && NF { print $1 }", str(EXAMPLE / "queue.txt")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     assert made == names and len(names) == 12
 
 
 def test_the_stand_in_resumes_to_the_same_bytes(tmp_path):
     def train(folder: Path, *steps: str, resume: str = "") -> bytes:
         env = {**os.environ, "RGT_CHECKPOINT_DIR": str(folder), "RGT_RESUME_FROM": resume}
-        subprocess.run([sys.executable, str(EXAMPLE / "train.py"), "--steps", *steps], env=env, check=True, capture_output=True)
+        subprocess.run(
+            [sys.executable, str(EXAMPLE / "train.py"), "--steps", *steps],
+            env=env,
+            check=True,
+            capture_output=True,
+        )
         return (folder / "best.safetensors").read_bytes()
 
     whole = train(tmp_path / "a", "200")

@@ -19,14 +19,27 @@ FRONT = yaml.safe_load(SKILL.split("---\n")[1])
 BASELINE = yaml.safe_load((ROOT / ".skillspector-baseline.yaml").read_text(encoding="utf-8"))
 RULES = BASELINE["rules"]
 LONGEST = 3000  # tokens of SKILL.md
-SECTIONS = ["Purpose", "When not to use it", "Prerequisites", "Instructions", "Examples", "Available Scripts", "Troubleshooting", "Limitations"]
+SECTIONS = [
+    "Purpose",
+    "When not to use it",
+    "Prerequisites",
+    "Instructions",
+    "Examples",
+    "Available Scripts",
+    "Troubleshooting",
+    "Limitations",
+]
 WHEEL = "server/remote_gpu_trainer-*.whl*"  # lies in the built plugin only
 SCANNER_SAYS = {"AE1", "SC4"}  # their text is the scanner's own, not a file's
-INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]")
+INVISIBLE = re.compile(
+    "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\U000e0000-\U000e007f]"
+)
 
 
 def tracked() -> list[str]:
-    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
     if done.returncode:
         pytest.skip("this is no clone: the list of files comes from git")
     return [name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
@@ -37,8 +50,19 @@ def named(rule: dict) -> str:
 
 
 def test_the_front_matter_holds_the_fields_of_the_specification_and_no_other():
-    assert set(FRONT) <= {"name", "description", "license", "allowed-tools", "metadata", "compatibility"}
-    assert FRONT["name"] == "remote-gpu-trainer" and len(FRONT["description"]) <= 1024 and len(FRONT["compatibility"]) <= 500
+    assert set(FRONT) <= {
+        "name",
+        "description",
+        "license",
+        "allowed-tools",
+        "metadata",
+        "compatibility",
+    }
+    assert (
+        FRONT["name"] == "remote-gpu-trainer"
+        and len(FRONT["description"]) <= 1024
+        and len(FRONT["compatibility"]) <= 500
+    )
     assert "use when" in FRONT["description"].lower()
     assert all(isinstance(value, str) for value in FRONT["metadata"].values())
     assert re.fullmatch(r"\d+\.\d+\.\d+", FRONT["metadata"]["version"])
@@ -48,37 +72,58 @@ def test_the_front_matter_holds_the_fields_of_the_specification_and_no_other():
 
 def test_the_skill_has_the_sections_that_judges_and_agents_look_for():
     headings = re.findall(r"^## (.+)$", SKILL, re.M)
-    assert [name for name in SECTIONS if not any(heading.startswith(name) for heading in headings)] == []
+    assert [
+        name for name in SECTIONS if not any(heading.startswith(name) for heading in headings)
+    ] == []
     assert "```" in SKILL and re.search(r"^1\. ", SKILL.split("## Instructions")[1], re.M)
 
 
 def test_the_skill_costs_fewer_tokens_than_judges_allow():
-    assert counted([SKILL])[0] < LONGEST and len(SKILL) // 4 < LONGEST and len(SKILL.splitlines()) < 500
+    assert (
+        counted([SKILL])[0] < LONGEST
+        and len(SKILL) // 4 < LONGEST
+        and len(SKILL.splitlines()) < 500
+    )
 
 
 def test_the_table_of_scripts_names_every_script():
     table = SKILL.split("## Available Scripts")[1].split("\n## ")[0]
     assert "| Script | Purpose | Arguments |" in table
     said = re.findall(r"^\| `([\w.-]+)` \|", table, re.M)
-    assert sorted(said) == sorted(path.name for path in (ROOT / "scripts").iterdir() if path.suffix in (".py", ".sh"))
+    assert sorted(said) == sorted(
+        path.name for path in (ROOT / "scripts").iterdir() if path.suffix in (".py", ".sh")
+    )
 
 
 def test_a_page_that_the_skill_names_leads_to_no_further_page():
     """An agent reads SKILL.md, then one page."""
     assert "](" not in SKILL.split("---\n", 2)[2]
     for page in (ROOT / "references").glob("*.md"):
-        assert [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")) if re.match(r"(?!https?:)[^#]*\.md", link)] == [], page.name
+        assert [
+            link
+            for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+            if re.match(r"(?!https?:)[^#]*\.md", link)
+        ] == [], page.name
     for name in re.findall(r"`((?:references|profiles|scripts)/[\w./-]*)`", SKILL):
         assert (ROOT / name).exists(), name
 
 
 def test_no_page_holds_invisible_text_or_a_comment_that_says_something():
     for name in tracked():
-        if name == "SKILL.md" or (name.startswith(("references/", "profiles/")) and name.endswith(".md")):
+        if name == "SKILL.md" or (
+            name.startswith(("references/", "profiles/")) and name.endswith(".md")
+        ):
             text = (ROOT / name).read_text(encoding="utf-8")
             assert not INVISIBLE.search(text), name
             comments = [said.strip() for said in re.findall(r"<!--(.*?)-->", text, re.S)]
-            assert [said for said in comments if not re.fullmatch(r"generated: [\w…]+|end|fact: [\w.-]+ = \S+|fact: NAME\.FACT\.FIELD = VALUE", said)] == [], name
+            assert [
+                said
+                for said in comments
+                if not re.fullmatch(
+                    r"generated: [\w…]+|end|fact: [\w.-]+ = \S+|fact: NAME\.FACT\.FIELD = VALUE",
+                    said,
+                )
+            ] == [], name
 
 
 def test_the_baseline_holds_rules_that_outlive_an_edit():
@@ -96,23 +141,38 @@ def test_an_answer_in_the_baseline_names_a_file_a_text_and_a_reason(rule):
     if "id" in rule:
         assert re.fullmatch(r"[A-Z]+\d+", rule["id"]), "one check each"
     else:
-        assert rule["path"].startswith("evals/") and rule["path"].endswith(("json", "jsonl")), "a rule for all checks is for data only"
+        assert rule["path"].startswith("evals/") and rule["path"].endswith(("json", "jsonl")), (
+            "a rule for all checks is for data only"
+        )
     if "message" in rule and rule["id"] not in SCANNER_SAYS:
         said = max(re.split(r"[*?]", rule["message"].lower()), key=len).strip()
-        assert said and any(said in (ROOT / name).read_text(encoding="utf-8", errors="replace").lower() for name in files), "the text is gone: take the rule out"
+        assert said and any(
+            said in (ROOT / name).read_text(encoding="utf-8", errors="replace").lower()
+            for name in files
+        ), "the text is gone: take the rule out"
 
 
 def test_the_files_that_are_answered_for_all_checks_are_data():
     for name in tracked():
-        if name.endswith(".jsonl") and any("id" not in rule and fnmatch.fnmatch(name, rule["path"]) for rule in RULES):
-            assert all(isinstance(json.loads(line), dict) for line in (ROOT / name).read_text(encoding="utf-8").splitlines()), name
+        if name.endswith(".jsonl") and any(
+            "id" not in rule and fnmatch.fnmatch(name, rule["path"]) for rule in RULES
+        ):
+            assert all(
+                isinstance(json.loads(line), dict)
+                for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+            ), name
 
 
 def test_reports_proofs_and_tests_are_in_nothing_that_is_installed():
     kept = ("evals/", "tests/", "benchmarks/", "tools/", ".ci/")
     build = (ROOT / "tools/build.py").read_text(encoding="utf-8")
     plugin = re.findall(r'"([^"]+)"', build.split("PLUGIN = (")[1].split("\n)")[0])
-    included = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("wheel.force-include]")[1].split("\n[")[0]
+    included = (
+        (ROOT / "pyproject.toml")
+        .read_text(encoding="utf-8")
+        .split("wheel.force-include]")[1]
+        .split("\n[")[0]
+    )
     assert not [name for name in [*plugin, *skill_folder.contents()] if f"{name}/".startswith(kept)]
     assert not re.search(r'^"?(evals|tests|benchmarks|tools)\b', included, re.M)
     assert ".skillspector-baseline.yaml" in plugin, "the answers ship with the plugin"
@@ -126,7 +186,11 @@ def test_the_wheel_holds_the_files_of_the_repository_and_nothing_else(built):
         for name in files.namelist():
             package, _, rest = name.partition("/")
             if package == "remote_gpu_trainer":
-                source = ROOT / rest.removeprefix("_bundle/") if rest.startswith("_bundle/") else ROOT / "server" / name
+                source = (
+                    ROOT / rest.removeprefix("_bundle/")
+                    if rest.startswith("_bundle/")
+                    else ROOT / "server" / name
+                )
                 assert source.read_bytes() == files.read(name), name
             else:
                 assert re.fullmatch(r"remote_gpu_trainer-[\d.]+\.dist-info", package), name

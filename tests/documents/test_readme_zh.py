@@ -39,19 +39,32 @@ def test_the_first_command_gives_the_answer_that_is_promised():
     promised = re.search(r"答案是 ([A-Z]+\d+)", CHINESE)[1]
     command = BLOCKS[0].splitlines()[1].split("&&")[1].split()
     assert command[0] == "remote-gpu-trainer"
-    done = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", *command[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.startswith(promised + "  ")
 
 
 def test_every_id_is_an_entry():
     families = bundle.load().families
-    for family, number in re.findall(r"(?<![\w.])([A-Z][A-Z0-9]{0,5}?)(\d{1,2})(?![\w.])", FENCED.sub("", CHINESE)):
+    for family, number in re.findall(
+        r"(?<![\w.])([A-Z][A-Z0-9]{0,5}?)(\d{1,2})(?![\w.])", FENCED.sub("", CHINESE)
+    ):
         assert family in families and family + number in bundle.load().by_id, family + number
 
 
 def test_every_link_and_every_platform_exists():
     links = re.findall(r"\]\(([^)]+)\)", CHINESE)
-    assert links and [name for name in links if not name.startswith("https://") and not (ROOT / name).exists()] == []
+    assert (
+        links
+        and [
+            name for name in links if not name.startswith("https://") and not (ROOT / name).exists()
+        ]
+        == []
+    )
     for name in ("autodl", "featurize", "china"):
         assert name in IN_LINE and (ROOT / "profiles" / f"{name}.md").is_file()
 

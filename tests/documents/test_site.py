@@ -20,7 +20,7 @@ from tests.engines.chromium import CHROMIUM, Browser, Served
 pytestmark = pytest.mark.site
 
 INSTALL = "pip install -e '.[docs]'"
-HOSTILE = "</div></code><script>alert(1)</script> {{ 7*7 }} {% raw %} {: onclick=alert(1)} ``` `x` ~~~ <!-- gone --> --8<-- \"README.md\" ![p](https://x.example/p.png)"
+HOSTILE = '</div></code><script>alert(1)</script> {{ 7*7 }} {% raw %} {: onclick=alert(1)} ``` `x` ~~~ <!-- gone --> --8<-- "README.md" ![p](https://x.example/p.png)'
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,12 @@ def site(tmp_path_factory):
     """The folder of the built site."""
     module("zensical", INSTALL)
     out = tmp_path_factory.mktemp("built") / "site"
-    done = subprocess.run([sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(out)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -38,7 +43,14 @@ class Read(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.links, self.loads, self.anchors, self.handlers, self.words, self.refresh = [], [], set(), [], [], ""
+        self.links, self.loads, self.anchors, self.handlers, self.words, self.refresh = (
+            [],
+            [],
+            set(),
+            [],
+            [],
+            "",
+        )
         self.feed(text)
         self.close()
 
@@ -65,7 +77,12 @@ class Read(HTMLParser):
 @pytest.fixture(scope="session")
 def pages(site):
     """{address: what stands there} of every HTML file."""
-    return {"/" + path.relative_to(site).as_posix().removesuffix("index.html"): Read(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+    return {
+        "/" + path.relative_to(site).as_posix().removesuffix("index.html"): Read(
+            path.read_text(encoding="utf-8")
+        )
+        for path in sorted(site.rglob("*.html"))
+    }
 
 
 def modules():
@@ -89,16 +106,28 @@ def test_every_link_and_every_anchor_within_the_site_leads_somewhere(site, pages
                 continue
             whole = urlsplit(urljoin("http://here" + address, link))
             target = unquote(whole.path)
-            file = site / target.lstrip("/") / "index.html" if target.endswith("/") else site / target.lstrip("/")
-            if not file.is_file():
-                broken.append((address, link))
-            elif whole.fragment and target in pages and unquote(whole.fragment) not in pages[target].anchors | {"__skip"}:
+            file = (
+                site / target.lstrip("/") / "index.html"
+                if target.endswith("/")
+                else site / target.lstrip("/")
+            )
+            if (
+                not file.is_file()
+                or whole.fragment
+                and target in pages
+                and unquote(whole.fragment) not in pages[target].anchors | {"__skip"}
+            ):
                 broken.append((address, link))
     assert broken == []
 
 
 def test_nothing_is_loaded_from_elsewhere(site, pages):
-    outside = {load for read in pages.values() for load in read.loads if urlsplit(load).scheme or load.startswith("//")}
+    outside = {
+        load
+        for read in pages.values()
+        for load in read.loads
+        if urlsplit(load).scheme or load.startswith("//")
+    }
     assert outside == set()
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", styles)
@@ -109,7 +138,14 @@ def test_every_entry_has_its_page_with_every_field(pages):
         read = pages[f"/entries/{entry.id}/"]
         words = " ".join(" ".join(read.words).split())
         assert f"{entry.id} — " in words and not read.refresh, entry.id
-        assert {"symptom", "root-cause", "fix", "check", "reported-as", "sources"} <= read.anchors, entry.id
+        assert {
+            "symptom",
+            "root-cause",
+            "fix",
+            "check",
+            "reported-as",
+            "sources",
+        } <= read.anchors, entry.id
         for signature in entry.signatures:
             assert " ".join(signature.text.split()) in words, (entry.id, signature.text)
 
@@ -117,7 +153,10 @@ def test_every_entry_has_its_page_with_every_field(pages):
 def test_a_retired_id_and_small_letters_lead_to_the_entry(site, pages):
     found = bundle.load()
     for gone in found.retired:
-        assert urljoin(f"/entries/{gone.id}/", pages[f"/entries/{gone.id}/"].refresh) == f"/entries/{found.current(gone.id)}/"
+        assert (
+            urljoin(f"/entries/{gone.id}/", pages[f"/entries/{gone.id}/"].refresh)
+            == f"/entries/{found.current(gone.id)}/"
+        )
     for entry in found.entries:
         old = f"/entries/{entry.id.lower()}/"
         if not (site / "entries" / entry.id.lower()).samefile(site / "entries" / entry.id):
@@ -132,9 +171,15 @@ def test_every_platform_command_tool_and_script_is_there(pages):
     for name, facts in profile.load().items():
         assert name in compared and f"/platforms/{name}/" in pages
         assert str(facts.facts.survives.date or "no date") in compared
-    unsure = sum(fact is not None and fact.status != "confirmed" for facts in profile.load().values() for _, fact in facts.facts)
+    unsure = sum(
+        fact is not None and fact.status != "confirmed"
+        for facts in profile.load().values()
+        for _, fact in facts.facts
+    )
     assert unsure and "unconfirmed" in compared
-    commands = next(action for action in make_parser()._actions if action.choices and "lookup" in action.choices).choices
+    commands = next(
+        action for action in make_parser()._actions if action.choices and "lookup" in action.choices
+    ).choices
     assert set(commands) <= pages["/reference/commands/"].anchors
     for tool in ("lookup_symptom", "render_run_script", "check_staleness", "gpu_health"):
         assert tool in words("/reference/tools/")
@@ -145,14 +190,19 @@ def test_every_platform_command_tool_and_script_is_there(pages):
 
 def test_the_figures_stand_with_the_commands_that_measured_them(pages):
     words = " ".join(pages["/figures/"].words)
-    assert "python benchmarks/run_benchmarks.py --write" in words and "python evals/run_evals.py --write" in words
+    assert (
+        "python benchmarks/run_benchmarks.py --write" in words
+        and "python evals/run_evals.py --write" in words
+    )
     assert re.search(r"log of 1000 MB", words) and "hit@1" in words
 
 
 def test_no_address_is_written_twice():
     collect, documents, _, _, page = modules()
     site = collect.collect(ROOT)
-    assert len({name.lower() for name in site.files if name.endswith(".md")}) == sum(name.endswith(".md") for name in site.files)
+    assert len({name.lower() for name in site.files if name.endswith(".md")}) == sum(
+        name.endswith(".md") for name in site.files
+    )
     with pytest.raises(documents.SiteError, match="found a second page for /find/"):
         site.add(page.Page("find/", "Find", "# Again"))
 
@@ -169,14 +219,28 @@ def test_every_link_of_the_guides_leads_to_a_page():
             arguments = shlex.split(line.split(" | ")[0])[1:]
             make_parser().parse_args(arguments)
         for command in re.findall(r"`remote-gpu-trainer (\w+)", text):
-            assert command in {"health", "lookup", "profile", "render", "status", "release", "staleness"}
+            assert command in {
+                "health",
+                "lookup",
+                "profile",
+                "render",
+                "status",
+                "release",
+                "staleness",
+            }
 
 
 def test_text_of_an_entry_stays_text(tmp_path, page):
     _, _, entries, markup, pages_ = modules()
     (tmp_path / "references").mkdir()
-    swaps = (("The loss was cut off.", HOSTILE), ("Take the cut out.", "This:\n\n```{include} /etc/passwd\n" + HOSTILE + "\n```"), ("the loss has no way back", "{{ 7*7 }} <b>*x*</b> `a*b` the loss has no way back"))
-    (tmp_path / "references/a.md").write_text("# A page\n\n## Part\n\n" + page(*swaps), encoding="utf-8")
+    swaps = (
+        ("The loss was cut off.", HOSTILE),
+        ("Take the cut out.", "This:\n\n```{include} /etc/passwd\n" + HOSTILE + "\n```"),
+        ("the loss has no way back", "{{ 7*7 }} <b>*x*</b> `a*b` the loss has no way back"),
+    )
+    (tmp_path / "references/a.md").write_text(
+        "# A page\n\n## Part\n\n" + page(*swaps), encoding="utf-8"
+    )
     found = bundle.read(tmp_path)
     assert found.faults == ()
     [entry] = found.entries
@@ -184,25 +248,55 @@ def test_text_of_an_entry_stays_text(tmp_path, page):
     made = entries.entry_page(entry, pages_.Place("entries/O3/", known, entry.path), (None, None))
     work = tmp_path / "docs"
     work.mkdir()
-    (work / "index.md").write_text(f"---\ntitle: {json.dumps(made.title)}\n---\n\n{made.markdown}", encoding="utf-8")
-    settings = {"site_name": "x", "theme": {"name": "material", "font": False}, "markdown_extensions": [{"toc": {"permalink": True}}], "nav": [{"Home": "index.md"}]}
+    (work / "index.md").write_text(
+        f"---\ntitle: {json.dumps(made.title)}\n---\n\n{made.markdown}", encoding="utf-8"
+    )
+    settings = {
+        "site_name": "x",
+        "theme": {"name": "material", "font": False},
+        "markdown_extensions": [{"toc": {"permalink": True}}],
+        "nav": [{"Home": "index.md"}],
+    }
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(settings))
-    done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "site/index.html").read_text(encoding="utf-8")
     read = Read(text)
     words = " ".join(read.words)
-    assert words.count("<script>alert(1)</script>") >= 2 and "alert(1)" not in "".join(re.findall(r"<script[^>]*>(.*?)</script>", text, re.S))
-    assert words.count("{{ 7*7 }}") >= 3 and " 49 " not in words and "root:" not in words and "gone" not in words.split("```")[0]
-    assert "<b> x </b> a*b" in " ".join(words.split()) and "https://x.example/p.png" not in read.loads
+    assert words.count("<script>alert(1)</script>") >= 2 and "alert(1)" not in "".join(
+        re.findall(r"<script[^>]*>(.*?)</script>", text, re.S)
+    )
+    assert (
+        words.count("{{ 7*7 }}") >= 3
+        and " 49 " not in words
+        and "root:" not in words
+        and "gone" not in words.split("```")[0]
+    )
+    assert (
+        "<b> x </b> a*b" in " ".join(words.split()) and "https://x.example/p.png" not in read.loads
+    )
     assert not read.handlers and {"fix", "check", "sources"} <= read.anchors
 
 
 def test_a_folder_with_other_files_is_not_replaced(tmp_path):
     module("zensical", INSTALL)
     (tmp_path / "mine.txt").write_text("mine")
-    done = subprocess.run([sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(tmp_path)], capture_output=True, text=True)
-    assert done.returncode == 1 and "expected a new or empty folder" in done.stderr and (tmp_path / "mine.txt").read_text() == "mine"
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+    )
+    assert (
+        done.returncode == 1
+        and "expected a new or empty folder" in done.stderr
+        and (tmp_path / "mine.txt").read_text() == "mine"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -231,29 +325,60 @@ def test_the_search_names_the_entry_first(browser, text):
     steered, at = browser
     steered.size(1200, 900)
     steered.open(f"{at}/entries/P1/")
-    steered.run(f"document.querySelector('.find-bar input').value = {json.dumps(text)}; document.querySelector('.find-bar button').click()")
-    first = steered.wait("location.pathname.endsWith('/find/') && document.querySelector('#find-hits a') && document.querySelector('#find-hits a').getAttribute('href')")
+    steered.run(
+        f"document.querySelector('.find-bar input').value = {json.dumps(text)}; document.querySelector('.find-bar button').click()"
+    )
+    first = steered.wait(
+        "location.pathname.endsWith('/find/') && document.querySelector('#find-hits a') && document.querySelector('#find-hits a').getAttribute('href')"
+    )
     assert first.endswith(f"/entries/{ERRORS[text]}/")
     steered.run("document.querySelector('#find-hits a').click()")
-    assert steered.wait(f"location.pathname.endsWith('/entries/{ERRORS[text]}/') && document.querySelector('h1').textContent").startswith(ERRORS[text])
+    assert steered.wait(
+        f"location.pathname.endsWith('/entries/{ERRORS[text]}/') && document.querySelector('h1').textContent"
+    ).startswith(ERRORS[text])
 
 
 def test_every_literal_text_finds_its_entry(browser):
     steered, at = browser
     steered.open(f"{at}/find/", "window.findPages")
-    asked = [(entry.id, s.text) for entry in bundle.load().entries for s in entry.signatures if not s.is_regex]
-    found = json.loads(steered.run(f"JSON.stringify({json.dumps([text for _, text in asked])}.map((text) => findPages(text).slice(0, 3)))"))
-    missed = [(entry_id, text) for (entry_id, text), pages in zip(asked, found, strict=True) if f"entries/{entry_id}/" not in pages]
+    asked = [
+        (entry.id, s.text)
+        for entry in bundle.load().entries
+        for s in entry.signatures
+        if not s.is_regex
+    ]
+    found = json.loads(
+        steered.run(
+            f"JSON.stringify({json.dumps([text for _, text in asked])}.map((text) => findPages(text).slice(0, 3)))"
+        )
+    )
+    missed = [
+        (entry_id, text)
+        for (entry_id, text), pages in zip(asked, found, strict=True)
+        if f"entries/{entry_id}/" not in pages
+    ]
     assert asked and missed == []
-    assert steered.run("fetch('../assets/find.json').then((answer) => answer.json()).then((rows) => rows.flatMap((row) => row.r).filter((text) => !compiled(text).length))") == []
+    assert (
+        steered.run(
+            "fetch('../assets/find.json').then((answer) => answer.json()).then((rows) => rows.flatMap((row) => row.r).filter((text) => !compiled(text).length))"
+        )
+        == []
+    )
 
 
 def test_the_search_says_when_nothing_fits(browser):
     steered, at = browser
     steered.open(f"{at}/find/", "window.findPages")
-    for text in ("javax.servlet.ServletException: could not resolve view with name 'orders/list'", "xkcd qwertz zzyzx"):
-        steered.run(f"(() => {{ const field = document.getElementById('find-text'); field.value = {json.dumps(text)}; field.dispatchEvent(new Event('input')); }})()")
-        assert steered.wait("(() => { const told = document.getElementById('find-state').textContent; return told.startsWith('Nothing here fits.') && told; })()")
+    for text in (
+        "javax.servlet.ServletException: could not resolve view with name 'orders/list'",
+        "xkcd qwertz zzyzx",
+    ):
+        steered.run(
+            f"(() => {{ const field = document.getElementById('find-text'); field.value = {json.dumps(text)}; field.dispatchEvent(new Event('input')); }})()"
+        )
+        assert steered.wait(
+            "(() => { const told = document.getElementById('find-state').textContent; return told.startsWith('Nothing here fits.') && told; })()"
+        )
 
 
 KINDS = {"home": "", "entry": "entries/GEN4/", "find": "find/?q=loss+is+nan", "comparison": "platforms/", "platform": "platforms/runpod/", "tools": "reference/tools/",
@@ -270,7 +395,14 @@ def test_a_page_fits_a_phone(browser, tmp_path, kind):
       && !one.closest('.wide, pre, .md-typeset__scrollwrap, svg')).map((one) => one.outerHTML.slice(0, 100))"""
     assert steered.run(wide) == []
     assert steered.run("document.documentElement.scrollWidth") <= 360 == steered.run("innerWidth")
-    assert steered.run("Math.min(...[...document.querySelectorAll('article p, article li, article td')].map((one) => parseFloat(getComputedStyle(one).fontSize)))") >= 11
+    assert (
+        steered.run(
+            "Math.min(...[...document.querySelectorAll('article p, article li, article td')].map((one) => parseFloat(getComputedStyle(one).fontSize)))"
+        )
+        >= 11
+    )
     steered.picture(tmp_path / f"{kind}.png")
     assert (tmp_path / f"{kind}.png").stat().st_size > 8_000
-    assert {urlsplit(address).netloc for address in steered.requests if not address.startswith("data:")} == {urlsplit(at).netloc}
+    assert {
+        urlsplit(address).netloc for address in steered.requests if not address.startswith("data:")
+    } == {urlsplit(at).netloc}

@@ -16,7 +16,11 @@ from tests.conftest import ROOT
 def built(tmp_path_factory):
     """The folder with wheel, sdist and plugin, from the one build command."""
     out = tmp_path_factory.mktemp("dist")
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "build.py"), "--out", str(out)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "build.py"), "--out", str(out)],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return out
 
@@ -30,12 +34,40 @@ def programs(built, tmp_path_factory):
     python = scripts / "python"
     [wheel] = built.glob("*.whl")
     subprocess.run(
-        [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "install",
+            "-q",
+            "--no-deps",
+            "--no-index",
+            str(wheel),
+        ],
+        check=True,
+        capture_output=True,
     )
-    asked = subprocess.run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], capture_output=True, text=True, check=True)
-    borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
+    asked = subprocess.run(
+        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    borrowed = {
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        *site.getsitepackages(),
+    }
     Path(asked.stdout.strip(), "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
-    where = subprocess.run([str(python), "-c", "import remote_gpu_trainer as r; print(r.__file__)"], capture_output=True, text=True, check=True, cwd=place)
+    where = subprocess.run(
+        [str(python), "-c", "import remote_gpu_trainer as r; print(r.__file__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=place,
+    )
     assert str(place) in where.stdout, "the wheel's own package must be the one that is imported"
     return scripts
 
@@ -46,7 +78,19 @@ def home(tmp_path, programs):
     (tmp_path / "home").mkdir()
     # With any plugin in its configuration opencode fetches a package of its own from npm, and waits a minute when it can't.
     (tmp_path / "home" / ".npmrc").write_text("offline=true\nfetch-retries=0\n")
-    path = os.pathsep.join(filter(None, [str(programs), os.environ.get("CLIENTS", ""), *_ripgrep(), "/usr/local/bin", "/usr/bin", "/bin"]))
+    path = os.pathsep.join(
+        filter(
+            None,
+            [
+                str(programs),
+                os.environ.get("CLIENTS", ""),
+                *_ripgrep(),
+                "/usr/local/bin",
+                "/usr/bin",
+                "/bin",
+            ],
+        )
+    )
     return {
         "HOME": str(tmp_path / "home"), "PATH": path, "LANG": "C.UTF-8", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "30000",  # on a busy machine the first turn would start without a plugin's server
@@ -57,7 +101,11 @@ def home(tmp_path, programs):
 def _ripgrep() -> list[str]:
     """opencode's skill tool needs rg; Codex brings one."""
     clients = os.environ.get("CLIENTS")
-    found = sorted(Path(clients).parent.glob("@openai/codex-*/vendor/*/codex-path/rg")) if clients else []
+    found = (
+        sorted(Path(clients).parent.glob("@openai/codex-*/vendor/*/codex-path/rg"))
+        if clients
+        else []
+    )
     return [str(found[0].parent)] if found else []
 
 
@@ -71,4 +119,12 @@ def project(tmp_path):
 
 def run(command, env, cwd, seconds=90):
     """Run a program; its output and errors as text. The caller looks at the text: exit codes of several clients say nothing."""
-    return subprocess.run([str(part) for part in command], env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds)
+    return subprocess.run(
+        [str(part) for part in command],
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = "apt-get install -y --no-install-recommends chromium fonts-dejavu-core"
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe")
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--remote-debugging-pipe",
+)
 
 
 class Served:
@@ -32,7 +39,9 @@ class Served:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), partial(Handler, directory=str(folder))
+        )
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.at = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -53,7 +62,13 @@ class Browser:
             os.dup2(written, 4)
 
         command = [program, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
-        self._process = subprocess.Popen(command, preexec_fn=pipes, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            command,
+            preexec_fn=pipes,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(ours[0])
         os.close(theirs[1])
         self._to, self._from, self._rest, self._number = ours[1], theirs[0], b"", 0
@@ -75,7 +90,9 @@ class Browser:
 
     def _call(self, method: str, session: str = "", **values: Any) -> dict[str, Any]:
         self._number += 1
-        asked = {"id": self._number, "method": method, "params": values} | ({"sessionId": session} if session else {})
+        asked = {"id": self._number, "method": method, "params": values} | (
+            {"sessionId": session} if session else {}
+        )
         os.write(self._to, json.dumps(asked).encode() + b"\0")
         while True:
             while b"\0" not in self._rest:
@@ -94,7 +111,9 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression; a promise is awaited. Raises RuntimeError."""
-        told = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        told = self.send(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in told:
             raise RuntimeError(f"{script[:100]}: {told['exceptionDetails']}")
         return told["result"].get("value")
@@ -114,10 +133,20 @@ class Browser:
     def open(self, address: str, ready: str = "true") -> None:
         """Open an address; come back when it is there and `ready` holds. Raises TimeoutError."""
         self.send("Page.navigate", url=address)
-        self.wait(f"location.href.startsWith({json.dumps(address.split('#')[0])}) && document.readyState == 'complete' && Boolean({ready})")
+        self.wait(
+            f"location.href.startsWith({json.dumps(address.split('#')[0])}) && document.readyState == 'complete' && Boolean({ready})"
+        )
 
     def size(self, width: int, height: int) -> None:
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
 
     def picture(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(
+            base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+        )

@@ -17,5 +17,7 @@ def fake_run(home: Path, name: str = "toy", raw: bytes | None = None, **says) ->
     folder = home / "runs" / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "says").write_bytes(raw if raw is not None else json.dumps({**SAYS, **says}).encode())
-    (folder / "run.sh").write_text('[ "$1 $2" = "status --json" ] || exit 64\ncat "$(dirname "$0")/says"\n')
+    (folder / "run.sh").write_text(
+        '[ "$1 $2" = "status --json" ] || exit 64\ncat "$(dirname "$0")/says"\n'
+    )
     return folder

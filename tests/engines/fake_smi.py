@@ -61,7 +61,12 @@ done
 """
 
 
-def fake_smi(folder: Path, capture: str = "h100x8", swaps: tuple[tuple[str, str, str], ...] = (), log: str = "") -> Path:
+def fake_smi(
+    folder: Path,
+    capture: str = "h100x8",
+    swaps: tuple[tuple[str, str, str], ...] = (),
+    log: str = "",
+) -> Path:
     """Write the programs; the folder to put before the PATH."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {path.name: path.read_text(encoding="utf-8") for path in (CAPTURES / capture).iterdir()}
@@ -70,16 +75,30 @@ def fake_smi(folder: Path, capture: str = "h100x8", swaps: tuple[tuple[str, str,
         texts[name] = texts[name].replace(old, new)
     texts["dmesg.txt"] += log
     blocks = re.split(r"^(?=index|gpu_bus_id)", texts["nvidia-smi.csv"], flags=re.MULTILINE)[1:]
-    names = {cell.split(" [")[0] for block in blocks if block.startswith("index") for cell in block.splitlines()[0].split(", ")}
-    names |= {name.replace("event_reasons.", "throttle_reasons.") for name in names if "counters" not in name}
-    texts["help.txt"] = "List of valid properties:\n\n" + "".join(f'"{name}"\nwhat it is\n\n' for name in sorted(names))
+    names = {
+        cell.split(" [")[0]
+        for block in blocks
+        if block.startswith("index")
+        for cell in block.splitlines()[0].split(", ")
+    }
+    names |= {
+        name.replace("event_reasons.", "throttle_reasons.")
+        for name in names
+        if "counters" not in name
+    }
+    texts["help.txt"] = "List of valid properties:\n\n" + "".join(
+        f'"{name}"\nwhat it is\n\n' for name in sorted(names)
+    )
     texts |= {f"{number}.csv": block for number, block in enumerate(blocks, 1)}
     texts["watch.sh"] = WATCH
     for name, text in texts.items():
         new = folder / f".{name}.new"
         new.write_text(text, encoding="utf-8")
         new.replace(folder / name)
-    for name, text in (("nvidia-smi", PROGRAM.format(here=folder)), ("dmesg", f"#!/bin/sh\nexec cat {folder}/dmesg.txt\n")):
+    for name, text in (
+        ("nvidia-smi", PROGRAM.format(here=folder)),
+        ("dmesg", f"#!/bin/sh\nexec cat {folder}/dmesg.txt\n"),
+    ):
         if not (folder / name).exists():
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)

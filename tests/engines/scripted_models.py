@@ -49,24 +49,57 @@ class Messages(_Scripted):
         return [tool["name"] for tool in body.get("tools", [])]
 
     def results(self, body):
-        return [b["content"] for m in body["messages"] if isinstance(m["content"], list) for b in m["content"] if b.get("type") == "tool_result"]
+        return [
+            b["content"]
+            for m in body["messages"]
+            if isinstance(m["content"], list)
+            for b in m["content"]
+            if b.get("type") == "tool_result"
+        ]
 
     def stream(self, call, text, turn):
         if call:
             block = {"type": "tool_use", "id": f"toolu_{turn}", "name": call[0], "input": {}}
-            delta, stop = {"type": "input_json_delta", "partial_json": json.dumps(call[1])}, "tool_use"
+            delta, stop = (
+                {"type": "input_json_delta", "partial_json": json.dumps(call[1])},
+                "tool_use",
+            )
         else:
-            block, delta, stop = {"type": "text", "text": ""}, {"type": "text_delta", "text": text}, "end_turn"
-        message = {"id": "m", "type": "message", "role": "assistant", "model": "scripted", "content": [], "stop_reason": None, "stop_sequence": None}
+            block, delta, stop = (
+                {"type": "text", "text": ""},
+                {"type": "text_delta", "text": text},
+                "end_turn",
+            )
+        message = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "scripted",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
         events = [
-            ("message_start", {"message": {**message, "usage": {"input_tokens": 1, "output_tokens": 1}}}),
+            (
+                "message_start",
+                {"message": {**message, "usage": {"input_tokens": 1, "output_tokens": 1}}},
+            ),
             ("content_block_start", {"index": 0, "content_block": block}),
             ("content_block_delta", {"index": 0, "delta": delta}),
             ("content_block_stop", {"index": 0}),
-            ("message_delta", {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 1}}),
+            (
+                "message_delta",
+                {
+                    "delta": {"stop_reason": stop, "stop_sequence": None},
+                    "usage": {"output_tokens": 1},
+                },
+            ),
             ("message_stop", {}),
         ]
-        return "".join(f"event: {kind}\ndata: {json.dumps({'type': kind, **rest})}\n\n" for kind, rest in events)
+        return "".join(
+            f"event: {kind}\ndata: {json.dumps({'type': kind, **rest})}\n\n"
+            for kind, rest in events
+        )
 
 
 class Completions(_Scripted):
@@ -81,7 +114,15 @@ class Completions(_Scripted):
     def stream(self, call, text, turn):
         if call:
             function = {"name": call[0], "arguments": json.dumps(call[1])}
-            delta, stop = {"role": "assistant", "tool_calls": [{"index": 0, "id": f"call_{turn}", "type": "function", "function": function}]}, "tool_calls"
+            delta, stop = (
+                {
+                    "role": "assistant",
+                    "tool_calls": [
+                        {"index": 0, "id": f"call_{turn}", "type": "function", "function": function}
+                    ],
+                },
+                "tool_calls",
+            )
         else:
             delta, stop = {"role": "assistant", "content": text}, "stop"
         frame = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
@@ -96,14 +137,28 @@ class Contents(_Scripted):
     """Google's generateContent."""
 
     def names(self, body):
-        return [declared["name"] for tool in body.get("tools", []) for declared in tool.get("functionDeclarations", [])]
+        return [
+            declared["name"]
+            for tool in body.get("tools", [])
+            for declared in tool.get("functionDeclarations", [])
+        ]
 
     def results(self, body):
-        return [part["functionResponse"]["response"] for content in body["contents"] for part in content["parts"] if "functionResponse" in part]
+        return [
+            part["functionResponse"]["response"]
+            for content in body["contents"]
+            for part in content["parts"]
+            if "functionResponse" in part
+        ]
 
     def stream(self, call, text, turn):
         part = {"functionCall": {"name": call[0], "args": call[1]}} if call else {"text": text}
-        chunk = {"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}], "usageMetadata": {"totalTokenCount": 2}}
+        chunk = {
+            "candidates": [
+                {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}
+            ],
+            "usageMetadata": {"totalTokenCount": 2},
+        }
         return f"data: {json.dumps(chunk)}\n\n"
 
 

@@ -76,11 +76,26 @@ class Slurm:
     def __init__(self, at: Path):
         self.at = at
         self.home = at / "home"
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "SLURM_CONF": str(at / "slurm.conf"), "LC_ALL": "C.UTF-8"}
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "SLURM_CONF": str(at / "slurm.conf"),
+            "LC_ALL": "C.UTF-8",
+        }
 
     def client(self, *command: str, check: bool = True) -> subprocess.CompletedProcess:
-        done = subprocess.run(command, env=self.env, cwd=self.home, capture_output=True, text=True, timeout=60, check=False)
-        assert not check or done.returncode == 0, f"{command}: {done.returncode} {done.stdout}{done.stderr}"
+        done = subprocess.run(
+            command,
+            env=self.env,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (
+            f"{command}: {done.returncode} {done.stdout}{done.stderr}"
+        )
         return done
 
     def sbatch(self, script: Path, *options: str) -> str:
@@ -100,7 +115,9 @@ class Slurm:
             if all(fact["JobState"] in states for fact in facts):
                 return facts[0]
             time.sleep(0.2)
-        raise AssertionError(f"job {job} is {[fact['JobState'] for fact in facts]} after {seconds} s, not {states}: {facts}")
+        raise AssertionError(
+            f"job {job} is {[fact['JobState'] for fact in facts]} after {seconds} s, not {states}: {facts}"
+        )
 
     def wait(self, true, what: str, seconds: float = 180, log=lambda: "") -> None:
         """The limit is for a cluster that stands still: two ranks on a busy machine take a minute to import PyTorch. `log` gives what the job wrote."""
@@ -108,8 +125,16 @@ class Slurm:
 
     def state(self) -> str:
         """Nodes, jobs and the end of the controller's log: why a job stands still."""
-        shown = [self.client(*words.split(), check=False).stdout for words in ("sinfo -N -l", "scontrol show jobs -o")]
-        return "\n".join([*shown, *(self.at / "log/slurmctld.log").read_text(errors="replace").splitlines()[-20:]])
+        shown = [
+            self.client(*words.split(), check=False).stdout
+            for words in ("sinfo -N -l", "scontrol show jobs -o")
+        ]
+        return "\n".join(
+            [
+                *shown,
+                *(self.at / "log/slurmctld.log").read_text(errors="replace").splitlines()[-20:],
+            ]
+        )
 
     def restart_now(self, job: str, seconds: float = 60) -> None:
         """Slurm holds a requeued job back for two minutes. This skips them.
@@ -138,7 +163,9 @@ def slurm_cluster():
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     missing = [name for name in PROGRAMS if not shutil.which(name, path=path)]
     if missing or os.getuid() != 0:
-        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(f"no Slurm as root here ({', '.join(missing)}): {INSTALL}")
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(
+            f"no Slurm as root here ({', '.join(missing)}): {INSTALL}"
+        )
     with ExitStack() as stack:
         at = Path(tempfile.mkdtemp(prefix="slurm", dir="/tmp"))
         stack.callback(shutil.rmtree, at, ignore_errors=True)
@@ -158,29 +185,57 @@ def start(at: Path, stack: ExitStack, path: str) -> Slurm:
     (at / "munge/key").write_bytes(os.urandom(128))
     (at / "munge/key").chmod(0o600)
     ports = dict(zip(("port", *NODES), free_ports(1 + len(NODES)), strict=True))
-    (at / "slurm.conf").write_text(CONFIG.format(host=socket.gethostname().split(".")[0], at=at, **ports))
-    (at / "gres.conf").write_text(f"AutoDetect=off\nNodeName=gpu Name=gpu File={at}/dev/nvidia[0-1]\n")
+    (at / "slurm.conf").write_text(
+        CONFIG.format(host=socket.gethostname().split(".")[0], at=at, **ports)
+    )
+    (at / "gres.conf").write_text(
+        f"AutoDetect=off\nNodeName=gpu Name=gpu File={at}/dev/nvidia[0-1]\n"
+    )
     (at / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     (at / "plugstack.conf").write_text("")
     for number in range(2):
         os.mknod(at / f"dev/nvidia{number}", 0o20666, os.makedev(1, 3))
     slurm = Slurm(at)
     slurm.env["PATH"] = path
-    munge = [f"--{name}={at}/munge/{file}" for name, file in (("key-file", "key"), ("socket", "munge.sock"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"))]
+    munge = [
+        f"--{name}={at}/munge/{file}"
+        for name, file in (
+            ("key-file", "key"),
+            ("socket", "munge.sock"),
+            ("pid-file", "pid"),
+            ("log-file", "log"),
+            ("seed-file", "seed"),
+        )
+    ]
     daemon(slurm, stack, "munged", "--foreground", "--force", *munge)
     wait_for(lambda: (at / "munge/munge.sock").exists(), 10, "munged opens no socket")
     daemon(slurm, stack, "slurmctld", "-D", "-f", f"{at}/slurm.conf")
     for node in NODES:
         daemon(slurm, stack, "slurmd", "-D", "-f", f"{at}/slurm.conf", "-N", node)
     idle = ["sinfo", "-h", "-N", "-o", "%N %T"]
-    wait_for(lambda: len(set(re.findall(r"^(\w+) idle$", slurm.client(*idle, check=False).stdout, re.MULTILINE))) == len(NODES), 30, f"no idle node, see {at}/log")
+    wait_for(
+        lambda: (
+            len(
+                set(
+                    re.findall(
+                        r"^(\w+) idle$", slurm.client(*idle, check=False).stdout, re.MULTILINE
+                    )
+                )
+            )
+            == len(NODES)
+        ),
+        30,
+        f"no idle node, see {at}/log",
+    )
     return slurm
 
 
 def daemon(slurm: Slurm, stack: ExitStack, *command: str) -> None:
     log = stack.enter_context((slurm.at / "log/daemons.log").open("ab"))
     program = shutil.which(command[0], path=slurm.env["PATH"])
-    process = subprocess.Popen([program, *command[1:]], env=slurm.env, stdout=log, stderr=log, start_new_session=True)
+    process = subprocess.Popen(
+        [program, *command[1:]], env=slurm.env, stdout=log, stderr=log, start_new_session=True
+    )
     stack.callback(end, process)
 
 

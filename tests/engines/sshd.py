@@ -79,7 +79,9 @@ Host {alias}
 class Sshd:
     """One box. Use as a context, or call stop()."""
 
-    def __init__(self, place: Path, alias: str, ssh_config: Path, path: str = "", options: str = ""):
+    def __init__(
+        self, place: Path, alias: str, ssh_config: Path, path: str = "", options: str = ""
+    ):
         """`path`: the PATH of programs there (default: sshd's own). `options`: further lines of sshd_config, read first."""
         self.sshd = engine("sshd", INSTALL, "/usr/sbin")
         self.ssh, self.keygen = engine("ssh", INSTALL), engine("ssh-keygen", INSTALL)
@@ -90,10 +92,15 @@ class Sshd:
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, parents=True, exist_ok=True)
         for name in ("host", "id"):
-            subprocess.run([self.keygen, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)], check=True)
+            subprocess.run(
+                [self.keygen, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(place / name)],
+                check=True,
+            )
         shutil.copy(place / "id.pub", place / "authorized_keys")
         self.port = free_port()
-        env = " ".join(f'"{name}={value}"' for name, value in (("HOME", self.home), ("PATH", path)) if value)
+        env = " ".join(
+            f'"{name}={value}"' for name, value in (("HOME", self.home), ("PATH", path)) if value
+        )
         self.config = place / "sshd_config"
         self.config.write_text(options + CONFIG.format(port=self.port, place=place, env=env))
         (place / "login").write_text(LOGIN)  # sshd would start in the account's own home
@@ -126,9 +133,17 @@ class Sshd:
 
     def start(self) -> None:
         """Start, or start again at the same port after stop() or cut()."""
-        subprocess.run([self.sshd, "-t", "-f", str(self.config)], check=True, capture_output=True, text=True)
+        subprocess.run(
+            [self.sshd, "-t", "-f", str(self.config)], check=True, capture_output=True, text=True
+        )
         with (self.place / "sshd.log").open("ab") as log:
-            self.process = subprocess.Popen([self.sshd, "-D", "-e", "-f", str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                [self.sshd, "-D", "-e", "-f", str(self.config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         end = time.monotonic() + 10
         while True:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
@@ -137,16 +152,30 @@ class Sshd:
                 pytest.fail(f"sshd doesn't listen: {self.log()[-600:]}")
             time.sleep(0.02)
 
-    def run(self, command: str, input: str | bytes | None = None, timeout: float = 30, tty: bool = False) -> subprocess.CompletedProcess:
+    def run(
+        self, command: str, input: str | bytes | None = None, timeout: float = 30, tty: bool = False
+    ) -> subprocess.CompletedProcess:
         """One shell line there, as a user would type it. Text in and out; stderr and exit code are in what comes back."""
         given = input.encode() if isinstance(input, str) else input
-        done = subprocess.run([*self.client(tty), command], check=False, input=given if given is not None else b"", capture_output=True, timeout=timeout, env=self.env())
-        done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        done = subprocess.run(
+            [*self.client(tty), command],
+            check=False,
+            input=given if given is not None else b"",
+            capture_output=True,
+            timeout=timeout,
+            env=self.env(),
+        )
+        done.stdout, done.stderr = (
+            done.stdout.decode(errors="replace"),
+            done.stderr.decode(errors="replace"),
+        )
         return done
 
     def popen(self, command: str, tty: bool = False, **options) -> subprocess.Popen:
         """The same, left running: kill the client to see what survives (with a tty, else most things do by accident)."""
-        return subprocess.Popen([*self.client(tty), command], env=self.env(), stdin=subprocess.DEVNULL, **options)
+        return subprocess.Popen(
+            [*self.client(tty), command], env=self.env(), stdin=subprocess.DEVNULL, **options
+        )
 
     def client(self, tty: bool = False) -> list[str]:
         return [self.ssh, "-F", str(self.ssh_config), *(["-tt"] if tty else []), self.alias]
@@ -236,7 +265,10 @@ def boxes(tmp_path, monkeypatch):
     with ExitStack() as stack:
 
         def start(*aliases: str, **options) -> list[Sshd]:
-            return [stack.enter_context(Sshd(tmp_path / f"box-{alias}", alias, ssh_config, **options)) for alias in aliases]
+            return [
+                stack.enter_context(Sshd(tmp_path / f"box-{alias}", alias, ssh_config, **options))
+                for alias in aliases
+            ]
 
         yield start
 

@@ -22,7 +22,9 @@ def main(folder, steps, seconds):
             state = json.load(stream)
     while state["step"] < steps:
         state["step"] += 1
-        state["weights"] = hashlib.sha256(f"{state['weights']} {state['step']}".encode()).hexdigest()
+        state["weights"] = hashlib.sha256(
+            f"{state['weights']} {state['step']}".encode()
+        ).hexdigest()
         time.sleep(seconds)
         print("step", state["step"], flush=True)
         with open(os.path.join(folder, "steps"), "a") as stream:

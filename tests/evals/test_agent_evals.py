@@ -13,8 +13,8 @@ from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "evals"))
 
-import agent_runs  # noqa: E402
-import run_agent_evals as runner  # noqa: E402
+import agent_runs
+import run_agent_evals as runner
 
 TASKS = runner.read_tasks(ROOT / "evals/evals.json")
 USAGE = {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 3}
@@ -49,16 +49,29 @@ print(json.dumps({"type": "result", "result": said, "usage": USAGE}))
 def ask(tmp_path, monkeypatch, capsys):
     """Run the runner with a played client: ask('right', '--tasks', '1') gives the exit code, the table and the runs."""
     program, out = tmp_path / "client.py", tmp_path / "runs.jsonl"
-    program.write_text(CLIENT.replace("EVALS", repr(str(ROOT / "evals/evals.json"))).replace("USAGE", repr(USAGE)), encoding="utf-8")
+    program.write_text(
+        CLIENT.replace("EVALS", repr(str(ROOT / "evals/evals.json"))).replace("USAGE", repr(USAGE)),
+        encoding="utf-8",
+    )
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setattr(runner.Path, "home", lambda: home)
 
     def run(mode, *options):
-        quoted = shlex.join([sys.executable, str(program), mode]) if os.name == "posix" else f"{sys.executable} {program} {mode}"
+        quoted = (
+            shlex.join([sys.executable, str(program), mode])
+            if os.name == "posix"
+            else f"{sys.executable} {program} {mode}"
+        )
         code = runner.main(["--client", quoted, "--out", str(out), *options])
         said = capsys.readouterr()
-        return code, said.out or said.err, [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
+        return (
+            code,
+            said.out or said.err,
+            [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+            if out.exists()
+            else [],
+        )
 
     run.home = home
     return run
@@ -81,12 +94,20 @@ def test_no_question_gives_its_answer_away():
 
 
 def test_every_made_up_log_is_used():
-    made = {path.relative_to(ROOT).as_posix() for path in (ROOT / "evals/tasks").rglob("*") if path.is_file()}
+    made = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "evals/tasks").rglob("*")
+        if path.is_file()
+    }
     assert made <= {file for task in TASKS for file in task["files"]}
 
 
 def test_the_check_passes_from_the_command_line():
-    done = subprocess.run([sys.executable, str(ROOT / "evals/run_agent_evals.py"), "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "evals/run_agent_evals.py"), "--check"],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert f"{len(TASKS)} tasks" in done.stdout and "0 wrong" in done.stdout
 
@@ -99,7 +120,10 @@ def test_the_check_passes_from_the_command_line():
         ({"grade": {"entry": ["ZZ9"], "command": ["a"], "caution": ["b"]}}, "found the id ZZ9"),
         ({"grade": {"entry": ["RP4"], "command": ["a"], "caution": ["b"]}}, "expected RP4"),
         ({"grade": {"silent": True}}, "expected nothing"),
-        ({"grade": {"entry": ["D8"], "command": ["a"], "caution": ["b"], "known": "x"}}, "gap under `known` is closed"),
+        (
+            {"grade": {"entry": ["D8"], "command": ["a"], "caution": ["b"], "known": "x"}},
+            "gap under `known` is closed",
+        ),
     ],
 )
 def test_the_check_finds_what_is_wrong(change, said):
@@ -108,7 +132,14 @@ def test_the_check_finds_what_is_wrong(change, said):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"skill_name": "other", "evals": []}', json.dumps({"skill_name": agent_runs.NAME, "evals": [{"id": 1}]}), json.dumps({"skill_name": agent_runs.NAME, "evals": TASKS[:1] * 2})]
+    "text",
+    [
+        "",
+        "[]",
+        '{"skill_name": "other", "evals": []}',
+        json.dumps({"skill_name": agent_runs.NAME, "evals": [{"id": 1}]}),
+        json.dumps({"skill_name": agent_runs.NAME, "evals": TASKS[:1] * 2}),
+    ],
 )
 def test_a_broken_file_of_tasks_is_one_line_and_exit_2(text, tmp_path, capsys):
     (tmp_path / "e.json").write_text(text)
@@ -123,7 +154,10 @@ def test_a_client_that_follows_the_skill_passes_with_it_and_not_without(ask):
     rows = {line.split()[0]: line.split() for line in table.splitlines()[1:3]}
     assert rows["with"][1:6] == ["5/5", "3/3", "3/3", "2/2", "0"] and rows["with"][7] == "123"
     assert rows["without"][1:6] == ["2/5", "0/3", "0/3", "2/2", "0"]
-    assert {(run["arm"], run["called"]) for run in runs if run["task"] in loud} == {("with", True), ("without", False)}
+    assert {(run["arm"], run["called"]) for run in runs if run["task"] in loud} == {
+        ("with", True),
+        ("without", False),
+    }
 
 
 def test_a_skill_that_is_loaded_where_it_should_stay_silent_fails_the_task(ask):
@@ -133,13 +167,22 @@ def test_a_skill_that_is_loaded_where_it_should_stay_silent_fails_the_task(ask):
 
 def test_plain_text_is_graded_and_tells_no_tokens(ask):
     code, table, runs = ask("plain", "--tasks", "1,41", "--arms", "with", "--repeat", "2")
-    assert code == 0 and len(runs) == 4 and all(run["passed"] and run["tokens"] is None and run["called"] is None for run in runs)
+    assert (
+        code == 0
+        and len(runs) == 4
+        and all(run["passed"] and run["tokens"] is None and run["called"] is None for run in runs)
+    )
     assert "not told" in table
 
 
 def test_a_client_that_fails_is_an_error_and_never_a_silent_pass(ask):
     code, table, [run] = ask("fail", "--tasks", str(of("silent")[0]), "--arms", "with")
-    assert code == 2 and not run["passed"] and run["error"] == "exit code 1: no login" and " 0/1 " in table
+    assert (
+        code == 2
+        and not run["passed"]
+        and run["error"] == "exit code 1: no login"
+        and " 0/1 " in table
+    )
 
 
 def test_a_client_that_hangs_is_ended(ask):
@@ -155,13 +198,17 @@ def test_without_the_skill_means_without(ask):
     assert ask("right", "--tasks", "1", "--arms", "with")[0] == 0
 
 
-@pytest.mark.parametrize("options", [["--tasks", "x"], ["--tasks", "999"], ["--arms", "both"], ["--repeat", "0"]])
+@pytest.mark.parametrize(
+    "options", [["--tasks", "x"], ["--tasks", "999"], ["--arms", "both"], ["--repeat", "0"]]
+)
 def test_wrong_options_are_exit_2(ask, options):
     assert ask("right", *options)[0] == 2
 
 
 def test_a_client_that_is_not_there_is_exit_2(capsys):
-    assert runner.main(["--client", "no-such-client-here -p", "--tasks", "1", "--arms", "with"]) == 2
+    assert (
+        runner.main(["--client", "no-such-client-here -p", "--tasks", "1", "--arms", "with"]) == 2
+    )
     assert "no-such-client-here" in capsys.readouterr().err
 
 
@@ -170,26 +217,128 @@ def test_a_client_that_is_not_there_is_exit_2(capsys):
     [
         ([{"result": "a", "usage": USAGE}], "a", 123, None),
         ([{"usage": {"input_tokens": 9}}, {"result": "a", "usage": USAGE}], "a", 123, False),
-        ([{"type": "item.completed", "item": {"type": "agent_message", "text": "b"}}, {"type": "turn.completed", "usage": {"input_tokens": 5, "cached_input_tokens": 4, "output_tokens": 2}}], "b", 7, False),
-        ([{"type": "item.completed", "item": {"type": "command_execution", "command": "remote-gpu-trainer lookup x"}}, {}], "", None, True),
-        ([{"type": "item.completed", "item": {"type": "command_execution", "command": "ls -R", "aggregated_output": "remote-gpu-trainer"}}, {}], "", None, False),
-        ([{"type": "text", "part": {"type": "text", "text": "c"}}, {"part": {"type": "step-finish", "tokens": {"input": 5, "output": 2, "reasoning": 0, "cache": {"read": 1, "write": 0}}}}], "c", 8, False),
-        ([{"part": {"type": "tool", "tool": "rgt_lookup_symptom", "state": {"input": {}}}}, {}], "", None, True),
-        ([{"type": "message", "role": "user", "content": "x"}, {"type": "tool_use", "tool_name": "mcp_remote-gpu-trainer_lookup_symptom", "parameters": {}}, {"type": "message", "role": "assistant", "content": "e", "delta": True}, {"type": "message", "role": "assistant", "content": "f", "delta": True}, {"type": "result", "status": "success", "stats": {"total_tokens": 4, "models": {"m": {"total_tokens": 4}}}}], "ef", 4, True),
+        (
+            [
+                {"type": "item.completed", "item": {"type": "agent_message", "text": "b"}},
+                {
+                    "type": "turn.completed",
+                    "usage": {"input_tokens": 5, "cached_input_tokens": 4, "output_tokens": 2},
+                },
+            ],
+            "b",
+            7,
+            False,
+        ),
+        (
+            [
+                {
+                    "type": "item.completed",
+                    "item": {"type": "command_execution", "command": "remote-gpu-trainer lookup x"},
+                },
+                {},
+            ],
+            "",
+            None,
+            True,
+        ),
+        (
+            [
+                {
+                    "type": "item.completed",
+                    "item": {
+                        "type": "command_execution",
+                        "command": "ls -R",
+                        "aggregated_output": "remote-gpu-trainer",
+                    },
+                },
+                {},
+            ],
+            "",
+            None,
+            False,
+        ),
+        (
+            [
+                {"type": "text", "part": {"type": "text", "text": "c"}},
+                {
+                    "part": {
+                        "type": "step-finish",
+                        "tokens": {
+                            "input": 5,
+                            "output": 2,
+                            "reasoning": 0,
+                            "cache": {"read": 1, "write": 0},
+                        },
+                    }
+                },
+            ],
+            "c",
+            8,
+            False,
+        ),
+        (
+            [{"part": {"type": "tool", "tool": "rgt_lookup_symptom", "state": {"input": {}}}}, {}],
+            "",
+            None,
+            True,
+        ),
+        (
+            [
+                {"type": "message", "role": "user", "content": "x"},
+                {
+                    "type": "tool_use",
+                    "tool_name": "mcp_remote-gpu-trainer_lookup_symptom",
+                    "parameters": {},
+                },
+                {"type": "message", "role": "assistant", "content": "e", "delta": True},
+                {"type": "message", "role": "assistant", "content": "f", "delta": True},
+                {
+                    "type": "result",
+                    "status": "success",
+                    "stats": {"total_tokens": 4, "models": {"m": {"total_tokens": 4}}},
+                },
+            ],
+            "ef",
+            4,
+            True,
+        ),
         ([{"response": "d", "stats": {"models": {"m": {"tokens": {"total": 11}}}}}], "d", 11, None),
     ],
 )
 def test_what_the_clients_print_is_read(events, answer, tokens, called):
     read = agent_runs.read_events("a warning\n" + "\n".join(map(json.dumps, events)))
-    assert (agent_runs.answer_of(read, ""), agent_runs.tokens_of(read), agent_runs.called(read)) == (answer, tokens, called)
+    assert (
+        agent_runs.answer_of(read, ""),
+        agent_runs.tokens_of(read),
+        agent_runs.called(read),
+    ) == (answer, tokens, called)
 
 
-@pytest.mark.parametrize("answer, silent", [("Take L1 loss and a V100.", True), ("See entry D8.", False), ("**D8** fits.", False), ("(O3)", False), ("Ask remote-gpu-trainer.", False)])
+@pytest.mark.parametrize(
+    "answer, silent",
+    [
+        ("Take L1 loss and a V100.", True),
+        ("See entry D8.", False),
+        ("**D8** fits.", False),
+        ("(O3)", False),
+        ("Ask remote-gpu-trainer.", False),
+    ],
+)
 def test_silence_is_an_answer_without_ids(answer, silent):
-    assert agent_runs.marks({"silent": True}, answer, None, ["D8", "O3", "L1", "V1"]) == {"silent": silent}
+    assert agent_runs.marks({"silent": True}, answer, None, ["D8", "O3", "L1", "V1"]) == {
+        "silent": silent
+    }
 
 
 def test_a_word_of_the_grade_counts_from_its_beginning():
     grade = {"entry": ["D8"], "command": ["ask"], "caution": ["重启"]}
-    assert agent_runs.marks(grade, "The task: AD8, 请重启", None, ["D8"]) == {"entry": False, "command": False, "caution": True}
-    assert agent_runs.marks(grade, "D8. Asked.", None, ["D8"]) == {"entry": True, "command": True, "caution": False}
+    assert agent_runs.marks(grade, "The task: AD8, 请重启", None, ["D8"]) == {
+        "entry": False,
+        "command": False,
+        "caution": True,
+    }
+    assert agent_runs.marks(grade, "D8. Asked.", None, ["D8"]) == {
+        "entry": True,
+        "command": True,
+        "caution": False,
+    }

@@ -12,7 +12,13 @@ import pytest
 from tests.health.gpu_faults import Text
 from tests.health.test_gpu_health_faults import ROOT, gpu_health
 
-TABLE = [line.split("\t") for line in (ROOT / "tests" / "health" / "gpu_expectations.tsv").read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+TABLE = [
+    line.split("\t")
+    for line in (ROOT / "tests" / "health" / "gpu_expectations.tsv")
+    .read_text(encoding="utf-8")
+    .splitlines()
+    if not line.startswith("#")
+]
 OWN = ROOT / "tests" / "health" / "gpu_captures"
 REAL = os.environ.get("GPU_CAPTURES")
 LEVELS = ("fatal", "degraded", "unknown", "warn")
@@ -21,7 +27,9 @@ LEVELS = ("fatal", "degraded", "unknown", "warn")
 def check(path, row):
     answer = gpu_health.report(gpu_health.load(str(path)))
     got = [sum(one["level"] == level for one in answer["findings"]) for level in LEVELS]
-    assert (answer["verdict"], got) == (row[2], [int(text) for text in row[3:7]]), [one["evidence"] for one in answer["findings"]]
+    assert (answer["verdict"], got) == (row[2], [int(text) for text in row[3:7]]), [
+        one["evidence"] for one in answer["findings"]
+    ]
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row[0] == "own"], ids=lambda row: row[1])
@@ -37,14 +45,20 @@ def test_real_captures_give_what_the_table_says(row):
 
 
 def test_the_table_names_every_capture_once():
-    ours = sorted(path.name for path in OWN.iterdir() if path.is_dir() and not path.name.startswith("__"))
+    ours = sorted(
+        path.name for path in OWN.iterdir() if path.is_dir() and not path.name.startswith("__")
+    )
     assert sorted(row[1] for row in TABLE if row[0] == "own") == ours
     if REAL:
-        assert sorted(row[1] for row in TABLE if row[0] == "real") == sorted(path.name for path in Path(REAL).iterdir() if path.name != "SOURCES.md")
+        assert sorted(row[1] for row in TABLE if row[0] == "real") == sorted(
+            path.name for path in Path(REAL).iterdir() if path.name != "SOURCES.md"
+        )
 
 
 def test_captures_called_healthy_give_nothing_above_warn():
-    healthy = [row for row in TABLE if row[7].startswith("healthy") and row[1] != "container-no-log"]
+    healthy = [
+        row for row in TABLE if row[7].startswith("healthy") and row[1] != "container-no-log"
+    ]
     assert len(healthy) >= 25
     assert all(row[2] == "fit" and row[3:6] == ["0", "0", "0"] for row in healthy)
 
@@ -56,8 +70,11 @@ def every_finding():
         if row[0] == "own":
             yield from gpu_health.judge(gpu_health.load(str(OWN / row[1])))
     for fault in faults():
-        record = {"files": {k: v for k, v in fault.files.items() if k not in ("exit.json", "proc.json")},
-                  "exit": json.loads(fault.files["exit.json"]), "proc": json.loads(fault.files["proc.json"])}
+        record = {
+            "files": {k: v for k, v in fault.files.items() if k not in ("exit.json", "proc.json")},
+            "exit": json.loads(fault.files["exit.json"]),
+            "proc": json.loads(fault.files["proc.json"]),
+        }
         yield from gpu_health.judge(record, gpu_health.expectations_of(fault.expect))
 
 
@@ -71,59 +88,155 @@ def test_findings_have_the_shape_of_the_contract():
 
 def test_entries_are_those_of_the_catalogue():
     pages = list((ROOT / "references").rglob("*.md")) + list((ROOT / "profiles").glob("*.md"))
-    ids = {found for page in pages for found in re.findall(r"^### ([A-Z0-9]+) —", page.read_text(encoding="utf-8"), re.M)}
+    ids = {
+        found
+        for page in pages
+        for found in re.findall(r"^### ([A-Z0-9]+) —", page.read_text(encoding="utf-8"), re.M)
+    }
     assert {entry for entry in gpu_health.ENTRY.values() if entry} <= ids
-    used = set(re.findall(r'"([a-z_]+)", key=', (ROOT / "scripts" / "gpu_health.py").read_text(encoding="utf-8")))
+    used = set(
+        re.findall(
+            r'"([a-z_]+)", key=', (ROOT / "scripts" / "gpu_health.py").read_text(encoding="utf-8")
+        )
+    )
     assert used <= set(gpu_health.ENTRY) | {"mismatch", "tool"}, used - set(gpu_health.ENTRY)
 
 
-@pytest.mark.parametrize(("capture", "code", "word"), [("h100x8", 0, "fit"), ("amd-ecc", 1, "unfit"), ("no-gpu", 2, "unknown")])
+@pytest.mark.parametrize(
+    ("capture", "code", "word"),
+    [("h100x8", 0, "fit"), ("amd-ecc", 1, "unfit"), ("no-gpu", 2, "unknown")],
+)
 def test_the_program_ends_with_the_code_of_its_verdict(capture, code, word):
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "gpu_health.py", "--replay", OWN / capture, "--json"], capture_output=True, text=True,
-        timeout=60)
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "gpu_health.py", "--replay", OWN / capture, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, json.loads(done.stdout)["verdict"], done.stderr) == (code, word, "")
 
 
 def test_a_healthy_box_of_eight_is_told_in_few_words():
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "gpu_health.py", "--replay", OWN / "h100x8"], capture_output=True, text=True,
-        timeout=60)
-    assert done.stdout.splitlines() == ["verdict: fit", "8 x NVIDIA H100 80GB HBM3, 81559 MiB (GPU 0, 1, 2, 3, 4, 5, 6, 7)", "driver 590.44.01"]
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "gpu_health.py", "--replay", OWN / "h100x8"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == [
+        "verdict: fit",
+        "8 x NVIDIA H100 80GB HBM3, 81559 MiB (GPU 0, 1, 2, 3, 4, 5, 6, 7)",
+        "driver 590.44.01",
+    ]
 
 
-@pytest.mark.parametrize(("expect", "findings"), [
-    ("gpus=8,name=H100,vram=80,nvlink=all,driver>=550", []),
-    ("gpus=8,name=h100 80gb,mig=off,ecc=on,bf16=yes,fp8=yes,p2p=yes,cc>=9.0,pcie=16,pciegen=5,disk>=500,shm>=32,ram>=128", []),
-    ("gpus=4", [(None, "fatal")]), ("gpus>=4", []), ("driver>=600", [(None, "fatal")]), ("torch=cu130", [(None, "unknown")]),
-    ("name=H200", [(index, "fatal") for index in range(8)]), ("vram=141", [(index, "fatal") for index in range(8)]), ("nvlink=18", []),
-    ("disk>=5000", [(None, "fatal")]),
-])
+@pytest.mark.parametrize(
+    ("expect", "findings"),
+    [
+        ("gpus=8,name=H100,vram=80,nvlink=all,driver>=550", []),
+        (
+            "gpus=8,name=h100 80gb,mig=off,ecc=on,bf16=yes,fp8=yes,p2p=yes,cc>=9.0,pcie=16,pciegen=5,disk>=500,shm>=32,ram>=128",
+            [],
+        ),
+        ("gpus=4", [(None, "fatal")]),
+        ("gpus>=4", []),
+        ("driver>=600", [(None, "fatal")]),
+        ("torch=cu130", [(None, "unknown")]),
+        ("name=H200", [(index, "fatal") for index in range(8)]),
+        ("vram=141", [(index, "fatal") for index in range(8)]),
+        ("nvlink=18", []),
+        ("disk>=5000", [(None, "fatal")]),
+    ],
+)
 def test_expectations_are_compared_with_the_box(expect, findings):
     got = gpu_health.judge(gpu_health.load(str(OWN / "h100x8")), gpu_health.expectations_of(expect))
     assert [(one["gpu"], one["level"]) for one in got] == findings
 
 
 def test_a_wrong_expectation_is_a_wrong_usage_that_names_the_right_ones():
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "gpu_health.py", "--replay", OWN / "h100x8", "--expect", "gups=8"], capture_output=True,
-        text=True, timeout=60)
+    done = subprocess.run(
+        [
+            sys.executable,
+            ROOT / "scripts" / "gpu_health.py",
+            "--replay",
+            OWN / "h100x8",
+            "--expect",
+            "gups=8",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert "gups=8" in done.stderr and "gpus" in done.stderr
 
 
-@pytest.mark.parametrize(("torch", "expect", "levels"), [
-    ({"torch": "2.13.0+cu130", "cuda": "13.0", "available": True, "devices": [{"index": 0, "ok": True}]}, "torch=cu130", []),
-    ({"torch": "2.13.0+cu130", "cuda": "13.0", "available": True, "devices": [{"index": 0, "ok": True}]}, "torch>=2.6", []),
-    ({"torch": "2.5.1+cu124", "cuda": "12.4", "available": True, "devices": [{"index": 0, "ok": True}]}, "torch=cu130", ["fatal"]),
-    ({"torch": "2.5.1+cu124", "cuda": "12.4", "available": True,
-    "devices": [{"index": 3, "ok": False, "error": "CUDA error: no kernel image is available"}]}, "", ["fatal"]),
-    ({"torch": "2.13.0+cu130", "cuda": "13.0", "available": False, "devices": [], "error": "The NVIDIA driver on your system is too old"}, "",
-    ["fatal"]),
-    ({"error": "ModuleNotFoundError: No module named 'torch'"}, "", ["unknown"]),
-])
+@pytest.mark.parametrize(
+    ("torch", "expect", "levels"),
+    [
+        (
+            {
+                "torch": "2.13.0+cu130",
+                "cuda": "13.0",
+                "available": True,
+                "devices": [{"index": 0, "ok": True}],
+            },
+            "torch=cu130",
+            [],
+        ),
+        (
+            {
+                "torch": "2.13.0+cu130",
+                "cuda": "13.0",
+                "available": True,
+                "devices": [{"index": 0, "ok": True}],
+            },
+            "torch>=2.6",
+            [],
+        ),
+        (
+            {
+                "torch": "2.5.1+cu124",
+                "cuda": "12.4",
+                "available": True,
+                "devices": [{"index": 0, "ok": True}],
+            },
+            "torch=cu130",
+            ["fatal"],
+        ),
+        (
+            {
+                "torch": "2.5.1+cu124",
+                "cuda": "12.4",
+                "available": True,
+                "devices": [
+                    {"index": 3, "ok": False, "error": "CUDA error: no kernel image is available"}
+                ],
+            },
+            "",
+            ["fatal"],
+        ),
+        (
+            {
+                "torch": "2.13.0+cu130",
+                "cuda": "13.0",
+                "available": False,
+                "devices": [],
+                "error": "The NVIDIA driver on your system is too old",
+            },
+            "",
+            ["fatal"],
+        ),
+        ({"error": "ModuleNotFoundError: No module named 'torch'"}, "", ["unknown"]),
+    ],
+)
 def test_the_jobs_own_torch_is_judged(torch, expect, levels):
     record = gpu_health.load(str(OWN / "h100x8"))
     record["proc"]["torch"] = dict(torch, python="/opt/venv/bin/python")
-    assert [one["level"] for one in gpu_health.judge(record, gpu_health.expectations_of(expect))] == levels
+    assert [
+        one["level"] for one in gpu_health.judge(record, gpu_health.expectations_of(expect))
+    ] == levels
 
 
 def test_judging_changes_nothing_and_says_the_same_twice():
@@ -137,22 +250,44 @@ def test_judging_changes_nothing_and_says_the_same_twice():
 def test_a_log_that_cannot_be_read_can_be_accepted():
     record = gpu_health.load(str(OWN / "container-no-log"))
     assert gpu_health.verdict(gpu_health.judge(record)) == "unknown"
-    assert gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of("log=no"))) == "fit"
+    assert (
+        gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of("log=no"))) == "fit"
+    )
 
 
-@pytest.mark.parametrize(("capture", "word"), [("h100mig", "MIG"), ("vgpu", "vGPU"), ("wsl", "WSL"), ("container-no-log", "container (docker)"),
-    ("amd", "AMD"), ("no-gpu", "no GPU seen"),
-                                               ("t4x1", "virtual machine with the GPU passed through")])
+@pytest.mark.parametrize(
+    ("capture", "word"),
+    [
+        ("h100mig", "MIG"),
+        ("vgpu", "vGPU"),
+        ("wsl", "WSL"),
+        ("container-no-log", "container (docker)"),
+        ("amd", "AMD"),
+        ("no-gpu", "no GPU seen"),
+        ("t4x1", "virtual machine with the GPU passed through"),
+    ],
+)
 def test_the_kind_of_box_is_recognised(capture, word):
     assert word in gpu_health.report(gpu_health.load(str(OWN / capture)))["recognised"]
 
 
-@pytest.mark.parametrize(("name", "text", "levels"), [
-    ("amd-metric.json", '[{"gpu": 0, "ecc": {"total_uncorrectable_count": 0, "total_correctable_count": 4}}]', []),
-    ("amd-metric.json", '[{"gpu": 0, "ecc": {"total_uncorrectable_count": 2}}]', ["fatal"]),
-    ("amd-bad-pages.json", '[{"gpu": 0, "pending": [{"page_address": "0x1", "status": "PENDING"}]}]', ["degraded"]),
-    ("amd-metric.json", "not JSON", ["unknown"]),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "levels"),
+    [
+        (
+            "amd-metric.json",
+            '[{"gpu": 0, "ecc": {"total_uncorrectable_count": 0, "total_correctable_count": 4}}]',
+            [],
+        ),
+        ("amd-metric.json", '[{"gpu": 0, "ecc": {"total_uncorrectable_count": 2}}]', ["fatal"]),
+        (
+            "amd-bad-pages.json",
+            '[{"gpu": 0, "pending": [{"page_address": "0x1", "status": "PENDING"}]}]',
+            ["degraded"],
+        ),
+        ("amd-metric.json", "not JSON", ["unknown"]),
+    ],
+)
 def test_amd_smi_is_read_where_it_is(name, text, levels):
     record = gpu_health.load(str(OWN / "amd"))
     record["files"][name] = text
@@ -169,12 +304,18 @@ def test_the_answer_for_a_healthy_box_of_eight_is_short():
     assert len(json.dumps(gpu_health.report(gpu_health.load(str(OWN / "h100x8"))))) < 600
 
 
-@pytest.mark.parametrize(("capture", "told"), [("rtx3090x2", True), ("l40sx4", False), ("vgpu", False), ("wsl", False)])
+@pytest.mark.parametrize(
+    ("capture", "told"), [("rtx3090x2", True), ("l40sx4", False), ("vgpu", False), ("wsl", False)]
+)
 def test_persistence_mode_off_is_told_of_a_card_without_hbm_and_judges_nothing(capture, told):
     record = gpu_health.load(str(OWN / capture))
     if told:
-        record["files"]["nvidia-smi.csv"] = persistence(record["files"]["nvidia-smi.csv"], "Disabled")
-        record["files"]["nvidia-smi-q.xml"] = re.sub("(<persistence_mode>)[A-Za-z]+", r"\1Disabled", record["files"]["nvidia-smi-q.xml"])
+        record["files"]["nvidia-smi.csv"] = persistence(
+            record["files"]["nvidia-smi.csv"], "Disabled"
+        )
+        record["files"]["nvidia-smi-q.xml"] = re.sub(
+            "(<persistence_mode>)[A-Za-z]+", r"\1Disabled", record["files"]["nvidia-smi-q.xml"]
+        )
     answer = gpu_health.report(record)
     assert any("persistence mode off" in word for word in answer["recognised"]) is told
     assert not any("persistence" in one["evidence"] for one in answer["findings"])
@@ -194,8 +335,16 @@ def persistence(table, mode):
 def judged(box, expect=""):
     """(gpu, level, evidence) of each finding of an edited capture."""
     files = dict(box.files)
-    record = {"exit": json.loads(files.pop("exit.json")), "proc": json.loads(files.pop("proc.json")), "files": files, "live": False}
-    return [(one["gpu"], one["level"], one["evidence"]) for one in gpu_health.judge(record, gpu_health.expectations_of(expect))]
+    record = {
+        "exit": json.loads(files.pop("exit.json")),
+        "proc": json.loads(files.pop("proc.json")),
+        "files": files,
+        "live": False,
+    }
+    return [
+        (one["gpu"], one["level"], one["evidence"])
+        for one in gpu_health.judge(record, gpu_health.expectations_of(expect))
+    ]
 
 
 def part_of(capture, kept, node="denied"):
@@ -205,14 +354,33 @@ def part_of(capture, kept, node="denied"):
     for gpu in range(count - 1, kept - 1, -1):
         box.row_out(gpu)
         box.xml_out(gpu)
-    box.files["nvidia-smi-q.xml"] = re.sub(r"<attached_gpus>\d+", "<attached_gpus>%d" % kept, box.files["nvidia-smi-q.xml"])
-    box.files["nvidia-smi.csv"] = re.sub(r"(?m)^(\d, )%d, " % count, r"\g<1>%d, " % kept, box.files["nvidia-smi.csv"])
-    box.files["nvidia-smi-list.txt"] = "".join(box.files["nvidia-smi-list.txt"].splitlines(True)[:kept])
-    box.files["nvlink.txt"] = "".join(re.split(r"(?m)^(?=GPU \d)", box.files["nvlink.txt"])[:kept + 1])
-    rows = [line.split("\t") for line in box.files["topo.txt"].split("\n") if not re.match(r"GPU(%s)\t" % "|".join(map(str, range(kept, count))), line)]
-    box.files["topo.txt"] = "\n".join("\t".join(row[:1 + kept] + row[1 + count:] if len(row) > count else row) for row in rows)
+    box.files["nvidia-smi-q.xml"] = re.sub(
+        r"<attached_gpus>\d+", "<attached_gpus>%d" % kept, box.files["nvidia-smi-q.xml"]
+    )
+    box.files["nvidia-smi.csv"] = re.sub(
+        r"(?m)^(\d, )%d, " % count, r"\g<1>%d, " % kept, box.files["nvidia-smi.csv"]
+    )
+    box.files["nvidia-smi-list.txt"] = "".join(
+        box.files["nvidia-smi-list.txt"].splitlines(True)[:kept]
+    )
+    box.files["nvlink.txt"] = "".join(
+        re.split(r"(?m)^(?=GPU \d)", box.files["nvlink.txt"])[: kept + 1]
+    )
+    rows = [
+        line.split("\t")
+        for line in box.files["topo.txt"].split("\n")
+        if not re.match(r"GPU(%s)\t" % "|".join(map(str, range(kept, count))), line)
+    ]
+    box.files["topo.txt"] = "\n".join(
+        "\t".join(row[: 1 + kept] + row[1 + count :] if len(row) > count else row) for row in rows
+    )
     if node:
-        box.proc(lambda proc: [card.update(minor=at, node="open" if at < kept else node) for at, card in enumerate(proc["pci"])])
+        box.proc(
+            lambda proc: [
+                card.update(minor=at, node="open" if at < kept else node)
+                for at, card in enumerate(proc["pci"])
+            ]
+        )
     return box
 
 
@@ -220,14 +388,21 @@ def part_of(capture, kept, node="denied"):
 def test_a_job_on_a_part_of_a_node_is_fit_and_told_so(node):
     box = part_of("h100x8", 2, node)
     assert judged(box) == [] == judged(box, "gpus=2,nvlink=all")
-    for line in ("NVRM: Xid (PCI:%s): 79, pid=1, GPU has fallen off the bus.", "NVRM: GPU %s.0: RmInitAdapter failed! (0x62:0x65:1792)"):
+    for line in (
+        "NVRM: Xid (PCI:%s): 79, pid=1, GPU has fallen off the bus.",
+        "NVRM: GPU %s.0: RmInitAdapter failed! (0x62:0x65:1792)",
+    ):
         other, own = part_of("h100x8", 2, node), part_of("h100x8", 2, node)
         other.log(line % box.short_place(7))
         own.log(line % box.short_place(1))
         assert [(gpu, level) for gpu, level, _ in judged(other)] == [(box.short_place(7), "warn")]
         assert [(gpu, level) for gpu, level, _ in judged(own)] == [(1, "fatal")]
     files = dict(box.files)
-    record = {"exit": json.loads(files.pop("exit.json")), "proc": json.loads(files.pop("proc.json")), "files": files}
+    record = {
+        "exit": json.loads(files.pop("exit.json")),
+        "proc": json.loads(files.pop("proc.json")),
+        "files": files,
+    }
     assert "2 of 8 NVIDIA cards are this job's" in gpu_health.report(record)["recognised"]
 
 
@@ -241,7 +416,9 @@ def test_a_card_of_the_jobs_own_that_does_not_answer_is_fatal(container):
 
 
 def test_a_recording_that_does_not_tell_whose_the_cards_are_is_unknown():
-    assert [(gpu, level) for gpu, level, _ in judged(part_of("h100x8", 2, None))] == [(None, "unknown")]
+    assert [(gpu, level) for gpu, level, _ in judged(part_of("h100x8", 2, None))] == [
+        (None, "unknown")
+    ]
 
 
 def test_a_container_with_more_device_nodes_than_gpus_is_never_fit():
@@ -249,74 +426,190 @@ def test_a_container_with_more_device_nodes_than_gpus_is_never_fit():
     box.proc(lambda proc: proc["platform"].update(container="docker"))
     assert [level for _, level, _ in judged(box)] == ["unknown"]
     box.log("NVRM: Xid (PCI:%s): 79, pid=1, GPU has fallen off the bus." % box.short_place(7))
-    assert [(gpu, level) for gpu, level, _ in judged(box)] == [(box.short_place(7), "unknown"), (None, "unknown")]
-    box.proc(lambda proc: proc.update(dev=[one for one in proc["dev"] if one["path"] != "/dev/nvidia7"]))
-    assert [level for _, level, _ in judged(box)] == ["warn"]  # seven were given, the eighth is another's
+    assert [(gpu, level) for gpu, level, _ in judged(box)] == [
+        (box.short_place(7), "unknown"),
+        (None, "unknown"),
+    ]
+    box.proc(
+        lambda proc: proc.update(dev=[one for one in proc["dev"] if one["path"] != "/dev/nvidia7"])
+    )
+    assert [level for _, level, _ in judged(box)] == [
+        "warn"
+    ]  # seven were given, the eighth is another's
 
 
-@pytest.mark.parametrize("line", ["NVRM: GPU %s.0: RmInitAdapter failed! (0x62:0x65:1792)", "NVRM: Xid (PCI:%s): 48, pid=1, DBE",
-    "pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: %s.0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: GPU %s.0: RmInitAdapter failed! (0x62:0x65:1792)",
+        "NVRM: Xid (PCI:%s): 48, pid=1, DBE",
+        "pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: %s.0",
+    ],
+)
 def test_what_the_log_says_of_a_neighbours_card_is_only_a_warning_in_a_container(line):
     box = part_of("h100x8", 2, "absent")
-    box.proc(lambda proc: (proc["platform"].update(container="docker"), proc.update(dev=[one for one in proc["dev"] if one["path"] in ("/dev/nvidia0",
-        "/dev/nvidia1")])))
+    box.proc(
+        lambda proc: (
+            proc["platform"].update(container="docker"),
+            proc.update(
+                dev=[one for one in proc["dev"] if one["path"] in ("/dev/nvidia0", "/dev/nvidia1")]
+            ),
+        )
+    )
     box.log(line % box.short_place(5))
     assert [level for _, level, _ in judged(box)] == ["warn"]
     box.log(line % box.short_place(1))
     assert judged(box)[0][:2] in ((1, "fatal"), (1, "degraded"))
 
 
-@pytest.mark.parametrize(("text", "place", "index"), [
-    ("GPU 0000:70:00.0: Unknown Error", "0000:70:00", None), ("gpu 0000:01:00.0: GPU is lost.", "0000:01:00", None),
-    ("GPU0000:07:00.0: GPU is lost.", "0000:07:00", None), ("GPU 07:00.0: Unknown Error", "0000:07:00", None), ("GPU07:00.0: Not Found", "0000:07:00", None),
-    ("GPU5: 0000:70:00.0: Unknown Error", "0000:70:00", 5), ("GPU 12: 00000000:70:00.0: Unknown Error", "0000:70:00", 12), ("GPU0: Unknown Error", None, 0),
-])
+@pytest.mark.parametrize(
+    ("text", "place", "index"),
+    [
+        ("GPU 0000:70:00.0: Unknown Error", "0000:70:00", None),
+        ("gpu 0000:01:00.0: GPU is lost.", "0000:01:00", None),
+        ("GPU0000:07:00.0: GPU is lost.", "0000:07:00", None),
+        ("GPU 07:00.0: Unknown Error", "0000:07:00", None),
+        ("GPU07:00.0: Not Found", "0000:07:00", None),
+        ("GPU5: 0000:70:00.0: Unknown Error", "0000:70:00", 5),
+        ("GPU 12: 00000000:70:00.0: Unknown Error", "0000:70:00", 12),
+        ("GPU0: Unknown Error", None, 0),
+    ],
+)
 def test_each_form_of_a_gpu_without_a_handle_is_read_and_fatal(text, place, index):
     text = "Unable to determine the device handle for %s" % text
     assert gpu_health.lost_handles(text) == [(place, index, text)]
-    found = gpu_health.judge({"files": {"nvidia-smi.csv": text + "\n"}, "exit": {"nvidia-smi.csv": {"rc": 255, "timed_out": False}}})
-    assert [(one["gpu"], one["level"], one["entry"]) for one in found] == [(place or index, "fatal", "HW1")]
+    found = gpu_health.judge(
+        {
+            "files": {"nvidia-smi.csv": text + "\n"},
+            "exit": {"nvidia-smi.csv": {"rc": 255, "timed_out": False}},
+        }
+    )
+    assert [(one["gpu"], one["level"], one["entry"]) for one in found] == [
+        (place or index, "fatal", "HW1")
+    ]
 
 
 def test_a_handle_that_is_lost_is_told_of_the_gpu_that_the_other_calls_know():
     box = Text("h100x8")
     box.row_out(5)
-    box.files["nvidia-smi.csv"] += "Unable to determine the device handle for GPU5: 0000:%s: Unknown Error\n" % box.places[5][-7:]
+    box.files["nvidia-smi.csv"] += (
+        "Unable to determine the device handle for GPU5: 0000:%s: Unknown Error\n"
+        % box.places[5][-7:]
+    )
     assert [(gpu, level) for gpu, level, _ in judged(box)] == [(5, "fatal")]
 
 
-@pytest.mark.parametrize("expect", ["disk=lots", "shm=lots", "driver>=latest", "cc>=nine", "nvlink=none", "nvlink<18", "log=required", "p2p=nvlink", "gpus=eight",
-    "gpus=8;name=H100", "vram=eighty", "vram=80 bananas", "ram=2PB", "ecc=maybe", "bf16>yes", "name>H100", "torch=latest", "torch>=cu130", "mig=3g.40gb",
-    "pcie=wide", "gpus=-1", "gpus=8.5", "disk=nan", "vram=1e9"])
+@pytest.mark.parametrize(
+    "expect",
+    [
+        "disk=lots",
+        "shm=lots",
+        "driver>=latest",
+        "cc>=nine",
+        "nvlink=none",
+        "nvlink<18",
+        "log=required",
+        "p2p=nvlink",
+        "gpus=eight",
+        "gpus=8;name=H100",
+        "vram=eighty",
+        "vram=80 bananas",
+        "ram=2PB",
+        "ecc=maybe",
+        "bf16>yes",
+        "name>H100",
+        "torch=latest",
+        "torch>=cu130",
+        "mig=3g.40gb",
+        "pcie=wide",
+        "gpus=-1",
+        "gpus=8.5",
+        "disk=nan",
+        "vram=1e9",
+    ],
+)
 def test_a_value_that_is_none_of_its_kind_is_wrong_usage(expect, capsys):
     assert gpu_health.main(["--replay", str(OWN / "container-no-log"), "--expect", expect]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and all(word in err for word in ("found %r" % expect, "expected " + re.match("[a-z0-9]+", expect).group(0), "do: "))
+    assert out == "" and all(
+        word in err
+        for word in (
+            "found %r" % expect,
+            "expected " + re.match("[a-z0-9]+", expect).group(0),
+            "do: ",
+        )
+    )
 
 
-@pytest.mark.parametrize(("capture", "expect", "verdict"), [
-    ("h100x8", "ecc=yes,ecc=enabled,ecc=ON,bf16=1,bf16=true,p2p=on,mig=no,mig=disabled", "fit"), ("h100x8", "ecc=no", "unfit"), ("h100x8", "bf16=no", "unfit"),
-    ("rtx4090x2", "mig=no,ecc=off,p2p=no", "fit"), ("rtx4090x2", "mig=yes", "unfit"), ("h100x8", "vram=80,vram=80GB,vram=80GiB,vram=81920MiB,vram>=79", "fit"),
-    ("h100x8", "vram=96GB", "unfit"), ("h100x8", "disk=4TB", "unfit"), ("h100x8", "disk=1.2TB", "fit"), ("h100x8", "disk=1.4TiB", "unfit"),
-    ("h100x8", "ram=2TB", "unfit"), ("h100x8", "ram=250GiB,shm=60GB", "fit"), ("h100x8", "pciegen=gen5,pcie=x16", "fit"), ("h100x8", "pciegen=gen6", "unfit"),
-    ("h100x8", "driver=590,driver>=590.44,driver<v600", "fit"), ("h100x8", "nvlink>=18,nvlink=all", "fit"), ("h100x8", "cc=9,cc<10", "fit"),
-    ("container-no-log", "log=yes", "unknown"), ("container-no-log", "log=off", "fit"),
-])
+@pytest.mark.parametrize(
+    ("capture", "expect", "verdict"),
+    [
+        ("h100x8", "ecc=yes,ecc=enabled,ecc=ON,bf16=1,bf16=true,p2p=on,mig=no,mig=disabled", "fit"),
+        ("h100x8", "ecc=no", "unfit"),
+        ("h100x8", "bf16=no", "unfit"),
+        ("rtx4090x2", "mig=no,ecc=off,p2p=no", "fit"),
+        ("rtx4090x2", "mig=yes", "unfit"),
+        ("h100x8", "vram=80,vram=80GB,vram=80GiB,vram=81920MiB,vram>=79", "fit"),
+        ("h100x8", "vram=96GB", "unfit"),
+        ("h100x8", "disk=4TB", "unfit"),
+        ("h100x8", "disk=1.2TB", "fit"),
+        ("h100x8", "disk=1.4TiB", "unfit"),
+        ("h100x8", "ram=2TB", "unfit"),
+        ("h100x8", "ram=250GiB,shm=60GB", "fit"),
+        ("h100x8", "pciegen=gen5,pcie=x16", "fit"),
+        ("h100x8", "pciegen=gen6", "unfit"),
+        ("h100x8", "driver=590,driver>=590.44,driver<v600", "fit"),
+        ("h100x8", "nvlink>=18,nvlink=all", "fit"),
+        ("h100x8", "cc=9,cc<10", "fit"),
+        ("container-no-log", "log=yes", "unknown"),
+        ("container-no-log", "log=off", "fit"),
+    ],
+)
 def test_a_value_is_read_by_its_kind_with_its_unit(capture, expect, verdict):
-    assert gpu_health.verdict(gpu_health.judge(gpu_health.load(str(OWN / capture)), gpu_health.expectations_of(expect))) == verdict
+    assert (
+        gpu_health.verdict(
+            gpu_health.judge(
+                gpu_health.load(str(OWN / capture)), gpu_health.expectations_of(expect)
+            )
+        )
+        == verdict
+    )
 
 
-@pytest.mark.parametrize(("expect", "verdict"), [("gpus=1,name=H100,vram=80", "unfit"), ("mig=on,vram=40", "fit"), ("mig=on,vram=41", "fit"), ("vram=48", "unfit"),
-    ("gpus=1,name=H100", "fit")])
+@pytest.mark.parametrize(
+    ("expect", "verdict"),
+    [
+        ("gpus=1,name=H100,vram=80", "unfit"),
+        ("mig=on,vram=40", "fit"),
+        ("mig=on,vram=41", "fit"),
+        ("vram=48", "unfit"),
+        ("gpus=1,name=H100", "fit"),
+    ],
+)
 def test_a_slice_of_a_card_has_the_memory_of_its_largest_instance(expect, verdict):
     record = gpu_health.load(str(OWN / "h100mig"))
-    assert gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of(expect))) == verdict
-    record["files"]["nvidia-smi-list.txt"] = record["files"]["nvidia-smi-list.txt"].replace("3g.40gb", "7g.80gb", 1)
-    assert gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of("vram=80"))) == "fit"
+    assert (
+        gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of(expect))) == verdict
+    )
+    record["files"]["nvidia-smi-list.txt"] = record["files"]["nvidia-smi-list.txt"].replace(
+        "3g.40gb", "7g.80gb", 1
+    )
+    assert (
+        gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of("vram=80"))) == "fit"
+    )
 
 
-RYZEN = {"bdf": "0000:0e:00.0", "vendor": "0x1002", "class": "0x030000", "driver": "amdgpu", "current_link_width": "16", "max_link_width": "16",
-         "mem_info_vram_total": "536870912", "mem_info_vram_used": "28000000", "ras": {}}
+RYZEN = {
+    "bdf": "0000:0e:00.0",
+    "vendor": "0x1002",
+    "class": "0x030000",
+    "driver": "amdgpu",
+    "current_link_width": "16",
+    "max_link_width": "16",
+    "mem_info_vram_total": "536870912",
+    "mem_info_vram_used": "28000000",
+    "ras": {},
+}
 
 
 def test_a_processors_own_graphics_beside_nvidia_cards_is_no_gpu_to_judge():
@@ -325,16 +618,37 @@ def test_a_processors_own_graphics_beside_nvidia_cards_is_no_gpu_to_judge():
     record["proc"]["pci"].append(RYZEN)
     assert gpu_health.report(record, gpu_health.expectations_of("gpus=2")) == before
     record["proc"]["pci"][-1] = dict(RYZEN, **{"class": "0x120000"})  # an accelerator is one
-    assert [(one["gpu"], one["level"]) for one in gpu_health.judge(record)] == [(None, "unknown"), (None, "warn")]
+    assert [(one["gpu"], one["level"]) for one in gpu_health.judge(record)] == [
+        (None, "unknown"),
+        (None, "warn"),
+    ]
     assert [one["gpu"] for one in gpu_health.report(record)["gpus"]] == [[0, 1], ["0000:0e:00"]]
 
 
-@pytest.mark.parametrize(("metric", "code", "pages", "verdict"), [
-    ("", 1, "[]", "unknown"), ('[{"gpu": 0, "ecc": "N/A"}]', 0, "[]", "unknown"), ('[{"gpu": 0, "ecc": {"total_uncorrectable_count": "N/A"}}]', 0, "[]", "unknown"),
-    ('[{"gpu": 0, "ecc": {"total_uncorrectable_count": 0}}]', 1, "[]", "unknown"), ('[{"gpu": 0, "ecc": {"total_uncorrectable_count": 0}}]', 0, "[]", "fit"),
-    ('{"gpu_data": [{"gpu": 0, "ecc": {"total_uncorrectable_count": {"value": 0, "unit": ""}}}]}', 0, "[]", "fit"),
-    ('[{"gpu": 0, "ecc": {"total_uncorrectable_count": {"value": 2, "unit": ""}}}]', 0, "[]", "unfit"), (None, 0, "[]", "unknown"), ("[]", 0, "[]", "unknown"),
-])
+@pytest.mark.parametrize(
+    ("metric", "code", "pages", "verdict"),
+    [
+        ("", 1, "[]", "unknown"),
+        ('[{"gpu": 0, "ecc": "N/A"}]', 0, "[]", "unknown"),
+        ('[{"gpu": 0, "ecc": {"total_uncorrectable_count": "N/A"}}]', 0, "[]", "unknown"),
+        ('[{"gpu": 0, "ecc": {"total_uncorrectable_count": 0}}]', 1, "[]", "unknown"),
+        ('[{"gpu": 0, "ecc": {"total_uncorrectable_count": 0}}]', 0, "[]", "fit"),
+        (
+            '{"gpu_data": [{"gpu": 0, "ecc": {"total_uncorrectable_count": {"value": 0, "unit": ""}}}]}',
+            0,
+            "[]",
+            "fit",
+        ),
+        (
+            '[{"gpu": 0, "ecc": {"total_uncorrectable_count": {"value": 2, "unit": ""}}}]',
+            0,
+            "[]",
+            "unfit",
+        ),
+        (None, 0, "[]", "unknown"),
+        ("[]", 0, "[]", "unknown"),
+    ],
+)
 def test_an_amd_card_is_fit_only_when_its_ecc_count_was_told(metric, code, pages, verdict):
     record = gpu_health.load(str(OWN / "amd"))
     record["proc"]["pci"][0]["ras"] = {}
@@ -346,13 +660,29 @@ def test_an_amd_card_is_fit_only_when_its_ecc_count_was_told(metric, code, pages
 
 def test_each_amd_card_must_be_told():
     record = gpu_health.load(str(OWN / "amd"))
-    record["proc"]["pci"].append(dict(record["proc"]["pci"][0], bdf="0000:84:00.0", ras={"umc_err_count": ""}))
+    record["proc"]["pci"].append(
+        dict(record["proc"]["pci"][0], bdf="0000:84:00.0", ras={"umc_err_count": ""})
+    )
     assert [one["evidence"][:17] for one in gpu_health.judge(record)] == ["1 of 2 AMD GPUs, "]
 
 
-@pytest.mark.parametrize(("expect", "verdict"), [("gpus=1", "fit"), ("gpus=2", "unfit"), ("vram=192", "fit"), ("vram=256", "unfit"), ("bf16=yes", "unknown")])
+@pytest.mark.parametrize(
+    ("expect", "verdict"),
+    [
+        ("gpus=1", "fit"),
+        ("gpus=2", "unfit"),
+        ("vram=192", "fit"),
+        ("vram=256", "unfit"),
+        ("bf16=yes", "unknown"),
+    ],
+)
 def test_amd_cards_are_counted_and_their_memory_compared(expect, verdict):
-    assert gpu_health.verdict(gpu_health.judge(gpu_health.load(str(OWN / "amd")), gpu_health.expectations_of(expect))) == verdict
+    assert (
+        gpu_health.verdict(
+            gpu_health.judge(gpu_health.load(str(OWN / "amd")), gpu_health.expectations_of(expect))
+        )
+        == verdict
+    )
 
 
 def wired(*live):
@@ -376,38 +706,90 @@ def test_links_that_a_board_of_two_v100_does_not_wire_are_a_warning():
 
 
 def test_a_lower_enforced_power_limit_and_a_locked_clock_are_told():
-    quiet = {gpu: [(level, text) for one, level, text in judged(Text("h100x8-load")) if one == gpu] for gpu in range(8)}
+    quiet = {
+        gpu: [(level, text) for one, level, text in judged(Text("h100x8-load")) if one == gpu]
+        for gpu in range(8)
+    }
 
     def new(*edits, gpu=3):
         box = Text("h100x8-load")
         for field, value in edits:
             box.cell(gpu, field, value)
-        return [(one, level, text) for one, level, text in judged(box) if (level, text) not in quiet[gpu] and one == gpu]
+        return [
+            (one, level, text)
+            for one, level, text in judged(box)
+            if (level, text) not in quiet[gpu] and one == gpu
+        ]
 
-    assert new(("enforced.power.limit", "200.00")) == [(3, "degraded", "enforced power limit 200 W, set 700 W")]
+    assert new(("enforced.power.limit", "200.00")) == [
+        (3, "degraded", "enforced power limit 200 W, set 700 W")
+    ]
     assert new(("enforced.power.limit", "650.00")) == []
-    assert [level for _, level, _ in new(("power.limit", "200.00"), ("enforced.power.limit", "200.00"))] == ["warn"]  # a choice, not a fault
-    locked = (("clocks.current.sm", "600"), ("clocks_event_reasons.applications_clocks_setting", "Active"))
-    assert new(*locked) == [(3, "degraded", "held at 600 MHz of 1980 by a clock setting, at 98 % utilisation")]
-    assert new(("clocks.current.sm", "600"), ("clocks_event_reasons.active", "0x0000000000000002"))[0][1] == "degraded"
+    assert [
+        level for _, level, _ in new(("power.limit", "200.00"), ("enforced.power.limit", "200.00"))
+    ] == ["warn"]  # a choice, not a fault
+    locked = (
+        ("clocks.current.sm", "600"),
+        ("clocks_event_reasons.applications_clocks_setting", "Active"),
+    )
+    assert new(*locked) == [
+        (3, "degraded", "held at 600 MHz of 1980 by a clock setting, at 98 % utilisation")
+    ]
+    assert (
+        new(("clocks.current.sm", "600"), ("clocks_event_reasons.active", "0x0000000000000002"))[0][
+            1
+        ]
+        == "degraded"
+    )
     assert new(*locked[:1]) == [] == new(*locked[1:]) == new(*locked, ("utilization.gpu", "0"))
 
 
-@pytest.mark.parametrize(("name", "memory", "level"), [("RTX 5060 Ti", 8151, None), ("RTX 5060 Ti", 16311, None), ("RTX 3060", 8192, None), ("RTX 3060", 12288, None),
-    ("RTX 3060", 6144, "degraded"), ("RTX 4090", 16376, "degraded")])
+@pytest.mark.parametrize(
+    ("name", "memory", "level"),
+    [
+        ("RTX 5060 Ti", 8151, None),
+        ("RTX 5060 Ti", 16311, None),
+        ("RTX 3060", 8192, None),
+        ("RTX 3060", 12288, None),
+        ("RTX 3060", 6144, "degraded"),
+        ("RTX 4090", 16376, "degraded"),
+    ],
+)
 def test_each_size_that_is_sold_under_a_name_is_right(name, memory, level):
     box = Text("rtx4090x2")
     capability = gpu_health.sku_of(name)["compute_cap"]
     for file in ("nvidia-smi.csv", "nvidia-smi-q.xml", "nvidia-smi-list.txt", "nvlink.txt"):
-        box.files[file] = box.files[file].replace("RTX 4090", name).replace("24564 MiB", "%d MiB" % memory).replace(", 8.9,", ", %s," % capability)
-    assert {one for _, one, text in judged(box) if "less than" in text} == ({level} if level else set())
+        box.files[file] = (
+            box.files[file]
+            .replace("RTX 4090", name)
+            .replace("24564 MiB", "%d MiB" % memory)
+            .replace(", 8.9,", ", %s," % capability)
+        )
+    assert {one for _, one, text in judged(box) if "less than" in text} == (
+        {level} if level else set()
+    )
 
 
 @pytest.mark.parametrize("minor", [3, 0])
 def test_a_process_is_found_by_the_minor_number_of_its_card(minor):
     box = part_of("h100x8", 1, None)
-    box.proc(lambda proc: (proc["platform"].update(container="docker"), proc.update(pci=[], dev=[{"path": "/dev/nvidia%d" % minor, "error": ""}],
-        holders=[{"pid": 77, "state": "S", "name": "python3", "devices": ["/dev/nvidia%d" % minor]}])))
+    box.proc(
+        lambda proc: (
+            proc["platform"].update(container="docker"),
+            proc.update(
+                pci=[],
+                dev=[{"path": "/dev/nvidia%d" % minor, "error": ""}],
+                holders=[
+                    {
+                        "pid": 77,
+                        "state": "S",
+                        "name": "python3",
+                        "devices": ["/dev/nvidia%d" % minor],
+                    }
+                ],
+            ),
+        )
+    )
     box.cell(0, "memory.used", "40000")
     box.xml_add(0, "\t\t<pci>", "<minor_number>%d</minor_number>" % minor)
     assert judged(box) == [(0, "warn", "40000 MiB in use by python3 (pid 77)")]

@@ -26,7 +26,9 @@ def replayed(files, folder, expect=""):
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_gives_one_finding_at_its_level_on_its_gpu(fault, tmp_path):
     findings = replayed(fault.files, tmp_path, fault.expect)
-    assert [(one["gpu"], one["level"]) for one in findings] == [(fault.gpu, fault.level)], [one["evidence"] for one in findings]
+    assert [(one["gpu"], one["level"]) for one in findings] == [(fault.gpu, fault.level)], [
+        one["evidence"] for one in findings
+    ]
 
 
 def test_the_faults_are_many_and_stand_on_every_gpu_of_every_box():
@@ -42,12 +44,20 @@ def test_the_faults_are_many_and_stand_on_every_gpu_of_every_box():
 def test_the_program_that_makes_faults_knows_nothing_of_the_prober():
     for name in ("gpu_faults.py", "gpu_captures/make.py"):
         text = (ROOT / "tests" / name).read_text(encoding="utf-8")
-        assert set(re.findall(r"^(?:import|from) (\w+)", text, re.M)) <= {"json", "re", "pathlib", "typing"}
+        assert set(re.findall(r"^(?:import|from) (\w+)", text, re.M)) <= {
+            "json",
+            "re",
+            "pathlib",
+            "typing",
+        }
 
 
 @pytest.mark.parametrize("capture", gpu_faults.BOXES)
 def test_unedited_captures_give_no_finding(capture, tmp_path):
-    assert replayed(gpu_faults.Text(capture).files, tmp_path, "gpus=1" if capture == "t4x1" else "") == []
+    assert (
+        replayed(gpu_faults.Text(capture).files, tmp_path, "gpus=1" if capture == "t4x1" else "")
+        == []
+    )
 
 
 @pytest.mark.parametrize("line", gpu_faults.HARMLESS)
@@ -59,7 +69,10 @@ def test_lines_that_look_bad_and_are_not_give_no_finding(line, tmp_path):
 
 def test_a_fault_of_the_host_ends_at_its_boot_and_is_only_a_warning_in_a_container(tmp_path):
     box = gpu_faults.Text("v100x4")
-    box.log("EXT4-fs (nvme0n1p2): Remounting filesystem read-only", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  470.256.02")
+    box.log(
+        "EXT4-fs (nvme0n1p2): Remounting filesystem read-only",
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  470.256.02",
+    )
     assert [one["level"] for one in replayed(box.files, tmp_path)] == ["degraded"]
     box.proc(lambda proc: proc["platform"].update(container="docker"))
     assert [one["level"] for one in replayed(box.files, tmp_path)] == ["warn"]
@@ -67,7 +80,11 @@ def test_a_fault_of_the_host_ends_at_its_boot_and_is_only_a_warning_in_a_contain
     assert replayed(box.files, tmp_path) == []
 
 
-REAL = sorted(Path(os.environ["GPU_CAPTURES"]).glob("query-gpu-full-*.csv")) if os.environ.get("GPU_CAPTURES") else []
+REAL = (
+    sorted(Path(os.environ["GPU_CAPTURES"]).glob("query-gpu-full-*.csv"))
+    if os.environ.get("GPU_CAPTURES")
+    else []
+)
 
 
 def test_cells_of_real_captures_are_read_alike():
@@ -77,16 +94,29 @@ def test_cells_of_real_captures_are_read_alike():
     done = 0
     for path in REAL:
         head, row = path.read_text(encoding="utf-8").splitlines()[:2]
-        names = [cell.split(" [")[0].replace("throttle_reasons", "event_reasons") for cell in head.split(", ")]
+        names = [
+            cell.split(" [")[0].replace("throttle_reasons", "event_reasons")
+            for cell in head.split(", ")
+        ]
         for what, field, value, level in gpu_faults.CELLS:
             cells = row.split(", ")
             at = names.index(field) if field in names else None
-            if at is None or what in ("memory held", "a little memory held", "other driver") or ("N/A" in cells[at]
-                    and "[GPU" not in value) or cells[at] == value:
+            if (
+                at is None
+                or what in ("memory held", "a little memory held", "other driver")
+                or ("N/A" in cells[at] and "[GPU" not in value)
+                or cells[at] == value
+            ):
                 continue
             unit = re.match(r"[\d.]+( \S+)$", cells[at])
             cells[at] = value + (unit.group(1) if unit and re.match(r"[\d.]+$", value) else "")
-            got = gpu_health.judge({"files": {"nvidia-smi.csv": "%s\n%s\n" % (head, ", ".join(cells))}, "exit": {}})
-            assert [(one["gpu"], one["level"]) for one in got] == [(0, level)], (path.name, what, got)
+            got = gpu_health.judge(
+                {"files": {"nvidia-smi.csv": "%s\n%s\n" % (head, ", ".join(cells))}, "exit": {}}
+            )
+            assert [(one["gpu"], one["level"]) for one in got] == [(0, level)], (
+                path.name,
+                what,
+                got,
+            )
             done += 1
     assert done > 200

@@ -49,10 +49,21 @@ def fake(tmp_path):
     def make(capture="h100x8", before="", hidden=(), dmesg=True):
         here = tmp_path / "bin"
         here.mkdir(exist_ok=True)
-        header = [line for line in (CAPTURES / capture / "nvidia-smi.csv").read_text().splitlines() if line.startswith("index")]
+        header = [
+            line
+            for line in (CAPTURES / capture / "nvidia-smi.csv").read_text().splitlines()
+            if line.startswith("index")
+        ]
         names = {cell.split(" [")[0] for line in header for cell in line.split(", ")} - set(hidden)
-        names |= {name.replace("event_reasons.", "throttle_reasons.") for name in names if "counters" not in name}
-        (here / "help.txt").write_text("List of valid properties to query for the switch \"--query-gpu=\":\n\n" + "".join('"%s"\nwhat it is\n\n' % name for name in sorted(names)))
+        names |= {
+            name.replace("event_reasons.", "throttle_reasons.")
+            for name in names
+            if "counters" not in name
+        }
+        (here / "help.txt").write_text(
+            'List of valid properties to query for the switch "--query-gpu=":\n\n'
+            + "".join('"%s"\nwhat it is\n\n' % name for name in sorted(names))
+        )
         values = {"log": here / "calls", "here": here, "data": CAPTURES / capture, "before": before}
         (here / "nvidia-smi").write_text(FAKE.format(**values))
         (here / "nvidia-smi").chmod(0o755)
@@ -69,7 +80,14 @@ def fake(tmp_path):
 
 
 def probe(environment, *arguments, **more):
-    return subprocess.run([sys.executable, SCRIPT, "--json", *arguments], capture_output=True, text=True, env=environment, timeout=90, **more)
+    return subprocess.run(
+        [sys.executable, SCRIPT, "--json", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=90,
+        **more,
+    )
 
 
 def answer(done):
@@ -79,15 +97,30 @@ def answer(done):
 
 def gpu_findings(found):
     """Without those of the machine that the test runs on."""
-    return [one for one in found["findings"] if not re.search(r"dev/shm|MiB free|inodes|^memory:|is listed|kernel module", one["evidence"])]
+    return [
+        one
+        for one in found["findings"]
+        if not re.search(
+            r"dev/shm|MiB free|inodes|^memory:|is listed|kernel module", one["evidence"]
+        )
+    ]
 
 
 def test_each_command_runs_once_one_after_another(fake):
     environment, calls = fake()
     found = answer(probe(environment))
     assert gpu_findings(found) == []
-    assert found["gpus"] == [{"gpu": list(range(8)), "name": "NVIDIA H100 80GB HBM3", "memory_mib": 81559, "bf16": True, "fp8": True, "p2p": "nvlink",
-        "nvlinks": 18}]
+    assert found["gpus"] == [
+        {
+            "gpu": list(range(8)),
+            "name": "NVIDIA H100 80GB HBM3",
+            "memory_mib": 81559,
+            "bf16": True,
+            "fp8": True,
+            "p2p": "nvlink",
+            "nvlinks": 18,
+        }
+    ]
     assert len(calls()) == len(set(calls())) == 9
     assert "TWICE" not in calls()
     assert calls()[0] == "--help-query-gpu"
@@ -116,9 +149,14 @@ def test_a_name_that_the_driver_refuses_is_left_out_and_asked_again(fake):
 
 def test_a_hung_nvidia_smi_is_a_finding_and_is_never_called_again(fake, tmp_path):
     environment, calls = fake(before='case "$*" in -L) sleep 300 ;; esac')
-    code = "import sys; sys.argv[1:] = []; exec(compile(open(%r).read().replace('CALL_SECONDS, SERIES_SECONDS = 25.0', 'CALL_SECONDS, SERIES_SECONDS = 2.0'), 'x', 'exec'))" % str(SCRIPT)
+    code = (
+        "import sys; sys.argv[1:] = []; exec(compile(open(%r).read().replace('CALL_SECONDS, SERIES_SECONDS = 25.0', 'CALL_SECONDS, SERIES_SECONDS = 2.0'), 'x', 'exec'))"
+        % str(SCRIPT)
+    )
     began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60
+    )
     assert done.returncode == 1
     assert time.monotonic() - began < 12
     assert "verdict: unfit" in done.stdout and "did not come back in time" in done.stdout
@@ -130,24 +168,47 @@ def series(monkeypatch, takes, capture="h100x8"):
     files = {path.name: path.read_text() for path in (CAPTURES / capture).iterdir()}
     blocks = re.split(r"(?m)^(?=index, |gpu_bus_id)", files["nvidia-smi.csv"])[1:]
     names = {cell.split(" [")[0] for block in blocks for cell in block.split("\n")[0].split(", ")}
-    replies = {"--help-query-gpu": "".join('"%s"\n' % name for name in names | {name.replace("event_reasons.", "throttle_reasons.") for name in names}),
-               "-L": files["nvidia-smi-list.txt"], "-q": files["nvidia-smi-q.xml"], "nvlink": files["nvlink.txt"], "topo": files["topo.txt"]}
+    replies = {
+        "--help-query-gpu": "".join(
+            '"%s"\n' % name
+            for name in names
+            | {name.replace("event_reasons.", "throttle_reasons.") for name in names}
+        ),
+        "-L": files["nvidia-smi-list.txt"],
+        "-q": files["nvidia-smi-q.xml"],
+        "nvlink": files["nvlink.txt"],
+        "topo": files["topo.txt"],
+    }
     clock, calls = [0.0], []
 
     def runner(command, seconds):
         calls.append((command[1].split("=")[0], seconds))
         text = replies.get(command[1], files["apps.csv"])
         if command[1].startswith("--query-gpu="):
-            text = next(block for block in blocks if ("memory.total" in block, "ecc.mode.current" in block) == (
-                "memory.total" in command[1], "ecc.mode.current" in command[1]))
+            text = next(
+                block
+                for block in blocks
+                if ("memory.total" in block, "ecc.mode.current" in block)
+                == ("memory.total" in command[1], "ecc.mode.current" in command[1])
+            )
         late = takes(len(calls)) > seconds
         clock[0] += min(takes(len(calls)), seconds)
-        return {"text": "" if late else text, "rc": None if late else 0, "seconds": min(takes(len(calls)), seconds), "timed_out": late, "cut": False}
+        return {
+            "text": "" if late else text,
+            "rc": None if late else 0,
+            "seconds": min(takes(len(calls)), seconds),
+            "timed_out": late,
+            "cut": False,
+        }
 
     monkeypatch.setattr(gpu_health, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(gpu_health.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
-    record = {"files": {"dmesg.txt": files["dmesg.txt"]}, "exit": {"_by": "x", "dmesg.txt": {"rc": 0, "timed_out": False}}, "proc": json.loads(files["proc.json"]),
-              "live": True}
+    record = {
+        "files": {"dmesg.txt": files["dmesg.txt"]},
+        "exit": {"_by": "x", "dmesg.txt": {"rc": 0, "timed_out": False}},
+        "proc": json.loads(files["proc.json"]),
+        "live": True,
+    }
     gpu_health.gather_nvidia(record, runner, gpu_health.CALL_SECONDS)
     return record, calls
 
@@ -155,9 +216,15 @@ def series(monkeypatch, takes, capture="h100x8"):
 @pytest.mark.parametrize("seconds", [5.5, 6, 13, 27, 40])
 def test_a_slow_nvidia_smi_is_unknown_and_no_hang(monkeypatch, tmp_path, seconds):
     record, calls = series(monkeypatch, lambda number: 0.1 if number == 1 else seconds)
-    assert sum(limit is not None for _, limit in calls) * seconds < gpu_health.SERIES_SECONDS + seconds
+    assert (
+        sum(limit is not None for _, limit in calls) * seconds < gpu_health.SERIES_SECONDS + seconds
+    )
     [found] = gpu_health.judge(record)
-    assert (found["level"], found["gpu"]) == ("unknown", None) and "nvidia-smi is slow" in found["evidence"] and "persistence" in found["action"]
+    assert (
+        (found["level"], found["gpu"]) == ("unknown", None)
+        and "nvidia-smi is slow" in found["evidence"]
+        and "persistence" in found["action"]
+    )
     assert "42 s" in found["threshold"]
     gpu_health.save(record, str(tmp_path))
     assert gpu_health.judge(gpu_health.load(str(tmp_path))) == [found]
@@ -171,7 +238,9 @@ def test_calls_that_all_fit_into_the_time_are_no_finding(monkeypatch):
 def test_a_call_that_had_less_than_its_full_time_is_no_hang(monkeypatch):
     record, calls = series(monkeypatch, lambda number: 300 if number == 7 else 5)
     assert calls[-1] == ("nvlink", 12.0)
-    assert [(one["level"], "slow" in one["evidence"]) for one in gpu_health.judge(record)] == [("unknown", True)]
+    assert [(one["level"], "slow" in one["evidence"]) for one in gpu_health.judge(record)] == [
+        ("unknown", True)
+    ]
 
 
 @pytest.mark.parametrize(("number", "limit"), [(2, "42 s"), (3, "25 s"), (9, "25 s")])
@@ -179,21 +248,35 @@ def test_a_call_that_used_its_full_time_is_a_hang_and_the_last(monkeypatch, numb
     record, calls = series(monkeypatch, lambda n: 300 if n == number else 0.1)
     found = gpu_health.judge(record)[0]
     assert len(calls) == number
-    assert found["level"] == "fatal" and "did not come back in time" in found["evidence"] and "within " + limit in found["threshold"]
+    assert (
+        found["level"] == "fatal"
+        and "did not come back in time" in found["evidence"]
+        and "within " + limit in found["threshold"]
+    )
 
 
-@pytest.mark.parametrize(("words", "code", "level"), [("Failed to initialize NVML: Driver/library version mismatch", 18, "fatal"),
-    ("No devices were found", 6, "fatal"),
-                                                      ("Failed to initialize NVML: Unknown Error", 255, "fatal")])
+@pytest.mark.parametrize(
+    ("words", "code", "level"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch", 18, "fatal"),
+        ("No devices were found", 6, "fatal"),
+        ("Failed to initialize NVML: Unknown Error", 255, "fatal"),
+    ],
+)
 def test_a_tool_that_cannot_work_is_asked_no_further(fake, words, code, level):
-    environment, calls = fake(before='case "$*" in --help*) ;; *) echo "%s"; rm -f $(dirname $0)/calls.busy; exit %d ;; esac' % (words, code))
+    environment, calls = fake(
+        before='case "$*" in --help*) ;; *) echo "%s"; rm -f $(dirname $0)/calls.busy; exit %d ;; esac'
+        % (words, code)
+    )
     found = answer(probe(environment))
     assert [one["level"] for one in gpu_findings(found)] == [level]
     assert len(calls()) == 2
 
 
 def test_a_reply_without_end_is_cut_and_never_fit(fake):
-    environment, calls = fake(before='case "$*" in -L) yes "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)" ;; esac')
+    environment, calls = fake(
+        before='case "$*" in -L) yes "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)" ;; esac'
+    )
     done = probe(environment)
     found = answer(done)
     assert done.returncode in (1, 2)
@@ -225,23 +308,43 @@ def timed(command):
 def test_it_runs_from_standard_input(fake):
     environment, _ = fake()
     with open(SCRIPT, "rb") as handle:
-        done = subprocess.run([sys.executable, "-", "--json", "--expect", "gpus=8"], stdin=handle, capture_output=True, text=True, env=environment,
-            timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-", "--json", "--expect", "gpus=8"],
+            stdin=handle,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=60,
+        )
     assert gpu_findings(answer(done)) == []
 
 
 def test_a_recording_gives_the_same_findings_as_the_box(fake, tmp_path):
     environment, _ = fake("v100x4")
     live = answer(probe(environment, "--record", str(tmp_path / "rec")))
-    assert {path.name for path in (tmp_path / "rec").iterdir()} >= {"nvidia-smi.csv", "nvidia-smi-q.xml", "nvidia-smi-list.txt", "nvlink.txt",
-        "topo.txt", "apps.csv", "dmesg.txt", "proc.json", "exit.json"}
+    assert {path.name for path in (tmp_path / "rec").iterdir()} >= {
+        "nvidia-smi.csv",
+        "nvidia-smi-q.xml",
+        "nvidia-smi-list.txt",
+        "nvlink.txt",
+        "topo.txt",
+        "apps.csv",
+        "dmesg.txt",
+        "proc.json",
+        "exit.json",
+    }
     again = answer(probe(environment, "--replay", str(tmp_path / "rec")))
-    assert (again["verdict"], again["findings"], again["gpus"]) == (live["verdict"], live["findings"], live["gpus"])
+    assert (again["verdict"], again["findings"], again["gpus"]) == (
+        live["verdict"],
+        live["findings"],
+        live["gpus"],
+    )
 
 
 def test_a_box_without_nvidia_smi_is_unknown(tmp_path):
-    if list(Path("/sys/bus/pci/devices").glob("*")) and any("0x10de" in (path / "vendor").read_text()
-            for path in Path("/sys/bus/pci/devices").glob("*")):
+    if list(Path("/sys/bus/pci/devices").glob("*")) and any(
+        "0x10de" in (path / "vendor").read_text() for path in Path("/sys/bus/pci/devices").glob("*")
+    ):
         pytest.skip("this machine has an NVIDIA card")
     done = probe(dict(os.environ, PATH=str(tmp_path)))
     assert done.returncode == 2
@@ -250,9 +353,19 @@ def test_a_box_without_nvidia_smi_is_unknown(tmp_path):
 
 def test_the_jobs_interpreter_is_asked_for_its_torch(fake, tmp_path):
     environment, _ = fake()
-    (tmp_path / "torch.py").write_text("class version:\n    cuda = '13.0'\n__version__ = '2.13.0+cu130'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
-                                       "def zeros(*a, **k):\n    raise RuntimeError('The NVIDIA driver on your system is too old (found version 12040).')\n")
-    found = answer(probe(dict(environment, PYTHONPATH=str(tmp_path)), "--python", sys.executable, "--expect", "torch=cu130"))
+    (tmp_path / "torch.py").write_text(
+        "class version:\n    cuda = '13.0'\n__version__ = '2.13.0+cu130'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
+        "def zeros(*a, **k):\n    raise RuntimeError('The NVIDIA driver on your system is too old (found version 12040).')\n"
+    )
+    found = answer(
+        probe(
+            dict(environment, PYTHONPATH=str(tmp_path)),
+            "--python",
+            sys.executable,
+            "--expect",
+            "torch=cu130",
+        )
+    )
     assert [(one["level"], one["entry"]) for one in gpu_findings(found)] == [("fatal", "ENV6")]
     found = answer(probe(environment, "--python", str(tmp_path / "none")))
     assert [one["level"] for one in gpu_findings(found)] == ["unknown"]
@@ -262,38 +375,83 @@ def test_a_mount_that_never_answers_holds_nothing_up(monkeypatch):
     monkeypatch.setattr(gpu_health.os, "statvfs", lambda path: time.sleep(60))
     monkeypatch.setattr(gpu_health.shutil, "which", lambda name: None)
     began = time.monotonic()
-    record = gpu_health.gather(runner=lambda command, seconds: {"text": "", "rc": 1, "seconds": 0, "timed_out": False, "cut": False},
-        paths=["/mnt/dead"])
+    record = gpu_health.gather(
+        runner=lambda command, seconds: {
+            "text": "",
+            "rc": 1,
+            "seconds": 0,
+            "timed_out": False,
+            "cut": False,
+        },
+        paths=["/mnt/dead"],
+    )
     assert time.monotonic() - began < 6
     assert record["proc"]["disks"]["/mnt/dead"] is None
     assert any("/mnt/dead does not answer" in one["evidence"] for one in gpu_health.judge(record))
 
 
 def test_it_needs_nothing_but_python_3_8(fake):
-    places = [shutil.which("python3.8"), *map(str, Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8"))]
-    old = next((place for place in places if place and subprocess.run([place, "-V"], capture_output=True).returncode == 0), None)
+    places = [
+        shutil.which("python3.8"),
+        *map(str, Path.home().glob(".pyenv/versions/3.8.*/bin/python3.8")),
+    ]
+    old = next(
+        (
+            place
+            for place in places
+            if place and subprocess.run([place, "-V"], capture_output=True).returncode == 0
+        ),
+        None,
+    )
     if not old:
         pytest.skip("no Python 3.8 on this machine")
     environment, _ = fake()
-    done = subprocess.run([old, "-I", SCRIPT, "--json"], capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(
+        [old, "-I", SCRIPT, "--json"], capture_output=True, text=True, env=environment, timeout=60
+    )
     assert gpu_findings(answer(done)) == []
 
 
 def test_a_part_that_fails_is_said_and_the_others_go_on(monkeypatch):
     monkeypatch.setattr(gpu_health, "gather_holders", lambda proc: 1 / 0)
     monkeypatch.setattr(gpu_health.shutil, "which", lambda name: None)
-    record = gpu_health.gather(runner=lambda command, seconds: {"text": "", "rc": 1, "seconds": 0, "timed_out": False, "cut": False})
+    record = gpu_health.gather(
+        runner=lambda command, seconds: {
+            "text": "",
+            "rc": 1,
+            "seconds": 0,
+            "timed_out": False,
+            "cut": False,
+        }
+    )
     assert record["proc"]["platform"]["kernel"]
-    assert any("division by zero" in one["evidence"] and one["level"] == "unknown" for one in gpu_health.judge(record))
+    assert any(
+        "division by zero" in one["evidence"] and one["level"] == "unknown"
+        for one in gpu_health.judge(record)
+    )
 
 
 def in_a_place(monkeypatch, **texts):
     """gather_system where these files hold these texts, and no other mark of a container is there."""
     texts = {path.replace("_", "/"): text for path, text in texts.items()}
     read, exists = gpu_health.read_text, os.path.exists
-    marks = ("/proc/1/cgroup", "/proc/1/environ", "/proc/1/comm", "/proc/self/mountinfo", "/run/systemd/container")
-    monkeypatch.setattr(gpu_health, "read_text", lambda path, *most: texts.get(path, "") if path in marks else read(path, *most))
-    monkeypatch.setattr(gpu_health.os.path, "exists", lambda path: path not in ("/.dockerenv", "/run/.containerenv") and exists(path))
+    marks = (
+        "/proc/1/cgroup",
+        "/proc/1/environ",
+        "/proc/1/comm",
+        "/proc/self/mountinfo",
+        "/run/systemd/container",
+    )
+    monkeypatch.setattr(
+        gpu_health,
+        "read_text",
+        lambda path, *most: texts.get(path, "") if path in marks else read(path, *most),
+    )
+    monkeypatch.setattr(
+        gpu_health.os.path,
+        "exists",
+        lambda path: path not in ("/.dockerenv", "/run/.containerenv") and exists(path),
+    )
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     proc = {}
     gpu_health.gather_system(proc)
@@ -303,29 +461,62 @@ def in_a_place(monkeypatch, **texts):
 OVERLAY = "22 1 0:30 / /proc rw - proc proc rw\n1 0 0:84 / / rw,relatime - overlay overlay rw,lowerdir=%s,upperdir=/x,workdir=/y\n"
 
 
-@pytest.mark.parametrize(("texts", "container"), [
-    ({"_proc_1_environ": "PATH=/bin\0KUBERNETES_SERVICE_HOST=10.0.0.1\0"}, "kubernetes"), ({"_proc_1_environ": "container=lxc\0"}, "lxc"),
-    ({"_run_systemd_container": "systemd-nspawn\n"}, "systemd-nspawn"),
-    ({"_proc_1_comm": "systemd\n", "_proc_self_mountinfo": OVERLAY % "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/3/fs"}, "container"),
-    ({"_proc_1_comm": "sshd\n", "_proc_self_mountinfo": OVERLAY % "/a:/b"}, "container"),
-    ({"_proc_1_comm": "systemd\n", "_proc_self_mountinfo": OVERLAY % "/run/rootfs/squashfs"}, ""),  # a host without disks
-    ({"_proc_1_environ": "HOME=/\0TERM=linux\0", "_proc_1_comm": "systemd\n", "_proc_self_mountinfo": "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n"}, ""),
-])
+@pytest.mark.parametrize(
+    ("texts", "container"),
+    [
+        ({"_proc_1_environ": "PATH=/bin\0KUBERNETES_SERVICE_HOST=10.0.0.1\0"}, "kubernetes"),
+        ({"_proc_1_environ": "container=lxc\0"}, "lxc"),
+        ({"_run_systemd_container": "systemd-nspawn\n"}, "systemd-nspawn"),
+        (
+            {
+                "_proc_1_comm": "systemd\n",
+                "_proc_self_mountinfo": OVERLAY
+                % "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/3/fs",
+            },
+            "container",
+        ),
+        ({"_proc_1_comm": "sshd\n", "_proc_self_mountinfo": OVERLAY % "/a:/b"}, "container"),
+        (
+            {"_proc_1_comm": "systemd\n", "_proc_self_mountinfo": OVERLAY % "/run/rootfs/squashfs"},
+            "",
+        ),  # a host without disks
+        (
+            {
+                "_proc_1_environ": "HOME=/\0TERM=linux\0",
+                "_proc_1_comm": "systemd\n",
+                "_proc_self_mountinfo": "1 0 8:2 / / rw - ext4 /dev/sda2 rw\n",
+            },
+            "",
+        ),
+    ],
+)
 def test_a_container_without_the_usual_marks_is_recognised(monkeypatch, texts, container):
     assert in_a_place(monkeypatch, _proc_1_cgroup="0::/\n", **texts) == container
 
 
 def test_which_cards_are_this_jobs_is_gathered(monkeypatch):
-    told = {"0000:1b:00.0": "Model: \t NVIDIA H100\nDevice Minor: \t 0\nGPU Excluded:\t No\n", "0000:2c:00.0": "Device Minor: \t 1\n",
-            "0000:3d:00.0": "Device Minor: \t 2\n", "0000:4e:00.0": "Device Minor: \t 3\nGPU Excluded:\t Yes\n"}
+    told = {
+        "0000:1b:00.0": "Model: \t NVIDIA H100\nDevice Minor: \t 0\nGPU Excluded:\t No\n",
+        "0000:2c:00.0": "Device Minor: \t 1\n",
+        "0000:3d:00.0": "Device Minor: \t 2\n",
+        "0000:4e:00.0": "Device Minor: \t 3\nGPU Excluded:\t Yes\n",
+    }
     monkeypatch.setattr(gpu_health, "read_text", lambda path, *most: told.get(path.split("/")[5]))
     monkeypatch.setattr(gpu_health.glob, "glob", lambda pattern: list(told))
     monkeypatch.setattr(gpu_health.os.path, "exists", lambda path: path != "/dev/nvidia2")
     monkeypatch.setattr(gpu_health.os, "access", lambda path, mode: path == "/dev/nvidia0")
-    cards = [{"bdf": place, "driver": "nvidia"} for place in [*told, "0000:5f:00.0"]] + [{"bdf": "0000:60:00.0", "driver": "vfio-pci"}]
+    cards = [{"bdf": place, "driver": "nvidia"} for place in [*told, "0000:5f:00.0"]] + [
+        {"bdf": "0000:60:00.0", "driver": "vfio-pci"}
+    ]
     gpu_health.gather_nodes({"pci": cards})
-    assert [(card.get("minor"), card.get("node")) for card in cards] == [(0, "open"), (1, "denied"), (2, "absent"), (3, "excluded"), (None, "hidden"),
-        (None, None)]
+    assert [(card.get("minor"), card.get("node")) for card in cards] == [
+        (0, "open"),
+        (1, "denied"),
+        (2, "absent"),
+        (3, "excluded"),
+        (None, "hidden"),
+        (None, None),
+    ]
     monkeypatch.setattr(gpu_health.glob, "glob", lambda pattern: [])
     untold = [{"bdf": "0000:1b:00.0", "driver": "nvidia"}]
     gpu_health.gather_nodes({"pci": untold})
@@ -341,9 +532,15 @@ def test_a_device_cgroup_shows_itself_without_opening_the_node(tmp_path):
         pytest.skip("no device cgroup here: %s" % error)
     try:
         (group / "devices.deny").write_text("c 1:3 rwm")
-        ask = "import os, sys; open(%r, 'w').write(str(os.getpid())); print(os.access(%r, os.R_OK | os.W_OK))" % (str(group / "cgroup.procs"), str(node))
+        ask = (
+            "import os, sys; open(%r, 'w').write(str(os.getpid())); print(os.access(%r, os.R_OK | os.W_OK))"
+            % (str(group / "cgroup.procs"), str(node))
+        )
         assert os.access(node, os.R_OK | os.W_OK)
-        assert subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True).stdout == "False\n"
+        assert (
+            subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True).stdout
+            == "False\n"
+        )
     finally:
         group.rmdir()
 
@@ -366,7 +563,15 @@ def logged(replies):
 
 
 def test_the_journal_tells_what_the_ring_buffer_has_overwritten():
-    text, code, asked = logged({"dmesg": (LATE, 0), "journalctl": (WHOLE + "[ 8999.900000] host kernel: x\n[ 9001.000000] host kernel: usb 1-9: new\n", 0)})
+    text, code, asked = logged(
+        {
+            "dmesg": (LATE, 0),
+            "journalctl": (
+                WHOLE + "[ 8999.900000] host kernel: x\n[ 9001.000000] host kernel: usb 1-9: new\n",
+                0,
+            ),
+        }
+    )
     assert code == 0 and text.startswith(WHOLE) and text.endswith("host kernel: x\n" + LATE)
     found = gpu_health.parse_log(text)
     assert found["boot"] and [event["code"] for event in found["events"]] == [64]
@@ -374,13 +579,22 @@ def test_the_journal_tells_what_the_ring_buffer_has_overwritten():
 
 def test_a_ring_buffer_that_reaches_the_boot_is_enough_and_one_without_a_journal_is_kept():
     assert logged({"dmesg": (WHOLE, 0), "journalctl": ("x", 0)}) == (WHOLE, 0, ["dmesg"])
-    assert logged({"dmesg": (LATE, 0), "journalctl": ("No journal files were found.\n-- No entries --\n", 0)}) == (LATE, 0, ["dmesg", "journalctl"])
+    assert logged(
+        {"dmesg": (LATE, 0), "journalctl": ("No journal files were found.\n-- No entries --\n", 0)}
+    ) == (LATE, 0, ["dmesg", "journalctl"])
     assert logged({"dmesg": (LATE, 0)})[:2] == (LATE, 0)
-    assert logged({"dmesg": ("Operation not permitted", 1), "journalctl": (WHOLE, 0)})[:2] == (WHOLE, 0)
+    assert logged({"dmesg": ("Operation not permitted", 1), "journalctl": (WHOLE, 0)})[:2] == (
+        WHOLE,
+        0,
+    )
 
 
 def test_a_journal_over_the_limit_keeps_its_faults_its_begin_and_its_end(tmp_path, monkeypatch):
-    plain = "".join("[%5d.000001] host kernel: [UFW BLOCK] IN=eth0 SRC=10.0.0.%d DST=10.0.0.1 LEN=40\n" % (at, at % 250) for at in range(9, 60000))
+    plain = "".join(
+        "[%5d.000001] host kernel: [UFW BLOCK] IN=eth0 SRC=10.0.0.%d DST=10.0.0.1 LEN=40\n"
+        % (at, at % 250)
+        for at in range(9, 60000)
+    )
     xids = "[60001.000001] host kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n"
     (tmp_path / "log").write_text(WHOLE + plain * 2 + xids)
     assert (tmp_path / "log").stat().st_size > 2 * gpu_health.LIMIT
@@ -390,10 +604,16 @@ def test_a_journal_over_the_limit_keeps_its_faults_its_begin_and_its_end(tmp_pat
     got = gpu_health.run(["journalctl"], 30.0)
     assert (got["rc"], got["cut"]) == (0, False) and len(got["text"]) <= gpu_health.LIMIT
     found = gpu_health.parse_log(got["text"])
-    assert (found["boot"], found["first"], found["odd"]) == (True, 0, 0) and [event["code"] for event in found["events"]] == [64, 79]
+    assert (found["boot"], found["first"], found["odd"]) == (True, 0, 0) and [
+        event["code"] for event in found["events"]
+    ] == [64, 79]
 
 
 def test_a_flood_of_faults_keeps_the_last_of_them():
     line = "[%5d.000001] NVRM: Xid (PCI:0000:1b:00): 31, pid=1, name=python3, Ch 00000018, intr 10000000. MMU Fault\n"
     kept = gpu_health.worthy("".join(line % at for at in range(60000)).encode()).decode()
-    assert len(kept) <= gpu_health.LIMIT // 2 and kept.endswith(line % 59999) and gpu_health.parse_log(kept)["odd"] == 0
+    assert (
+        len(kept) <= gpu_health.LIMIT // 2
+        and kept.endswith(line % 59999)
+        and gpu_health.parse_log(kept)["odd"] == 0
+    )

@@ -10,7 +10,17 @@ from tests.health.gpu_faults import CAPTURES, Text
 from tests.health.test_gpu_health_faults import gpu_health
 
 HEALTHY = ("h100x8", "a100x8", "rtx3090x2")
-FILES = ("nvidia-smi.csv", "nvidia-smi-q.xml", "nvidia-smi-list.txt", "nvlink.txt", "topo.txt", "apps.csv", "dmesg.txt", "proc.json", "exit.json")
+FILES = (
+    "nvidia-smi.csv",
+    "nvidia-smi-q.xml",
+    "nvidia-smi-list.txt",
+    "nvlink.txt",
+    "topo.txt",
+    "apps.csv",
+    "dmesg.txt",
+    "proc.json",
+    "exit.json",
+)
 
 
 def verdict(files, folder):
@@ -18,7 +28,10 @@ def verdict(files, folder):
     for name, data in files.items():
         (folder / name).write_bytes(data)
     began = time.monotonic()
-    answer = gpu_health.report(gpu_health.load(str(folder)), gpu_health.expectations_of("gpus=8" if len(files["nvlink.txt"]) > 4000 else ""))
+    answer = gpu_health.report(
+        gpu_health.load(str(folder)),
+        gpu_health.expectations_of("gpus=8" if len(files["nvlink.txt"]) > 4000 else ""),
+    )
     assert time.monotonic() - began < 5
     text = gpu_health.as_text(answer)
     json.dumps(answer).encode("ascii")
@@ -56,27 +69,47 @@ def test_a_cut_file_is_never_fit(capture, name, tmp_path):
         piece = data[:at]
         if name == "dmesg.txt" and piece.endswith(b"\n"):
             continue  # a shorter log is a log
-        if name == "topo.txt" and data[at:].lstrip().startswith(b"Legend") or name == "topo.txt" and b"Legend" in piece and piece.endswith(b"\n"):
+        if (
+            name == "topo.txt"
+            and data[at:].lstrip().startswith(b"Legend")
+            or name == "topo.txt"
+            and b"Legend" in piece
+            and piece.endswith(b"\n")
+        ):
             continue  # only its legend is gone
         if name in ("nvlink.txt",) and capture == "rtx3090x2" and not piece:
             continue  # cards without NVLink print nothing
-        if name in ("apps.csv", "proc.json", "exit.json", "dmesg.txt", "nvidia-smi-q.xml") and at >= len(data) - 1:
+        if (
+            name in ("apps.csv", "proc.json", "exit.json", "dmesg.txt", "nvidia-smi-q.xml")
+            and at >= len(data) - 1
+        ):
             continue  # only the last line end is gone
         assert verdict(dict(raw(capture), **{name: piece}), tmp_path) != "fit", (at, piece[-60:])
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("junk", [b"\xff\xfe\x80 not text \xc3\n", b"\x00\x01\x02\n", b"\x1b[2J\x1b]0;owned\x07\x1b[31m\n", b"<!ENTITY lol 'lol'>\n",
-    b"a" * (5 << 20) + b"\n",
-                                  b"x, y, z\n" * 30000, b"; rm -rf / #`reboot`$(reboot)\n"],
-                                  ids=["invalid UTF-8", "control", "ANSI", "entity", "one line of 5 MB", "30000 lines", "shell"])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\xff\xfe\x80 not text \xc3\n",
+        b"\x00\x01\x02\n",
+        b"\x1b[2J\x1b]0;owned\x07\x1b[31m\n",
+        b"<!ENTITY lol 'lol'>\n",
+        b"a" * (5 << 20) + b"\n",
+        b"x, y, z\n" * 30000,
+        b"; rm -rf / #`reboot`$(reboot)\n",
+    ],
+    ids=["invalid UTF-8", "control", "ANSI", "entity", "one line of 5 MB", "30000 lines", "shell"],
+)
 def test_junk_in_the_middle_is_never_fit(name, junk, tmp_path):
     data = raw("h100x8")[name]
     half = data.index(b"\n", len(data) // 2) + 1
     if name == "topo.txt" and junk.startswith((b"<!", b"; rm", b"x, y", b"a")):
         pytest.skip("topo -m ends with a legend in words")
-    assert verdict(dict(raw("h100x8"), **{name: data[:half] + junk + data[half:]}), tmp_path) != "fit"
+    assert (
+        verdict(dict(raw("h100x8"), **{name: data[:half] + junk + data[half:]}), tmp_path) != "fit"
+    )
 
 
 @pytest.mark.parametrize("capture", ["h100x8", "a100x8"])
@@ -102,28 +135,52 @@ def test_scrambled_bytes_never_end_in_a_traceback(capture, tmp_path):
         verdict(dict(raw(capture), **{name: bytes(data)}), tmp_path)
 
 
-@pytest.mark.parametrize("text", [b"[]", b"null", b"3", b'"x"', b"{}", b'{"platform": 3, "disks": [1], "memory": "x", "pci": {}, "holders": 7}',
-    b"[" * 100000, b'{"a": NaN, "disks": {"/": {"total_mib": "x"}}}',
-                                  b'{"platform": {}, "disks": {"/": 5}, "memory": {}, "pci": [1, null, "x"], "holders": [null], "dev": [0], "torch": {"devices": [3]}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[]",
+        b"null",
+        b"3",
+        b'"x"',
+        b"{}",
+        b'{"platform": 3, "disks": [1], "memory": "x", "pci": {}, "holders": 7}',
+        b"[" * 100000,
+        b'{"a": NaN, "disks": {"/": {"total_mib": "x"}}}',
+        b'{"platform": {}, "disks": {"/": 5}, "memory": {}, "pci": [1, null, "x"], "holders": [null], "dev": [0], "torch": {"devices": [3]}}',
+    ],
+)
 def test_a_proc_json_of_other_shape_is_never_fit(text, tmp_path):
     assert verdict(dict(raw("h100x8"), **{"proc.json": text}), tmp_path) != "fit"
 
 
-@pytest.mark.parametrize("text", [b"[]", b"null", b'{"_by": "gpu_health 1"}', b'{"_by": 3, "nvidia-smi.csv": [], "dmesg.txt": {"rc": "x"}}',
-    b'{"_by": "x", "nvidia-smi.csv": {"rc": 0, "asked": [3, null, ["a"]]}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[]",
+        b"null",
+        b'{"_by": "gpu_health 1"}',
+        b'{"_by": 3, "nvidia-smi.csv": [], "dmesg.txt": {"rc": "x"}}',
+        b'{"_by": "x", "nvidia-smi.csv": {"rc": 0, "asked": [3, null, ["a"]]}}',
+    ],
+)
 def test_an_exit_json_of_other_shape_is_never_fit(text, tmp_path):
     assert verdict(dict(raw("h100x8"), **{"exit.json": text}), tmp_path) != "fit"
 
 
 def columns(text, change):
     """`change` gets the list of cells of a line and gives another."""
-    return "\n".join(", ".join(change(line.split(", "))) if line else line for line in text.split("\n"))
+    return "\n".join(
+        ", ".join(change(line.split(", "))) if line else line for line in text.split("\n")
+    )
 
 
 @pytest.mark.parametrize("at", range(30))
 def test_a_column_too_few_is_never_fit(at, tmp_path):
     files = raw("h100x8")
-    text = columns(files["nvidia-smi.csv"].decode(), lambda cells: cells[:at % len(cells)] + cells[at % len(cells) + 1:])
+    text = columns(
+        files["nvidia-smi.csv"].decode(),
+        lambda cells: cells[: at % len(cells)] + cells[at % len(cells) + 1 :],
+    )
     assert verdict(dict(files, **{"nvidia-smi.csv": text.encode()}), tmp_path) != "fit"
 
 
@@ -133,7 +190,9 @@ def test_columns_in_another_order_are_never_fit(seed, tmp_path):
     files, dice = raw("h100x8"), random.Random(seed)
 
     def shuffled(cells):
-        if (seed % 3 == 1 and cells[0].startswith("index")) or (seed % 3 == 2 and not cells[0].startswith("index")):
+        if (seed % 3 == 1 and cells[0].startswith("index")) or (
+            seed % 3 == 2 and not cells[0].startswith("index")
+        ):
             return cells
         order = list(range(len(cells)))
         random.Random(seed).shuffle(order)
@@ -143,10 +202,33 @@ def test_columns_in_another_order_are_never_fit(seed, tmp_path):
     assert dice and verdict(dict(files, **{"nvidia-smi.csv": text.encode()}), tmp_path) != "fit"
 
 
-@pytest.mark.parametrize("word", ["[Unknown Error]", "ERR!", "[Insufficient Permissions]", "[GPU is lost]", "", "nan", "-", "1e999",
-    "99999999999999999999999", "[", "Yes\x1b[0m"])
-@pytest.mark.parametrize("field", ["memory.total", "ecc.errors.uncorrected.volatile.total", "remapped_rows.failure", "pcie.link.width.current",
-    "temperature.gpu", "gpu_recovery_action"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "[Unknown Error]",
+        "ERR!",
+        "[Insufficient Permissions]",
+        "[GPU is lost]",
+        "",
+        "nan",
+        "-",
+        "1e999",
+        "99999999999999999999999",
+        "[",
+        "Yes\x1b[0m",
+    ],
+)
+@pytest.mark.parametrize(
+    "field",
+    [
+        "memory.total",
+        "ecc.errors.uncorrected.volatile.total",
+        "remapped_rows.failure",
+        "pcie.link.width.current",
+        "temperature.gpu",
+        "gpu_recovery_action",
+    ],
+)
 def test_a_cell_that_says_nothing_is_never_fit(field, word, tmp_path):
     box = Text("h100x8")
     box.cell(4, field, word)
@@ -154,13 +236,30 @@ def test_a_cell_that_says_nothing_is_never_fit(field, word, tmp_path):
     assert verdict({name: text.encode() for name, text in box.files.items()}, tmp_path) != "fit"
 
 
-@pytest.mark.parametrize("field", ["remapped_rows.failure", "utilization.gpu", "retired_pages.pending", "ecc.errors.corrected.volatile.total",
-    "temperature.memory"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "remapped_rows.failure",
+        "utilization.gpu",
+        "retired_pages.pending",
+        "ecc.errors.corrected.volatile.total",
+        "temperature.memory",
+    ],
+)
 def test_not_available_is_no_zero_and_no_fault(field, tmp_path):
     box = Text("h100x8")
-    for word in ("[N/A]", "N/A", "[Not Supported]", "[Requested functionality has been deprecated]"):
+    for word in (
+        "[N/A]",
+        "N/A",
+        "[Not Supported]",
+        "[Requested functionality has been deprecated]",
+    ):
         box.cell(4, field, word)
-        assert gpu_health.state(word) == "na" and gpu_health.number(word) is None and gpu_health.yes(word) is None
+        assert (
+            gpu_health.state(word) == "na"
+            and gpu_health.number(word) is None
+            and gpu_health.yes(word) is None
+        )
         assert verdict({name: text.encode() for name, text in box.files.items()}, tmp_path) == "fit"
 
 
@@ -188,4 +287,9 @@ def test_a_raw_table_of_cells_that_breaks_off_is_never_fit(capture):
     for _ in range(30):
         at = dice.randrange(len(text) - 2)
         if text[at - 1] != "\n" and text[at] != "\n":
-            assert gpu_health.verdict(gpu_health.judge({"files": {"nvidia-smi.csv": text[:at]}, "exit": {}})) != "fit", text[at - 40:at]
+            assert (
+                gpu_health.verdict(
+                    gpu_health.judge({"files": {"nvidia-smi.csv": text[:at]}, "exit": {}})
+                )
+                != "fit"
+            ), text[at - 40 : at]

@@ -12,15 +12,38 @@ REAL = os.environ.get("GPU_CAPTURES")
 FORMS = [
     ("NVRM: Xid (0000:03:00): 13, Channel 00000001", "0000:03:00", 13),
     ("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", "0000:3b:00", 79),
-    ("[    7.1] NVRM: Xid (PCI:0000:3B:00): 79, pid=1122, GPU has fallen off the bus.)", "0000:3b:00", 79),
-    ("NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", "0000:05:00", 79),
-    ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No", "0000:01:00", 94),
-    ("Okt 06 17:59:27 balrog kernel: NVRM: Xid (PCI:0018:a1:1c): 31, pid=5, name=my exe [x], Ch 0000000a", "0018:a1:1c", 31),
-    ("6,3973,227996636,-;NVRM: Xid (PCI:0000:af:00): 119, pid=1582259, name=nvc:[driver], Timeout", "0000:af:00", 119),
+    (
+        "[    7.1] NVRM: Xid (PCI:0000:3B:00): 79, pid=1122, GPU has fallen off the bus.)",
+        "0000:3b:00",
+        79,
+    ),
+    (
+        "NVRM: Xid (PCI:0000:05:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        "0000:05:00",
+        79,
+    ),
+    (
+        "NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No",
+        "0000:01:00",
+        94,
+    ),
+    (
+        "Okt 06 17:59:27 balrog kernel: NVRM: Xid (PCI:0018:a1:1c): 31, pid=5, name=my exe [x], Ch 0000000a",
+        "0018:a1:1c",
+        31,
+    ),
+    (
+        "6,3973,227996636,-;NVRM: Xid (PCI:0000:af:00): 119, pid=1582259, name=nvc:[driver], Timeout",
+        "0000:af:00",
+        119,
+    ),
     ("<4>[16450076.435595] NVRM: Xid (PCI:0002:00:00): 120, GSP", "0002:00:00", 120),
     ("2026-11-20T10:00:00+0000 host kernel: NVRM: Xid (PCI:0000:10:00): 63", "0000:10:00", 63),
-    ("[Mon Nov  2 10:00:00 2026] NVRM: Xid (PCI:0009:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
-    "0009:01:00", 154),
+    (
+        "[Mon Nov  2 10:00:00 2026] NVRM: Xid (PCI:0009:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+        "0009:01:00",
+        154,
+    ),
 ]
 
 
@@ -44,8 +67,13 @@ def test_each_form_of_an_xid_is_read(line, place, code):
 def test_every_real_line_with_an_xid_is_read():
     if not REAL:
         pytest.skip("GPU_CAPTURES names no folder of real captures")
-    for name in ("dmesg-xid-lines.txt", "dmesg-issue-lines.txt", "dmesg-xid-nvlink5-synthetic.txt", "dmesg-sxid-lines.txt",
-            "dmesg-driver-init-fail.txt"):
+    for name in (
+        "dmesg-xid-lines.txt",
+        "dmesg-issue-lines.txt",
+        "dmesg-xid-nvlink5-synthetic.txt",
+        "dmesg-sxid-lines.txt",
+        "dmesg-driver-init-fail.txt",
+    ):
         text = (Path(REAL) / name).read_text(encoding="utf-8")
         lines = [line for line in text.splitlines() if "Xid (" in line]
         got = gpu_health.parse_log(text)
@@ -54,7 +82,10 @@ def test_every_real_line_with_an_xid_is_read():
 
 
 def test_a_place_is_the_same_in_all_its_spellings():
-    assert {gpu_health.bdf(text) for text in ("00000000:3B:00.0", "0000:3b:00.0", "0000:3b:00", "3b:00.0")} == {"0000:3b:00"}
+    assert {
+        gpu_health.bdf(text)
+        for text in ("00000000:3B:00.0", "0000:3b:00.0", "0000:3b:00", "3b:00.0")
+    } == {"0000:3b:00"}
     assert gpu_health.bdf("00000010:3B:00.0") == "0010:3b:00"
     assert gpu_health.bdf("no place") is None
 
@@ -67,38 +98,70 @@ def test_the_table_knows_the_numbers_of_the_catalogue_and_no_others():
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 68, 69])
 def test_an_applications_xid_is_no_broken_card(code):
-    assert all(level == "warn" for _, level, _ in findings("[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, name=python3, x" % code))
+    assert all(
+        level == "warn"
+        for _, level, _ in findings(
+            "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, name=python3, x" % code
+        )
+    )
 
 
 def test_faults_before_the_boot_the_driver_or_the_reset_are_over():
     fault = "[ 50.0] NVRM: Xid (PCI:0000:3b:00): 95, pid=9, Uncontained. RST: Yes, D-RST: No"
     other = "[ 51.0] NVRM: Xid (PCI:0000:4c:00): 95, pid=9, Uncontained. RST: Yes, D-RST: No"
     assert findings(fault, "[    0.000000] Linux version 6.8.0-60-generic") == []
-    assert findings(fault, "[ 60.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  590.44.01") == []
-    assert findings(fault, other, "[ 60.0] nvidia 0000:3b:00.0: reset done") == [("0000:4c:00", "fatal", 95)]
-    assert findings(fault, other,
-        "[ 60.0] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)") == [("0000:4c:00",
-        "fatal", 95)]
-    assert findings("[    0.000000] Linux version 6.8.0-60-generic", fault) == [("0000:3b:00", "fatal", 95)]
+    assert (
+        findings(fault, "[ 60.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  590.44.01") == []
+    )
+    assert findings(fault, other, "[ 60.0] nvidia 0000:3b:00.0: reset done") == [
+        ("0000:4c:00", "fatal", 95)
+    ]
+    assert findings(
+        fault,
+        other,
+        "[ 60.0] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+    ) == [("0000:4c:00", "fatal", 95)]
+    assert findings("[    0.000000] Linux version 6.8.0-60-generic", fault) == [
+        ("0000:3b:00", "fatal", 95)
+    ]
 
 
 def test_the_last_recovery_action_of_a_gpu_overrides_what_other_xids_suggest():
-    lines = ["[ 1.0] NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6)",
-             "[ 2.0] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
-             "[ 3.0] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x4 (Drain and Reset)"]
+    lines = [
+        "[ 1.0] NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6)",
+        "[ 2.0] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        "[ 3.0] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x4 (Drain and Reset)",
+    ]
     assert findings(*lines[:2]) == [("0000:3b:00", "fatal", 149), ("0000:3b:00", "fatal", 154)]
     assert {level for _, level, code in findings(*lines) if code == 149} == {"degraded"}
-    assert ("0000:4c:00", "fatal", 79) in findings(*lines, "[ 4.0] NVRM: Xid (PCI:0000:4c:00): 79, GPU has fallen off the bus.")
+    assert ("0000:4c:00", "fatal", 79) in findings(
+        *lines, "[ 4.0] NVRM: Xid (PCI:0000:4c:00): 79, GPU has fallen off the bus."
+    )
 
 
-@pytest.mark.parametrize(("line", "level"), [
-    ("nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "fatal"),
-    ("nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Non-fatal, Link 30 LTSSM Fault Up", "degraded"),
-    ("nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 22003, Minion Halt", "fatal"),
-    ("nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 22013, Non-fatal, Link 57 Minion Link DLREQ interrupt", "warn"),
-    ("nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 29999, Non-fatal, something new", "unknown"),
-    ("[Feb 27 2026 15:10:02] [ERROR] [tid 1] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61", "warn"),
-])
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            "fatal",
+        ),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Non-fatal, Link 30 LTSSM Fault Up",
+            "degraded",
+        ),
+        ("nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 22003, Minion Halt", "fatal"),
+        (
+            "nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 22013, Non-fatal, Link 57 Minion Link DLREQ interrupt",
+            "warn",
+        ),
+        ("nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 29999, Non-fatal, something new", "unknown"),
+        (
+            "[Feb 27 2026 15:10:02] [ERROR] [tid 1] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61",
+            "warn",
+        ),
+    ],
+)
 def test_an_sxid_is_fatal_or_not_by_its_word_and_the_table(line, level):
     assert [(gpu, found) for gpu, found, _ in findings(line)] == [(None, level)]
 
@@ -106,12 +169,16 @@ def test_an_sxid_is_fatal_or_not_by_its_word_and_the_table(line, level):
 def test_many_lines_of_one_fault_are_one_finding_with_their_number():
     line = "[ 5.0] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     got = gpu_health.judge({"files": {"dmesg.txt": (line + "\n") * 5000}, "exit": {}})
-    assert [one["evidence"].endswith("(5000 times)") for one in got if one["level"] == "fatal"] == [True]
+    assert [one["evidence"].endswith("(5000 times)") for one in got if one["level"] == "fatal"] == [
+        True
+    ]
 
 
 def test_an_xid_of_a_card_that_the_container_does_not_have_is_only_a_warning():
     record = gpu_health.load(str(Path(__file__).parent / "gpu_captures" / "l40sx4"))
-    record["files"]["dmesg.txt"] += "[ 9000.0] NVRM: Xid (PCI:0000:e1:00): 79, GPU has fallen off the bus.\n"
+    record["files"]["dmesg.txt"] += (
+        "[ 9000.0] NVRM: Xid (PCI:0000:e1:00): 79, GPU has fallen off the bus.\n"
+    )
     assert [one["level"] for one in gpu_health.judge(record)] == ["fatal"]
     record["proc"]["platform"]["container"] = "docker"
     assert [one["level"] for one in gpu_health.judge(record)] == ["warn"]
@@ -127,8 +194,14 @@ def test_a_log_that_begins_late_is_said_and_only_hurts_where_the_driver_says_not
     assert levels == {"h100x8": ["warn"], "a100x8": ["unknown"]}
 
 
-@pytest.mark.parametrize("line", ["AER: Uncorrected (Fatal) error received: 0000:3d:00.0", "AER: Uncorrectable (Fatal) error message received from 0000:3d:00.0",
-    "AER: Multiple Uncorrectable (Non-Fatal) error message received from 0000:3d:00.0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "AER: Uncorrected (Fatal) error received: 0000:3d:00.0",
+        "AER: Uncorrectable (Fatal) error message received from 0000:3d:00.0",
+        "AER: Multiple Uncorrectable (Non-Fatal) error message received from 0000:3d:00.0",
+    ],
+)
 def test_old_and_new_words_for_an_uncorrectable_pcie_error_are_read(line):
     assert findings("[ 5.0] pcieport 0000:00:01.0: " + line) == [("0000:3d:00", "degraded", None)]
     assert findings("[ 5.0] pcieport 0000:00:01.0: " + line.replace("Uncorrect", "Correct")) == []
@@ -136,7 +209,16 @@ def test_old_and_new_words_for_an_uncorrectable_pcie_error_are_read(line):
 
 def test_what_to_do_is_never_nothing_where_a_card_is_worse_than_a_warning():
     for code, (level, _, _) in gpu_health.XID.items():
-        got = gpu_health.judge({"files": {"dmesg.txt": "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, x\n" % code}, "exit": {}})
+        got = gpu_health.judge(
+            {
+                "files": {"dmesg.txt": "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, x\n" % code},
+                "exit": {},
+            }
+        )
         action = [one["action"] for one in got if "no Xid %d " % code in one["threshold"]]
-        assert len(action) == (level != "ok") and (level == "warn" or not any("nothing to do" in text for text in action)), (code, action)
-    assert "reset the GPU" in gpu_health.xid_words(63, "degraded") and "another card" in gpu_health.xid_words(92, "degraded")
+        assert len(action) == (level != "ok") and (
+            level == "warn" or not any("nothing to do" in text for text in action)
+        ), (code, action)
+    assert "reset the GPU" in gpu_health.xid_words(
+        63, "degraded"
+    ) and "another card" in gpu_health.xid_words(92, "degraded")

@@ -33,13 +33,23 @@ def watched(tmp_path):
     """watched(samples) runs the watch over them -> (exit code, lines as objects)."""
 
     def run(samples, after="raise SystemExit(0)", gap=0.35, arguments=(), stop_after=None):
-        (tmp_path / "nvidia-smi").write_text(FAKE.format(python=sys.executable,
-            names=[name for names in gpu_health.WATCH_FIELDS for name in names.split("|")],
-                                                         samples=samples, after=after, gap=gap))
+        (tmp_path / "nvidia-smi").write_text(
+            FAKE.format(
+                python=sys.executable,
+                names=[name for names in gpu_health.WATCH_FIELDS for name in names.split("|")],
+                samples=samples,
+                after=after,
+                gap=gap,
+            )
+        )
         (tmp_path / "nvidia-smi").chmod(0o755)
-        process = subprocess.Popen([sys.executable, SCRIPT, "--watch", "0.3", *arguments],
+        process = subprocess.Popen(
+            [sys.executable, SCRIPT, "--watch", "0.3", *arguments],
             env=dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"])),
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         if stop_after:
             time.sleep(stop_after)
             process.send_signal(signal.SIGTERM)
@@ -55,19 +65,35 @@ def samples_of(lines):
 
 
 def test_a_line_a_sample_and_no_finding_for_a_job_at_its_power_cap(watched):
-    code, lines = watched([[CALM.format(0), CALM.format(1)]] * 4, after="time.sleep(60)", stop_after=2.5)
+    code, lines = watched(
+        [[CALM.format(0), CALM.format(1)]] * 4, after="time.sleep(60)", stop_after=2.5
+    )
     got = samples_of(lines)
     assert code == 0 and len(got) == 4
     assert lines[0]["start"]["interval_s"] == 0.3 and lines[-1]["end"].startswith("signal")
-    assert got[0]["gpus"][1] == {"gpu": 1, "throttle": ["sw_power_cap"], "util": 98, "mem_util": 40, "mem_mib": 61000, "mem_total_mib": 81559,
-        "power_w": 640.0, "limit_w": 700.0, "temp_c": 61,
-        "sm_mhz": 1900, "pcie_gen": 5}
+    assert got[0]["gpus"][1] == {
+        "gpu": 1,
+        "throttle": ["sw_power_cap"],
+        "util": 98,
+        "mem_util": 40,
+        "mem_mib": 61000,
+        "mem_total_mib": 81559,
+        "power_w": 640.0,
+        "limit_w": 700.0,
+        "temp_c": 61,
+        "sm_mhz": 1900,
+        "pcie_gen": 5,
+    }
     assert not any("findings" in line or "over" in line for line in got)
 
 
 def test_a_finding_is_told_when_it_comes_and_when_it_is_over(watched):
     hot = CALM.format(1).replace("0x0000000000000004", "0x0000000000000048").replace(" 61,", " 92,")
-    samples = [[CALM.format(0), CALM.format(1)]] * 2 + [[CALM.format(0), hot]] * 3 + [[CALM.format(0), CALM.format(1)]] * 2
+    samples = (
+        [[CALM.format(0), CALM.format(1)]] * 2
+        + [[CALM.format(0), hot]] * 3
+        + [[CALM.format(0), CALM.format(1)]] * 2
+    )
     code, lines = watched(samples)
     got = samples_of(lines)
     assert code == 1
@@ -89,23 +115,40 @@ def test_an_idle_gpu_gets_a_reason(watched):
     code, lines = watched([[CALM.format(0).replace("98, 40", "0, 0")]] * 4)
     got = samples_of(lines)
     assert code == 0
-    assert [line.get("why") for line in got] == [None, None] + [{"0": "no process of this container holds it"}] * 2
+    assert [line.get("why") for line in got] == [None, None] + [
+        {"0": "no process of this container holds it"}
+    ] * 2
 
 
 def test_a_lost_gpu_is_fatal(watched):
-    code, lines = watched([[CALM.format(0)], [CALM.format(0).replace("98, 40", "[GPU is lost], 40")]])
+    code, lines = watched(
+        [[CALM.format(0)], [CALM.format(0).replace("98, 40", "[GPU is lost], 40")]]
+    )
     assert code == 1
     assert samples_of(lines)[1]["findings"][0]["level"] == "fatal"
 
 
-@pytest.mark.parametrize(("words", "gpu"), [("GPU0000:1B:00.0: GPU is lost.  Reboot the system to recover this GPU", 1), ("GPU1: 0000:1B:00.0: Unknown Error", 1),
-    ("GPU1: Unknown Error", 1)])
+@pytest.mark.parametrize(
+    ("words", "gpu"),
+    [
+        ("GPU0000:1B:00.0: GPU is lost.  Reboot the system to recover this GPU", 1),
+        ("GPU1: 0000:1B:00.0: Unknown Error", 1),
+        ("GPU1: Unknown Error", 1),
+    ],
+)
 def test_last_words_of_a_lost_gpu_are_a_finding(watched, words, gpu):
-    end = "print('Unable to determine the device handle for %s', flush=True); raise SystemExit(15)" % words
+    end = (
+        "print('Unable to determine the device handle for %s', flush=True); raise SystemExit(15)"
+        % words
+    )
     code, lines = watched([[CALM.format(0), CALM.format(1)]] * 2, after=end)
     assert code == 1 and len(samples_of(lines)) == 2
-    assert [(one["gpu"], one["level"], one["entry"]) for one in lines[-2]["findings"]] == [(gpu, "fatal", "HW1")]
-    assert lines[-1]["end"].startswith("nvidia-smi ended with 15: Unable to determine the device handle")
+    assert [(one["gpu"], one["level"], one["entry"]) for one in lines[-2]["findings"]] == [
+        (gpu, "fatal", "HW1")
+    ]
+    assert lines[-1]["end"].startswith(
+        "nvidia-smi ended with 15: Unable to determine the device handle"
+    )
 
 
 def test_a_code_alone_tells_a_lost_gpu_and_other_ends_tell_none(watched):
@@ -116,24 +159,35 @@ def test_a_code_alone_tells_a_lost_gpu_and_other_ends_tell_none(watched):
 
 
 def test_a_gpu_that_is_in_no_sample_any_more_is_fatal(watched):
-    code, lines = watched([[CALM.format(0), CALM.format(1)]] * 2 + [[CALM.format(0)]] * 4 + [[CALM.format(0), CALM.format(1)]])
+    code, lines = watched(
+        [[CALM.format(0), CALM.format(1)]] * 2
+        + [[CALM.format(0)]] * 4
+        + [[CALM.format(0), CALM.format(1)]]
+    )
     got = samples_of(lines)
     assert code == 1
-    assert [index for index, line in enumerate(got) if "findings" in line] == [3] and [index for index, line in enumerate(got) if "over" in line] == [6]
+    assert [index for index, line in enumerate(got) if "findings" in line] == [3] and [
+        index for index, line in enumerate(got) if "over" in line
+    ] == [6]
     assert [(one["gpu"], one["level"]) for one in got[3]["findings"]] == [(1, "fatal")]
 
 
 def test_rows_that_come_one_by_one_lose_no_gpu():
     streaks = {}
     for turn in range(30):
-        add, _ = gpu_health.judge_sample([gpu_health.watch_row({"index": str(turn % 3)})], streaks, lambda gpu: "")
+        add, _ = gpu_health.judge_sample(
+            [gpu_health.watch_row({"index": str(turn % 3)})], streaks, lambda gpu: ""
+        )
         assert add.list == []
 
 
 def test_a_line_that_is_no_row_harms_none(watched):
     stray = "WARNING: infoROM is corrupted at gpu 0000:1B:00.0"
     code, lines = watched([[CALM.format(0), CALM.format(1), stray]] * 4)
-    assert code == 0 and [[one["gpu"] for one in line["gpus"]] for line in samples_of(lines)] == [[0, 1]] * 4
+    assert (
+        code == 0
+        and [[one["gpu"] for one in line["gpus"]] for line in samples_of(lines)] == [[0, 1]] * 4
+    )
     assert "infoROM" in lines[-1]["end"]
 
 
@@ -149,36 +203,73 @@ def test_it_ends_with_the_job(watched):
 
 
 def test_a_tool_that_ends_at_once_cannot_be_watched(watched):
-    code, lines = watched([], after="print('Failed to initialize NVML: Unknown Error'); raise SystemExit(255)")
+    code, lines = watched(
+        [], after="print('Failed to initialize NVML: Unknown Error'); raise SystemExit(255)"
+    )
     assert code == 2
     assert "Unknown Error" in lines[-1]["end"]
 
 
-@pytest.mark.parametrize(("holder", "words"), [({"state": "D"}, "disk"), ({"state": "R"}, "on the CPU"), ({"state": "S"}, "sleeps"),
-    ({"state": "Z"}, "dead"), (None, "no process")])
+@pytest.mark.parametrize(
+    ("holder", "words"),
+    [
+        ({"state": "D"}, "disk"),
+        ({"state": "R"}, "on the CPU"),
+        ({"state": "S"}, "sleeps"),
+        ({"state": "Z"}, "dead"),
+        (None, "no process"),
+    ],
+)
 def test_why_a_gpu_is_idle_comes_from_the_process_that_holds_it(monkeypatch, holder, words):
-    monkeypatch.setattr(gpu_health, "gather_holders",
-        lambda proc: proc.update(holders=[dict(holder, pid=os.getpid(), devices=["/dev/nvidia3"])] if holder else []))
+    monkeypatch.setattr(
+        gpu_health,
+        "gather_holders",
+        lambda proc: proc.update(
+            holders=[dict(holder, pid=os.getpid(), devices=["/dev/nvidia3"])] if holder else []
+        ),
+    )
     assert words in gpu_health.Holders(clock=lambda: 0.0)(3)
 
 
 def test_the_process_that_holds_a_gpu_is_found_by_the_minor_number(monkeypatch):
-    monkeypatch.setattr(gpu_health, "gather_holders", lambda proc: proc.update(holders=[{"state": "D", "pid": os.getpid(), "devices": ["/dev/nvidia3"]}]))
+    monkeypatch.setattr(
+        gpu_health,
+        "gather_holders",
+        lambda proc: proc.update(
+            holders=[{"state": "D", "pid": os.getpid(), "devices": ["/dev/nvidia3"]}]
+        ),
+    )
     holders = gpu_health.Holders(clock=lambda: 0.0)
     assert "no process" in holders(0)
     holders.nodes[0] = 3
     assert "disk" in holders(0)
-    monkeypatch.setattr(gpu_health, "read_text", lambda path: "Device Minor: \t 3\n" if path == "/proc/driver/nvidia/gpus/0000:1b:00.0/information" else None)
-    assert gpu_health.minor_of("0000:1b:00.0") == (3, False) and gpu_health.minor_of("0000:2b:00.0") == (None, False)
+    monkeypatch.setattr(
+        gpu_health,
+        "read_text",
+        lambda path: (
+            "Device Minor: \t 3\n"
+            if path == "/proc/driver/nvidia/gpus/0000:1b:00.0/information"
+            else None
+        ),
+    )
+    assert gpu_health.minor_of("0000:1b:00.0") == (3, False) and gpu_health.minor_of(
+        "0000:2b:00.0"
+    ) == (None, False)
 
 
 def test_it_takes_less_than_a_hundredth_of_a_core_and_30_mb(tmp_path):
     """Eight GPUs, ten samples a second for six seconds: ten times as often as anyone asks."""
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\ncase \"$*\" in --help*) exit 0 ;; esac\nwhile :; do cat %s/lines; sleep 1; done\n" % tmp_path)
+    (tmp_path / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase "$*" in --help*) exit 0 ;; esac\nwhile :; do cat %s/lines; sleep 1; done\n'
+        % tmp_path
+    )
     (tmp_path / "nvidia-smi").chmod(0o755)
     (tmp_path / "lines").write_text("".join(CALM.format(index) + "\n" for index in range(8)))
-    process = subprocess.Popen([sys.executable, SCRIPT, "--watch", "1"], env=dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"])),
-        stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, SCRIPT, "--watch", "1"],
+        env=dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"])),
+        stdout=subprocess.DEVNULL,
+    )
 
     def spent():
         fields = open("/proc/%d/stat" % process.pid).read().rpartition(")")[2].split()
@@ -189,7 +280,16 @@ def test_it_takes_less_than_a_hundredth_of_a_core_and_30_mb(tmp_path):
         before, began = spent(), time.monotonic()
         time.sleep(8)
         share = (spent() - before) / (time.monotonic() - began)
-        memory = int([line for line in open("/proc/%d/status" % process.pid) if line.startswith("VmHWM")][0].split()[1]) / 1024
+        memory = (
+            int(
+                [
+                    line
+                    for line in open("/proc/%d/status" % process.pid)
+                    if line.startswith("VmHWM")
+                ][0].split()[1]
+            )
+            / 1024
+        )
     finally:
         process.terminate()
         process.wait(10)

@@ -17,11 +17,27 @@ from tests.conftest import engine
 from tests.engines.chromium import CHROMIUM, Browser, Served
 
 START = 1_795_000_000.0
-HOT = {"gpu": 1, "level": "degraded", "evidence": "throttled: hw_thermal_slowdown at 88 C", "threshold": "power cap only", "action": "heat: ask the provider", "entry": ""}
+HOT = {
+    "gpu": 1,
+    "level": "degraded",
+    "evidence": "throttled: hw_thermal_slowdown at 88 C",
+    "threshold": "power cap only",
+    "action": "heat: ask the provider",
+    "entry": "",
+}
 
 
 def sample(number, gpus=2, **more):
-    one = {"throttle": ["sw_power_cap"], "util": 97, "mem_util": 40, "mem_mib": 61000, "power_w": 650.5, "temp_c": 61, "sm_mhz": 1755, "pcie_gen": 5}
+    one = {
+        "throttle": ["sw_power_cap"],
+        "util": 97,
+        "mem_util": 40,
+        "mem_mib": 61000,
+        "power_w": 650.5,
+        "temp_c": 61,
+        "sm_mhz": 1755,
+        "pcie_gen": 5,
+    }
     return {"t": START + 10 * number, "gpus": [{"gpu": gpu, **one, **more} for gpu in range(gpus)]}
 
 
@@ -31,7 +47,12 @@ def watch(tmp_path):
 
     def write(*lines):
         path = tmp_path / "watch.jsonl"
-        path.write_bytes(b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines) + b"\n")
+        path.write_bytes(
+            b"\n".join(
+                line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines
+            )
+            + b"\n"
+        )
         return path
 
     return write
@@ -49,7 +70,9 @@ def usual(samples=60, gpus=2):
             line["over"] = [HOT["evidence"]]
         if number > samples - 5:
             line["gpus"][0]["util"] = 0
-            line["why"] = {"0": "process 4100 works on the CPU: loading data, compiling, saving or evaluating"}
+            line["why"] = {
+                "0": "process 4100 works on the CPU: loading data, compiling, saving or evaluating"
+            }
         lines.append(line)
     return [*lines, {"t": START + 10 * samples + 10, "end": "signal 15"}]
 
@@ -61,11 +84,21 @@ def page(path):
 def test_a_page_has_a_section_per_gpu_with_every_quantity_on_one_axis(watch):
     text = page(watch(*usual()))
     assert text.count("<section>") == 2 and text.count("<div class=axis>") == 2
-    for word in ("Utilisation", "SM clock", "Power", "Temperature", "Memory", "Clocks held back: sw_power_cap"):
+    for word in (
+        "Utilisation",
+        "SM clock",
+        "Power",
+        "Temperature",
+        "Memory",
+        "Clocks held back: sw_power_cap",
+    ):
         assert text.count(f"<b>{word}</b>") == 2, word
     assert text.count("<b>Clocks held back: hw_thermal_slowdown</b>") == 1
     assert "2 GPUs, 60 samples, one every 10 s" in text and "Ended: signal 15." in text
-    assert "<b class=degraded>degraded</b> throttled: hw_thermal_slowdown at 88 C" in text and "over: throttled" in text
+    assert (
+        "<b class=degraded>degraded</b> throttled: hw_thermal_slowdown at 88 C" in text
+        and "over: throttled" in text
+    )
     assert text.count('href="#f1"') == 1 and 'id="f1"' in text
     assert "5 samples: process 4100 works on the CPU" in text
     ticks = re.findall(r"<div class=axis>(.*?)</div>", text)
@@ -78,12 +111,29 @@ def test_the_page_loads_and_runs_nothing(watch):
     assert not re.search(r"<script|<link|<img|<iframe|src=|url\(|@import|https?:", text)
 
 
-@pytest.mark.parametrize("bad", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "' onmouseover='alert(1)", "\x1b[31mred\u202e", "token=abcdef123456789"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "<script>alert(1)</script>",
+        '"><img src=x onerror=alert(1)>',
+        "' onmouseover='alert(1)",
+        "\x1b[31mred\u202e",
+        "token=abcdef123456789",
+    ],
+)
 def test_text_of_the_file_stays_text(watch, bad):
     line = sample(1, throttle=[bad], why={"0": bad})
-    line |= {"findings": [{**HOT, "gpu": bad, "level": bad, "evidence": bad, "action": bad, "entry": bad}], "over": [bad], "why": {"0": bad, bad: bad}}
+    line |= {
+        "findings": [
+            {**HOT, "gpu": bad, "level": bad, "evidence": bad, "action": bad, "entry": bad}
+        ],
+        "over": [bad],
+        "why": {"0": bad, bad: bad},
+    }
     line["gpus"].append({**line["gpus"][0], "gpu": bad})
-    text = page(watch({"t": START, "start": {"interval_s": bad}}, line, {"t": START + 20, "end": bad}))
+    text = page(
+        watch({"t": START, "start": {"interval_s": bad}}, line, {"t": START + 20, "end": bad})
+    )
     tags = set(re.findall(r"<(/?[a-z!][a-z0-9]*)", text))
     assert tags <= {"!doctype", "html", "/html", "head", "/head", "meta", "title", "/title", "style", "/style", "body", "/body", "h1", "/h1", "h2", "/h2", "p", "/p", "b", "/b", "a", "/a", "br", "ol", "/ol", "li", "/li",
                     "table", "/table", "tr", "/tr", "th", "td", "div", "/div", "span", "/span", "section", "/section", "svg", "/svg", "path", "polyline", "polygon", "rect", "!"}  # fmt: skip
@@ -105,12 +155,20 @@ def test_lines_that_are_no_samples_are_counted_and_break_nothing(watch):
     found = health_samples.read(watch(*HOSTILE, sample(5), sample(4), sample(6)))
     assert found.unread >= 9 and found.left_out >= 4 and found.samples >= 4
     text = health_report.page(found, "w")
-    assert f"{found.unread} lines could not be read" in text and "were left out" in text and "nan" not in text.lower().replace("finance", "")
+    assert (
+        f"{found.unread} lines could not be read" in text
+        and "were left out" in text
+        and "nan" not in text.lower().replace("finance", "")
+    )
 
 
-@pytest.mark.parametrize("lines", [[b""], [b"{}"], [b"not json"], [{"t": START, "start": {}}, {"t": START, "end": "x"}]])
+@pytest.mark.parametrize(
+    "lines", [[b""], [b"{}"], [b"not json"], [{"t": START, "start": {}}, {"t": START, "end": "x"}]]
+)
 def test_a_file_without_a_sample_is_refused(watch, lines):
-    with pytest.raises(BadRequest, match="found no sample in .*, expected the JSON lines of --watch"):
+    with pytest.raises(
+        BadRequest, match="found no sample in .*, expected the JSON lines of --watch"
+    ):
         health_samples.read(watch(*lines))
 
 
@@ -140,21 +198,31 @@ def test_a_week_of_eight_gpus_stays_a_small_page(watch):
 @pytest.mark.parametrize("span", [1, 59, 600, 5400, 86_400, 30 * 86_400, 900 * 86_400])
 def test_every_length_of_watch_has_two_to_six_marks_within_its_axis(span):
     ticks = health_plot.Axis(START, START + span, 30).ticks()
-    assert (1 if span < 3 else 2) <= len(ticks) <= 6 and all(START <= tick <= START + span for tick in ticks)
+    assert (1 if span < 3 else 2) <= len(ticks) <= 6 and all(
+        START <= tick <= START + span for tick in ticks
+    )
 
 
 def test_the_command_writes_beside_the_file_and_never_over_another_one(watch, tmp_path):
     path = watch(*usual())
 
     def run(*args):
-        return subprocess.run([sys.executable, "-m", "remote_gpu_trainer", "health", "--report", str(path), *args], capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, "-m", "remote_gpu_trainer", "health", "--report", str(path), *args],
+            capture_output=True,
+            text=True,
+        )
 
     done = run()
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/watch.html\n")
     assert run().returncode == 0
     (tmp_path / "mine.html").write_text("<p>mine")
     refused = run("-o", str(tmp_path / "mine.html"))
-    assert refused.returncode == 2 and "expected a new file or an earlier report" in refused.stderr and (tmp_path / "mine.html").read_text() == "<p>mine"
+    assert (
+        refused.returncode == 2
+        and "expected a new file or an earlier report" in refused.stderr
+        and (tmp_path / "mine.html").read_text() == "<p>mine"
+    )
     assert run("-o", str(path)).returncode == 2 and path.read_text().startswith('{"t"')
     assert run("-o", str(tmp_path / "no" / "x.html")).returncode == 2
 
@@ -168,7 +236,10 @@ plots:boxes.length,lines:q('polyline').length,small:Math.min(...q('.head *').map
 def test_chromium_shows_it_at_a_phones_and_at_a_desks_width(watch, tmp_path, width):
     (tmp_path / "shown").mkdir()
     (tmp_path / "shown/page.html").write_text(page(watch(*usual(gpus=8))), encoding="utf-8")
-    served, steered = Served(tmp_path / "shown"), Browser(engine("chromium", CHROMIUM), tmp_path / "chromium")
+    served, steered = (
+        Served(tmp_path / "shown"),
+        Browser(engine("chromium", CHROMIUM), tmp_path / "chromium"),
+    )
     try:
         steered.size(width, 1500)
         steered.open(f"{served.at}/page.html")
@@ -179,7 +250,9 @@ def test_chromium_shows_it_at_a_phones_and_at_a_desks_width(watch, tmp_path, wid
         served.close()
     assert told["wide"] <= told["seen"] and told["given"] == width
     assert told["plots"] == 8 * 6 + 1 and told["lines"] == 8 * 5
-    assert len(told["left"]) == len(told["across"]) == 1 and told["across"][0] > width * 0.7 * (1 if width < 960 else 0.8)
+    assert len(told["left"]) == len(told["across"]) == 1 and told["across"][0] > width * 0.7 * (
+        1 if width < 960 else 0.8
+    )
     assert told["small"] >= 10
     assert set(served.asked) <= {"/page.html", "/favicon.ico"}
     assert (tmp_path / "page.png").stat().st_size > 20_000

@@ -30,14 +30,22 @@ def install(place: Path) -> Path:
 def node(tmp_path):
     """node(settings, state) runs the script beside a scontrol that keeps what it is asked; -> (code, stdout, its changes)."""
     script, fakes = install(tmp_path / "opt"), fake_smi(tmp_path / "bin")
-    (fakes / "scontrol").write_text(f'#!/bin/sh\ncase $1 in show) cat {tmp_path}/state ;; *) echo "$*" >>{tmp_path}/changes; [ ! -e {tmp_path}/refuse ] ;; esac\n')
+    (fakes / "scontrol").write_text(
+        f'#!/bin/sh\ncase $1 in show) cat {tmp_path}/state ;; *) echo "$*" >>{tmp_path}/changes; [ ! -e {tmp_path}/refuse ] ;; esac\n'
+    )
     (fakes / "scontrol").chmod(0o755)
 
     def run(settings="", state=IDLE):
         (tmp_path / "state").write_text(state + "\n")
         (tmp_path / "changes").write_text("")
         (script.parent / "gpu_health.conf").write_text(settings)
-        done = subprocess.run([script], env={"PATH": f"{fakes}:{os.environ['PATH']}", "SLURMD_NODENAME": "n"}, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [script],
+            env={"PATH": f"{fakes}:{os.environ['PATH']}", "SLURMD_NODENAME": "n"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert "Traceback" not in done.stdout + done.stderr
         return done.returncode, done.stdout, (tmp_path / "changes").read_text().splitlines()
 
@@ -53,7 +61,9 @@ def test_an_unfit_node_is_drained_with_the_card_and_the_literal_line(node):
     fake_smi(node.fakes, log=LOST)
     code, said, changes = node()
     assert code == 1
-    assert len(changes) == 1 and changes[0].startswith("update NodeName=n State=DRAIN Reason=gpu_health: unfit, fatal GPU 3: ")
+    assert len(changes) == 1 and changes[0].startswith(
+        "update NodeName=n State=DRAIN Reason=gpu_health: unfit, fatal GPU 3: "
+    )
     assert "Xid (PCI:0000:4e:00): 79" in changes[0] and "is drained" in said
 
 
@@ -70,7 +80,11 @@ def test_a_node_that_is_drained_already_keeps_its_reason(node):
 
 @pytest.mark.parametrize(
     ("settings", "reason", "resumed"),
-    [("", "gpu_health: unfit", False), ("GPU_HEALTH_RESUME=yes\n", "gpu_health: unfit", True), ("GPU_HEALTH_RESUME=yes\n", "new cable on Monday", False)],
+    [
+        ("", "gpu_health: unfit", False),
+        ("GPU_HEALTH_RESUME=yes\n", "gpu_health: unfit", True),
+        ("GPU_HEALTH_RESUME=yes\n", "new cable on Monday", False),
+    ],
     ids=["not unless told", "told, and ours", "never another's"],
 )
 def test_a_fit_node_is_resumed_only_when_told_and_drained_by_us(node, settings, reason, resumed):
@@ -103,9 +117,13 @@ def test_a_refused_drain_is_an_error(node):
 
 
 def test_hostile_evidence_reaches_the_reason_as_plain_text(node):
-    (node.place / "bad.py").write_text("print('verdict: unfit\\nfatal GPU 0: $(touch x) `id` \\x1b[31m State=RESUME \"; é' + 'A' * 500)\nraise SystemExit(1)\n")
+    (node.place / "bad.py").write_text(
+        "print('verdict: unfit\\nfatal GPU 0: $(touch x) `id` \\x1b[31m State=RESUME \"; é' + 'A' * 500)\nraise SystemExit(1)\n"
+    )
     [change] = node(f"GPU_HEALTH_SCRIPT={node.place}/bad.py\n")[2]
-    assert change.startswith("update NodeName=n State=DRAIN Reason=gpu_health: unfit, fatal GPU 0: (touch x)")
+    assert change.startswith(
+        "update NodeName=n State=DRAIN Reason=gpu_health: unfit, fatal GPU 0: (touch x)"
+    )
     assert not set("$`\x1b\"'\\é") & set(change) and len(change) < 300
 
 
@@ -113,7 +131,9 @@ def test_a_real_slurmd_drains_the_unfit_node_with_the_reason_and_resumes_it(monk
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     missing = [name for name in engine.PROGRAMS if not shutil.which(name, path=path)]
     if missing or os.getuid() != 0:
-        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(f"no Slurm as root here ({', '.join(missing)}): {engine.INSTALL}")
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(
+            f"no Slurm as root here ({', '.join(missing)}): {engine.INSTALL}"
+        )
     with ExitStack() as stack:
         at = Path(tempfile.mkdtemp(prefix="slurm-health", dir="/tmp"))
         stack.callback(shutil.rmtree, at, ignore_errors=True)
@@ -122,17 +142,30 @@ def test_a_real_slurmd_drains_the_unfit_node_with_the_reason_and_resumes_it(monk
         (script.parent / "gpu_health.conf").write_text(
             f'GPU_HEALTH_RESUME=yes\nexport SLURM_CONF={at}/slurm.conf\nif [ "$SLURMD_NODENAME" = gpu ]; then PATH={fakes}:$PATH; else PATH={healthy}:$PATH; fi\n'
         )
-        monkeypatch.setattr(engine, "CONFIG", f"HealthCheckProgram={script}\nHealthCheckInterval=2\nHealthCheckNodeState=ANY\n" + engine.CONFIG)
+        monkeypatch.setattr(
+            engine,
+            "CONFIG",
+            f"HealthCheckProgram={script}\nHealthCheckInterval=2\nHealthCheckNodeState=ANY\n"
+            + engine.CONFIG,
+        )
         slurm = engine.start(at, stack, path)
 
         def state(name: str) -> str:
             return slurm.client("scontrol", "show", "node", name, "--oneliner").stdout
 
         fake_smi(fakes, log=LOST)
-        slurm.wait(lambda: "DRAIN" in state("gpu").partition(" State=")[2].split()[0], "the unfit node isn't drained", 40)
-        assert "Reason=gpu_health: unfit, fatal GPU 3: " in state("gpu") and "Xid (PCI:0000:4e:00): 79" in state("gpu")
+        slurm.wait(
+            lambda: "DRAIN" in state("gpu").partition(" State=")[2].split()[0],
+            "the unfit node isn't drained",
+            40,
+        )
+        assert "Reason=gpu_health: unfit, fatal GPU 3: " in state(
+            "gpu"
+        ) and "Xid (PCI:0000:4e:00): 79" in state("gpu")
         assert "DRAIN" not in state("z")
         log = (at / "log/slurmd-gpu.log").read_text()
         assert "health_check failed: rc:1" in log and "node gpu is drained" in log
         fake_smi(fakes)
-        slurm.wait(lambda: "DRAIN" not in state("gpu"), "the node that is fit again isn't resumed", 40)
+        slurm.wait(
+            lambda: "DRAIN" not in state("gpu"), "the node that is fit again isn't resumed", 40
+        )

@@ -16,7 +16,15 @@ def test_a_listing_of_versions_is_known_as_one(text):
     assert only_versions(text.split("\n"))
 
 
-@pytest.mark.parametrize("more", ["RuntimeError: CUDA error", "training is slow", "|   0  NVIDIA A100   On | 9000MiB / 40960MiB | 0% |", "Failed to initialize NVML: Driver/library version mismatch"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        "RuntimeError: CUDA error",
+        "training is slow",
+        "|   0  NVIDIA A100   On | 9000MiB / 40960MiB | 0% |",
+        "Failed to initialize NVML: Driver/library version mismatch",
+    ],
+)
 @pytest.mark.parametrize("text", LISTINGS)
 def test_with_one_further_line_it_is_none(text, more):
     assert not only_versions([*text.split("\n"), more])

@@ -19,14 +19,24 @@ from grading.ranks import others  # noqa: E402
 from grading.systems import lookup  # noqa: E402
 
 TRACE = '[rank2]: Traceback (most recent call last):\n[rank2]:   File "train.py", line 180, in main\n[rank2]:     for batch in loader:\n'
-KILLED_WORKER = f"{TRACE}[rank2]: RuntimeError: DataLoader worker (pid 3311) is killed by signal: Killed.\n"
+KILLED_WORKER = (
+    f"{TRACE}[rank2]: RuntimeError: DataLoader worker (pid 3311) is killed by signal: Killed.\n"
+)
 UNKNOWN = f"{TRACE}[rank2]: ledger.BalanceError: account 7 was closed by the keeper\n"
-STEPS = "".join(f"[rank{rank}]: step {step} loss {2.3 - step * 0.01:.3f}\n" for step in range(100, 106) for rank in range(3))
+STEPS = "".join(
+    f"[rank{rank}]: step {step} loss {2.3 - step * 0.01:.3f}\n"
+    for step in range(100, 106)
+    for rank in range(3)
+)
 
 
 def ended(code, by="To enable traceback see"):
     """What torchrun says at the end, rank 2 having ended so."""
-    return ranks.torchrun().replace("exitcode  : 1 ", f"exitcode  : {code} ").replace("To enable traceback see", by)
+    return (
+        ranks.torchrun()
+        .replace("exitcode  : 1 ", f"exitcode  : {code} ")
+        .replace("To enable traceback see", by)
+    )
 
 
 def found(text):
@@ -52,7 +62,11 @@ def test_without_a_rank_s_own_failure_the_time_out_is_what_is_explained():
 
 def test_what_nothing_explains_leaves_the_time_out():
     assert found(UNKNOWN) == []
-    assert found(UNKNOWN + others("nccl_watchdog"))[:1] == found(others("nccl_watchdog"))[:1] == ["D20"]
+    assert (
+        found(UNKNOWN + others("nccl_watchdog"))[:1]
+        == found(others("nccl_watchdog"))[:1]
+        == ["D20"]
+    )
 
 
 @pytest.mark.parametrize("name", ranks.WORDS)
@@ -62,14 +76,21 @@ def test_of_what_explains_the_others_words_a_crashed_rank_goes_first(name):
 
 def test_an_exception_of_another_rank_is_its_own():
     second = "[rank1]: ValueError: bad label 12\n"
-    kept = bystanders.without(log_reading.from_text(KILLED_WORKER + others("nccl_watchdog") + second))
-    assert any("bad label" in line.text for line in kept.lines) and any(line.rank == 1 and "Watchdog" in line.text for line in kept.lines)
+    kept = bystanders.without(
+        log_reading.from_text(KILLED_WORKER + others("nccl_watchdog") + second)
+    )
+    assert any("bad label" in line.text for line in kept.lines) and any(
+        line.rank == 1 and "Watchdog" in line.text for line in kept.lines
+    )
     assert not any(line.rank == 0 for line in kept.lines)
 
 
 @pytest.mark.parametrize("name", ranks.WORDS)
 def test_a_rank_that_was_killed_without_a_word_is_explained_by_its_end(name):
-    assert found(STEPS + others(name) + ended(-9, "Signal 9 (SIGKILL) received by PID 12388: "))[0] == "U3"
+    assert (
+        found(STEPS + others(name) + ended(-9, "Signal 9 (SIGKILL) received by PID 12388: "))[0]
+        == "U3"
+    )
 
 
 @pytest.mark.parametrize("code", [3, -15, -6])
@@ -90,7 +111,10 @@ def test_an_exception_without_its_rank_is_that_of_none_of_those_who_wait_after_i
     bare = KILLED_WORKER.replace("[rank2]: ", "")
     assert found(bare + others(name))[0] == "DP9"
     first = log_reading.from_text(bare + others(name) + ended(1)).first
-    assert (first.rank, first.text.partition(":")[0]) == (2, "RuntimeError")  # the launcher tells whose it was
+    assert (first.rank, first.text.partition(":")[0]) == (
+        2,
+        "RuntimeError",
+    )  # the launcher tells whose it was
 
 
 def test_an_old_watchdog_names_its_rank_in_its_own_words():
@@ -100,8 +124,12 @@ def test_an_old_watchdog_names_its_rank_in_its_own_words():
 
 @pytest.mark.parametrize("bare", [False, True])
 def test_reports_of_the_reporting_half_are_found_as_one_rank_of_three(bare):
-    chosen = ranks.told([case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"])
-    alone, among = (rates(grade(asked, lookup(asked))) for asked in (chosen, ranks.among(chosen, bare)))
+    chosen = ranks.told(
+        [case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"]
+    )
+    alone, among = (
+        rates(grade(asked, lookup(asked))) for asked in (chosen, ranks.among(chosen, bare))
+    )
     assert len(chosen) > 100
     assert among.hit1[0] >= 0.95 and among.hit3[0] >= 0.98
     assert among.hit1[0] >= alone.hit1[0] - 0.02

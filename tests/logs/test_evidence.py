@@ -28,7 +28,9 @@ Traceback (most recent call last):
 
 
 def test_the_last_exception_decides():
-    found = from_text(TRACEBACK + "ValueError: early\nretrying\n" + TRACEBACK + "RuntimeError: late\n")
+    found = from_text(
+        TRACEBACK + "ValueError: early\nretrying\n" + TRACEBACK + "RuntimeError: late\n"
+    )
     assert found.first.text == "RuntimeError: late"
     assert found.decisive[0].text == "RuntimeError: late"
 
@@ -41,7 +43,9 @@ def test_progress_bars_leave_no_line_and_numbers_count_real_lines():
 
 
 def test_an_error_behind_a_carriage_return_is_seen():
-    found = from_text("  5%|▌  | 5/100 [00:01<00:10, 9.0it/s]\rRuntimeError: boom\r  6%|▌  | 6/100 [00:01<00:10, 9.0it/s]")
+    found = from_text(
+        "  5%|▌  | 5/100 [00:01<00:10, 9.0it/s]\rRuntimeError: boom\r  6%|▌  | 6/100 [00:01<00:10, 9.0it/s]"
+    )
     assert found.first.text == "RuntimeError: boom"
 
 
@@ -81,20 +85,39 @@ def test_with_times_the_earliest_own_fault_is_first():
 
 
 def test_when_no_rank_failed_the_one_that_is_behind_is_named():
-    lines = [f"[rank{r}]: step {s} loss 1.0\n" for s in range(50) for r in range(3) if not (r == 2 and s > 30)]
+    lines = [
+        f"[rank{r}]: step {s} loss 1.0\n"
+        for s in range(50)
+        for r in range(3)
+        if not (r == 2 and s > 30)
+    ]
     found = from_text("".join(lines))
     assert (found.first.rank, found.first.text) == (2, "step 30 loss 1.0")
 
 
 def test_ranks_that_are_level_blame_nobody():
-    found = from_text("".join(f"[rank{r}]: step {s} loss 1.0\n" for s in range(9) for r in range(3)))
+    found = from_text(
+        "".join(f"[rank{r}]: step {s} loss 1.0\n" for s in range(9) for r in range(3))
+    )
     assert found.first is None
 
 
 @pytest.mark.parametrize(
     "prefix, rank",
-    [("[rank3]: ", 3), ("[rank3]:[W1120 10:00:00.123 a.cpp:1] ", 3), ("[default5]:", 5), ("[1,7]<stderr>:", 7), ("rank 2: ", 2), ("[4]: ", 4), ("(rank=6) ", 6), ("2026-11-20 10:00:00,1 [rank1]: ", 1),
-     ("[pod/train-worker-2/pytorch] ", 2), ("[pod/train-3-x8k2p/main] ", 3), ("[pod/train-worker-2/pytorch] [rank5]: ", 5), ("[pod/train-7d9c5b6f4-x2x9z/main] ", None)],
+    [
+        ("[rank3]: ", 3),
+        ("[rank3]:[W1120 10:00:00.123 a.cpp:1] ", 3),
+        ("[default5]:", 5),
+        ("[1,7]<stderr>:", 7),
+        ("rank 2: ", 2),
+        ("[4]: ", 4),
+        ("(rank=6) ", 6),
+        ("2026-11-20 10:00:00,1 [rank1]: ", 1),
+        ("[pod/train-worker-2/pytorch] ", 2),
+        ("[pod/train-3-x8k2p/main] ", 3),
+        ("[pod/train-worker-2/pytorch] [rank5]: ", 5),
+        ("[pod/train-7d9c5b6f4-x2x9z/main] ", None),
+    ],
 )
 def test_a_rank_is_known_from_its_prefix(prefix, rank):
     [line] = from_text(prefix + "RuntimeError: x").lines
@@ -102,39 +125,86 @@ def test_a_rank_is_known_from_its_prefix(prefix, rank):
 
 
 def test_the_workers_of_a_pytorch_job_count_from_its_master():
-    found = from_text("[pod/job-master-0/pytorch] step 1\n[pod/job-worker-0/pytorch] step 1\n[pod/job-worker-1/pytorch] KeyError: 'x'\n")
+    found = from_text(
+        "[pod/job-master-0/pytorch] step 1\n[pod/job-worker-0/pytorch] step 1\n[pod/job-worker-1/pytorch] KeyError: 'x'\n"
+    )
     assert (found.ranks, found.first.rank) == ((0, 1, 2), 2)
 
 
 @pytest.mark.parametrize("form", ["{}: ", "{:2d}: ", "{:02d}: "])
 def test_srun_sets_the_number_of_a_task_before_each_line(form):
-    traceback = "".join(form.format(2) + line + "\n" for line in (TRACEBACK + "AssertionError: label 17").splitlines())
+    traceback = "".join(
+        form.format(2) + line + "\n"
+        for line in (TRACEBACK + "AssertionError: label 17").splitlines()
+    )
     lost = "".join(form.format(r) + "RuntimeError: Connection closed by peer\n" for r in (0, 1, 3))
     found = from_text(lost + traceback + "srun: error: node01: task 2: Exited with exit code 1\n")
-    assert (found.ranks, found.first.rank, found.first.text) == ((0, 1, 2, 3), 2, "AssertionError: label 17")
-    assert [line.kind for line in found.lines if line.rank == 2] == ["trace", "frame", "frame", "frame", "frame", "exception"]
+    assert (found.ranks, found.first.rank, found.first.text) == (
+        (0, 1, 2, 3),
+        2,
+        "AssertionError: label 17",
+    )
+    assert [line.kind for line in found.lines if line.rank == 2] == [
+        "trace",
+        "frame",
+        "frame",
+        "frame",
+        "frame",
+        "exception",
+    ]
 
 
-@pytest.mark.parametrize("text", ["1: import torch\n2: x = 1\n3: raise ValueError\n4: y\n", "2: RuntimeError: x\n", "10:00:01 a\n10:00:01 b\n", "0: a\n0: b\nc\nd\ne\n", "²: a\n²: b\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1: import torch\n2: x = 1\n3: raise ValueError\n4: y\n",
+        "2: RuntimeError: x\n",
+        "10:00:01 a\n10:00:01 b\n",
+        "0: a\n0: b\nc\nd\ne\n",
+        "²: a\n²: b\n",
+    ],
+)
 def test_numbers_that_count_lines_or_hours_are_no_ranks(text):
     assert from_text(text).ranks == ()
 
 
 def test_the_lines_of_dockers_log_driver_are_unwrapped_and_masked():
-    wrapped = [json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-11-20T10:00:00.1Z"}, separators=(",", ":")) for line in (TRACEBACK + 'KeyError: "token=abcdefgh"').splitlines()]
+    wrapped = [
+        json.dumps(
+            {"log": line + "\n", "stream": "stderr", "time": "2026-11-20T10:00:00.1Z"},
+            separators=(",", ":"),
+        )
+        for line in (TRACEBACK + 'KeyError: "token=abcdefgh"').splitlines()
+    ]
     found = from_text("\n".join(wrapped) + '\n{"log":"cut')
     assert (found.first.text, found.first.number) == ('KeyError: "token=***"', 6)
     assert found.lines[-1].text == '{"log":"cut'
 
 
-@pytest.mark.parametrize("text", ['{"log":7}', '{"log":"a","log":7}', '{"log":"a","b":' + "[" * 5000, '{"log":"\\u0000\\ud800 x\\n"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"log":7}',
+        '{"log":"a","log":7}',
+        '{"log":"a","b":' + "[" * 5000,
+        '{"log":"\\u0000\\ud800 x\\n"}',
+    ],
+)
 def test_what_only_looks_like_dockers_log_is_read_as_it_is(text):
     assert len(from_text(text).lines) == 1
 
 
 @pytest.mark.parametrize(
     "name, rank",
-    [("rank_3.log", 3), ("rank-12.err", 12), ("0/stderr.log", 0), ("attempt_0/5/stdout.log", 5), ("worker2.txt", 2), ("slurm-1234_7.out", 7), ("train.log", None)],
+    [
+        ("rank_3.log", 3),
+        ("rank-12.err", 12),
+        ("0/stderr.log", 0),
+        ("attempt_0/5/stdout.log", 5),
+        ("worker2.txt", 2),
+        ("slurm-1234_7.out", 7),
+        ("train.log", None),
+    ],
 )
 def test_a_rank_is_known_from_its_file(name, rank):
     assert rank_of(name) == rank
@@ -175,7 +245,9 @@ def test_a_failure_in_the_middle_of_a_long_log_is_found(tmp_path):
         for step in range(60_000):
             log.write(f"2026-11-20 10:00:00,123 INFO step {step} loss {step % 7}.5 lr 1e-4\n")
             if step % 40 == 0:
-                log.write(f"/opt/x/y.py:12: UserWarning: thing {step} is deprecated\n  warnings.warn(\n")
+                log.write(
+                    f"/opt/x/y.py:12: UserWarning: thing {step} is deprecated\n  warnings.warn(\n"
+                )
             if step == 30_000:
                 log.write(TRACEBACK + "IndexError: Target 10 is out of bounds.\n")
     found = from_path(str(path))
@@ -195,12 +267,16 @@ def test_memory_stays_bounded_on_a_log_full_of_different_errors(tmp_path):
     path = tmp_path / "noisy.log"
     with open(path, "w") as log:
         for number in range(300_000):
-            log.write(f"Error: item {chr(97 + number % 26)}{chr(97 + number // 26 % 26)}{chr(97 + number // 676 % 26)} {'x' * 40}\n")
+            log.write(
+                f"Error: item {chr(97 + number % 26)}{chr(97 + number // 26 % 26)}{chr(97 + number // 676 % 26)} {'x' * 40}\n"
+            )
     program = (
         "import sys, tracemalloc; tracemalloc.start(); from remote_gpu_trainer.numbers import log_reading as evidence;"
         "evidence.from_path(sys.argv[1]); print(tracemalloc.get_traced_memory()[1])"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
+    )
     assert int(done.stdout) < 100_000_000
 
 
@@ -216,21 +292,40 @@ def test_utf16_with_a_mark_is_read_as_windows_wrote_it():
     assert found.first.text == "RuntimeError: boom"
 
 
-@pytest.mark.parametrize("data", [b"", b"   \n\t\n", b"\r\n\r\n", b"a\x00b\x00", b"\x00" * 5000, b"\x7fELF\x02\x01\x01\x00\x00\x00\x00"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"   \n\t\n",
+        b"\r\n\r\n",
+        b"a\x00b\x00",
+        b"\x00" * 5000,
+        b"\x7fELF\x02\x01\x01\x00\x00\x00\x00",
+    ],
+)
 def test_what_is_no_text_is_refused_in_one_line(data):
     with pytest.raises(Unreadable) as refused:
         from_stream(io.BytesIO(data))
-    assert "found" in str(refused.value) and "expected" in str(refused.value) and "\n" not in str(refused.value)
+    assert (
+        "found" in str(refused.value)
+        and "expected" in str(refused.value)
+        and "\n" not in str(refused.value)
+    )
 
 
 def test_one_stray_nul_in_a_real_log_is_forgiven():
-    assert from_text("step 1 ok\n" * 50 + "RuntimeError: \x00boom\n").first.text == "RuntimeError:  boom"
+    assert (
+        from_text("step 1 ok\n" * 50 + "RuntimeError: \x00boom\n").first.text
+        == "RuntimeError:  boom"
+    )
 
 
 def test_one_line_of_50_megabytes_is_refused(tmp_path):
     path = tmp_path / "one.log"
     path.write_bytes(b"x" * 50_000_000)
-    with pytest.raises(Unreadable, match="found one line of 50 MB in .*one.log, expected a log with lines"):
+    with pytest.raises(
+        Unreadable, match="found one line of 50 MB in .*one.log, expected a log with lines"
+    ):
         from_path(str(path))
 
 
@@ -247,13 +342,22 @@ def test_a_missing_file_a_device_a_socket_and_an_empty_folder_are_refused(tmp_pa
     place = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place))
-        for path in (str(tmp_path / "gone.log"), os.devnull, str(place), str(tmp_path / "empty"), str(tmp_path / "nolog"), "a\x00b"):
+        for path in (
+            str(tmp_path / "gone.log"),
+            os.devnull,
+            str(place),
+            str(tmp_path / "empty"),
+            str(tmp_path / "nolog"),
+            "a\x00b",
+        ):
             with pytest.raises(Unreadable) as refused:
                 from_path(path)
             assert "expected" in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["id_rsa", "id_ed25519", "server.pem", ".env", "credentials", ".netrc"])
+@pytest.mark.parametrize(
+    "name", ["id_rsa", "id_ed25519", "server.pem", ".env", "credentials", ".netrc"]
+)
 def test_what_looks_like_a_key_is_never_opened(tmp_path, name):
     (tmp_path / name).write_text("RuntimeError: secret")
     with pytest.raises(Unreadable, match="looks like a key"):
@@ -281,8 +385,20 @@ def test_secrets_are_masked(text, hidden):
     assert hidden not in line.text and "***" in line.text
 
 
-@pytest.mark.parametrize("text", ["token_type_ids: shape [2, 3]", "secretary problem: 5 errors", "sk-learn 1.2", "max_tokens=512", "HF_ENDPOINT=https://hf-mirror.com", "HF_HUB_ENABLE_HF_TRANSFER=1",
-    "in hf_hub_download", "hf_raise_for_status(response)", "import hf_transfer"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token_type_ids: shape [2, 3]",
+        "secretary problem: 5 errors",
+        "sk-learn 1.2",
+        "max_tokens=512",
+        "HF_ENDPOINT=https://hf-mirror.com",
+        "HF_HUB_ENABLE_HF_TRANSFER=1",
+        "in hf_hub_download",
+        "hf_raise_for_status(response)",
+        "import hf_transfer",
+    ],
+)
 def test_what_is_no_secret_is_not_masked(text):
     assert "***" not in from_text(text).lines[0].text
 
@@ -291,11 +407,20 @@ def test_what_is_no_secret_is_not_masked(text):
 def test_what_reads_logs_needs_the_standard_library_only_and_parses_as_python_3_8(name):
     import ast
 
-    tree = ast.parse((ROOT / "server/remote_gpu_trainer/logs" / name).read_text(), feature_version=(3, 8))
-    names = {n.name.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for n in node.names}
+    tree = ast.parse(
+        (ROOT / "server/remote_gpu_trainer/logs" / name).read_text(), feature_version=(3, 8)
+    )
+    names = {
+        n.name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for n in node.names
+    }
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert {node.module for node in froms if node.level} <= {"windows", "text.errors"}
-    assert names | {(node.module or "").split(".")[0] for node in froms if not node.level} <= set(sys.stdlib_module_names)
+    assert names | {(node.module or "").split(".")[0] for node in froms if not node.level} <= set(
+        sys.stdlib_module_names
+    )
 
 
 PIECES = ["[rank0]: ", "[rank1]: ", "Traceback (most recent call last):\n", '  File "a.py", line 3, in f\n', "    x = 1\n", "RuntimeError: boom\n", "\r", "\n",
@@ -311,7 +436,10 @@ def test_any_text_gives_evidence_or_one_clear_refusal(pieces):
         found = from_text(text)
     except Unreadable:
         return
-    assert all(line.text.strip() and "\n" not in line.text and "\x1b" not in line.text for line in found.lines)
+    assert all(
+        line.text.strip() and "\n" not in line.text and "\x1b" not in line.text
+        for line in found.lines
+    )
     assert found.first is None or found.first.number >= 1
 
 
@@ -349,6 +477,11 @@ error: metadata-generation-failed
 
 def test_a_traceback_that_a_program_sets_to_the_right_ends_with_its_exception():
     found = from_text(PIP)
-    assert [(line.kind, line.text) for line in found.lines][6:8] == [("frame", '        File "<string>", line 22, in <module>'), ("exception", "ModuleNotFoundError: No module named 'torch'")]
-    assert found.first.text == found.decisive[0].text == "ModuleNotFoundError: No module named 'torch'"
+    assert [(line.kind, line.text) for line in found.lines][6:8] == [
+        ("frame", '        File "<string>", line 22, in <module>'),
+        ("exception", "ModuleNotFoundError: No module named 'torch'"),
+    ]
+    assert (
+        found.first.text == found.decisive[0].text == "ModuleNotFoundError: No module named 'torch'"
+    )
     assert answer_for(text=PIP).matches[0]["id"] == "ENV19"

@@ -24,14 +24,18 @@ def test_a_log_that_gzip_compressed_is_read_to_its_end(tmp_path):
 
 
 def test_compressed_logs_that_were_put_together_and_one_that_is_cut_are_read():
-    assert first(gzip.compress(STEPS.encode()) + gzip.compress(FAULT.encode())) == "RuntimeError: boom"
+    assert (
+        first(gzip.compress(STEPS.encode()) + gzip.compress(FAULT.encode())) == "RuntimeError: boom"
+    )
     noise = "".join(random.Random(1).choices("abcdefghij\n", k=400_000))
     assert first(gzip.compress((FAULT + noise).encode())[:-40_000]) == "RuntimeError: boom"
 
 
 def test_what_a_compressed_log_may_hold_has_a_bound(monkeypatch):
     monkeypatch.setattr(logfiles, "MOST_UNPACKED", 3 << 20)
-    with pytest.raises(Unreadable, match="found more than 3 MB compressed in stdin, expected less; do: gzip -dc"):
+    with pytest.raises(
+        Unreadable, match="found more than 3 MB compressed in stdin, expected less; do: gzip -dc"
+    ):
         first(gzip.compress(STEPS.encode() * 1_000_000))
 
 
@@ -53,8 +57,14 @@ def test_what_is_packed_or_binary_is_refused_with_what_to_do(data, told):
 
 
 def test_a_chinese_log_in_gbk_and_the_controls_of_a_terminal_are_read():
-    assert first(("训练卡住不动,显存不足。\n" * 50).encode("gbk") + FAULT.encode()) == "RuntimeError: boom"
-    assert first(b"\x1b[2K\x08\x08\x08 5/100 \x07\r" * 100 + b"\n" + FAULT.encode()) == "RuntimeError: boom"
+    assert (
+        first(("训练卡住不动,显存不足。\n" * 50).encode("gbk") + FAULT.encode())
+        == "RuntimeError: boom"
+    )
+    assert (
+        first(b"\x1b[2K\x08\x08\x08 5/100 \x07\r" * 100 + b"\n" + FAULT.encode())
+        == "RuntimeError: boom"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
@@ -82,7 +92,9 @@ def test_what_is_larger_than_was_ever_read_at_once_is_read_to_its_end():
             if self.at >= size:
                 return b""
             head, self.at = "\ufeff" if not self.at else "", self.at + (1 << 20)
-            return (head + "step 1 ok\n" * 52_428 + (FAULT if self.at >= size else "")).encode("utf-16-le")
+            return (head + "step 1 ok\n" * 52_428 + (FAULT if self.at >= size else "")).encode(
+                "utf-16-le"
+            )
 
     assert from_stream(Long()).first.text == "RuntimeError: boom"
 
@@ -93,7 +105,9 @@ def test_a_small_reader_gets_what_a_large_one_gets():
             return super().read(1)
 
     for data in (gzip.compress(FAULT.encode()), FAULT.encode("utf-16")):
-        assert [line.text for line in from_stream(Slow(data)).lines] == [line.text for line in from_stream(io.BytesIO(data)).lines]
+        assert [line.text for line in from_stream(Slow(data)).lines] == [
+            line.text for line in from_stream(io.BytesIO(data)).lines
+        ]
 
 
 @pytest.mark.parametrize("name", ["id_ed25519", ".netrc", "credentials", "server.pem"])
@@ -109,5 +123,7 @@ def test_a_read_error_is_told_and_is_no_crash():
         def read(self, size=-1):
             raise OSError(5, "Input/output error")
 
-    with pytest.raises(Unreadable, match=r"found a read error after 0 bytes \(Input/output error\)"):
+    with pytest.raises(
+        Unreadable, match=r"found a read error after 0 bytes \(Input/output error\)"
+    ):
         from_stream(Dying())

@@ -14,7 +14,12 @@ SUMMARY = "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : {zero
     "text, rank",
     [
         (LOST.format(rank=0) + "[rank1]: ValueError: bad row 17\n" + LOST.format(rank=2), 1),
-        (WAITED.format(rank=0) + WAITED.format(rank=2) + SUMMARY.format(zero=1, two=1).replace("rank      : 2", "rank      : 1"), 1),
+        (
+            WAITED.format(rank=0)
+            + WAITED.format(rank=2)
+            + SUMMARY.format(zero=1, two=1).replace("rank      : 2", "rank      : 1"),
+            1,
+        ),
         (LOST.format(rank=0) + SUMMARY.format(zero=1, two=-9), 2),
         (LOST.format(rank=2) + SUMMARY.format(zero=-11, two=1), 0),
         (WAITED.format(rank=0) + WAITED.format(rank=2) + SUMMARY.format(zero=-15, two=1), 1),
@@ -24,7 +29,13 @@ SUMMARY = "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : {zero
             "[rank0]: watchdog time-out, last enqueued work: 12, last completed work: 11\n[rank1]: watchdog time-out, last enqueued work: 9, last completed work: 9\n",
             1,
         ),
-        ("".join(f"[rank{r}]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum={1122 + (r != 3)}, OpType=ALLREDUCE)\n" for r in (0, 1, 3)), 3),
+        (
+            "".join(
+                f"[rank{r}]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum={1122 + (r != 3)}, OpType=ALLREDUCE)\n"
+                for r in (0, 1, 3)
+            ),
+            3,
+        ),
         ("RuntimeError: boom\n", None),
     ],
     ids=[
@@ -62,18 +73,27 @@ NCCL = (
     "[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1970, {what}, NCCL version 2.21.5\n"
     "[rank{rank}]: {kind}\n[rank{rank}]: Last error:\n[rank{rank}]: socketProgressOpt: Call to recv from 10.0.0.7<41231> failed : Connection reset by peer\n"
 )
-SYSTEM = {"what": "unhandled system error", "kind": "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error."}
+SYSTEM = {
+    "what": "unhandled system error",
+    "kind": "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
+}
 INTERNAL = {"what": "internal error", "kind": "ncclInternalError: Internal check failed."}
 CAUGHT = '[rank0]: Traceback (most recent call last):\n[rank0]:   File "retry.py", line 5, in post\n[rank0]: requests.exceptions.HTTPError: 503 Server Error\n'
 
 
 def gave_up(*ranks, behind=None):
-    return "".join(GAVE_UP.format(rank=rank, enqueued=411 if rank == behind else 413) for rank in ranks)
+    return "".join(
+        GAVE_UP.format(rank=rank, enqueued=411 if rank == behind else 413) for rank in ranks
+    )
 
 
 def ended(root, codes):
     """The summary of torchrun: {rank: exit code}."""
-    told = [f"  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: 7)\n" for rank, code in codes.items() if rank != root]
+    told = [
+        f"  rank      : {rank} (local_rank: {rank})\n  exitcode  : {code} (pid: 7)\n"
+        for rank, code in codes.items()
+        if rank != root
+    ]
     return (
         "Failures:\n"
         + "".join(told)
@@ -82,7 +102,9 @@ def ended(root, codes):
 
 
 def steps(*ranks, count=3):
-    return "".join(f"[rank{rank}]: step {step} loss 2.1\n" for step in range(count) for rank in ranks)
+    return "".join(
+        f"[rank{rank}]: step {step} loss 2.1\n" for step in range(count) for rank in ranks
+    )
 
 
 ABORTED = {0: -6, 1: -6, 2: -6}
@@ -93,12 +115,24 @@ ABORTED = {0: -6, 1: -6, 2: -6}
     [
         (gave_up(0, 1, 2, 3, behind=3) + ended(0, {**ABORTED, 3: -6}), 3),
         (steps(0, 3) + gave_up(0, 1, 2) + ended(0, {**ABORTED, 3: -15}), 3),
-        ("[rank2]: ValueError: could not convert\n" + gave_up(0, 1, 3) + ended(0, {0: -6, 1: -6, 2: -15, 3: -6}), 2),
+        (
+            "[rank2]: ValueError: could not convert\n"
+            + gave_up(0, 1, 3)
+            + ended(0, {0: -6, 1: -6, 2: -15, 3: -6}),
+            2,
+        ),
         (gave_up(0, 1) + ended(2, {0: -6, 1: -6, 2: -9}), 2),
         (gave_up(0, 1) + ended(2, ABORTED), 2),
         (gave_up(0, 1, 2).replace("[rank", "[r") + ended(0, {**ABORTED, 3: -15}), 3),
     ],
-    ids=["fewest collectives", "silent", "own exception", "killed", "aborted without a watchdog", "ranks named by the watchdog alone"],
+    ids=[
+        "fewest collectives",
+        "silent",
+        "own exception",
+        "killed",
+        "aborted without a watchdog",
+        "ranks named by the watchdog alone",
+    ],
 )
 def test_a_rank_that_its_own_watchdog_aborted_waited_for_another(text, rank):
     assert from_text(text).first.rank == rank
@@ -116,7 +150,9 @@ def test_a_rank_that_its_own_watchdog_aborted_waited_for_another(text, rank):
     ],
 )
 def test_a_word_of_lost_peers_within_an_own_error_doesnt_make_it_a_consequence(text):
-    assert from_text(LOST.format(rank=0) + f"[rank1]: {text}\n" + LOST.format(rank=2)).first.rank == 1
+    assert (
+        from_text(LOST.format(rank=0) + f"[rank1]: {text}\n" + LOST.format(rank=2)).first.rank == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,22 +169,39 @@ def test_a_lost_store_or_a_time_out_is_a_consequence(text):
 
 @pytest.mark.parametrize("kind", [SYSTEM, INTERNAL], ids=["system", "internal"])
 def test_the_lines_after_an_error_of_nccl_tell_that_a_peer_is_gone(kind):
-    found = from_text(NCCL.format(rank=0, **kind) + "[rank1]: KeyError: 'input_ids'\n" + NCCL.format(rank=2, **kind))
+    found = from_text(
+        NCCL.format(rank=0, **kind)
+        + "[rank1]: KeyError: 'input_ids'\n"
+        + NCCL.format(rank=2, **kind)
+    )
     assert (found.first.rank, found.decisive[0].text) == (1, "KeyError: 'input_ids'")
 
 
 def test_what_a_rank_survived_is_not_its_end():
-    text = CAUGHT + steps(0, 1, 2) + LOST.format(rank=0) + "[rank2]: IndexError: index 50304 is out of range\n" + LOST.format(rank=1)
+    text = (
+        CAUGHT
+        + steps(0, 1, 2)
+        + LOST.format(rank=0)
+        + "[rank2]: IndexError: index 50304 is out of range\n"
+        + LOST.format(rank=1)
+    )
     assert from_text(text).first.rank == 2
     assert from_text(CAUGHT + steps(0, 1, 2) + gave_up(0, 1)).first.rank == 2
 
 
 def test_steps_that_a_dying_rank_flushes_after_its_traceback_dont_excuse_it():
-    assert from_text(CAUGHT + steps(0, 1) + LOST.format(rank=1)).first.text.startswith("requests.exceptions.HTTPError")
+    assert from_text(CAUGHT + steps(0, 1) + LOST.format(rank=1)).first.text.startswith(
+        "requests.exceptions.HTTPError"
+    )
 
 
 @pytest.mark.parametrize(
-    "said", ["wandb: ERROR Error while calling W&B API: internal error (<Response [500]>)", "ERROR: upload of logs failed", "val error: high"]
+    "said",
+    [
+        "wandb: ERROR Error while calling W&B API: internal error (<Response [500]>)",
+        "ERROR: upload of logs failed",
+        "val error: high",
+    ],
 )
 def test_a_logged_error_counts_less_than_the_root_and_than_a_silent_rank(said):
     text = steps(0, 1, 2, 3) + f"[rank0]: {said}\n"
@@ -159,22 +212,42 @@ def test_a_logged_error_counts_less_than_the_root_and_than_a_silent_rank(said):
 
 
 def test_a_logged_error_of_a_rank_without_another_end_is_believed():
-    assert from_text(steps(0, 1, 2, 3) + "[rank1]: ERROR: failed to read shard 7: truncated tar\n" + gave_up(0, 2, 3)).first.rank == 1
-    assert from_text("[rank0]: RuntimeError: odd\n[rank2]: ERROR: failed to read shard 7\n" + ended(2, {0: 1, 2: 1})).first.rank == 2
+    assert (
+        from_text(
+            steps(0, 1, 2, 3)
+            + "[rank1]: ERROR: failed to read shard 7: truncated tar\n"
+            + gave_up(0, 2, 3)
+        ).first.rank
+        == 1
+    )
+    assert (
+        from_text(
+            "[rank0]: RuntimeError: odd\n[rank2]: ERROR: failed to read shard 7\n"
+            + ended(2, {0: 1, 2: 1})
+        ).first.rank
+        == 2
+    )
 
 
 def test_a_rank_that_says_it_finished_is_not_behind():
     text = steps(0, 1) + "[rank0]: step 3 loss 2.1\n"
     assert from_text(text).first.rank == 1
     assert from_text(text + "[rank1]: saving\n").first.rank == 1
-    for last in ("Training finished, all ranks done", "training done", "Done in 3:21:07", "`Trainer.fit` stopped: `max_epochs=10` reached."):
+    for last in (
+        "Training finished, all ranks done",
+        "training done",
+        "Done in 3:21:07",
+        "`Trainer.fit` stopped: `max_epochs=10` reached.",
+    ):
         assert from_text(text + f"[rank1]: {last}\n").first is None
 
 
 def test_a_rank_that_is_only_behind_is_not_said_to_have_failed():
     text = steps(0, 1) + "[rank0]: step 3 loss 2.1\n"
     assert "\nis behind: rank 1 (text line 6)" in as_text(answer_for(text=text))
-    assert "\nfailed first: rank 1 (text line 8)" in as_text(answer_for(text=text + "[rank1]: RuntimeError: boom at step 3\n"))
+    assert "\nfailed first: rank 1 (text line 8)" in as_text(
+        answer_for(text=text + "[rank1]: RuntimeError: boom at step 3\n")
+    )
 
 
 def test_of_several_attempts_of_torchrun_the_first_that_failed_is_judged(tmp_path):
@@ -203,7 +276,12 @@ def test_of_several_attempts_of_torchrun_the_first_that_failed_is_judged(tmp_pat
 )
 def test_times_of_another_zone_or_form_are_not_compared(first, second):
     """Then the order in the log decides."""
-    assert from_text(f"[rank0]: {first} ValueError: bad row\n[rank1]: {second} KeyError: 'x'\n").first.rank == 0
+    assert (
+        from_text(
+            f"[rank0]: {first} ValueError: bad row\n[rank1]: {second} KeyError: 'x'\n"
+        ).first.rank
+        == 0
+    )
 
 
 def test_times_of_one_form_are_compared():
@@ -223,4 +301,8 @@ def test_times_of_one_form_are_compared():
 )
 def test_of_several_signals_the_roots_counts_and_a_wrapper_never(text, rank):
     found = from_text(text)
-    assert found.first.rank == rank and "CalledProcessError" not in found.first.text and not any("CalledProcessError" in line.text for line in found.decisive)
+    assert (
+        found.first.rank == rank
+        and "CalledProcessError" not in found.first.text
+        and not any("CalledProcessError" in line.text for line in found.decisive)
+    )

@@ -31,16 +31,22 @@ IndexError: Target 7 is out of bounds."""
 
 @pytest.fixture(scope="module")
 def hits():
-    return forms.hits([case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"])
+    return forms.hits(
+        [case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"]
+    )
 
 
 @pytest.mark.parametrize("form", [name for name in forms.FORMS if name != "as it is"])
 def test_a_form_costs_little(hits, form):
-    assert hits[form][0] >= hits["as it is"][0] - 0.04 and hits[form][1] >= hits["as it is"][1] - 0.03
+    assert (
+        hits[form][0] >= hits["as it is"][0] - 0.04 and hits[form][1] >= hits["as it is"][1] - 0.03
+    )
 
 
 @pytest.mark.parametrize("half", ["tuning", "reporting"])
-@pytest.mark.parametrize("form", [name for name in forms.FORMS if name not in ("written breaks", "one line")])
+@pytest.mark.parametrize(
+    "form", [name for name in forms.FORMS if name not in ("written breaks", "one line")]
+)
 def test_a_form_makes_no_failure_of_a_healthy_log(form, half):
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in whole.logs(half)]
     assert len(texts) == 20
@@ -53,13 +59,26 @@ def test_the_exception_is_what_failed_first_in_every_form(form):
     assert first.kind == "exception" and "Target 7 is out of bounds." in first.text
 
 
-@pytest.mark.parametrize("form, rank", [("SkyPilot", 1), ("srun -l", 2), ("torchrun --tee 3", 2), ("mpirun", 2), ("Ray", None), ("journald", None)])
+@pytest.mark.parametrize(
+    "form, rank",
+    [
+        ("SkyPilot", 1),
+        ("srun -l", 2),
+        ("torchrun --tee 3", 2),
+        ("mpirun", 2),
+        ("Ray", None),
+        ("journald", None),
+    ],
+)
 def test_a_rank_is_known_where_the_form_tells_it(form, rank):
     assert {line.rank for line in log_reading.from_text(forms.FORMS[form](TRACE)).lines} == {rank}
 
 
 def test_a_record_may_hold_a_whole_traceback():
-    records = [{"level": "INFO", "message": "step 1"}, {"level": "ERROR", "message": "run failed", "exc_info": TRACE}]
+    records = [
+        {"level": "INFO", "message": "step 1"},
+        {"level": "ERROR", "message": "run failed", "exc_info": TRACE},
+    ]
     found = log_reading.from_text("\n".join(map(json.dumps, records)))
     assert (found.first.text, found.first.number) == ("IndexError: Target 7 is out of bounds.", 2)
 
@@ -84,13 +103,17 @@ def test_what_has_its_lines_or_never_had_any_is_left_alone(text):
     assert unfolded(text) == text
 
 
-@pytest.mark.parametrize("text", [json.dumps(TRACE), json.dumps(TRACE)[1:-1], TRACE.replace("\n", "\\n")])
+@pytest.mark.parametrize(
+    "text", [json.dumps(TRACE), json.dumps(TRACE)[1:-1], TRACE.replace("\n", "\\n")]
+)
 def test_written_breaks_become_lines(text):
     assert unfolded(text) == TRACE
 
 
 def test_a_text_in_one_line_gets_its_frames_back():
-    assert [line.strip() for line in unfolded(" ".join(TRACE.split())).split("\n")] == [line.strip() for line in TRACE.split("\n")]
+    assert [line.strip() for line in unfolded(" ".join(TRACE.split())).split("\n")] == [
+        line.strip() for line in TRACE.split("\n")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -53,14 +53,26 @@ DEEPSPEED = """[2026-05-09 18:40:22,117] [INFO] [launch.py:319:sigkill_handler] 
 
 
 def said(text: str) -> str:
-    return " | ".join(filter(None, (words.strip() for _, words, _ in telling(log_reading.from_text(text)))))
+    return " | ".join(
+        filter(None, (words.strip() for _, words, _ in telling(log_reading.from_text(text))))
+    )
 
 
 @pytest.mark.parametrize("launcher", [TORCHRUN, ACCELERATE, DEEPSPEED])
 def test_a_launchers_words_tell_nothing_beside_the_programs(launcher):
     told = said(OWN + launcher.replace("CODE", "1"))
     assert "KeyError: 'labels'" in told
-    for word in ("local_rank", "elastic", "launch", "sigkill", "SIGTERM", "CalledProcess", "Root Cause", "FAILED", "time"):
+    for word in (
+        "local_rank",
+        "elastic",
+        "launch",
+        "sigkill",
+        "SIGTERM",
+        "CalledProcess",
+        "Root Cause",
+        "FAILED",
+        "time",
+    ):
         assert word not in told
 
 
@@ -75,14 +87,21 @@ def test_nothing_but_a_launchers_words_gets_no_answer(launcher):
 
 
 def test_a_build_that_fails_is_no_launchers_word():
-    assert "ninja" in said("subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.")
+    assert "ninja" in said(
+        "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1."
+    )
 
 
 def test_prose_with_a_launchers_words_is_left_alone():
-    assert "time: it takes" in said("I start it with torchrun.\ntime: it takes an hour\nrank: the second one is slow")
+    assert "time: it takes" in said(
+        "I start it with torchrun.\ntime: it takes an hour\nrank: the second one is slow"
+    )
 
 
 @pytest.mark.parametrize("code, name", [("-7", "DP15"), ("-11", "U50")])
 def test_a_literal_text_stands_first_or_second_whatever_the_other_words_say(code, name):
     command = "torchrun --nnodes 2 --node_rank 1 --nproc_per_node 8 --master_addr 10.0.0.2 --master_port 29500 train.py --deepspeed ds_z3.json --stage sft\n"
-    assert name in [match["id"] for match in answer_for(text=command + TORCHRUN.replace("CODE", code)).matches[:2]]
+    assert name in [
+        match["id"]
+        for match in answer_for(text=command + TORCHRUN.replace("CODE", code)).matches[:2]
+    ]

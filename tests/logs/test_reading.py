@@ -9,13 +9,15 @@ from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "evals"))
 
-from reading import long, runs  # noqa: E402
+from reading import long, runs
 
 RIGHT_RANK, RIGHT_LINE = 0.95, 0.90
 
 
 @pytest.mark.timeout(1800)
-def test_of_forty_runs_under_torchrun_the_rank_that_failed_first_is_named_and_its_failure_explained(tmp_path):
+def test_of_forty_runs_under_torchrun_the_rank_that_failed_first_is_named_and_its_failure_explained(
+    tmp_path,
+):
     try:
         import torch.distributed  # noqa: F401
     except ImportError:
@@ -23,7 +25,11 @@ def test_of_forty_runs_under_torchrun_the_rank_that_failed_first_is_named_and_it
         (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
     graded = runs.grade(tmp_path)
     wrong = [f"{run.name}: found rank {named}" for run, named, _ in graded if named != run.who]
-    unexplained = [f"{run.name}: found {ids}" for run, _, ids in graded if run.how in runs.ENTRIES and ids[:1] != [runs.ENTRIES[run.how]]]
+    unexplained = [
+        f"{run.name}: found {ids}"
+        for run, _, ids in graded
+        if run.how in runs.ENTRIES and ids[:1] != [runs.ENTRIES[run.how]]
+    ]
     assert len(graded) == 40
     assert len(wrong) <= len(graded) * (1 - RIGHT_RANK), "\n".join(wrong)
     assert not unexplained, "\n".join(unexplained)
@@ -41,5 +47,9 @@ def test_the_decisive_line_of_twenty_long_logs_is_among_those_shown(megabytes):
 def test_the_runs_cover_every_way_to_fail_with_two_to_four_ranks():
     found = runs.all_runs()
     assert len({run.name for run in found}) == 40
-    assert {(run.how, run.ranks) for run in found} == {(how, ranks) for how in runs.HOWS for ranks in (2, 3, 4)}
-    assert {run.form for run in found} == {"merged", "folder", "tee"} and {run.says for run in found} == {"ranks", "plain"}
+    assert {(run.how, run.ranks) for run in found} == {
+        (how, ranks) for how in runs.HOWS for ranks in (2, 3, 4)
+    }
+    assert {run.form for run in found} == {"merged", "folder", "tee"} and {
+        run.says for run in found
+    } == {"ranks", "plain"}

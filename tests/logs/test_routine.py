@@ -59,7 +59,9 @@ def test_what_somebody_says_beside_a_healthy_log_gets_the_answer_that_it_gets_al
 
 def test_a_failure_that_the_run_survived_decides_nothing_once_another_ends_it():
     found = log_reading.from_text(f"{STEPS}\n{CAUGHT}{STEPS}\n{FATAL}")
-    assert [failure.line.text for failure in found.failures] == ["ValueError: Expected input batch_size (32) to match target batch_size (31)."]
+    assert [failure.line.text for failure in found.failures] == [
+        "ValueError: Expected input batch_size (32) to match target batch_size (31)."
+    ]
 
 
 def test_a_failure_that_the_run_survived_decides_nothing_beside_what_somebody_says():
@@ -77,7 +79,9 @@ def test_a_survived_time_out_is_all_there_is_where_nobody_says_anything():
 
 
 def test_a_log_in_which_nothing_failed_and_nothing_is_said_gets_no_answer():
-    found = log_reading.from_text(f"Loading data\nModel has 12 parameters\n{STEPS}\nTraining finished.")
+    found = log_reading.from_text(
+        f"Loading data\nModel has 12 parameters\n{STEPS}\nTraining finished."
+    )
     assert (found.seen, found.failures) == ("sound", [])
     assert not answer_for(text=STEPS + "\nTraining finished.").matches
 
@@ -88,13 +92,20 @@ def test_a_complaint_at_the_end_is_heard_without_the_word_error():
 
 
 def test_new_lines_at_the_end_are_news_even_where_they_repeat():
-    found = kinds(STEPS + "\n" + "\n".join(f"Gradient overflow. Skipping step, loss scale {2**-n}" for n in range(9)))
+    found = kinds(
+        STEPS
+        + "\n"
+        + "\n".join(f"Gradient overflow. Skipping step, loss scale {2**-n}" for n in range(9))
+    )
     assert found["Gradient overflow. Skipping step, loss scale 0.5"] != "routine"
 
 
 def test_a_warning_far_from_the_failure_is_an_aside_and_one_beside_it_is_not():
     found = kinds(f"UserWarning: an old option\n{STEPS}\nFutureWarning: about to fail\n{FATAL}")
-    assert (found["UserWarning: an old option"], found["FutureWarning: about to fail"]) == ("aside", "warning")
+    assert (found["UserWarning: an old option"], found["FutureWarning: about to fail"]) == (
+        "aside",
+        "warning",
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,24 +127,45 @@ def test_a_sentence_is_told_from_what_a_program_prints(text, said):
 
 
 def test_a_command_on_the_first_line_is_not_what_somebody_says():
-    assert sentence_of(f"+ torchrun --nproc_per_node 3 --master_port 29611 train.py\n\n{STEPS}") == ""
-    assert sentence_of(f"torchrun hangs before the first step\n\n{STEPS}") == "torchrun hangs before the first step"
+    assert (
+        sentence_of(f"+ torchrun --nproc_per_node 3 --master_port 29611 train.py\n\n{STEPS}") == ""
+    )
+    assert (
+        sentence_of(f"torchrun hangs before the first step\n\n{STEPS}")
+        == "torchrun hangs before the first step"
+    )
 
 
 def test_a_sentence_beside_a_healthy_log_gets_the_answer_that_it_gets_alone(tmp_path):
     (tmp_path / "train.log").write_text(STEPS)
-    assert [m["id"] for m in answer_for(log=str(tmp_path / "train.log"), text=SAYS).matches] == [m["id"] for m in answer_for(text=SAYS).matches] != []
+    assert (
+        [m["id"] for m in answer_for(log=str(tmp_path / "train.log"), text=SAYS).matches]
+        == [m["id"] for m in answer_for(text=SAYS).matches]
+        != []
+    )
     assert not answer_for(log=str(tmp_path / "train.log")).matches
 
 
 def test_on_the_command_line_a_sentence_stands_beside_a_log_or_a_stream(tmp_path):
     (tmp_path / "train.log").write_text(STEPS)
     alone, *beside = (
-        subprocess.run([sys.executable, "-m", "remote_gpu_trainer", "lookup", "--json", SAYS, *more], input=STEPS, capture_output=True, text=True)
+        subprocess.run(
+            [sys.executable, "-m", "remote_gpu_trainer", "lookup", "--json", SAYS, *more],
+            input=STEPS,
+            capture_output=True,
+            text=True,
+        )
         for more in ((), ("--log", str(tmp_path / "train.log")), ("--log", "-"))
     )
-    assert [json.loads(done.stdout)["matches"][0]["id"] for done in beside] == [json.loads(alone.stdout)["matches"][0]["id"]] * 2
-    refused = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", "lookup", "-", "--log", "x"], input="", capture_output=True, text=True)
+    assert [json.loads(done.stdout)["matches"][0]["id"] for done in beside] == [
+        json.loads(alone.stdout)["matches"][0]["id"]
+    ] * 2
+    refused = subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", "lookup", "-", "--log", "x"],
+        input="",
+        capture_output=True,
+        text=True,
+    )
     assert refused.returncode == 2 and "expected one of" in refused.stderr
 
 
@@ -144,19 +176,30 @@ def test_a_failure_in_the_log_decides_whatever_is_said_beside_it(tmp_path):
 
 
 def test_what_a_log_file_complains_of_at_its_end_is_heard_though_its_numbers_are_sound(tmp_path):
-    (tmp_path / "train.log").write_text(f"{STEPS}\n./run.sh: /bin/bash^M: bad interpreter: No such file or directory\n")
+    (tmp_path / "train.log").write_text(
+        f"{STEPS}\n./run.sh: /bin/bash^M: bad interpreter: No such file or directory\n"
+    )
     assert [m["id"] for m in answer_for(log=str(tmp_path / "train.log")).matches][0] == "GEN4"
 
 
 def test_of_several_ranks_each_log_has_an_end_of_its_own(tmp_path):
-    (tmp_path / "rank0.log").write_text(f"{STEPS}\n./run.sh: /bin/bash^M: bad interpreter: No such file or directory\n")
+    (tmp_path / "rank0.log").write_text(
+        f"{STEPS}\n./run.sh: /bin/bash^M: bad interpreter: No such file or directory\n"
+    )
     (tmp_path / "rank1.log").write_text(f"{STEPS}\n")
-    assert {"told"} == {line.kind for line in log_reading.from_path(str(tmp_path)).lines if "bad interpreter" in line.text}
+    assert {"told"} == {
+        line.kind
+        for line in log_reading.from_path(str(tmp_path)).lines
+        if "bad interpreter" in line.text
+    }
 
 
 def test_a_log_is_not_asked_for_where_it_is_there(tmp_path):
     (tmp_path / "train.log").write_text(STEPS)
-    assert "the last 50 lines of the log" not in answer_for(log=str(tmp_path / "train.log"), text="Something is odd about it").ask
+    assert (
+        "the last 50 lines of the log"
+        not in answer_for(log=str(tmp_path / "train.log"), text="Something is odd about it").ask
+    )
 
 
 @pytest.mark.parametrize("half", ["tuning", "reporting"])
@@ -167,9 +210,15 @@ def test_real_logs_of_healthy_runs_get_no_answer_but_for_what_they_warn_of(half)
     assert all(ids[0] == whole.CALLS[name] for name, ids in claimed.items() if name in whole.CALLS)
 
 
-@pytest.mark.parametrize("before, hit, three, false", [(False, 0.73, 0.815, 0.048), (True, 0.665, 0.76, 0.068)])
+@pytest.mark.parametrize(
+    "before, hit, three, false", [(False, 0.73, 0.815, 0.048), (True, 0.665, 0.76, 0.068)]
+)
 def test_reports_of_the_reporting_half_are_found_within_a_whole_log(before, hit, three, false):
-    asked = whole.within([case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"], "reporting", before)
+    asked = whole.within(
+        [case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"],
+        "reporting",
+        before,
+    )
     found = rates(grade(asked, lookup(asked)))
     assert found.hit1[0] >= hit and found.hit3[0] >= three and found.false[0] <= false
 
@@ -177,14 +226,24 @@ def test_reports_of_the_reporting_half_are_found_within_a_whole_log(before, hit,
 def test_a_sentence_beside_a_log_file_with_the_report_in_it_finds_the_entry():
     """As an agent calls the tool. Two of the healthy logs get an answer of their own whatever is said: a resumed run's numbers, a warning."""
     cases = read_cases(EVALS / "cases.jsonl")
-    said = {case.id: text for case, text in sentence.read(EVALS / "sets/said.jsonl", [*cases, *read_cases(EVALS / "sets/fresh.jsonl")])}
-    asked = whole.within([case for case in cases if case.half == "reporting" and case.id in said], "reporting")
+    said = {
+        case.id: text
+        for case, text in sentence.read(
+            EVALS / "sets/said.jsonl", [*cases, *read_cases(EVALS / "sets/fresh.jsonl")]
+        )
+    }
+    asked = whole.within(
+        [case for case in cases if case.half == "reporting" and case.id in said], "reporting"
+    )
     found = rates(grade(asked, whole.beside_a_file([(case, said[case.id]) for case in asked])))
     assert found.hit1[0] >= 0.785 and found.hit3[0] >= 0.89 and found.false[0] <= 0.125
 
 
 def test_thousands_of_failures_of_as_many_ranks_take_no_longer_than_lines():
-    lines = [f"[rank{n}]: ValueError: bad value {n}\n[rank{n}]: step {n} loss {random.Random(n).random()}" for n in range(2900)]
+    lines = [
+        f"[rank{n}]: ValueError: bad value {n}\n[rank{n}]: step {n} loss {random.Random(n).random()}"
+        for n in range(2900)
+    ]
     started = time.perf_counter()
     log_reading.from_text("\n".join(lines))
     assert time.perf_counter() - started < 3

@@ -17,7 +17,9 @@ def rows(data: bytes, needles=()) -> dict[int, list[bytes]]:
     return found
 
 
-SECONDS_PER_MB = 2 * 0.5  # of processor time: 0.5 on a quiet machine, and up to twice as much where others share its cores
+SECONDS_PER_MB = (
+    2 * 0.5
+)  # of processor time: 0.5 on a quiet machine, and up to twice as much where others share its cores
 BORING = b"step 12 loss 0.5\n"
 
 
@@ -36,7 +38,12 @@ def test_first_times_and_the_last_time_of_a_repeated_line_are_kept():
 
 
 def test_the_last_time_of_a_line_that_stopped_long_ago_is_kept():
-    data = b"".join(b"Error: early %d\n" % n for n in range(50)) + BORING * 100_000 + b"Error: late\n" + BORING * 100_000
+    data = (
+        b"".join(b"Error: early %d\n" % n for n in range(50))
+        + BORING * 100_000
+        + b"Error: late\n"
+        + BORING * 100_000
+    )
     texts = [row for held in rows(data).values() for row in held]
     assert b"Error: early 49" in texts and b"Error: late" in texts
 
@@ -50,7 +57,9 @@ def test_carriage_returns_make_rows_but_no_line_numbers():
 
 def test_a_needle_is_found_by_its_inner_words_whatever_stands_around_it():
     data = BORING * 100_000 + b"[3] the quick brown fox 9 jumps.\n" + BORING * 100_000
-    assert any(b"brown fox" in row for held in rows(data, [b"quick brown fox"]).values() for row in held)
+    assert any(
+        b"brown fox" in row for held in rows(data, [b"quick brown fox"]).values() for row in held
+    )
     assert not any(b"brown fox" in row for held in rows(data).values() for row in held)
 
 
@@ -69,9 +78,14 @@ def test_a_window_that_a_block_cuts_goes_on_in_the_next():
 
 def test_many_shapes_are_forgotten_without_losing_an_error(monkeypatch):
     monkeypatch.setattr(windows, "MAX_SHAPES", 1000)
-    lines = [b"note %s\n" % bytes([97 + n % 26, 97 + n // 26 % 26, 97 + n // 676 % 26]) for n in range(17_576)] * 4
+    lines = [
+        b"note %s\n" % bytes([97 + n % 26, 97 + n // 26 % 26, 97 + n // 676 % 26])
+        for n in range(17_576)
+    ] * 4
     lines[40_000] = b"AssertionError: here\n"
-    assert any(b"AssertionError: here" in held for held in rows(b"".join(lines) + BORING * 10_000).values())
+    assert any(
+        b"AssertionError: here" in held for held in rows(b"".join(lines) + BORING * 10_000).values()
+    )
 
 
 def words(seed: int, letters: int):
@@ -82,7 +96,9 @@ def words(seed: int, letters: int):
 
 ROWS = {
     "an error with another word": lambda word, at: f"Error {word} x",
-    "a shard with another name": lambda word, at: f"loading shard {word[:2]}_{word[2:5]}.parquet failed=0 {at}/100000",
+    "a shard with another name": lambda word, at: (
+        f"loading shard {word[:2]}_{word[2:5]}.parquet failed=0 {at}/100000"
+    ),
     "another exception": lambda word, at: f"{word[:5].title()}Error: {word} at {at}",
     "a warning from another file": lambda word, at: f"/a/{word[:5]}.py:3: UserWarning: {word}",
     "few letters": lambda word, at: f"Error {word[:3]} x",
@@ -111,7 +127,9 @@ def test_a_megabyte_of_rows_that_all_differ_is_read_in_half_a_second(row, end):
 def test_rows_of_a_block_have_the_numbers_of_their_lines_whatever_ends_them():
     draw = random.Random(1)
     for _ in range(300):
-        text = b"".join(draw.choice([b"a", b"bb", b"\n", b"\r", b"\r\n"]) for _ in range(draw.randrange(40)))
+        text = b"".join(
+            draw.choice([b"a", b"bb", b"\n", b"\r", b"\r\n"]) for _ in range(draw.randrange(40))
+        )
         block, wanted = windows._Block(text, 7), windows._rows(text, 7)
         for _ in range(20):  # forwards and back
             first = draw.randrange(len(wanted) + 1)
@@ -124,7 +142,11 @@ def test_of_more_shapes_than_can_be_remembered_the_last_rows_are(monkeypatch):
     monkeypatch.setattr(windows, "MAX_KEPT", 0)
     word = words(5, 7)
     rare = [b"Error: %s once\n" % next(word).encode() for _ in range(20_000)]
-    texts = {row for held in rows(BORING * 10_000 + b"".join(rare) + BORING * 200_000).values() for row in held}
+    texts = {
+        row
+        for held in rows(BORING * 10_000 + b"".join(rare) + BORING * 200_000).values()
+        for row in held
+    }
     assert rare[-1].strip() in texts and rare[10_000].strip() not in texts
 
 

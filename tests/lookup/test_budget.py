@@ -24,7 +24,14 @@ def counted(texts: list[str]) -> list[int]:
     if not (folder / "node_modules/gpt-tokenizer").is_dir() or not shutil.which("node"):
         missing = "gpt-tokenizer is not installed: npm install gpt-tokenizer@4.0.0, and name its node_modules/.bin in $CLIENTS"
         (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
-    done = subprocess.run(["node", "--input-type=module", "-e", COUNT], cwd=folder, input=json.dumps(texts), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", COUNT],
+        cwd=folder,
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -35,8 +42,18 @@ def written(part) -> str:
 @pytest.fixture(scope="module")
 def answers() -> list[dict]:
     """The answers to all cases."""
-    cases = [json.loads(line) for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [answer_for(text=case["text"] if "text" in case else (ROOT / "evals" / case["file"]).read_text(encoding="utf-8")).as_dict() for case in cases]
+    cases = [
+        json.loads(line)
+        for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    return [
+        answer_for(
+            text=case["text"]
+            if "text" in case
+            else (ROOT / "evals" / case["file"]).read_text(encoding="utf-8")
+        ).as_dict()
+        for case in cases
+    ]
 
 
 def test_every_first_match_and_every_answer_keep_to_their_budget(answers):
@@ -55,7 +72,11 @@ def test_the_estimate_of_a_whole_answer_is_on_the_safe_side_and_not_far_off(answ
 
 
 def test_a_sure_first_match_holds_a_fix_and_a_check(answers):
-    sure = [answer["matches"][0] for answer in answers if answer["matches"] and answer["matches"][0]["confidence"] == "high"]
+    sure = [
+        answer["matches"][0]
+        for answer in answers
+        if answer["matches"] and answer["matches"][0]["confidence"] == "high"
+    ]
     assert all(match["fix"] and match["check"] and match["root_cause"] for match in sure)
 
 
@@ -72,11 +93,40 @@ def test_what_stands_beside_a_rendered_script_keeps_to_its_budget():
     for line in (ROOT / "evals/sets/render.jsonl").read_text(encoding="utf-8").splitlines():
         case = json.loads(line)
         if "error" not in case["expect"] and "code" not in case["job"]:
-            answers.append(rendered(case["job"], case["profile"], case.get("target"), on=date.fromisoformat(case.get("on", "2026-11-20"))))
-    beside = counted([written({name: value for name, value in answer.items() if name != "script"}) for answer in answers])
+            answers.append(
+                rendered(
+                    case["job"],
+                    case["profile"],
+                    case.get("target"),
+                    on=date.fromisoformat(case.get("on", "2026-11-20")),
+                )
+            )
+    beside = counted(
+        [
+            written({name: value for name, value in answer.items() if name != "script"})
+            for answer in answers
+        ]
+    )
     assert len(beside) > 30 and max(beside) <= 400, answers[beside.index(max(beside))]["warnings"]
 
 
-@pytest.mark.parametrize("value", [{}, [], {"a": []}, {"matches": [{"id": "U1", "line": 12, "rank": None, "text": 'say "no"\n\\ 第一行'}, {"x": True}], "ask": ""}, ["one", "two", 3]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        [],
+        {"a": []},
+        {
+            "matches": [
+                {"id": "U1", "line": 12, "rank": None, "text": 'say "no"\n\\ 第一行'},
+                {"x": True},
+            ],
+            "ask": "",
+        },
+        ["one", "two", 3],
+    ],
+)
 def test_the_parts_of_json_cost_what_the_whole_does(value):
-    assert tokens_of_json(value) == pytest.approx(tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
+    assert tokens_of_json(value) == pytest.approx(
+        tokens(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    )

@@ -40,10 +40,14 @@ def ask(text: str) -> Answer | None:
 def test_six_thousand_texts_are_answered_or_refused(pieces):
     answer = ask("".join(pieces))
     if answer:
-        assert len(answer.matches) <= 3 and all(match["id"] and match["check"] for match in answer.matches)
+        assert len(answer.matches) <= 3 and all(
+            match["id"] and match["check"] for match in answer.matches
+        )
 
 
-@given(st.lists(st.sampled_from([f.encode() for f in FRAGMENTS]) | st.binary(max_size=30), max_size=40))
+@given(
+    st.lists(st.sampled_from([f.encode() for f in FRAGMENTS]) | st.binary(max_size=30), max_size=40)
+)
 @settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_three_thousand_streams_of_bytes_are_read_or_refused(pieces):
     try:
@@ -64,9 +68,18 @@ def test_a_thousand_limits_are_taken_or_refused(text, limit):
 @pytest.mark.parametrize("piece", STALLING, ids=ascii)
 @pytest.mark.alone
 def test_a_megabyte_that_is_made_to_stall_takes_half_a_second_at_most(piece):
-    megabyte = (piece * (1_000_000 // len(piece.encode()) + 1)).encode()[:1_000_000].decode("utf-8", "ignore")
+    megabyte = (
+        (piece * (1_000_000 // len(piece.encode()) + 1))
+        .encode()[:1_000_000]
+        .decode("utf-8", "ignore")
+    )
     line = (piece * (1900 // len(piece) + 1))[:1900]
-    shapes = [megabyte, "\n".join([line] * 520), "\n".join(f"{line[: 1000 + at % 800]}{at}" for at in range(700)), (piece + "\n") * min(1_000_000 // (len(piece.encode()) + 1), 200_000)]
+    shapes = [
+        megabyte,
+        "\n".join([line] * 520),
+        "\n".join(f"{line[: 1000 + at % 800]}{at}" for at in range(700)),
+        (piece + "\n") * min(1_000_000 // (len(piece.encode()) + 1), 200_000),
+    ]
     for text in shapes:
         taken = []
         for _ in range(3):
@@ -75,4 +88,7 @@ def test_a_megabyte_that_is_made_to_stall_takes_half_a_second_at_most(piece):
             taken.append(time.perf_counter() - started)
             if taken[-1] <= SECONDS_PER_MB:
                 break
-        assert min(taken) <= SECONDS_PER_MB * max(1.0, len(text.encode()) / 1e6), (min(taken), text[:60])
+        assert min(taken) <= SECONDS_PER_MB * max(1.0, len(text.encode()) / 1e6), (
+            min(taken),
+            text[:60],
+        )

@@ -21,7 +21,9 @@ TODAY = date(2026, 11, 20)
 
 def ask(text: str, **more) -> Answer:
     options = {"limit": 3, "today": TODAY, **more}
-    return look_up(log_reading.from_text(text), bundle.load().by_id, ranking.load(), signatures(), **options)
+    return look_up(
+        log_reading.from_text(text), bundle.load().by_id, ranking.load(), signatures(), **options
+    )
 
 
 def first(answer: Answer) -> str:
@@ -30,7 +32,11 @@ def first(answer: Answer) -> str:
 
 @pytest.mark.parametrize(
     "name, wanted",
-    [("detached-loss.log", "O3"), ("ddp-unused-parameters.log", "D8"), ("bad-label-3-ranks", "O14")],
+    [
+        ("detached-loss.log", "O3"),
+        ("ddp-unused-parameters.log", "D8"),
+        ("bad-label-3-ranks", "O14"),
+    ],
 )
 def test_the_shipped_logs_get_their_entry(name, wanted):
     assert first(answer_for(log=str(LOGS / name))) == wanted
@@ -39,13 +45,37 @@ def test_the_shipped_logs_get_their_entry(name, wanted):
 def test_a_folder_says_which_rank_failed_first_and_shows_the_line():
     answer = answer_for(log=str(LOGS / "bad-label-3-ranks"))
     assert answer.first_failure == {"rank": 1, "source": "1/stderr.log", "line": 8}
-    assert answer.evidence[0] == {"source": "1/stderr.log", "line": 8, "rank": 1, "text": "IndexError: Target 10 is out of bounds."}
+    assert answer.evidence[0] == {
+        "source": "1/stderr.log",
+        "line": 8,
+        "rank": 1,
+        "text": "IndexError: Target 10 is out of bounds.",
+    }
 
 
 def test_the_first_match_is_whole_and_the_others_are_brief():
     answer = ask("element 0 of tensors does not require grad")
-    assert set(answer.matches[0]) == {"id", "title", "why", "confidence", "severity", "check", "stale", "root_cause", "fix", "distinguish"}
-    assert set(answer.matches[1]) == {"id", "title", "why", "confidence", "severity", "check", "stale"}
+    assert set(answer.matches[0]) == {
+        "id",
+        "title",
+        "why",
+        "confidence",
+        "severity",
+        "check",
+        "stale",
+        "root_cause",
+        "fix",
+        "distinguish",
+    }
+    assert set(answer.matches[1]) == {
+        "id",
+        "title",
+        "why",
+        "confidence",
+        "severity",
+        "check",
+        "stale",
+    }
 
 
 def test_a_signature_is_named_as_the_reason_with_its_line():
@@ -54,14 +84,25 @@ def test_a_signature_is_named_as_the_reason_with_its_line():
 
 
 def test_a_fix_that_begins_with_a_list_comes_with_the_list():
-    answer = ask("ImportError: libGL.so.1: cannot open shared object file: No such file or directory")
-    assert answer.matches[0]["id"] == "ENV14" and "`libGL.so.1` → `libgl1`" in answer.matches[0]["fix"]
-    assert opening("By what it is:\n\n- a\n- b\n\nElse c.") == "By what it is: - a - b" and opening("Do a:\n\n```\nb\n```") == "Do a:" and opening("Do a.\n\n- b") == "Do a."
+    answer = ask(
+        "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
+    )
+    assert (
+        answer.matches[0]["id"] == "ENV14" and "`libGL.so.1` → `libgl1`" in answer.matches[0]["fix"]
+    )
+    assert (
+        opening("By what it is:\n\n- a\n- b\n\nElse c.") == "By what it is: - a - b"
+        and opening("Do a:\n\n```\nb\n```") == "Do a:"
+        and opening("Do a.\n\n- b") == "Do a."
+    )
 
 
 def test_of_a_regular_expression_the_text_that_it_found_is_the_reason():
     answer = ask("pip says\nThe NVIDIA driver on your system is too old (found version 12040).\n")
-    assert answer.matches[0]["why"] == "`The NVIDIA driver on your system is too old (found version 12040)` in text line 2"
+    assert (
+        answer.matches[0]["why"]
+        == "`The NVIDIA driver on your system is too old (found version 12040)` in text line 2"
+    )
 
 
 def test_the_text_of_an_entry_that_the_ranking_does_not_know_yet_is_no_traceback():
@@ -69,11 +110,20 @@ def test_the_text_of_an_entry_that_the_ranking_does_not_know_yet_is_no_traceback
     new = SignatureIndex([*read.signatures, ("O999", read.by_id["O3"].signatures)])
     text = "RuntimeError: element 0 of tensors does not require grad"
     assert {hit.entry_id for hit in new.find(log_reading.from_text(text))} == {"O3", "O999"}
-    assert first(look_up(log_reading.from_text(text), read.by_id, ranking.load(), new, limit=3, today=TODAY)) == "O3"
+    assert (
+        first(
+            look_up(
+                log_reading.from_text(text), read.by_id, ranking.load(), new, limit=3, today=TODAY
+            )
+        )
+        == "O3"
+    )
 
 
 def test_similar_entries_come_with_what_separates_them():
-    answer = ask("training hangs at the end of the epoch, one rank has fewer batches than the others")
+    answer = ask(
+        "training hangs at the end of the epoch, one rank has fewer batches than the others"
+    )
     assert len(answer.matches) == 3
     assert any(match["id"] in answer.matches[0]["distinguish"] for match in answer.matches[1:])
 
@@ -106,21 +156,41 @@ def test_a_doubtful_report_gets_titles_to_choose_from_and_no_claim(monkeypatch):
     monkeypatch.setattr(made, "limits", {**made.limits, "none": 0.0, "titles": 1.0})
     answer = ask("my two gpu training stops making progress after the first validation")
     assert answer.matches == [] and len(answer.also) == 10
-    assert answer.ask.startswith("Not sure that anything in the catalogue fits; see whether a title says what you see.")
+    assert answer.ask.startswith(
+        "Not sure that anything in the catalogue fits; see whether a title says what you see."
+    )
 
 
 def test_an_entry_whose_page_is_missing_is_never_replaced_by_the_next_one():
     whole = bundle.load().by_id
     text = "RuntimeError: element 0 of tensors does not require grad"
     known = ask(text, limit=10)
-    without = {name: {id: entry for id, entry in whole.items() if id != name} for name in ("O3", known.matches[1]["id"])}
-    silent, shorter = (look_up(log_reading.from_text(text), without[name], ranking.load(), signatures(), limit=3, today=TODAY) for name in without)
+    without = {
+        name: {id: entry for id, entry in whole.items() if id != name}
+        for name in ("O3", known.matches[1]["id"])
+    }
+    silent, shorter = (
+        look_up(
+            log_reading.from_text(text),
+            without[name],
+            ranking.load(),
+            signatures(),
+            limit=3,
+            today=TODAY,
+        )
+        for name in without
+    )
     assert silent.matches == [] and "O3" not in [each["id"] for each in silent.also]
-    assert first(shorter) == "O3" and list(without)[1] not in [each["id"] for each in shorter.matches + shorter.also]
+    assert first(shorter) == "O3" and list(without)[1] not in [
+        each["id"] for each in shorter.matches + shorter.also
+    ]
 
 
 def test_only_a_sure_answer_leaves_the_further_titles_out():
-    for text in ("two gpus hang at the end of the epoch, one gpu is fine", "Expected to have finished reduction in the prior iteration"):
+    for text in (
+        "two gpus hang at the end of the epoch, one gpu is fine",
+        "Expected to have finished reduction in the prior iteration",
+    ):
         answer = ask(text)
         assert (answer.also == []) == (answer.matches[0]["confidence"] == "high")
 
@@ -130,9 +200,16 @@ def test_a_further_match_is_worth_its_own_probability():
     alone = ask("Expected to have finished reduction in the prior iteration")
     assert [match["confidence"] for match in alone.matches] == ["high", "low", "low"]
     text = "two gpus hang at the end of the epoch, one gpu is fine"
-    shares = [candidate.probability for candidate in search.rank(log_reading.from_text(text), ranking.load(), signatures()).candidates]
+    shares = [
+        candidate.probability
+        for candidate in search.rank(
+            log_reading.from_text(text), ranking.load(), signatures()
+        ).candidates
+    ]
     said = [match["confidence"] for match in ask(text, limit=10).matches]
-    assert said[0] == "medium" and said[1:] == ["medium" if share >= ranking.load().limits["medium"] else "low" for share in shares[1:10]]
+    assert said[0] == "medium" and said[1:] == [
+        "medium" if share >= ranking.load().limits["medium"] else "low" for share in shares[1:10]
+    ]
 
 
 def test_a_long_report_without_an_answer_is_asked_for_one_sentence():
@@ -165,14 +242,25 @@ def test_an_entry_that_was_not_checked_for_a_year_is_marked():
 def test_a_version_outside_the_range_is_marked_and_others_are_not():
     read = ask("mixed precision loss is nan", installed="torch==2.13.0+cu130\nnumpy==2.0")
     assert all("about" not in m["stale"] for m in read.matches)
-    old = {entry.id for entry in bundle.load().entries if any(item.startswith("torch>=") for item in entry.applies_to)}
-    text = "\n\n".join(s.text for s in bundle.load().get(sorted(old)[0]).signatures if not s.is_regex)
+    old = {
+        entry.id
+        for entry in bundle.load().entries
+        if any(item.startswith("torch>=") for item in entry.applies_to)
+    }
+    text = "\n\n".join(
+        s.text for s in bundle.load().get(sorted(old)[0]).signatures if not s.is_regex
+    )
     marked = [m for m in ask(text, installed="torch==1.0").matches if m["id"] in old]
-    assert marked and all(m["stale"].startswith("about torch>=") and m["stale"].endswith("installed is 1.0") for m in marked)
+    assert marked and all(
+        m["stale"].startswith("about torch>=") and m["stale"].endswith("installed is 1.0")
+        for m in marked
+    )
 
 
 def test_a_report_keeps_its_secrets():
-    text = as_text(ask("RuntimeError: element 0 of tensors does not require grad token=abcdef123456789"))
+    text = as_text(
+        ask("RuntimeError: element 0 of tensors does not require grad token=abcdef123456789")
+    )
     assert "abcdef123456789" not in text
 
 

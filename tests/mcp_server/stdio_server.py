@@ -17,10 +17,19 @@ class Child:
     def __init__(self, command=SERVE, env=None, cwd=None):
         given = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **(env or {})}
         given = {name: value for name, value in given.items() if value is not None}
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=given, cwd=cwd)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=given,
+            cwd=cwd,
+        )
         self.lines: queue.Queue[bytes] = queue.Queue()
         self.errors = bytearray()
-        self.told: list[dict] = []  # messages that were passed over: notifications, replies that nobody waits for
+        self.told: list[
+            dict
+        ] = []  # messages that were passed over: notifications, replies that nobody waits for
         self.count = 0
         for target in (self._read, self._read_errors):
             threading.Thread(target=target, daemon=True).start()
@@ -49,7 +58,11 @@ class Child:
             self.errors += line
 
     def initialize(self):
-        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        about = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
         reply = self.ask("initialize", about)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return reply

@@ -36,25 +36,54 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     assert set(tools) == {"lookup_symptom", "render_run_script", "check_staleness", "gpu_health"}
     tool = tools["lookup_symptom"]
     assert tool.title
-    assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint and tool.annotations.idempotent_hint
+    assert (
+        tool.annotations.read_only_hint
+        and not tool.annotations.destructive_hint
+        and tool.annotations.idempotent_hint
+    )
     assert set(tool.input_schema["properties"]) == {"symptom", "limit", "log_path", "installed"}
-    assert set(tool.output_schema["properties"]) == {"matches", "evidence", "first_failure", "ask", "also"}
+    assert set(tool.output_schema["properties"]) == {
+        "matches",
+        "evidence",
+        "first_failure",
+        "ask",
+        "also",
+    }
     assert tool.description.startswith("Call before editing code or retrying")
     tool = tools["check_staleness"]
     assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint
     assert set(tool.input_schema["properties"]) == {"installed", "released", "scope", "on"}
-    assert set(tool.output_schema["properties"]) == {"stale", "out_of_range", "concerns", "doubt", "contradictions"}
-    assert tool.description.startswith("Call before telling the user a price, quota or billing command")
+    assert set(tool.output_schema["properties"]) == {
+        "stale",
+        "out_of_range",
+        "concerns",
+        "doubt",
+        "contradictions",
+    }
+    assert tool.description.startswith(
+        "Call before telling the user a price, quota or billing command"
+    )
     tool = tools["render_run_script"]
     assert not tool.annotations.destructive_hint and not tool.annotations.open_world_hint
     assert set(tool.input_schema["properties"]) == {"job", "profile", "target", "write_to"}
-    assert set(tool.output_schema["properties"]) == {"file_name", "script", "path", "start", "watch", "stop", "resume", "warnings"}
+    assert set(tool.output_schema["properties"]) == {
+        "file_name",
+        "script",
+        "path",
+        "start",
+        "watch",
+        "stop",
+        "resume",
+        "warnings",
+    }
     assert tool.description.startswith("Call instead of writing nohup, tmux or sbatch yourself")
     tool = tools["gpu_health"]
     assert tool.annotations.read_only_hint and tool.annotations.open_world_hint
     assert set(tool.input_schema["properties"]) == {"host", "expect", "stress_seconds"}
     assert {"verdict", "findings", "gpus", "probe_seconds"} <= set(tool.output_schema["properties"])
-    assert tool.description.startswith("Call after the first login to a new or restarted box, before installing")
+    assert tool.description.startswith(
+        "Call after the first login to a new or restarted box, before installing"
+    )
 
 
 JOB = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
@@ -65,11 +94,24 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
     expected = rendered(JOB, "runpod")
     assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
     assert [w["id"] for w in expected["warnings"][:3]] == ["RP3", "C3", "RP14"]
-    written = call({"job": JOB, "profile": "runpod", "write_to": str(tmp_path)}, "render_run_script").structured_content
+    written = call(
+        {"job": JOB, "profile": "runpod", "write_to": str(tmp_path)}, "render_run_script"
+    ).structured_content
     assert (tmp_path / "sft.run.sh").read_text() == expected["script"] and "script" not in written
 
 
-@pytest.mark.parametrize("arguments, said", [({"job": {}, "profile": "runpod"}, "name: found nothing"), ({"job": JOB, "profile": "moon"}, "found profile 'moon'"), ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: found 'moon'"), ({"job": {**JOB, "variables": {"HF_TOKEN": "hf_" + "a" * 30}}, "profile": "runpod"}, "found what looks like a key itself")])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"job": {}, "profile": "runpod"}, "name: found nothing"),
+        ({"job": JOB, "profile": "moon"}, "found profile 'moon'"),
+        ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: found 'moon'"),
+        (
+            {"job": {**JOB, "variables": {"HF_TOKEN": "hf_" + "a" * 30}}, "profile": "runpod"},
+            "found what looks like a key itself",
+        ),
+    ],
+)
 def test_a_job_that_cannot_run_is_an_error_that_names_the_field_and_no_value(arguments, said):
     reply = call(arguments, "render_run_script")
     assert reply.is_error and said in reply.content[0].text and "hf_a" not in reply.content[0].text
@@ -83,17 +125,36 @@ def test_the_schema_of_a_job_is_a_resource():
 
 
 def test_what_is_stale_is_the_same_over_mcp_as_from_the_function():
-    asked = {"on": "2027-06-01", "scope": "runpod", "installed": "torch==2.13.0+cu130", "released": "torch 2.14"}
+    asked = {
+        "on": "2027-06-01",
+        "scope": "runpod",
+        "installed": "torch==2.13.0+cu130",
+        "released": "torch 2.14",
+    }
     reply = call(asked, "check_staleness")
-    expected = check(date(2027, 6, 1), packages=asked["installed"], released=asked["released"], scope="runpod").as_dict()
+    expected = check(
+        date(2027, 6, 1), packages=asked["installed"], released=asked["released"], scope="runpod"
+    ).as_dict()
     assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
     assert expected["stale"][0]["source"].startswith("https://")
 
 
-@pytest.mark.parametrize("arguments, said", [({"on": "soon"}, "found day 'soon'"), ({"scope": "nowhere"}, "found scope 'nowhere'"), ({"installed": "[[package]]\nname ="}, "broken"), ({"released": "x"}, "found released 'x'")])
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"on": "soon"}, "found day 'soon'"),
+        ({"scope": "nowhere"}, "found scope 'nowhere'"),
+        ({"installed": "[[package]]\nname ="}, "broken"),
+        ({"released": "x"}, "found released 'x'"),
+    ],
+)
 def test_a_wrong_question_about_age_is_an_error_with_one_line(arguments, said):
     reply = call(arguments, "check_staleness")
-    assert reply.is_error and said in reply.content[0].text and "\n" not in reply.content[0].text.split(said)[0]
+    assert (
+        reply.is_error
+        and said in reply.content[0].text
+        and "\n" not in reply.content[0].text.split(said)[0]
+    )
 
 
 def test_a_profile_is_a_resource_with_source_date_and_mark_of_each_fact():
@@ -105,7 +166,13 @@ def test_a_profile_is_a_resource_with_source_date_and_mark_of_each_fact():
 
     found, refused = with_client(use)
     facts = json.loads(found.contents[0].text)["facts"]
-    assert facts["stop_billing"]["value"]["command"] and {"source", "date", "status", "kind", "mark"} <= set(facts["stop_billing"])
+    assert facts["stop_billing"]["value"]["command"] and {
+        "source",
+        "date",
+        "status",
+        "kind",
+        "mark",
+    } <= set(facts["stop_billing"])
     assert "found profile 'nowhere', expected one of" in refused
 
 
@@ -119,7 +186,11 @@ def test_text_and_structured_content_are_each_complete_and_the_same_as_the_comma
 
 def test_a_log_and_a_folder_are_read():
     reply = call({"log_path": str(LOGS / "bad-label-3-ranks"), "limit": 1})
-    assert reply.structured_content["first_failure"] == {"rank": 1, "source": "1/stderr.log", "line": 8}
+    assert reply.structured_content["first_failure"] == {
+        "rank": 1,
+        "source": "1/stderr.log",
+        "line": 8,
+    }
     assert [m["id"] for m in reply.structured_content["matches"]] == ["O14"]
 
 
@@ -172,7 +243,11 @@ def test_entries_are_resources_and_an_unknown_id_is_refused():
 
     entry, templates, refused = with_client(use)
     assert entry.contents[0].text == bundle.load().get("O7").markdown
-    assert {t.uri_template for t in templates.resource_templates} == {"entry://{id}", "profile://{name}", "skill://remote-gpu-trainer/{+path}"}
+    assert {t.uri_template for t in templates.resource_templates} == {
+        "entry://{id}",
+        "profile://{name}",
+        "skill://remote-gpu-trainer/{+path}",
+    }
     assert "found id 'Z99', expected one of the catalogue's" in refused
 
 
@@ -180,10 +255,17 @@ def test_entries_are_resources_and_an_unknown_id_is_refused():
 def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
     async def use(client):
         tools = await client.list_tools()
-        return tools, await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693 from the first step"})
+        return tools, await client.call_tool(
+            "lookup_symptom", {"symptom": "loss stays at 0.693 from the first step"}
+        )
 
     tools, reply = with_client(use, SERVER, mode=mode)
-    assert {tool.name for tool in tools.tools} == {"lookup_symptom", "render_run_script", "check_staleness", "gpu_health"}
+    assert {tool.name for tool in tools.tools} == {
+        "lookup_symptom",
+        "render_run_script",
+        "check_staleness",
+        "gpu_health",
+    }
     assert reply.structured_content["matches"]
 
 
@@ -191,7 +273,9 @@ def test_a_plain_session_of_the_older_protocol_works():
     async def run():
         async with stdio_client(SERVER) as (read, write), ClientSession(read, write) as session:
             info = await session.initialize()
-            return info, await session.call_tool("lookup_symptom", {"symptom": "Target 10 is out of bounds."})
+            return info, await session.call_tool(
+                "lookup_symptom", {"symptom": "Target 10 is out of bounds."}
+            )
 
     info, reply = asyncio.run(run())
     assert info.server_info.name == "remote-gpu-trainer" and info.server_info.version

@@ -12,7 +12,11 @@ import pytest
 from tests.conftest import ROOT
 from tests.mcp_server.stdio_server import SERVE, Child, failed, words
 
-INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
 JOB = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 SECRET = "hf_" + "s" * 30
 LONG = 1200  # characters of an error; what was sent is never sent back
@@ -26,7 +30,12 @@ def still_answers(child: Child) -> None:
 
 def is_clear(text: str) -> bool:
     """A short text that says something, without a stack and without what only a program reads."""
-    return 5 < len(text) <= LONG and "Traceback" not in text and "pydantic" not in text and text.replace("\n", "").isprintable()
+    return (
+        5 < len(text) <= LONG
+        and "Traceback" not in text
+        and "pydantic" not in text
+        and text.replace("\n", "").isprintable()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,53 +66,190 @@ def deep(levels: int):
 
 # (what is done, how, a part of the error's text)
 ASKED = [
-    ("an unknown tool", tool("nonsense", {}), "found tool 'nonsense', expected one of lookup_symptom"),
-    ("a tool with the name of a novel", tool("n" * 100_000, {}), "found the name of a tool of 100000 characters"),
+    (
+        "an unknown tool",
+        tool("nonsense", {}),
+        "found tool 'nonsense', expected one of lookup_symptom",
+    ),
+    (
+        "a tool with the name of a novel",
+        tool("n" * 100_000, {}),
+        "found the name of a tool of 100000 characters",
+    ),
     ("an unknown method", method("tools/burn"), "Method not found"),
-    ("a word where a number belongs", tool("lookup_symptom", {"symptom": "hangs", "limit": "three"}), "found a wrong limit"),
-    ("a number where a text belongs", tool("lookup_symptom", {"symptom": 17}), "found a wrong symptom"),
-    ("a limit out of range", tool("lookup_symptom", {"symptom": "hangs", "limit": 11}), "found a wrong limit"),
-    ("a list of arguments", method("tools/call", {"name": "lookup_symptom", "arguments": ["symptom"]}), ""),
+    (
+        "a word where a number belongs",
+        tool("lookup_symptom", {"symptom": "hangs", "limit": "three"}),
+        "found a wrong limit",
+    ),
+    (
+        "a number where a text belongs",
+        tool("lookup_symptom", {"symptom": 17}),
+        "found a wrong symptom",
+    ),
+    (
+        "a limit out of range",
+        tool("lookup_symptom", {"symptom": "hangs", "limit": 11}),
+        "found a wrong limit",
+    ),
+    (
+        "a list of arguments",
+        method("tools/call", {"name": "lookup_symptom", "arguments": ["symptom"]}),
+        "",
+    ),
     ("a call without a name", method("tools/call", {"arguments": {}}), ""),
-    ("an argument of 20 MB", tool("lookup_symptom", {"symptom": "x" * 20_000_001}), "found a text of 20000001 characters"),
-    ("a broken lock file of 20 MB", tool("check_staleness", {"installed": "[[package]]\nname =" + "x" * 20_000_000}), "found"),
-    ("a job of 20 MB", tool("render_run_script", {"job": {**JOB, "name": "n" * 20_000_000}, "profile": "runpod"}), "name"),
-    ("a secret in place of a job", tool("render_run_script", {"job": SECRET, "profile": "runpod"}), "found a wrong job"),
-    ("a job without a deadline", tool("render_run_script", {"job": {"name": "a", "command": ["b"]}, "profile": "runpod"}), "deadline"),
+    (
+        "an argument of 20 MB",
+        tool("lookup_symptom", {"symptom": "x" * 20_000_001}),
+        "found a text of 20000001 characters",
+    ),
+    (
+        "a broken lock file of 20 MB",
+        tool("check_staleness", {"installed": "[[package]]\nname =" + "x" * 20_000_000}),
+        "found",
+    ),
+    (
+        "a job of 20 MB",
+        tool("render_run_script", {"job": {**JOB, "name": "n" * 20_000_000}, "profile": "runpod"}),
+        "name",
+    ),
+    (
+        "a secret in place of a job",
+        tool("render_run_script", {"job": SECRET, "profile": "runpod"}),
+        "found a wrong job",
+    ),
+    (
+        "a job without a deadline",
+        tool("render_run_script", {"job": {"name": "a", "command": ["b"]}, "profile": "runpod"}),
+        "deadline",
+    ),
     ("no arguments at all", tool("render_run_script", {}), "found job missing"),
-    ("a job 100 levels deep", tool("render_run_script", {"job": {**JOB, "command": deep(100)}, "profile": "runpod"}), "command"),
-    ("a place that can't be written", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/proc/run.sh"}), "write_to"),
+    (
+        "a job 100 levels deep",
+        tool("render_run_script", {"job": {**JOB, "command": deep(100)}, "profile": "runpod"}),
+        "command",
+    ),
+    (
+        "a place that can't be written",
+        tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/proc/run.sh"}),
+        "write_to",
+    ),
     ("a day that is none", tool("check_staleness", {"on": "soon"}), "found day 'soon'"),
     ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "found a device"),
-    ("a log that is not there", tool("lookup_symptom", {"log_path": "/nowhere/train.log"}), "found no file"),
+    (
+        "a log that is not there",
+        tool("lookup_symptom", {"log_path": "/nowhere/train.log"}),
+        "found no file",
+    ),
     ("a log with a NUL in its name", tool("lookup_symptom", {"log_path": "a\0b"}), "found"),
-    ("an option in place of a host", tool("lookup_symptom", {"log_path": "-oProxyCommand=touch /tmp/x:/root/a.log"}), "found"),
+    (
+        "an option in place of a host",
+        tool("lookup_symptom", {"log_path": "-oProxyCommand=touch /tmp/x:/root/a.log"}),
+        "found",
+    ),
     ("an option as the box", tool("gpu_health", {"host": "-oProxyCommand=id"}), "found"),
-    ("a box under another name", tool("gpu_health", {"box": "gpu-7"}), "found argument 'box', expected host, expect, stress_seconds"),
-    ("a platform under another name", tool("check_staleness", {"platform": "runpod"}), "found argument 'platform', expected installed, released, scope, on"),
-    ("a secret as the name of an argument", tool("lookup_symptom", {"symptom": "hangs", SECRET: 1, "log\x1b[31m\n": 2}), "found argument 'hf_***', 'log', expected symptom"),
-    ("help in place of an expectation", tool("gpu_health", {"expect": "help"}), "expected NAME=VALUE, with NAME one of bf16, cc, cuda"),
-    ("a listing of 2 MB for a look-up", tool("lookup_symptom", {"symptom": "hangs", "installed": "a==1\n" * 400_000}), "found an `installed` of 2000000 characters, expected at most 1000000; do: "),
-    ("a listing of 2 MB", tool("check_staleness", {"installed": "a==1\n" * 400_000}), "found an `installed` of 2000000 characters, expected at most 1000000; do: "),
-    ("a script written to a name of 300 letters", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/tmp/" + "x" * 300}), "write_to: "),
-    ("a script written to a NUL", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/tmp/a\0b"}), "not usable (a NUL in it), expected a folder or a file"),
-    ("a script written to nobody's home", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "~nobody.of.that.name/"}), "write_to: found"),
-    ("a script written to a device", tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/dev/zero"}), "found a file at /dev/zero that wasn't rendered"),
-    ("an endless load", tool("gpu_health", {"stress_seconds": 1e9}), "found a wrong stress_seconds"),
-    ("an expectation of two lines", tool("gpu_health", {"expect": "gpus=8\nrm -rf /"}), "found --expect"),
+    (
+        "a box under another name",
+        tool("gpu_health", {"box": "gpu-7"}),
+        "found argument 'box', expected host, expect, stress_seconds",
+    ),
+    (
+        "a platform under another name",
+        tool("check_staleness", {"platform": "runpod"}),
+        "found argument 'platform', expected installed, released, scope, on",
+    ),
+    (
+        "a secret as the name of an argument",
+        tool("lookup_symptom", {"symptom": "hangs", SECRET: 1, "log\x1b[31m\n": 2}),
+        "found argument 'hf_***', 'log', expected symptom",
+    ),
+    (
+        "help in place of an expectation",
+        tool("gpu_health", {"expect": "help"}),
+        "expected NAME=VALUE, with NAME one of bf16, cc, cuda",
+    ),
+    (
+        "a listing of 2 MB for a look-up",
+        tool("lookup_symptom", {"symptom": "hangs", "installed": "a==1\n" * 400_000}),
+        "found an `installed` of 2000000 characters, expected at most 1000000; do: ",
+    ),
+    (
+        "a listing of 2 MB",
+        tool("check_staleness", {"installed": "a==1\n" * 400_000}),
+        "found an `installed` of 2000000 characters, expected at most 1000000; do: ",
+    ),
+    (
+        "a script written to a name of 300 letters",
+        tool(
+            "render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/tmp/" + "x" * 300}
+        ),
+        "write_to: ",
+    ),
+    (
+        "a script written to a NUL",
+        tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/tmp/a\0b"}),
+        "not usable (a NUL in it), expected a folder or a file",
+    ),
+    (
+        "a script written to nobody's home",
+        tool(
+            "render_run_script",
+            {"job": JOB, "profile": "runpod", "write_to": "~nobody.of.that.name/"},
+        ),
+        "write_to: found",
+    ),
+    (
+        "a script written to a device",
+        tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/dev/zero"}),
+        "found a file at /dev/zero that wasn't rendered",
+    ),
+    (
+        "an endless load",
+        tool("gpu_health", {"stress_seconds": 1e9}),
+        "found a wrong stress_seconds",
+    ),
+    (
+        "an expectation of two lines",
+        tool("gpu_health", {"expect": "gpus=8\nrm -rf /"}),
+        "found --expect",
+    ),
     ("an entry by path", resource("entry://../../../etc/passwd"), "Unknown resource"),
     ("an entry by path, encoded", resource("entry://%2e%2e%2fetc%2fpasswd"), "Unknown resource"),
     ("an entry with a NUL", resource("entry://O7%00"), "Unknown resource"),
     ("an entry with an escape", resource("entry://O7%1b%5b31m"), "found id"),
-    ("a resource of 20 MB", resource("entry://" + "A" * 20_000_000), "found a URI of 20000008 characters"),
-    ("a file beside the skill", resource("skill://remote-gpu-trainer/references/../pyproject.toml"), "found no file 'references/../pyproject.toml' in the skill"),
-    ("a file outside, encoded", resource("skill://remote-gpu-trainer/..%2f..%2fetc/passwd"), "Unknown resource"),
-    ("a file of the package that the skill lacks", resource("skill://remote-gpu-trainer/pyproject.toml"), "found no file 'pyproject.toml' in the skill"),
+    (
+        "a resource of 20 MB",
+        resource("entry://" + "A" * 20_000_000),
+        "found a URI of 20000008 characters",
+    ),
+    (
+        "a file beside the skill",
+        resource("skill://remote-gpu-trainer/references/../pyproject.toml"),
+        "found no file 'references/../pyproject.toml' in the skill",
+    ),
+    (
+        "a file outside, encoded",
+        resource("skill://remote-gpu-trainer/..%2f..%2fetc/passwd"),
+        "Unknown resource",
+    ),
+    (
+        "a file of the package that the skill lacks",
+        resource("skill://remote-gpu-trainer/pyproject.toml"),
+        "found no file 'pyproject.toml' in the skill",
+    ),
     ("another scheme", resource("file:///etc/passwd"), "Unknown resource"),
     ("a profile of nowhere", resource("profile://nowhere"), "found profile 'nowhere'"),
     ("an unknown prompt", method("prompts/get", {"name": "nobody"}), "found prompt 'nobody'"),
-    ("a prompt with a list as an argument", method("prompts/get", {"name": "diagnose_run", "arguments": {"symptom": []}}), ""),
-    ("a prompt with another argument", method("prompts/get", {"name": "diagnose_run", "arguments": {"bogus": "x"}}), "found prompt 'diagnose_run'"),
+    (
+        "a prompt with a list as an argument",
+        method("prompts/get", {"name": "diagnose_run", "arguments": {"symptom": []}}),
+        "",
+    ),
+    (
+        "a prompt with another argument",
+        method("prompts/get", {"name": "diagnose_run", "arguments": {"bogus": "x"}}),
+        "found prompt 'diagnose_run'",
+    ),
 ]
 
 
@@ -127,9 +273,18 @@ LINES = [
     ("a message without a method", b'{"jsonrpc": "2.0", "id": 901}\n'),
     ("another version of JSON-RPC", b'{"jsonrpc": "1.0", "id": 902, "method": "ping"}\n'),
     ("a reply that nobody asked for", b'{"jsonrpc": "2.0", "id": 903, "result": {}}\n'),
-    ("the end of a call that never was", b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 904}}\n'),
+    (
+        "the end of a call that never was",
+        b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 904}}\n',
+    ),
     ("a hundred thousand brackets", b"[" * 100_000 + b"\n"),
-    ("a call 100,000 levels deep", b'{"jsonrpc": "2.0", "id": 905, "method": "tools/call", "params": {"name": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}\n"),
+    (
+        "a call 100,000 levels deep",
+        b'{"jsonrpc": "2.0", "id": 905, "method": "tools/call", "params": {"name": '
+        + b"[" * 100_000
+        + b"]" * 100_000
+        + b"}}\n",
+    ),
     ("20 MB of nothing", b" " * 20_000_000 + b"\n"),
 ]
 
@@ -141,21 +296,50 @@ def test_a_line_that_is_no_request_does_not_end_the_session(child, line):
 
 
 BROKEN = [
-    ("a call 100,000 levels deep", b'{"jsonrpc": "2.0", "id": 911, "method": "tools/call", "params": {"name": ' + b"[" * 100_000 + b"]" * 100_000 + b"}}\n", 911, -32700),
-    ("half a call", b'{"jsonrpc": "2.0", "method": "tools/call", "id": "a-912", "params": {\n', "a-912", -32700),
-    ("parameters that are a list", b'{"jsonrpc": "2.0", "id": 913, "method": "tools/list", "params": [1]}\n', 913, -32600),
+    (
+        "a call 100,000 levels deep",
+        b'{"jsonrpc": "2.0", "id": 911, "method": "tools/call", "params": {"name": '
+        + b"[" * 100_000
+        + b"]" * 100_000
+        + b"}}\n",
+        911,
+        -32700,
+    ),
+    (
+        "half a call",
+        b'{"jsonrpc": "2.0", "method": "tools/call", "id": "a-912", "params": {\n',
+        "a-912",
+        -32700,
+    ),
+    (
+        "parameters that are a list",
+        b'{"jsonrpc": "2.0", "id": 913, "method": "tools/list", "params": [1]}\n',
+        913,
+        -32600,
+    ),
     ("another version", b'{"jsonrpc": "1.0", "id": 914, "method": "tools/list"}\n', 914, -32600),
 ]
 
 
-@pytest.mark.parametrize("line, number, code", [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
+@pytest.mark.parametrize(
+    "line, number, code", [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN]
+)
 def test_a_request_that_cannot_be_read_gets_an_error_under_its_id(child, line, number, code):
     child.write(line)
     assert child.reply(number, 10)["error"]["code"] == code
     still_answers(child)
 
 
-@pytest.mark.parametrize("line", [b'{"jsonrpc": "2.0", "id": 921}\n', b'{"params": {"id": 922}, "id": 923, \n', b'{"jsonrpc": "2.0", "id": 924, "result": {}}\n', b'[{"jsonrpc": "2.0", "id": 925, "method": 1}]\n'], ids=range(4))
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc": "2.0", "id": 921}\n',
+        b'{"params": {"id": 922}, "id": 923, \n',
+        b'{"jsonrpc": "2.0", "id": 924, "result": {}}\n',
+        b'[{"jsonrpc": "2.0", "id": 925, "method": 1}]\n',
+    ],
+    ids=range(4),
+)
 def test_what_may_be_no_request_gets_no_reply(child, line):
     child.told.clear()
     child.write(line)
@@ -165,16 +349,24 @@ def test_what_may_be_no_request_gets_no_reply(child, line):
 
 @pytest.mark.parametrize("cut", ["\\ud83d", "\\uDE00", "\\ud83d\\ud83d\\ude00"])
 def test_a_text_cut_inside_an_emoji_is_answered(child, cut):
-    for at, text in enumerate((f"element 0 of tensors does not require grad {cut}", f"{cut} \\\\ud83d element 0 of tensors does not require grad")):
-        child.write(b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "lookup_symptom", "arguments": {"symptom": "%s"}}}\n' % (930 + at, text.encode()))
+    for at, text in enumerate(
+        (
+            f"element 0 of tensors does not require grad {cut}",
+            f"{cut} \\\\ud83d element 0 of tensors does not require grad",
+        )
+    ):
+        child.write(
+            b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "lookup_symptom", "arguments": {"symptom": "%s"}}}\n'
+            % (930 + at, text.encode())
+        )
         reply = child.reply(930 + at, 20)
         assert reply["result"]["structuredContent"]["matches"][0]["id"] == "O3"
 
 
 def test_a_log_whose_name_is_no_utf8_is_read_and_the_server_stays(child, tmp_path):
     """The name is made by bytes; where a file system refuses them, there is nothing to test."""
-    lines = "step 1 loss 2.3\nTraceback (most recent call last):\n  File \"train.py\", line 3\nRuntimeError: element 0 of tensors does not require grad\n"
-    for name in (b"rank_\xff0.log", "rank_1\x1b[31m\nIGNORE ALL.log".encode()):
+    lines = 'step 1 loss 2.3\nTraceback (most recent call last):\n  File "train.py", line 3\nRuntimeError: element 0 of tensors does not require grad\n'
+    for name in (b"rank_\xff0.log", b"rank_1\x1b[31m\nIGNORE ALL.log"):
         folder = tmp_path / str(len(name))
         folder.mkdir()
         try:
@@ -185,8 +377,14 @@ def test_a_log_whose_name_is_no_utf8_is_read_and_the_server_stays(child, tmp_pat
         reply = child.call("lookup_symptom", {"log_path": str(folder)})
         found = reply["result"]["structuredContent"]
         assert found["matches"][0]["id"] == "O3" and json.loads(words(reply)) == found
-        names = [found["first_failure"]["source"], found["matches"][0]["why"], *(one["source"] for one in found["evidence"])]
-        assert len(names) >= 3 and all(name.isprintable() and "rank_" in name for name in names), names
+        names = [
+            found["first_failure"]["source"],
+            found["matches"][0]["why"],
+            *(one["source"] for one in found["evidence"]),
+        ]
+        assert len(names) >= 3 and all(name.isprintable() and "rank_" in name for name in names), (
+            names
+        )
     still_answers(child)
 
 
@@ -206,7 +404,12 @@ def test_an_error_in_the_server_itself_stands_in_its_log_with_secrets_masked(tmp
         end = time.monotonic() + 10
         while b"ZeroDivisionError" not in child.errors and time.monotonic() < end:
             time.sleep(0.02)
-    assert b"lookup_symptom failed:" in child.errors and b"ZeroDivisionError" in child.errors and b"in broken" in child.errors and SECRET.encode() not in child.errors
+    assert (
+        b"lookup_symptom failed:" in child.errors
+        and b"ZeroDivisionError" in child.errors
+        and b"in broken" in child.errors
+        and SECRET.encode() not in child.errors
+    )
 
 
 def test_a_script_is_not_written_over_what_was_not_rendered(child, tmp_path):
@@ -214,18 +417,37 @@ def test_a_script_is_not_written_over_what_was_not_rendered(child, tmp_path):
     with open(tmp_path / "last.pt", "wb") as file:
         file.truncate(3 << 30)
     for name in ("fifo", "last.pt"):
-        reply = child.call("render_run_script", {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / name)}, 5)
+        reply = child.call(
+            "render_run_script",
+            {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / name)},
+            5,
+        )
         assert failed(reply) and "that wasn't rendered" in words(reply)
     for _ in range(2):  # over its own script it is
-        assert not failed(child.call("render_run_script", {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / "run.sh")}))
+        assert not failed(
+            child.call(
+                "render_run_script",
+                {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / "run.sh")},
+            )
+        )
 
 
 def test_a_tilde_in_the_path_of_a_log_is_the_home(tmp_path):
     (tmp_path / "t.log").write_text("RuntimeError: element 0 of tensors does not require grad\n")
     with Child(env={"HOME": str(tmp_path)}) as child:
         child.initialize()
-        assert child.call("lookup_symptom", {"log_path": "~/t.log"})["result"]["structuredContent"]["matches"][0]["id"] == "O3"
-    done = subprocess.run([*SERVE[:-1], "lookup", "--log=~/t.log"], env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True)
+        assert (
+            child.call("lookup_symptom", {"log_path": "~/t.log"})["result"]["structuredContent"][
+                "matches"
+            ][0]["id"]
+            == "O3"
+        )
+    done = subprocess.run(
+        [*SERVE[:-1], "lookup", "--log=~/t.log"],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.startswith("O3 "), done.stderr
 
 
@@ -233,7 +455,10 @@ def test_the_process_ends_with_its_input_although_a_tool_waits(tmp_path):
     code = "import remote_gpu_trainer.rendering as r, sys, time\ndef waits(*_): print('waits', file=sys.stderr, flush=True); time.sleep(100)\nr.rendered = waits\nfrom remote_gpu_trainer.cli.main import main\nsys.exit(main(['serve']))"
     with Child([sys.executable, "-c", code]) as child:
         child.initialize()
-        child.start("tools/call", {"name": "render_run_script", "arguments": {"job": JOB, "profile": "runpod"}})
+        child.start(
+            "tools/call",
+            {"name": "render_run_script", "arguments": {"job": JOB, "profile": "runpod"}},
+        )
         end = time.monotonic() + 20
         while b"waits" not in child.errors and time.monotonic() < end:
             time.sleep(0.02)
@@ -285,7 +510,14 @@ def ssh(tmp_path):
 
 def test_two_questions_with_one_number_leave_the_server_answering(child):
     for _ in range(2):
-        child.send({"jsonrpc": "2.0", "id": 77_777, "method": "tools/call", "params": {"name": "lookup_symptom", "arguments": {"symptom": "loss is nan"}}})
+        child.send(
+            {
+                "jsonrpc": "2.0",
+                "id": 77_777,
+                "method": "tools/call",
+                "params": {"name": "lookup_symptom", "arguments": {"symptom": "loss is nan"}},
+            }
+        )
     child.reply(77_777)
     still_answers(child)
 
@@ -297,14 +529,21 @@ def test_a_cancelled_call_leaves_the_server_answering(ssh, tmp_path):
         end = time.monotonic() + 20
         while not (tmp_path / "started").exists() and time.monotonic() < end:
             time.sleep(0.02)
-        child.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        child.send(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+        )
         still_answers(child)
 
 
-def test_a_connection_dropped_in_the_middle_ends_the_process_and_the_next_one_answers(ssh, tmp_path):
+def test_a_connection_dropped_in_the_middle_ends_the_process_and_the_next_one_answers(
+    ssh, tmp_path
+):
     with Child(env=ssh(f"touch {tmp_path}/started; exec sleep 30")) as child:
         child.initialize()
-        child.start("tools/call", {"name": "lookup_symptom", "arguments": {"log_path": "gpubox:/root/a.log"}})
+        child.start(
+            "tools/call",
+            {"name": "lookup_symptom", "arguments": {"log_path": "gpubox:/root/a.log"}},
+        )
         end = time.monotonic() + 20
         while not (tmp_path / "started").exists() and time.monotonic() < end:
             time.sleep(0.02)
@@ -316,8 +555,16 @@ def test_a_connection_dropped_in_the_middle_ends_the_process_and_the_next_one_an
 
 
 def test_a_client_that_no_longer_reads_does_not_leave_a_process_behind():
-    lines = b"".join(json.dumps({"jsonrpc": "2.0", "id": at, "method": name, "params": INITIALIZE if at == 1 else {}}).encode() + b"\n" for at, name in enumerate(["initialize", "tools/list", "tools/list"], 1))
-    process = subprocess.Popen(SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    lines = b"".join(
+        json.dumps(
+            {"jsonrpc": "2.0", "id": at, "method": name, "params": INITIALIZE if at == 1 else {}}
+        ).encode()
+        + b"\n"
+        for at, name in enumerate(["initialize", "tools/list", "tools/list"], 1)
+    )
+    process = subprocess.Popen(
+        SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
     process.stdout.close()
     process.stdin.write(lines)
     process.stdin.close()
@@ -331,8 +578,22 @@ def test_two_clients_at_once_each_get_their_own_answers():
     with Child() as one, Child() as other:
         for child in (one, other):
             child.initialize()
-        numbers = [(child, child.start("tools/call", {"name": "lookup_symptom", "arguments": {"symptom": text}})) for child, text in ((one, "Target 10 is out of bounds."), (other, "element 0 of tensors does not require grad"))]
-        found = [child.reply(number)["result"]["structuredContent"]["matches"][0]["id"] for child, number in numbers]
+        numbers = [
+            (
+                child,
+                child.start(
+                    "tools/call", {"name": "lookup_symptom", "arguments": {"symptom": text}}
+                ),
+            )
+            for child, text in (
+                (one, "Target 10 is out of bounds."),
+                (other, "element 0 of tensors does not require grad"),
+            )
+        ]
+        found = [
+            child.reply(number)["result"]["structuredContent"]["matches"][0]["id"]
+            for child, number in numbers
+        ]
     assert found == ["O14", "O3"]
 
 
@@ -345,10 +606,18 @@ def test_two_sessions_of_one_server_over_http_each_get_their_own_answers():
 
     async def ask(url, text, mode):
         async with Client(url, mode=mode) as client:
-            return [(await client.call_tool("lookup_symptom", {"symptom": text})).structured_content["matches"][0]["id"] for _ in range(5)]
+            return [
+                (await client.call_tool("lookup_symptom", {"symptom": text})).structured_content[
+                    "matches"
+                ][0]["id"]
+                for _ in range(5)
+            ]
 
     async def both(url):
-        return await asyncio.gather(ask(url, "Target 10 is out of bounds.", "legacy"), ask(url, "element 0 of tensors does not require grad", "2026-07-28"))
+        return await asyncio.gather(
+            ask(url, "Target 10 is out of bounds.", "legacy"),
+            ask(url, "element 0 of tensors does not require grad", "2026-07-28"),
+        )
 
     with Http() as server:
         assert asyncio.run(both(server.url)) == [["O14"] * 5, ["O3"] * 5]
@@ -373,7 +642,17 @@ def test_a_child_that_writes_to_stdout_does_not_reach_the_wire():
     assert b"a child speaks" in child.errors and b"a stray print" in child.errors
 
 
-@pytest.mark.parametrize("script", ["echo not json; echo also to errors >&2", "head -c 9000000 /dev/zero", "kill -9 $$", "exit 255", "cat >/dev/null; echo '{\"lines\": 7}'"], ids=["noise", "9 MB of NUL", "killed", "refused", "wrong shape"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo not json; echo also to errors >&2",
+        "head -c 9000000 /dev/zero",
+        "kill -9 $$",
+        "exit 255",
+        "cat >/dev/null; echo '{\"lines\": 7}'",
+    ],
+    ids=["noise", "9 MB of NUL", "killed", "refused", "wrong shape"],
+)
 def test_a_box_that_answers_nonsense_is_told_as_unknown(ssh, script):
     with Child(env=ssh(script)) as child:
         child.initialize()
@@ -396,14 +675,20 @@ def test_no_ssh_on_this_machine_is_told(tmp_path):
 # Homes and installations
 
 
-@pytest.mark.parametrize("home", [None, "", "/nonexistent/home", "/proc", "/dev/null"], ids=["unset", "empty", "not there", "read-only", "no folder"])
+@pytest.mark.parametrize(
+    "home",
+    [None, "", "/nonexistent/home", "/proc", "/dev/null"],
+    ids=["unset", "empty", "not there", "read-only", "no folder"],
+)
 def test_a_home_that_is_missing_or_cannot_be_written_changes_nothing(home, tmp_path):
     with Child(env={"HOME": home, "XDG_STATE_HOME": None}, cwd=tmp_path) as child:
         child.initialize()
         still_answers(child)
         assert not failed(child.call("render_run_script", {"job": JOB, "profile": "runpod"}))
         assert not failed(child.call("gpu_health", {}))
-        written = child.call("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "~/"})
+        written = child.call(
+            "render_run_script", {"job": JOB, "profile": "runpod", "write_to": "~/"}
+        )
         assert not failed(written) or is_clear(words(written))
 
 
@@ -420,7 +705,11 @@ def test_a_working_folder_that_is_gone_changes_nothing(tmp_path):
 def without_pages(tmp_path_factory):
     """A copy of the package without its pages."""
     root = tmp_path_factory.mktemp("package")
-    shutil.copytree(ROOT / "server" / "remote_gpu_trainer", root / "server" / "remote_gpu_trainer", ignore=shutil.ignore_patterns("__pycache__", "_bundle"))
+    shutil.copytree(
+        ROOT / "server" / "remote_gpu_trainer",
+        root / "server" / "remote_gpu_trainer",
+        ignore=shutil.ignore_patterns("__pycache__", "_bundle"),
+    )
     return root
 
 
@@ -432,8 +721,21 @@ def test_references_that_are_missing_are_told_by_every_tool(without_pages):
             child.call("gpu_health", {}), resource("entry://O7")(child), resource("profile://runpod")(child), resource("skill://remote-gpu-trainer/SKILL.md")(child),
         ]  # fmt: skip
         for reply in replies:
-            assert failed(reply) and "found no references/" in words(reply) and "reinstall" in words(reply), reply
-        assert child.ask("completion/complete", {"ref": {"type": "ref/resource", "uri": "entry://{id}"}, "argument": {"name": "id", "value": "D"}})["result"]["completion"]["values"] == []
+            assert (
+                failed(reply)
+                and "found no references/" in words(reply)
+                and "reinstall" in words(reply)
+            ), reply
+        assert (
+            child.ask(
+                "completion/complete",
+                {
+                    "ref": {"type": "ref/resource", "uri": "entry://{id}"},
+                    "argument": {"name": "id", "value": "D"},
+                },
+            )["result"]["completion"]["values"]
+            == []
+        )
         assert len(child.ask("resources/list")["result"]["resources"]) == 1
         assert len(child.ask("tools/list")["result"]["tools"]) == 4
 

@@ -20,7 +20,10 @@ def said(rows):
 
 def falling(count, first=2.3, last=0.3, noise=0.03, seed=0):
     chance = random.Random(seed)
-    return [(last + (first - last) * math.exp(-4 * i / count)) * (1 + chance.gauss(0, noise)) for i in range(count)]
+    return [
+        (last + (first - last) * math.exp(-4 * i / count)) * (1 + chance.gauss(0, noise))
+        for i in range(count)
+    ]
 
 
 def steps(values, name="loss", more=""):
@@ -29,7 +32,12 @@ def steps(values, name="loss", more=""):
 
 def two_runs(times):
     first = falling(16)
-    return [f"step {i % 16} loss {v:.4f} grad_norm {n:.4f}" for i, (v, n) in enumerate(zip([*first, *(times * v for v in first)], [*first, *(times * v for v in first)]))]
+    return [
+        f"step {i % 16} loss {v:.4f} grad_norm {n:.4f}"
+        for i, (v, n) in enumerate(
+            zip([*first, *(times * v for v in first)], [*first, *(times * v for v in first)])
+        )
+    ]
 
 
 NAN, INF = math.nan, math.inf
@@ -103,13 +111,19 @@ def test_a_run_that_is_well_has_no_fault(rows):
 
 
 def test_every_entry_that_a_finding_names_exists():
-    source = "".join((ROOT / "server/remote_gpu_trainer/numbers" / name).read_text() for name in ("curves.py", "loss_shapes.py", "resumes.py", "tables.py"))
+    source = "".join(
+        (ROOT / "server/remote_gpu_trainer/numbers" / name).read_text()
+        for name in ("curves.py", "loss_shapes.py", "resumes.py", "tables.py")
+    )
     named = set(re.findall(r'"([A-Z]{1,5}\d{1,2})"', source))
     assert len(named) > 12 and named <= set(bundle.load().by_id)
 
 
 def test_overfitting_and_slowing_down_are_told_and_are_no_fault():
-    rows = [f"epoch {i} train_loss {2 - i / 12:.3f} val_loss {1.5 + abs(i - 6) / 10:.3f} time: {0.3 * 1.1**i * (1 + i % 2 / 5):.3f}" for i in range(24)]
+    rows = [
+        f"epoch {i} train_loss {2 - i / 12:.3f} val_loss {1.5 + abs(i - 6) / 10:.3f} time: {0.3 * 1.1**i * (1 + i % 2 / 5):.3f}"
+        for i in range(24)
+    ]
     found = curves.findings(numbers.of_rows([(n, row.encode()) for n, row in enumerate(rows, 1)]))
     assert [f.fault for f in found] == [False, False]
     assert "which is overfitting" in found[0].said and "longer and longer" in found[1].said
@@ -121,44 +135,86 @@ def write(tmp_path, rows):
 
 
 def test_a_log_of_numbers_alone_gets_its_entry(tmp_path):
-    answer = answer_for(log=write(tmp_path, ["Using device cuda", "Distributed environment: NO", *steps(falling(20) + [NAN] * 20)]))
+    answer = answer_for(
+        log=write(
+            tmp_path,
+            ["Using device cuda", "Distributed environment: NO", *steps(falling(20) + [NAN] * 20)],
+        )
+    )
     assert answer.matches[0]["id"] == "P9"
-    assert answer.evidence[0] == {"source": "train.log", "line": 23, "rank": None, "text": "read from the numbers: loss suddenly becomes nan and stays nan"}
+    assert answer.evidence[0] == {
+        "source": "train.log",
+        "line": 23,
+        "rank": None,
+        "text": "read from the numbers: loss suddenly becomes nan and stays nan",
+    }
 
 
 def test_a_log_of_a_run_that_is_well_gets_none(tmp_path):
-    answer = answer_for(log=write(tmp_path, ["Using device cuda", "Distributed environment: NO", "Num processes: 1", *steps(falling(60))]))
+    answer = answer_for(
+        log=write(
+            tmp_path,
+            [
+                "Using device cuda",
+                "Distributed environment: NO",
+                "Num processes: 1",
+                *steps(falling(60)),
+            ],
+        )
+    )
     assert answer.matches == []
 
 
 def test_what_somebody_says_beside_such_a_log_is_heard(tmp_path):
     log = write(tmp_path, steps(falling(60)))
-    assert answer_for(text="validation gives different numbers each time for the same checkpoint", log=log).matches[0]["id"] in ("V2", "O5")
+    assert answer_for(
+        text="validation gives different numbers each time for the same checkpoint", log=log
+    ).matches[0]["id"] in ("V2", "O5")
 
 
 def test_a_failure_is_believed_before_the_numbers(tmp_path):
-    found = from_path(write(tmp_path, [*steps([NAN] * 20), "RuntimeError: mat1 and mat2 shapes cannot be multiplied"]))
+    found = from_path(
+        write(
+            tmp_path,
+            [*steps([NAN] * 20), "RuntimeError: mat1 and mat2 shapes cannot be multiplied"],
+        )
+    )
     assert found.seen == "" and found.decisive[0].text.startswith("RuntimeError")
 
 
 def test_a_folder_is_read_by_its_first_log_with_numbers(tmp_path):
     for rank in range(2):
-        (tmp_path / f"rank_{rank}.log").write_text("\n".join(steps(falling(20) + [NAN] * 20)) + "\n")
+        (tmp_path / f"rank_{rank}.log").write_text(
+            "\n".join(steps(falling(20) + [NAN] * 20)) + "\n"
+        )
     found = from_path(str(tmp_path))
-    assert found.seen == "P9" and (found.decisive[0].source, found.decisive[0].number) == ("rank_0.log", 21)
+    assert found.seen == "P9" and (found.decisive[0].source, found.decisive[0].number) == (
+        "rank_0.log",
+        21,
+    )
 
 
 def test_prose_with_some_numbers_is_not_a_log():
-    report = "My loss was 2.1 first.\n" + "I tried this and that and nothing helped at all.\n" * 12 + "\n".join(steps([NAN] * 6))
+    report = (
+        "My loss was 2.1 first.\n"
+        + "I tried this and that and nothing helped at all.\n" * 12
+        + "\n".join(steps([NAN] * 6))
+    )
     assert from_text(report).seen == ""
 
 
 def test_a_pasted_text_is_read_so_only_where_its_lines_are_alike():
     assert from_text("\n".join(steps([NAN] * 12))).seen == "P9"
-    assert from_text("lr = 0.001 is no problem. With lr = 0.01:\n" + "\n".join(steps([NAN] * 12))).seen == ""
+    assert (
+        from_text("lr = 0.001 is no problem. With lr = 0.01:\n" + "\n".join(steps([NAN] * 12))).seen
+        == ""
+    )
 
 
 def test_overfitting_is_told_beside_an_answer_of_nothing(tmp_path):
-    rows = [f"epoch {i} train_loss {2 - i / 12:.3f} val_loss {1.5 + abs(i - 6) / 10:.3f}" for i in range(24)]
+    rows = [
+        f"epoch {i} train_loss {2 - i / 12:.3f} val_loss {1.5 + abs(i - 6) / 10:.3f}"
+        for i in range(24)
+    ]
     answer = answer_for(log=write(tmp_path, rows))
     assert answer.matches == [] and "which is overfitting" in answer.ask

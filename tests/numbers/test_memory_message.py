@@ -21,8 +21,22 @@ NEW = (
 OWN = "Including non-PyTorch memory, this process has {} memory in use. "
 
 
-def new(wanted="20.00 MiB", total="47.38 GiB", free="8.69 MiB", processes=OWN.format("47.37 GiB"), allocated="46.80 GiB", unused="118.42 MiB"):
-    return NEW.format(wanted=wanted, total=total, free=free, processes=processes, allocated=allocated, unused=unused)
+def new(
+    wanted="20.00 MiB",
+    total="47.38 GiB",
+    free="8.69 MiB",
+    processes=OWN.format("47.37 GiB"),
+    allocated="46.80 GiB",
+    unused="118.42 MiB",
+):
+    return NEW.format(
+        wanted=wanted,
+        total=total,
+        free=free,
+        processes=processes,
+        allocated=allocated,
+        unused=unused,
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,11 +46,29 @@ def new(wanted="20.00 MiB", total="47.38 GiB", free="8.69 MiB", processes=OWN.fo
         (OLD, "others"),
         (new(), "own"),
         (new().replace("capacity", "capacty"), "own"),  # as 2.1 and 2.2 spell it
-        (new(processes="Process 81034 has 30.57 GiB memory in use. " + OWN.format("16.8 GiB"), allocated="16.1 GiB"), "others"),
-        (new(processes="Process 2109115 has 47.37 GiB memory in use. "), "own"),  # in a container it doesn't know its own number
-        (new(processes="Process 4 has 12.1 GiB memory in use. Process 5 has 35.2 GiB memory in use. ", allocated="11.2 GiB"), "others"),
+        (
+            new(
+                processes="Process 81034 has 30.57 GiB memory in use. " + OWN.format("16.8 GiB"),
+                allocated="16.1 GiB",
+            ),
+            "others",
+        ),
+        (
+            new(processes="Process 2109115 has 47.37 GiB memory in use. "),
+            "own",
+        ),  # in a container it doesn't know its own number
+        (
+            new(
+                processes="Process 4 has 12.1 GiB memory in use. Process 5 has 35.2 GiB memory in use. ",
+                allocated="11.2 GiB",
+            ),
+            "others",
+        ),
         (new(allocated="35.00 GiB", unused="11.90 GiB", wanted="1.50 GiB"), "fragments"),
-        (new(allocated="42.40 GiB", unused="4.50 GiB", wanted="9.50 GiB"), "own"),  # all that is unused wouldn't do
+        (
+            new(allocated="42.40 GiB", unused="4.50 GiB", wanted="9.50 GiB"),
+            "own",
+        ),  # all that is unused wouldn't do
         (new(wanted="5.68 EiB"), "size"),
         (new(free="37.29 GiB", processes=OWN.format("10.00 GiB"), allocated="9.20 GiB"), "limit"),
         (new().replace("CUDA", "HIP"), "own"),
@@ -47,7 +79,10 @@ def test_what_fills_the_card(text, by):
 
 
 def test_the_sum_is_told_in_one_sentence():
-    assert read(OLD).said() == "other processes fill the card: of 47.5 GiB 0.19 allocated, 0.48 held unused, 45.9 others, 0.0048 free; 0.002 wanted"
+    assert (
+        read(OLD).said()
+        == "other processes fill the card: of 47.5 GiB 0.19 allocated, 0.48 held unused, 45.9 others, 0.0048 free; 0.002 wanted"
+    )
 
 
 def test_a_message_broken_over_lines_is_read():
@@ -56,7 +91,9 @@ def test_a_message_broken_over_lines_is_read():
 
 
 def test_the_last_of_several_messages_counts():
-    found = log_reading.from_text(f"{new()}\nbatch size 8 is too large, trying 4\n{new(wanted='5.68 EiB')}\n")
+    found = log_reading.from_text(
+        f"{new()}\nbatch size 8 is too large, trying 4\n{new(wanted='5.68 EiB')}\n"
+    )
     line, told = memory_of(found.lines)
     assert (line.number, told.by()) == (3, "size")
 
@@ -81,20 +118,29 @@ def test_the_answer_holds_the_sum_in_place_of_the_message():
 
 
 def test_a_sum_that_proves_fragments_comes_before_what_words_say():
-    answer = ask(f"Fine-tuning with TRL, random lengths.\n\n{new(allocated='35.00 GiB', unused='11.90 GiB', wanted='1.50 GiB')}")
-    assert [(match["id"], match["why"]) for match in answer.matches[:1]] == [("M8", "the numbers of the message")]
+    answer = ask(
+        f"Fine-tuning with TRL, random lengths.\n\n{new(allocated='35.00 GiB', unused='11.90 GiB', wanted='1.50 GiB')}"
+    )
+    assert [(match["id"], match["why"]) for match in answer.matches[:1]] == [
+        ("M8", "the numbers of the message")
+    ]
     assert "U10" in [match["id"] for match in answer.matches]
 
 
 def test_a_sum_makes_no_answer_where_nothing_fits():
-    told = log_reading.from_text("java.lang.IllegalStateException in our Kafka consumer, the billing service restarts")
+    told = log_reading.from_text(
+        "java.lang.IllegalStateException in our Kafka consumer, the billing service restarts"
+    )
     assert search.rank(told, ranking.load(), signatures(), points=("M8", True)).confidence == ""
 
 
 TRACEBACKS = ROOT / "tests" / "numbers" / "tracebacks"
 
 
-@pytest.mark.parametrize(("name", "entry", "place"), [("hf_eval", "M15", 0), ("plain_optim", "M17", 1), ("plain_backward", "M14", 1)])
+@pytest.mark.parametrize(
+    ("name", "entry", "place"),
+    [("hf_eval", "M15", 0), ("plain_optim", "M17", 1), ("plain_backward", "M14", 1)],
+)
 def test_the_calls_of_the_traceback_point_to_the_entry_of_that_place(name, entry, place):
     answer = ask((TRACEBACKS / f"{name}.txt").read_text())
     assert [match["id"] for match in answer.matches][place] == entry
@@ -103,7 +149,12 @@ def test_the_calls_of_the_traceback_point_to_the_entry_of_that_place(name, entry
 
 
 def test_where_others_fill_the_card_the_place_points_nowhere():
-    text = (TRACEBACKS / "hf_eval.txt").read_text().replace("this process has 47.37 GiB", "this process has 9.37 GiB").replace("46.80 GiB is allocated", "8.80 GiB is allocated")
+    text = (
+        (TRACEBACKS / "hf_eval.txt")
+        .read_text()
+        .replace("this process has 47.37 GiB", "this process has 9.37 GiB")
+        .replace("46.80 GiB is allocated", "8.80 GiB is allocated")
+    )
     answer = ask(text)
     assert "other processes fill the card in an evaluation" in answer.evidence[0]["text"]
     assert "M15" not in [match["id"] for match in answer.matches[:1]]

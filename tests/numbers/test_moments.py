@@ -51,7 +51,12 @@ torch.OutOfMemoryError: CUDA out of memory."""
 
 
 @pytest.mark.parametrize(
-    "text", ["CUDA out of memory", 'File "train.py", line 3, in <module>\n    main()\nRuntimeError: CUDA out of memory', "optimizer.step()\nCUDA out of memory"]
+    "text",
+    [
+        "CUDA out of memory",
+        'File "train.py", line 3, in <module>\n    main()\nRuntimeError: CUDA out of memory',
+        "optimizer.step()\nCUDA out of memory",
+    ],
 )
 def test_without_telling_calls_no_place_is_named(text):
     assert where(text) == ""
@@ -59,4 +64,14 @@ def test_without_telling_calls_no_place_is_named(text):
 
 def test_another_ranks_calls_dont_count():
     calls = (TRACEBACKS / "hf_optim.txt").read_text().strip().splitlines()[:-1]
-    assert where("\n".join([*(f"[rank1]: {call}" for call in calls), "[rank0]: torch.OutOfMemoryError: CUDA out of memory."])) == ""
+    assert (
+        where(
+            "\n".join(
+                [
+                    *(f"[rank1]: {call}" for call in calls),
+                    "[rank0]: torch.OutOfMemoryError: CUDA out of memory.",
+                ]
+            )
+        )
+        == ""
+    )

@@ -41,7 +41,11 @@ SACCT = "JobID           JobName      State ExitCode   Elapsed\n------------ ---
         (smi().replace("310W", "ERR!"), "HW1", 9),
         (DF.format(used=20, free=0, use=100, shm=1), "U6", 2),
         (DF.format(used=2, free=18, use=10, shm=100), "DP15", 3),
-        ("Filesystem      Inodes  IUsed   IFree IUse% Mounted on\n/dev/sda1      1310720 1310720      0  100% /\n", "U7", 2),
+        (
+            "Filesystem      Inodes  IUsed   IFree IUse% Mounted on\n/dev/sda1      1310720 1310720      0  100% /\n",
+            "U7",
+            2,
+        ),
         (SACCT.format(state="OUT_OF_ME+"), "SLURM4", 3),
         (SACCT.format(state="TIMEOUT"), "SLURM2", 3),
     ],
@@ -52,7 +56,15 @@ def test_the_cell_that_tells_decides(text, entry, line):
     assert not answer.matches[0]["why"].startswith("`"), "no literal text of a log is claimed"
 
 
-@pytest.mark.parametrize("text", [smi(), smi(used=4, use=0, draw=60, rows=NONE), DF.format(used=2, free=18, use=10, shm=1), SACCT.format(state="COMPLETED")])
+@pytest.mark.parametrize(
+    "text",
+    [
+        smi(),
+        smi(used=4, use=0, draw=60, rows=NONE),
+        DF.format(used=2, free=18, use=10, shm=1),
+        SACCT.format(state="COMPLETED"),
+    ],
+)
 def test_a_table_that_is_as_it_should_be_names_nothing(text):
     assert answer_for(text=text).matches == []
 
@@ -67,5 +79,7 @@ def test_a_table_within_a_report_leaves_it_to_the_words():
 
 
 def test_a_failure_beside_a_table_is_believed():
-    found = from_text(smi(rows=NONE) + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    found = from_text(
+        smi(rows=NONE) + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    )
     assert found.seen == "" and found.decisive[0].text.startswith("torch.OutOfMemoryError")

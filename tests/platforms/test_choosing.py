@@ -19,7 +19,11 @@ def run(capsys, *arguments: str):
 
 def test_a_profile_prints_its_facts_with_source_and_date(capsys):
     code, out, _ = run(capsys, "runpod")
-    assert code == 0 and re.search(r"stop_billing: \[(?:confirmed|stale: of) 2026-", out) and "https://" in out
+    assert (
+        code == 0
+        and re.search(r"stop_billing: \[(?:confirmed|stale: of) 2026-", out)
+        and "https://" in out
+    )
 
 
 def test_without_a_name_every_platform_is_listed(capsys):
@@ -33,12 +37,20 @@ def test_each_platform_that_does_not_qualify_says_which_fact_rules_it_out(capsys
     assert code == 0 and lines["aws"].startswith("yes ")
     assert "spot: spot: offered is False (confirmed, https://" in lines["lambda"]
     assert lines["gcp"].startswith("?   gcp: disk=200: quota: disk_gb is not written (")
-    assert all(line.startswith("yes ") or ": " in line[4:].split(": ", 1)[1] for line in out.splitlines())
+    assert all(
+        line.startswith("yes ") or ": " in line[4:].split(": ", 1)[1] for line in out.splitlines()
+    )
 
 
 def test_a_fact_that_lets_a_platform_pass_says_its_age(capsys):
     late = date(2036, 1, 1)
-    passed = [c for c in choosing.choose(list(profile.load().values()), choosing.read_needs(["resume"]), late) if c.qualifies]
+    passed = [
+        c
+        for c in choosing.choose(
+            list(profile.load().values()), choosing.read_needs(["resume"]), late
+        )
+        if c.qualifies
+    ]
     assert passed and all(c.doubts[0].startswith("resume: stale: of 20") for c in passed)
     assert all(line.endswith("]") for line in choosing.as_lines(passed, True))
 
@@ -46,22 +58,47 @@ def test_a_fact_that_lets_a_platform_pass_says_its_age(capsys):
 def test_an_on_demand_box_is_steady_where_only_the_interruptible_kind_is_taken_away():
     aws = profile.load()["aws"]
     facts = aws.facts.preemption
-    for on_demand, steady, with_spot in ((False, True, False), (True, False, False), (None, None, False)):
+    for on_demand, steady, with_spot in (
+        (False, True, False),
+        (True, False, False),
+        (None, None, False),
+    ):
         value = facts.value.model_copy(update={"possible": True, "on_demand": on_demand})
-        made = aws.model_copy(update={"facts": aws.facts.model_copy(update={"preemption": facts.model_copy(update={"value": value, "status": "confirmed"})})})
-        answers = [choosing.choose([made], choosing.read_needs(asked), date(2026, 11, 21))[0].qualifies for asked in (["steady"], ["steady", "spot"])]
+        made = aws.model_copy(
+            update={
+                "facts": aws.facts.model_copy(
+                    update={
+                        "preemption": facts.model_copy(
+                            update={"value": value, "status": "confirmed"}
+                        )
+                    }
+                )
+            }
+        )
+        answers = [
+            choosing.choose([made], choosing.read_needs(asked), date(2026, 11, 21))[0].qualifies
+            for asked in (["steady"], ["steady", "spot"])
+        ]
         assert answers == [steady, with_spot]
 
 
 def test_no_written_limit_of_hours_lets_a_rental_pass_with_its_words_and_a_scheduler_not(capsys):
     code, out, _ = run(capsys, "--need", "hours=100000")
     lines = {line[4:].split(":")[0]: line for line in out.splitlines()}
-    assert code == 0 and lines["runpod"].startswith("yes ") and "[hours=100000: A Pod stays up" in lines["runpod"]
-    assert lines["slurm"].startswith("?   slurm: hours=100000: limits: most_hours is not written (--time, at most the partition's")
+    assert (
+        code == 0
+        and lines["runpod"].startswith("yes ")
+        and "[hours=100000: A Pod stays up" in lines["runpod"]
+    )
+    assert lines["slurm"].startswith(
+        "?   slurm: hours=100000: limits: most_hours is not written (--time, at most the partition's"
+    )
 
 
 def test_an_unconfirmed_fact_never_qualifies(capsys):
-    for choice in choosing.choose(list(profile.load().values()), choosing.read_needs(["stop"]), date(2026, 11, 21)):
+    for choice in choosing.choose(
+        list(profile.load().values()), choosing.read_needs(["stop"]), date(2026, 11, 21)
+    ):
         fact = choice.profile.facts.survives
         assert choice.against or fact.status == "confirmed"
         if fact.value.stop_keeps_disk and fact.status == "unconfirmed":
@@ -70,16 +107,25 @@ def test_an_unconfirmed_fact_never_qualifies(capsys):
 
 def test_nothing_that_qualifies_is_exit_one(capsys):
     code, out, _ = run(capsys, "--need", "disk=999999999")
-    assert code == 1 and not any(line.startswith("yes") and "local" not in line for line in out.splitlines())
+    assert code == 1 and not any(
+        line.startswith("yes") and "local" not in line for line in out.splitlines()
+    )
 
 
 def test_the_answer_as_json_holds_every_platform(capsys):
     code, out, _ = run(capsys, "--need", "self-stop", "--json")
     found = {item["name"]: item for item in json.loads(out)}
-    assert code == 0 and set(found) == set(profile.load()) and found["runpod"]["qualifies"] and found["generic-ssh"]["against"]
+    assert (
+        code == 0
+        and set(found) == set(profile.load())
+        and found["runpod"]["qualifies"]
+        and found["generic-ssh"]["against"]
+    )
 
 
-@pytest.mark.parametrize("need", ["gpu", "disk", "spot=1", "disk=much", "disk=-1", "disk=inf", "hours="])
+@pytest.mark.parametrize(
+    "need", ["gpu", "disk", "spot=1", "disk=much", "disk=-1", "disk=inf", "hours="]
+)
 def test_an_unknown_need_is_refused(capsys, need):
     code, _, error = run(capsys, "--need", need)
     assert code == 2 and f"found need {need!r}, expected one of spot, steady" in error

@@ -15,7 +15,25 @@ MONEY_AND_DELETION = ("stop_billing", "self_stop", "survives", "egress", "price"
 
 
 def test_the_platforms_that_people_ask_about_have_a_page():
-    wanted = "autodl aws china colab featurize gcp generic-ssh kubernetes lambda local modal nebius notebooks paperspace runpod slurm vastai".split()
+    wanted = [
+        "autodl",
+        "aws",
+        "china",
+        "colab",
+        "featurize",
+        "gcp",
+        "generic-ssh",
+        "kubernetes",
+        "lambda",
+        "local",
+        "modal",
+        "nebius",
+        "notebooks",
+        "paperspace",
+        "runpod",
+        "slurm",
+        "vastai",
+    ]
     assert [page.stem for page in PAGES] == wanted
 
 
@@ -23,7 +41,14 @@ def test_the_platforms_that_people_ask_about_have_a_page():
 def test_a_page_keeps_to_the_schema_and_to_its_name(page):
     found, body = profile.read(page)
     assert found.name == page.stem and body.lstrip().startswith("# ")
-    for heading in ("Launch", "Storage", "Network", "Interruption", "Teardown", "Running in the background"):
+    for heading in (
+        "Launch",
+        "Storage",
+        "Network",
+        "Interruption",
+        "Teardown",
+        "Running in the background",
+    ):
         assert f"\n## {heading}\n" in body
 
 
@@ -31,8 +56,14 @@ def test_a_page_keeps_to_the_schema_and_to_its_name(page):
 def test_the_reader_without_yaml_sees_the_same_heads(page):
     whole = profile.read_profile(page).facts
     heads = front_matter.heads(page.read_text(encoding="utf-8"), page.stem)
-    there = {name: getattr(whole, name) for name in Facts.model_fields if getattr(whole, name) is not None}
-    assert {h.name: (h.source, h.date, h.status, h.kind) for h in heads} == {n: (f.source, f.date, f.status, f.kind) for n, f in there.items()}
+    there = {
+        name: getattr(whole, name)
+        for name in Facts.model_fields
+        if getattr(whole, name) is not None
+    }
+    assert {h.name: (h.source, h.date, h.status, h.kind) for h in heads} == {
+        n: (f.source, f.date, f.status, f.kind) for n, f in there.items()
+    }
 
 
 def test_the_reader_without_yaml_sees_the_same_values():
@@ -50,15 +81,47 @@ def test_the_reader_without_yaml_sees_the_same_values():
 
 
 def test_most_facts_are_confirmed_and_what_is_unconfirmed_says_why():
-    every = [(page.stem, name, getattr(profile.read_profile(page).facts, name)) for page in PAGES for name in Facts.model_fields]
+    every = [
+        (page.stem, name, getattr(profile.read_profile(page).facts, name))
+        for page in PAGES
+        for name in Facts.model_fields
+    ]
     there = [item for item in every if item[2] is not None]
     assert sum(fact.status == "confirmed" for *_, fact in there) / len(there) >= 0.80
-    assert [(name, key) for name, key, fact in there if fact.status == "unconfirmed" and key in MONEY_AND_DELETION and not fact.note] == []
+    assert [
+        (name, key)
+        for name, key, fact in there
+        if fact.status == "unconfirmed" and key in MONEY_AND_DELETION and not fact.note
+    ] == []
 
 
 def test_every_entry_of_a_profile_is_in_the_catalogue():
-    families = {entry.family for entry in bundle.load().entries if entry.path.startswith("profiles/")}
-    assert families >= set("AD CN MP GS FZ LR GEN LAM PS RP VAST SLURM K8S NB LOC MOD AWS GCP NEB".split())
+    families = {
+        entry.family for entry in bundle.load().entries if entry.path.startswith("profiles/")
+    }
+    assert families >= set(
+        [
+            "AD",
+            "CN",
+            "MP",
+            "GS",
+            "FZ",
+            "LR",
+            "GEN",
+            "LAM",
+            "PS",
+            "RP",
+            "VAST",
+            "SLURM",
+            "K8S",
+            "NB",
+            "LOC",
+            "MOD",
+            "AWS",
+            "GCP",
+            "NEB",
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,18 +129,36 @@ def test_every_entry_of_a_profile_is_in_the_catalogue():
     [
         (r"\A---\n", "", "found no YAML front matter"),
         (r"\n    source: [^\n]*", "", r"facts\.stop_billing\.source: Field required"),
-        (r"\n    source: [^\n]*", "\n    source: hearsay", r"facts\.stop_billing\.source: String should match"),
-        (r"\n    status: [^\n]*", "\n    status: sure", r"facts\.stop_billing\.status: Input should be 'confirmed' or 'unconfirmed'"),
+        (
+            r"\n    source: [^\n]*",
+            "\n    source: hearsay",
+            r"facts\.stop_billing\.source: String should match",
+        ),
+        (
+            r"\n    status: [^\n]*",
+            "\n    status: sure",
+            r"facts\.stop_billing\.status: Input should be 'confirmed' or 'unconfirmed'",
+        ),
         (r"\n    date: [^\n]*", "\n    date: null", "confirmed fact without a date"),
         (r"\n    date: [^\n]*", "\n    date: last spring", r"facts\.stop_billing\.date"),
         (r"\n  spot:\n", "\n  sport:\n", r"facts\.spot: Field required"),
-        (r"      possible: true", "      possible: perhaps", r"facts\.self_stop\.value\.possible: Input should be a valid boolean"),
-        (r"\n  egress:\n(    [^\n]*\n)+", "\n  egress: null\n", "found egress: null, expected a fact"),
+        (
+            r"      possible: true",
+            "      possible: perhaps",
+            r"facts\.self_stop\.value\.possible: Input should be a valid boolean",
+        ),
+        (
+            r"\n  egress:\n(    [^\n]*\n)+",
+            "\n  egress: null\n",
+            "found egress: null, expected a fact",
+        ),
         (r"\nname: runpod", "\nname: Run Pod", r"name: String should match"),
         (r"\nkind: rental", "\nkind: [", "found YAML that can't be read"),
     ],
 )
-def test_a_page_with_a_fact_missing_of_another_type_or_without_source_is_refused_by_name(tmp_path, old, new, said):
+def test_a_page_with_a_fact_missing_of_another_type_or_without_source_is_refused_by_name(
+    tmp_path, old, new, said
+):
     text = (ROOT / "profiles/runpod.md").read_text(encoding="utf-8")
     changed = re.sub(old, new, text, count=1)
     assert changed != text
@@ -96,5 +177,3 @@ def test_an_unknown_profile_is_answered_with_the_names_there_are():
 def test_no_two_platforms_claim_one_token():
     tokens = [token for page in PAGES for token in profile.read_profile(page).tokens]
     assert len(tokens) == len(set(tokens))
-
-

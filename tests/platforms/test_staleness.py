@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "evals"))
 
-from grading import stale  # noqa: E402
+from grading import stale
 
 CASES = ROOT / "evals/sets/staleness.jsonl"
 SCRIPT = ROOT / "scripts/check_staleness.py"
@@ -32,7 +32,16 @@ def test_a_wrong_expectation_is_seen():
     case = {
         "id": "x",
         "on": "2026-11-20",
-        "profiles": {"runpod": {"price": {"source": "https://a.b", "date": "2026-01-01", "status": "confirmed", "kind": "price"}}},
+        "profiles": {
+            "runpod": {
+                "price": {
+                    "source": "https://a.b",
+                    "date": "2026-01-01",
+                    "status": "confirmed",
+                    "kind": "price",
+                }
+            }
+        },
         "expect": {},
     }
     assert stale.answer(case) == {"stale": ["runpod.price"]}
@@ -59,8 +68,15 @@ def test_nothing_here_contradicts_itself():
 
 
 def test_two_values_of_one_thing_are_named_with_their_places():
-    said = [Statement("a.b.c", "5", "one"), Statement("a.b.c", "5.0", "two"), Statement("d", "x", "one"), Statement("d", "y", "two")]
-    assert contradictions(said) == [{"id": "d", "values": [{"value": "x", "place": "one"}, {"value": "y", "place": "two"}]}]
+    said = [
+        Statement("a.b.c", "5", "one"),
+        Statement("a.b.c", "5.0", "two"),
+        Statement("d", "x", "one"),
+        Statement("d", "y", "two"),
+    ]
+    assert contradictions(said) == [
+        {"id": "d", "values": [{"value": "x", "place": "one"}, {"value": "y", "place": "two"}]}
+    ]
 
 
 def test_a_number_in_prose_is_held_against_the_front_matter(tmp_path):
@@ -68,12 +84,20 @@ def test_a_number_in_prose_is_held_against_the_front_matter(tmp_path):
     (tmp_path / "profiles").mkdir()
     page = (ROOT / "profiles/aws.md").read_text(encoding="utf-8")
     (tmp_path / "profiles/aws.md").write_text(statements.MARK.sub("", page), encoding="utf-8")
-    (tmp_path / "references/a.md").write_text("Notice.\n\n120 s <!-- fact: aws.preemption.notice_seconds = 120 -->\n", encoding="utf-8")
+    (tmp_path / "references/a.md").write_text(
+        "Notice.\n\n120 s <!-- fact: aws.preemption.notice_seconds = 120 -->\n", encoding="utf-8"
+    )
     assert contradictions(statements.read(tmp_path)) == []
-    (tmp_path / "references/a.md").write_text("30 s <!-- fact: aws.preemption.notice_seconds = 30 -->\n", encoding="utf-8")
+    (tmp_path / "references/a.md").write_text(
+        "30 s <!-- fact: aws.preemption.notice_seconds = 30 -->\n", encoding="utf-8"
+    )
     [found] = contradictions(statements.read(tmp_path))
-    assert found["id"] == "aws.preemption.notice_seconds" and [v["place"] for v in found["values"]] == ["references/a.md:1", "profiles/aws.md"]
-    (tmp_path / "references/a.md").write_text("<!-- fact: aws.preemption.notice = 30 -->", encoding="utf-8")
+    assert found["id"] == "aws.preemption.notice_seconds" and [
+        v["place"] for v in found["values"]
+    ] == ["references/a.md:1", "profiles/aws.md"]
+    (tmp_path / "references/a.md").write_text(
+        "<!-- fact: aws.preemption.notice = 30 -->", encoding="utf-8"
+    )
     with pytest.raises(Exception, match="expected a field of profiles/NAME.md"):
         statements.read(tmp_path)
 
@@ -81,9 +105,15 @@ def test_a_number_in_prose_is_held_against_the_front_matter(tmp_path):
 def test_a_value_that_only_a_parser_can_read_is_held_against_as_well(tmp_path):
     (tmp_path / "references").mkdir()
     (tmp_path / "profiles").mkdir()
-    (tmp_path / "profiles/aws.md").write_text("---\nfacts:\n  spot:\n    value: {offered: true, text: x}\n---\n", encoding="utf-8")
-    (tmp_path / "references/a.md").write_text("<!-- fact: aws.spot.offered = false -->\n", encoding="utf-8")
-    assert [found["id"] for found in contradictions(statements.read(tmp_path))] == ["aws.spot.offered"]
+    (tmp_path / "profiles/aws.md").write_text(
+        "---\nfacts:\n  spot:\n    value: {offered: true, text: x}\n---\n", encoding="utf-8"
+    )
+    (tmp_path / "references/a.md").write_text(
+        "<!-- fact: aws.spot.offered = false -->\n", encoding="utf-8"
+    )
+    assert [found["id"] for found in contradictions(statements.read(tmp_path))] == [
+        "aws.spot.offered"
+    ]
 
 
 def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
@@ -95,11 +125,18 @@ def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
 
 
 def run_script(*arguments: str, python: str = sys.executable, cwd=None):
-    return subprocess.run([python, "-I", str(SCRIPT), *arguments], capture_output=True, text=True, cwd=cwd)
+    return subprocess.run(
+        [python, "-I", str(SCRIPT), *arguments], capture_output=True, text=True, cwd=cwd
+    )
 
 
 def test_the_script_needs_no_package_and_agrees_with_the_command(tmp_path):
-    done = subprocess.run([sys.executable, "-I", "-S", str(SCRIPT), "--on", "2027-06-01", "--json"], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(SCRIPT), "--on", "2027-06-01", "--json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert done.returncode == 1, done.stderr
     report = checking.check(date(2027, 6, 1))
     assert json.loads(done.stdout)["stale"] == report.stale
@@ -115,9 +152,24 @@ def test_the_script_ends_with_zero_when_nothing_is_stale_and_two_when_it_cannot_
 
 
 def test_the_script_and_what_it_imports_are_written_for_python_3_8():
-    for path in (SCRIPT, *(ROOT / "server/remote_gpu_trainer" / f"{name}.py" for name in ("__init__", "platforms/ages", "catalogue/front_matter", "catalogue/entry", "catalogue/bundle"))):
+    for path in (
+        SCRIPT,
+        *(
+            ROOT / "server/remote_gpu_trainer" / f"{name}.py"
+            for name in (
+                "__init__",
+                "platforms/ages",
+                "catalogue/front_matter",
+                "catalogue/entry",
+                "catalogue/bundle",
+            )
+        ),
+    ):
         tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
-        assert not any(isinstance(node, ast.Attribute) and node.attr in ("removeprefix", "removesuffix") for node in ast.walk(tree)), path
+        assert not any(
+            isinstance(node, ast.Attribute) and node.attr in ("removeprefix", "removesuffix")
+            for node in ast.walk(tree)
+        ), path
 
 
 # the command
@@ -139,30 +191,59 @@ def test_the_command_exits_with_zero_when_nothing_is_stale(capsys):
 
 
 def test_a_limit_of_thousands_of_years_makes_nothing_stale_and_no_traceback(capsys):
-    assert command(capsys, "--on", "2030-01-01", "--scope", "O1", "--limit", "mechanism=99999999999") == (0, "nothing stale\n", "")
+    assert command(
+        capsys, "--on", "2030-01-01", "--scope", "O1", "--limit", "mechanism=99999999999"
+    ) == (0, "nothing stale\n", "")
 
 
 def test_a_library_is_known_by_the_name_that_people_write(capsys):
-    by_name = [command(capsys, "--released", f"{name} 99.0", "--scope", "references", "--json")[1] for name in ("torch", "PyTorch", "TORCH")]
-    assert by_name[0] == by_name[1] == by_name[2] and "ran with torch 2.13.0, not yet with 99.0" in by_name[0]
+    by_name = [
+        command(capsys, "--released", f"{name} 99.0", "--scope", "references", "--json")[1]
+        for name in ("torch", "PyTorch", "TORCH")
+    ]
+    assert (
+        by_name[0] == by_name[1] == by_name[2]
+        and "ran with torch 2.13.0, not yet with 99.0" in by_name[0]
+    )
 
 
 def test_a_scope_holds_for_contradictions_too():
-    said = [Statement("aws.spot.offered", "True", "profiles/aws.md"), Statement("aws.spot.offered", "False", "references/a.md:3")]
+    said = [
+        Statement("aws.spot.offered", "True", "profiles/aws.md"),
+        Statement("aws.spot.offered", "False", "references/a.md:3"),
+    ]
     for scope, count in (("aws", 1), ("AWS", 1), ("references", 1), ("aws.spot", 1), ("runpod", 0)):
         read = bundle.load()
-        assert len(staleness.check(read.entries, front_matter.read_all(ROOT), said, on=date(2026, 11, 20), scope=scope).contradictions) == count, scope
+        assert (
+            len(
+                staleness.check(
+                    read.entries,
+                    front_matter.read_all(ROOT),
+                    said,
+                    on=date(2026, 11, 20),
+                    scope=scope,
+                ).contradictions
+            )
+            == count
+        ), scope
 
 
 def test_markdown_is_a_page_with_a_table(capsys):
     code, out, _ = command(capsys, "--on", "2030-01-01", "--scope", "runpod", "--markdown")
-    assert code == 1 and out.startswith("# Staleness on 2030-01-01\n") and "| id | checked | limit_days | source |" in out
+    assert (
+        code == 1
+        and out.startswith("# Staleness on 2030-01-01\n")
+        and "| id | checked | limit_days | source |" in out
+    )
 
 
 def test_a_page_for_an_issue_is_cut_at_what_an_issue_holds(capsys):
     code, out, _ = command(capsys, "--on", "2036-01-01", "--released", "torch 99.0", "--markdown")
     assert code == 1 and 50_000 < len(out.encode()) < 61_000
-    assert re.search(r"\nCut here: \d+ more lines; `remote-gpu-trainer staleness --on 2036-01-01 --json` has all\.\n", out)
+    assert re.search(
+        r"\nCut here: \d+ more lines; `remote-gpu-trainer staleness --on 2036-01-01 --json` has all\.\n",
+        out,
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,7 +253,10 @@ def test_a_page_for_an_issue_is_cut_at_what_an_issue_holds(capsys):
         (("--scope", "nowhere"), "found scope 'nowhere'"),
         (("--released", "torch"), "found released 'torch'"),
         (("--on", "20261120"), "found day '20261120'"),
-        (("--released", "nosuchlibrary 1.0"), "found released 'nosuchlibrary 1.0', which no entry names"),
+        (
+            ("--released", "nosuchlibrary 1.0"),
+            "found released 'nosuchlibrary 1.0', which no entry names",
+        ),
         (("--limit", "price=-1"), "found limit 'price=-1'"),
         (("--installed", "/no/such/file"), "found /no/such/file unreadable"),
         (("--json", "--markdown"), "found --json and --markdown"),
@@ -186,7 +270,16 @@ def test_a_question_that_cannot_be_answered_is_code_two(capsys, arguments, said)
 def test_an_interpreter_tells_what_is_installed(capsys):
     text = installed.read(sys.executable)
     assert [str(v) for v in installed.versions(text)["pytest"]] == [pytest.__version__]
-    code, out, _ = command(capsys, "--installed", sys.executable, "--json", "--on", "2026-11-20", "--scope", "references")
+    code, out, _ = command(
+        capsys,
+        "--installed",
+        sys.executable,
+        "--json",
+        "--on",
+        "2026-11-20",
+        "--scope",
+        "references",
+    )
     assert code in (0, 1) and "concerns" in json.loads(out)
 
 
@@ -216,28 +309,59 @@ def test_every_common_listing_tells_what_is_pinned_on_the_box(text):
 def test_a_post_release_stays_one_and_the_first_range_that_fails_is_named():
     have = installed.versions("torch==2.9.0.post1\ntransformers==4.40.0\n")
     assert versions.out_of_range(["torch>2.9.0.post0"], have) == ""
-    assert versions.out_of_range(["torch<2.0", "transformers>=5"], have) == "about torch<2.0, installed is 2.9.0.post1"
+    assert (
+        versions.out_of_range(["torch<2.0", "transformers>=5"], have)
+        == "about torch<2.0, installed is 2.9.0.post1"
+    )
 
 
 def test_what_does_not_concern_an_environment_makes_the_answer_not_fresh(tmp_path, capsys):
     (tmp_path / "freeze.txt").write_text("torch==1.0.0\n")
     entry = next(e for e in bundle.load().entries if "torch>=2.0" in e.applies_to)
-    code, out, _ = command(capsys, "--on", "2026-11-20", "--installed", str(tmp_path / "freeze.txt"), "--scope", entry.id)
-    assert (code, out) == (1, f"{entry.id}: doesn't concern this environment: about torch>=2.0, installed is 1.0.0\n")
+    code, out, _ = command(
+        capsys,
+        "--on",
+        "2026-11-20",
+        "--installed",
+        str(tmp_path / "freeze.txt"),
+        "--scope",
+        entry.id,
+    )
+    assert (code, out) == (
+        1,
+        f"{entry.id}: doesn't concern this environment: about torch>=2.0, installed is 1.0.0\n",
+    )
 
 
 def test_of_two_versions_that_may_be_there_one_that_fits_is_enough():
     lock = 'version = 1\n[[package]]\nname = "torch"\nversion = "2.9.0"\n[[package]]\nname = "torch"\nversion = "1.13.1"\n'
     assert read(lock) == {"torch": "2.9.0 1.13.1"}
     have = installed.versions(lock)
-    assert versions.out_of_range(["torch>=2.6"], have) == "" and versions.out_of_range(["torch<1.10"], have) == "about torch<1.10, installed is 2.9.0"
+    assert (
+        versions.out_of_range(["torch>=2.6"], have) == ""
+        and versions.out_of_range(["torch<1.10"], have) == "about torch<1.10, installed is 2.9.0"
+    )
 
 
-@pytest.mark.parametrize("text", ["", "torch>=2.6\n", "we run torch 2.13.0 there\n", "name: env\ndependencies:\n  - python\n", '{"default": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "torch>=2.6\n",
+        "we run torch 2.13.0 there\n",
+        "name: env\ndependencies:\n  - python\n",
+        '{"default": {}}',
+    ],
+)
 def test_what_pins_nothing_is_refused_and_not_called_fresh(text, tmp_path, capsys):
     (tmp_path / "list.txt").write_text(text)
     code, out, error = command(capsys, "--installed", str(tmp_path / "list.txt"), "--scope", "O1")
-    assert code == 2 and out == "" and "found no package with a version in it" in error and "expected 'pip freeze' text" in error
+    assert (
+        code == 2
+        and out == ""
+        and "found no package with a version in it" in error
+        and "expected 'pip freeze' text" in error
+    )
 
 
 def test_a_listing_of_powershell_is_read_and_no_text_file_is_run(tmp_path):
@@ -261,7 +385,13 @@ def test_a_text_that_looks_like_a_command_is_only_text(tmp_path):
 
 
 def test_the_limit_of_each_kind_is_one_table():
-    assert ages.LIMITS == {"price": 90, "quota": 90, "platform": 180, "library": 365, "mechanism": 730}
+    assert ages.LIMITS == {
+        "price": 90,
+        "quota": 90,
+        "platform": 180,
+        "library": 365,
+        "mechanism": 730,
+    }
 
 
 def test_every_entry_has_a_kind_and_every_fact_a_limit():
@@ -280,7 +410,16 @@ def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
     asked = log_reading.from_text("element 0 of tensors does not require grad")
     entry = read.get("O3")
     late = entry.verified + timedelta(ages.LIMITS[ages.kind_of(entry)] + 1)
-    match = look_up(asked, read.by_id, ranking.load(), SignatureIndex(read.signatures), limit=3, today=late).matches[0]
+    match = look_up(
+        asked, read.by_id, ranking.load(), SignatureIndex(read.signatures), limit=3, today=late
+    ).matches[0]
     assert match["id"] == "O3" and match["stale"].startswith("last checked 2026-11-20")
-    fresh = look_up(asked, read.by_id, ranking.load(), SignatureIndex(read.signatures), limit=3, today=date(2026, 11, 20)).matches[0]
+    fresh = look_up(
+        asked,
+        read.by_id,
+        ranking.load(),
+        SignatureIndex(read.signatures),
+        limit=3,
+        today=date(2026, 11, 20),
+    ).matches[0]
     assert fresh["stale"] == ""

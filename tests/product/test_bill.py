@@ -33,7 +33,10 @@ def test_the_build_command_makes_a_bill_that_the_schema_allows(release, sbom):
     from cyclonedx.validation.json import JsonStrictValidator
 
     wheel, bill = release
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill.read_text(encoding="utf-8")) is None
+    assert (
+        JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill.read_text(encoding="utf-8"))
+        is None
+    )
     assert bill.name == "-".join(wheel.name.split("-")[:2]) + ".cdx.json"
 
 
@@ -41,7 +44,12 @@ def test_the_same_wheel_gives_the_same_bytes_in_another_process(release, sbom):
     wheel, bill = release
     program = f"import sys, pathlib; sys.path.insert(0, {str(ROOT / 'tools')!r}); import sbom; sys.stdout.write(sbom.bill(pathlib.Path({str(wheel)!r}), pathlib.Path({str(ROOT / 'requirements-run.txt')!r}).read_text()))"
     for seed in ("0", "1"):
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env={"PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"})
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "TZ": "Asia/Tokyo", "LC_ALL": "C.UTF-8"},
+        )
         assert done.stdout == bill.read_bytes()
 
 
@@ -49,17 +57,33 @@ def test_the_bill_names_the_wheel_and_what_its_metadata_asks_for(release, sbom):
     wheel, bill = release
     said = json.loads(bill.read_text(encoding="utf-8"))
     name, version, _, asked = sbom.run_time(wheel)
-    assert said["metadata"]["component"]["purl"] == f"pkg:pypi/{name}@{version}" and "timestamp" not in said["metadata"]
+    assert (
+        said["metadata"]["component"]["purl"] == f"pkg:pypi/{name}@{version}"
+        and "timestamp" not in said["metadata"]
+    )
     parts = {part["name"]: part for part in said["components"]}
-    assert {one.name for one in asked} <= set(parts) and "torch" not in parts and "pytest" not in parts
-    [root] = [node for node in said["dependencies"] if node["ref"] == said["metadata"]["component"]["bom-ref"]]
-    assert sorted(ref.split("==")[0] for ref in root["dependsOn"]) == sorted(one.name for one in asked)
-    assert [part["name"] for part in said["components"] if "version" not in part] == ["tomli"], "only what an older Python needs has no version in the lock"
+    assert (
+        {one.name for one in asked} <= set(parts) and "torch" not in parts and "pytest" not in parts
+    )
+    [root] = [
+        node
+        for node in said["dependencies"]
+        if node["ref"] == said["metadata"]["component"]["bom-ref"]
+    ]
+    assert sorted(ref.split("==")[0] for ref in root["dependsOn"]) == sorted(
+        one.name for one in asked
+    )
+    assert [part["name"] for part in said["components"] if "version" not in part] == ["tomli"], (
+        "only what an older Python needs has no version in the lock"
+    )
 
 
 def test_a_requirement_that_the_lock_lacks_is_an_error(tmp_path, sbom):
     wheel = tmp_path / "x-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr("x-1.dist-info/METADATA", "Metadata-Version: 2.4\nName: x\nVersion: 1\nLicense-Expression: MIT\nRequires-Dist: nowhere\nRequires-Dist: y; extra == 'test'\n")
+        file.writestr(
+            "x-1.dist-info/METADATA",
+            "Metadata-Version: 2.4\nName: x\nVersion: 1\nLicense-Expression: MIT\nRequires-Dist: nowhere\nRequires-Dist: y; extra == 'test'\n",
+        )
     with pytest.raises(ValueError, match="found no nowhere in the lock"):
         sbom.bill(wheel, LOCK)

@@ -21,8 +21,22 @@ PREFIX = "mcp__plugin_remote-gpu-trainer_gpu__"
 @pytest.fixture
 def inspect(home, programs, tmp_path):
     def call(*args):
-        done = run([engine("mcp-inspector", INSPECTOR), "--cli", programs / "remote-gpu-trainer", "serve", *args], home, tmp_path)
-        return done.returncode, (json.loads(done.stdout) if done.stdout.strip() else {}), done.stderr
+        done = run(
+            [
+                engine("mcp-inspector", INSPECTOR),
+                "--cli",
+                programs / "remote-gpu-trainer",
+                "serve",
+                *args,
+            ],
+            home,
+            tmp_path,
+        )
+        return (
+            done.returncode,
+            (json.loads(done.stdout) if done.stdout.strip() else {}),
+            done.stderr,
+        )
 
     return call
 
@@ -42,7 +56,14 @@ def test_inspector_lists_the_tools_and_gets_an_entry_in_both_eras(inspect, era):
 
 
 def test_inspector_gets_a_tool_error_for_a_missing_log(inspect):
-    code, _, err = inspect("--method", "tools/call", "--tool-name", "lookup_symptom", "--tool-arg", "log_path=/nowhere.log")
+    code, _, err = inspect(
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "lookup_symptom",
+        "--tool-arg",
+        "log_path=/nowhere.log",
+    )
     assert code == 5
     assert "tool_is_error" in err
 
@@ -69,7 +90,10 @@ def test_claude_code_finds_nothing_to_complain_about_in_the_plugins(claude, buil
 @pytest.fixture
 def plugin(claude, built):
     """Claude Code with the plugin from the built folder, and the hooks."""
-    assert "Successfully added" in claude("plugin", "marketplace", "add", str(built / "remote-gpu-trainer")).stdout
+    assert (
+        "Successfully added"
+        in claude("plugin", "marketplace", "add", str(built / "remote-gpu-trainer")).stdout
+    )
     for name in (OURS, "remote-gpu-trainer-hooks@remote-gpu-trainer"):
         assert "Successfully installed" in claude("plugin", "install", name).stdout
     return claude
@@ -77,9 +101,17 @@ def plugin(claude, built):
 
 def test_claude_code_installs_the_plugin_and_starts_its_server(plugin):
     listed = plugin("mcp", "list").stdout
-    assert "plugin:remote-gpu-trainer:gpu" in listed and "✔ Connected" in listed and "Failed" not in listed, listed
+    assert (
+        "plugin:remote-gpu-trainer:gpu" in listed
+        and "✔ Connected" in listed
+        and "Failed" not in listed
+    ), listed
     details = plugin("plugin", "details", OURS).stdout
-    assert "Skills (1)  remote-gpu-trainer" in details and "MCP servers (1)" in details and "Hooks (0)" in details, details
+    assert (
+        "Skills (1)  remote-gpu-trainer" in details
+        and "MCP servers (1)" in details
+        and "Hooks (0)" in details
+    ), details
     hooks = plugin("plugin", "details", "remote-gpu-trainer-hooks@remote-gpu-trainer").stdout
     assert "PreToolUse" in hooks and "PostToolUse" in hooks, hooks
     assert json.loads(plugin("plugin", "list", "--json").stdout)
@@ -98,7 +130,9 @@ def loop(claude, project, script, *options):
     return started, next(e for e in events if e["type"] == "result")["result"], seen
 
 
-def test_claude_code_loads_the_skill_looks_the_log_up_and_the_hooks_speak(plugin, project, home, tmp_path):
+def test_claude_code_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
+    plugin, project, home, tmp_path
+):
     (project / "train.log").write_bytes(LOG.read_bytes())
     fake = tmp_path / "bin"
     fake.mkdir()
@@ -111,13 +145,21 @@ def test_claude_code_loads_the_skill_looks_the_log_up_and_the_hooks_speak(plugin
         (PREFIX + "lookup_symptom", {"log_path": str(project / "train.log")}),
         ("Bash", {"command": "vastai destroy instance 4242 -y", "description": "end the box"}),
     ]
-    started, said, seen = loop(plugin, project, script, "--allowedTools", "Skill", "Bash", PREFIX + "lookup_symptom")
-    assert ("plugin:remote-gpu-trainer:gpu", "connected") in [(s["name"], s["status"]) for s in started["mcp_servers"]]
+    started, said, seen = loop(
+        plugin, project, script, "--allowedTools", "Skill", "Bash", PREFIX + "lookup_symptom"
+    )
+    assert ("plugin:remote-gpu-trainer:gpu", "connected") in [
+        (s["name"], s["status"]) for s in started["mcp_servers"]
+    ]
     assert "remote-gpu-trainer:remote-gpu-trainer" in started["skills"]
     assert sorted(t.removeprefix(PREFIX) for t in started["tools"] if t.startswith(PREFIX)) == TOOLS
-    after_skill, after_log, after_look_up = (json.dumps(request["messages"]) for request in seen[-4:-1])
+    after_skill, after_log, after_look_up = (
+        json.dumps(request["messages"]) for request in seen[-4:-1]
+    )
     assert "A catalogue of training failures with stable ids" in after_skill
-    assert "call lookup_symptom" not in after_skill and "call lookup_symptom" in after_log, "the hook speaks after the log was shown"
+    assert "call lookup_symptom" not in after_skill and "call lookup_symptom" in after_log, (
+        "the hook speaks after the log was shown"
+    )
     assert "D8" in said and "find_unused_parameters" in after_look_up
     assert "First the release check" in said and not (tmp_path / "destroyed").exists()
 
@@ -126,5 +168,13 @@ def test_claude_code_without_the_hooks_hears_nothing_from_them(claude, built, pr
     (project / "train.log").write_bytes(LOG.read_bytes())
     claude("plugin", "marketplace", "add", str(built / "remote-gpu-trainer"))
     claude("plugin", "install", OURS)
-    _, _, seen = loop(claude, project, [("Bash", {"command": "cat train.log", "description": "read"})], "--allowedTools", "Bash")
-    assert "ChildFailedError" in json.dumps(seen[-1]["messages"]) and "call lookup_symptom" not in json.dumps(seen[-1]["messages"])
+    _, _, seen = loop(
+        claude,
+        project,
+        [("Bash", {"command": "cat train.log", "description": "read"})],
+        "--allowedTools",
+        "Bash",
+    )
+    assert "ChildFailedError" in json.dumps(
+        seen[-1]["messages"]
+    ) and "call lookup_symptom" not in json.dumps(seen[-1]["messages"])

@@ -16,11 +16,17 @@ from tests.product.test_clients import CLAUDE, LOG, OURS, TOOLS
 pytestmark = pytest.mark.clients
 
 NPM = "npm install --prefix clients {}, then CLIENTS=clients/node_modules/.bin"
-OPENCODE, CODEX, GEMINI = (NPM.format(name) for name in ("opencode-ai@1.18.33", "@openai/codex@0.169.0", "@google/gemini-cli@0.61.0"))
+OPENCODE, CODEX, GEMINI = (
+    NPM.format(name)
+    for name in ("opencode-ai@1.18.33", "@openai/codex@0.169.0", "@google/gemini-cli@0.61.0")
+)
 RIPGREP = "apt-get install ripgrep (opencode's skill tool runs rg)"
 UV = "pip install uv"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LINES = [line.split("  #")[0].strip() for line in re.search(r"## In a coding agent\n.*?```sh\n(.*?)```", README, re.S)[1].splitlines()]
+LINES = [
+    line.split("  #")[0].strip()
+    for line in re.search(r"## In a coding agent\n.*?```sh\n(.*?)```", README, re.S)[1].splitlines()
+]
 
 
 def line_with(text):
@@ -49,11 +55,15 @@ def test_the_lines_for_the_plugin_work_in_the_built_folder(type_in, built, home,
     type_in(line_with("marketplace add"), built / "remote-gpu-trainer")
     type_in(line_with("remote-gpu-trainer-hooks"), built / "remote-gpu-trainer")
     listed = json.loads(type_in("claude plugin list --json"))
-    assert {OURS, "remote-gpu-trainer-hooks@remote-gpu-trainer"} <= {plugin["id"] for plugin in listed}
+    assert {OURS, "remote-gpu-trainer-hooks@remote-gpu-trainer"} <= {
+        plugin["id"] for plugin in listed
+    }
     assert "✔ Connected" in type_in("claude mcp list")
 
 
-def test_the_line_for_claude_code_gives_a_server_and_a_skill_and_both_go_again(type_in, home, project):
+def test_the_line_for_claude_code_gives_a_server_and_a_skill_and_both_go_again(
+    type_in, home, project
+):
     engine("claude", CLAUDE)
     type_in(line_with("claude-code"))
     listed = type_in("claude mcp list")
@@ -84,7 +94,9 @@ def test_the_line_for_opencode_gives_a_server_and_a_skill(type_in, opencode):
     assert "remote-gpu-trainer" not in opencode("mcp", "list")
 
 
-def test_opencode_loads_the_skill_looks_the_log_up_and_the_hooks_speak(type_in, opencode, home, project, tmp_path):
+def test_opencode_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
+    type_in, opencode, home, project, tmp_path
+):
     type_in(line_with("opencode") + " --hooks")
     (project / "train.log").write_bytes(LOG.read_bytes())
     destroy = f"touch {tmp_path}/destroyed; true vastai destroy instance 4242 -y"
@@ -106,7 +118,9 @@ def test_opencode_loads_the_skill_looks_the_log_up_and_the_hooks_speak(type_in, 
     assert len(results) == 4, printed[-3000:]
     skill, log, look_up, ended = (json.dumps(result) for result in results)
     assert "A catalogue of training failures with stable ids" in skill
-    assert "ChildFailedError" in log and "call lookup_symptom" in log, "the hook speaks below the log"
+    assert "ChildFailedError" in log and "call lookup_symptom" in log, (
+        "the hook speaks below the log"
+    )
     assert "D8" in look_up and "find_unused_parameters" in look_up
     assert "First the release check" in ended and not (tmp_path / "destroyed").exists()
 
@@ -115,12 +129,20 @@ def test_the_line_for_codex_gives_a_server_and_a_skill(type_in, home, project):
     program = engine("codex", CODEX)
     type_in(line_with("codex"))
     with subprocess.Popen(
-        [program, "app-server"], env=home, cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [program, "app-server"],
+        env=home,
+        cwd=project,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as server:
         try:
 
             def ask(number, method, params):
-                server.stdin.write(json.dumps({"id": number, "method": method, "params": params}) + "\n")
+                server.stdin.write(
+                    json.dumps({"id": number, "method": method, "params": params}) + "\n"
+                )
                 server.stdin.flush()
                 for line in server.stdout:
                     if json.loads(line).get("id") == number:
@@ -128,8 +150,15 @@ def test_the_line_for_codex_gives_a_server_and_a_skill(type_in, home, project):
 
             ask(1, "initialize", {"clientInfo": {"name": "test", "title": "test", "version": "1"}})
             server.stdin.write('{"method": "initialized"}\n')
-            skills = [skill["name"] for place in ask(2, "skills/list", {"cwds": [str(project)]}) for skill in place["skills"]]
-            servers = {found["name"]: sorted(found["tools"]) for found in ask(3, "mcpServerStatus/list", {})}
+            skills = [
+                skill["name"]
+                for place in ask(2, "skills/list", {"cwds": [str(project)]})
+                for skill in place["skills"]
+            ]
+            servers = {
+                found["name"]: sorted(found["tools"])
+                for found in ask(3, "mcpServerStatus/list", {})
+            }
         finally:
             server.kill()
     assert "remote-gpu-trainer" in skills
@@ -143,7 +172,9 @@ def gemini(home):
     settings = home["HOME"] + "/.gemini/settings.json"
     os.makedirs(os.path.dirname(settings))
     with open(settings, "w") as file:
-        file.write('{\n  // mine\n  "security": {"folderTrust": {"enabled": false}, "auth": {"selectedType": "gemini-api-key"}}\n}\n')
+        file.write(
+            '{\n  // mine\n  "security": {"folderTrust": {"enabled": false}, "auth": {"selectedType": "gemini-api-key"}}\n}\n'
+        )
     return program
 
 
@@ -153,17 +184,49 @@ def test_the_line_for_gemini_gives_a_server_and_a_skill(type_in, gemini):
     assert "remote-gpu-trainer [Enabled]" in type_in("gemini skills list 2>&1")
 
 
-def test_gemini_offers_the_tools_loads_the_skill_and_looks_the_log_up(type_in, gemini, home, project):
+def test_gemini_offers_the_tools_loads_the_skill_and_looks_the_log_up(
+    type_in, gemini, home, project
+):
     type_in(line_with("gemini"))
     (project / "train.log").write_bytes(LOG.read_bytes())
-    script = [("activate_skill", {"name": "remote-gpu-trainer"}), ("lookup_symptom", {"log_path": str(project / "train.log")})]
+    script = [
+        ("activate_skill", {"name": "remote-gpu-trainer"}),
+        ("lookup_symptom", {"log_path": str(project / "train.log")}),
+    ]
     with scripted(Contents, script) as (address, seen):
         env = {**home, "GEMINI_API_KEY": "scripted-not-a-key", "GOOGLE_GEMINI_BASE_URL": address}
-        done = run([gemini, "-m", "gemini-2.5-flash", "--yolo", "-o", "json", "-p", "my two gpu run stopped"], env, project)
+        done = run(
+            [
+                gemini,
+                "-m",
+                "gemini-2.5-flash",
+                "--yolo",
+                "-o",
+                "json",
+                "-p",
+                "my two gpu run stopped",
+            ],
+            env,
+            project,
+        )
     assert len(seen) >= 3, done.stdout[-2000:] + done.stderr[-2000:]
-    offered = [declared["name"] for tool in seen[0]["tools"] for declared in tool["functionDeclarations"]]
-    assert sorted(name.removeprefix("mcp_remote-gpu-trainer_") for name in offered if name.startswith("mcp_remote-gpu-trainer_")) == TOOLS
-    skill, look_up = (json.dumps(part) for content in seen[-1]["contents"] for part in content["parts"] if "functionResponse" in part)
+    offered = [
+        declared["name"] for tool in seen[0]["tools"] for declared in tool["functionDeclarations"]
+    ]
+    assert (
+        sorted(
+            name.removeprefix("mcp_remote-gpu-trainer_")
+            for name in offered
+            if name.startswith("mcp_remote-gpu-trainer_")
+        )
+        == TOOLS
+    )
+    skill, look_up = (
+        json.dumps(part)
+        for content in seen[-1]["contents"]
+        for part in content["parts"]
+        if "functionResponse" in part
+    )
     assert "A catalogue of training failures with stable ids" in skill
     assert "D8" in look_up and "find_unused_parameters" in look_up
 
@@ -184,13 +247,26 @@ def test_the_line_for_the_skill_alone_serves_the_clients_that_read_that_folder(t
 def test_the_line_with_uvx_serves(built, home, tmp_path):
     uvx = engine("uvx", UV)
     (tmp_path / "dist").symlink_to(built)
-    env = {**home, **{key: value for key, value in os.environ.items() if key.startswith("UV_") or key in ("SSL_CERT_FILE", "SSL_CERT_DIR")}}
+    env = {
+        **home,
+        **{
+            key: value
+            for key, value in os.environ.items()
+            if key.startswith("UV_") or key in ("SSL_CERT_FILE", "SSL_CERT_DIR")
+        },
+    }
     env.setdefault("UV_SYSTEM_CERTS", "1")
     env["PATH"] = os.path.dirname(uvx) + ":/usr/local/bin:/usr/bin:/bin"
-    asked = (
-        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
+    asked = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
+    done = subprocess.run(
+        ["bash", "-c", line_with("uvx")],
+        env=env,
+        cwd=tmp_path,
+        input=asked,
+        capture_output=True,
+        text=True,
+        timeout=180,
     )
-    done = subprocess.run(["bash", "-c", line_with("uvx")], env=env, cwd=tmp_path, input=asked, capture_output=True, text=True, timeout=180)
     if "error sending request" in done.stderr and not os.environ.get("REQUIRE_ENGINES"):
         pytest.skip("uvx reached no package index")
     assert '"serverInfo"' in done.stdout, done.stderr[-2000:]

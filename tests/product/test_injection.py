@@ -22,7 +22,12 @@ from remote_gpu_trainer.text.masking import shown
 from tests.conftest import ROOT
 
 # Put together here, so that no file of this repository holds a text that looks like a key.
-TOKEN, KEY, BEARER, GITHUB = "hf_" + "Q7" * 17, "AKIA" + "Z" * 16, "Bearer " + "e9" * 20, "ghp_" + "k3" * 18
+TOKEN, KEY, BEARER, GITHUB = (
+    "hf_" + "Q7" * 17,
+    "AKIA" + "Z" * 16,
+    "Bearer " + "e9" * 20,
+    "ghp_" + "k3" * 18,
+)
 SECRETS = [TOKEN, KEY, BEARER.split()[1], GITHUB, "hunter2hunter2"]
 LONGEST = 100  # characters of a line of evidence
 
@@ -97,7 +102,11 @@ def strings(value):
 def is_quiet(value, most: int = 2100) -> None:
     """No control, no escape, nothing that turns or hides text, no secret, nothing long."""
     for text in strings(value):
-        unseen = [c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") and c not in "\n\t"]
+        unseen = [
+            c
+            for c in text
+            if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") and c not in "\n\t"
+        ]
         assert not unseen, (unseen, text[:200])
         assert not any(secret in text for secret in SECRETS), text[:200]
         assert len(text) <= most
@@ -111,11 +120,20 @@ def test_there_are_at_least_forty_of_them():
 def test_a_log_with_it_gets_the_same_answer(name, tmp_path):
     """The text stands in the lines before the failure, and in the message of the failure itself."""
     shapes = {}
-    for kind, before, within in (("plain", "loading data", ""), ("before", TEXTS[name], ""), ("within", "loading data", TEXTS[name])):
-        before, within = (" ".join(text.replace("\r", " ").splitlines()) for text in (before, within))
+    for kind, before, within in (
+        ("plain", "loading data", ""),
+        ("before", TEXTS[name], ""),
+        ("within", "loading data", TEXTS[name]),
+    ):
+        before, within = (
+            " ".join(text.replace("\r", " ").splitlines()) for text in (before, within)
+        )
         log = f'step 1 loss 2.31\n{before}\nTraceback (most recent call last):\n  File "train.py", line 12, in main\n    loss.backward()\nRuntimeError: element 0 of tensors does not require grad {within}\n'
         (tmp_path / "train.log").write_text(log, encoding="utf-8", errors="surrogatepass")
-        asked = [ask("lookup_symptom", {"log_path": str(tmp_path / "train.log"), "limit": limit}) for limit in (1, 3)]
+        asked = [
+            ask("lookup_symptom", {"log_path": str(tmp_path / "train.log"), "limit": limit})
+            for limit in (1, 3)
+        ]
         assert all(json.loads(text) == found for text, found in asked)
         shapes[kind] = [found for _, found in asked]
     for kind in ("before", "within"):
@@ -123,10 +141,17 @@ def test_a_log_with_it_gets_the_same_answer(name, tmp_path):
         is_quiet(found), is_quiet(three)
         assert all(len(line["text"]) <= LONGEST for line in found["evidence"])
         assert {**found, "evidence": 0} == {**shapes["plain"][0], "evidence": 0}
-        assert [line["line"] for line in found["evidence"]] == [line["line"] for line in shapes["plain"][0]["evidence"]]
+        assert [line["line"] for line in found["evidence"]] == [
+            line["line"] for line in shapes["plain"][0]["evidence"]
+        ]
         # Of the runners-up, which the words of a log may change, every text is the catalogue's.
-        assert three["matches"][0] | {"distinguish": 0} == shapes["plain"][1]["matches"][0] | {"distinguish": 0}
-        assert all(match["title"] == plain(bundle.load().get(match["id"]).title) for match in three["matches"])
+        assert three["matches"][0] | {"distinguish": 0} == shapes["plain"][1]["matches"][0] | {
+            "distinguish": 0
+        }
+        assert all(
+            match["title"] == plain(bundle.load().get(match["id"]).title)
+            for match in three["matches"]
+        )
         said = json.dumps({**three, "evidence": 0}, ensure_ascii=False)
         assert TEXTS[name][:20] not in said and "evil.example" not in said and "pwned" not in said
     assert shapes["plain"][0]["matches"][0]["id"] == "O3"
@@ -136,13 +161,23 @@ def test_a_log_with_it_gets_the_same_answer(name, tmp_path):
 def test_pasted_alone_it_stands_among_the_evidence_only(name):
     text, found = ask("lookup_symptom", {"symptom": TEXTS[name]})
     is_quiet(found or text)
-    assert "evil.example" not in json.dumps({**found, "evidence": 0}) and "pwned" not in json.dumps({**found, "evidence": 0})
+    assert "evil.example" not in json.dumps({**found, "evidence": 0}) and "pwned" not in json.dumps(
+        {**found, "evidence": 0}
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_as_the_name_of_a_box_it_is_refused_or_asked_for_and_never_run(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", fake_ssh(tmp_path, "", 'ssh: connect to host: No route to host', 255) + os.pathsep + os.environ["PATH"])
-    for tool, arguments in (("lookup_symptom", {"log_path": f"{TEXTS[name]}:/root/train.log"}), ("gpu_health", {"host": TEXTS[name]})):
+    monkeypatch.setenv(
+        "PATH",
+        fake_ssh(tmp_path, "", "ssh: connect to host: No route to host", 255)
+        + os.pathsep
+        + os.environ["PATH"],
+    )
+    for tool, arguments in (
+        ("lookup_symptom", {"log_path": f"{TEXTS[name]}:/root/train.log"}),
+        ("gpu_health", {"host": TEXTS[name]}),
+    ):
         text, found = ask(tool, arguments)
         is_quiet(found or text)
         assert found.get("verdict", "unknown") == "unknown"
@@ -171,7 +206,9 @@ def fake_ssh(folder, reply: str, errors: str = "", code: int = 0) -> str:
     (folder / "reply").write_text(reply, encoding="utf-8", errors="replace")
     (folder / "errors").write_text(errors, encoding="utf-8", errors="replace")
     box = f'for last; do :; done; PATH={folder}/there:$PATH exec sh -c "$last"'
-    (folder / "ssh").write_text(f"#!/bin/sh\ncat {folder}/errors >&2\n{f'exit {code}' if code else box}\n")
+    (folder / "ssh").write_text(
+        f"#!/bin/sh\ncat {folder}/errors >&2\n{f'exit {code}' if code else box}\n"
+    )
     (folder / "there" / "python3").write_text(f"#!/bin/sh\ncat >/dev/null\ncat {folder}/reply\n")
     for program in (folder / "ssh", folder / "there" / "python3"):
         program.chmod(0o755)
@@ -180,9 +217,33 @@ def fake_ssh(folder, reply: str, errors: str = "", code: int = 0) -> str:
 
 def report(text: str) -> str:
     """What the program on a healthy box answers, with the text in every place that the box fills in."""
-    gpu = {"index": 0, "gpu": 0, "name": f"NVIDIA H100 {text}", "memory_mib": 81559, "p2p": text, "uuid": text}
-    finding = {"gpu": 0, "level": "warn", "evidence": text, "threshold": text, "action": text, "entry": text}
-    return json.dumps({"verdict": "fit", "findings": [finding], "gpus": [gpu], "probe_seconds": 1.5, "driver": text, "recognised": [text], "container": text})
+    gpu = {
+        "index": 0,
+        "gpu": 0,
+        "name": f"NVIDIA H100 {text}",
+        "memory_mib": 81559,
+        "p2p": text,
+        "uuid": text,
+    }
+    finding = {
+        "gpu": 0,
+        "level": "warn",
+        "evidence": text,
+        "threshold": text,
+        "action": text,
+        "entry": text,
+    }
+    return json.dumps(
+        {
+            "verdict": "fit",
+            "findings": [finding],
+            "gpus": [gpu],
+            "probe_seconds": 1.5,
+            "driver": text,
+            "recognised": [text],
+            "container": text,
+        }
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -191,7 +252,9 @@ def test_in_the_report_of_a_box_it_changes_no_verdict(name, tmp_path, monkeypatc
     shapes = {}
     for kind, text in (("plain", "text"), ("hostile", TEXTS[name])):
         (tmp_path / kind).mkdir()
-        monkeypatch.setenv("PATH", fake_ssh(tmp_path / kind, report(text), f"Banner: {text}") + os.pathsep + path)
+        monkeypatch.setenv(
+            "PATH", fake_ssh(tmp_path / kind, report(text), f"Banner: {text}") + os.pathsep + path
+        )
         said, shapes[kind] = ask("gpu_health", {"host": "gpubox"})
         assert json.loads(said) == shapes[kind]
     is_quiet(shapes["hostile"])
@@ -209,9 +272,18 @@ def structure(value: dict) -> dict:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_the_findings_of_a_log_there_it_is_data(name, tmp_path, monkeypatch):
-    line = [TEXTS[name], 7, 0, f"RuntimeError: element 0 of tensors does not require grad {TEXTS[name]}", "exception", TEXTS[name]]
+    line = [
+        TEXTS[name],
+        7,
+        0,
+        f"RuntimeError: element 0 of tensors does not require grad {TEXTS[name]}",
+        "exception",
+        TEXTS[name],
+    ]
     reply = json.dumps({"lines": [line], "decisive": [0], "first": 0, "ranks": [0], "is_log": True})
-    monkeypatch.setenv("PATH", fake_ssh(tmp_path, reply, TEXTS[name]) + os.pathsep + os.environ["PATH"])
+    monkeypatch.setenv(
+        "PATH", fake_ssh(tmp_path, reply, TEXTS[name]) + os.pathsep + os.environ["PATH"]
+    )
     text, found = ask("lookup_symptom", {"log_path": "gpubox:/root/train.log"})
     is_quiet(found or text)
     assert found["matches"][0]["id"] == "O3"

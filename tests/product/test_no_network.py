@@ -30,7 +30,16 @@ PLAIN = [sys.executable, "-m", "remote_gpu_trainer"]
 LOGS = ROOT / "examples" / "logs"
 COMMANDS = [
     (["lookup", "element 0 of tensors does not require grad"], 0),
-    (["lookup", "--log", str(LOGS / "bad-label-3-ranks"), "--installed", str(ROOT / "pyproject.toml")], None),
+    (
+        [
+            "lookup",
+            "--log",
+            str(LOGS / "bad-label-3-ranks"),
+            "--installed",
+            str(ROOT / "pyproject.toml"),
+        ],
+        None,
+    ),
     (["lookup", "--log", str(LOGS / "bad-label-3-ranks"), "--json"], 0),
     (["lookup", "--id", "D9"], 0),
     (["render", str(ROOT / "examples" / "jobs" / "finetune.yaml"), "--profile", "runpod"], 0),
@@ -42,9 +51,18 @@ COMMANDS = [
     (["--version"], 0),
 ]
 CALLS = [
-    ("lookup_symptom", {"symptom": "loss is nan after warmup", "limit": 10, "installed": "torch==2.13.0"}),
+    (
+        "lookup_symptom",
+        {"symptom": "loss is nan after warmup", "limit": 10, "installed": "torch==2.13.0"},
+    ),
     ("lookup_symptom", {"log_path": str(LOGS / "bad-label-3-ranks")}),
-    ("render_run_script", {"job": {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}, "profile": "vastai"}),
+    (
+        "render_run_script",
+        {
+            "job": {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"},
+            "profile": "vastai",
+        },
+    ),
     ("check_staleness", {"on": "2027-06-01", "released": "torch 2.14"}),
     ("gpu_health", {}),
 ]
@@ -53,13 +71,20 @@ CALLS = [
 def without_network() -> list[str]:
     """The command that starts another one without any network."""
     command = ["unshare", "--net", "--map-root-user"] if os.getuid() else ["unshare", "--net"]
-    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
-        pytest.skip("a namespace without network can't be made here: it takes util-linux, and root or user namespaces; the tests with sockets forbidden ran")
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*command, "true"], capture_output=True).returncode
+    ):
+        pytest.skip(
+            "a namespace without network can't be made here: it takes util-linux, and root or user namespaces; the tests with sockets forbidden ran"
+        )
     return command
 
 
 def test_the_guard_ends_a_process_that_looks_outside():
-    code = FORBID.replace("from remote_gpu_trainer.cli.main import main", "import socket").replace("sys.exit(main(sys.argv[1:]))", "socket.create_connection(('192.0.2.1', 80), 1)")
+    code = FORBID.replace("from remote_gpu_trainer.cli.main import main", "import socket").replace(
+        "sys.exit(main(sys.argv[1:]))", "socket.create_connection(('192.0.2.1', 80), 1)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 97 and "network: socket." in done.stderr
 
@@ -67,10 +92,14 @@ def test_the_guard_ends_a_process_that_looks_outside():
 @pytest.mark.parametrize("args, code", COMMANDS, ids=[" ".join(args)[:40] for args, _ in COMMANDS])
 def test_a_command_does_its_work_with_sockets_forbidden(args, code, tmp_path):
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    done = subprocess.run([*FORBIDDEN, *args], capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path)
+    done = subprocess.run(
+        [*FORBIDDEN, *args], capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path
+    )
     assert done.returncode in ((code,) if code is not None else (0, 1, 2)), done.stderr
     assert "Traceback" not in done.stderr
-    assert not [name for name in os.listdir(tmp_path) if name != "cache"], "it left something in the home"
+    assert not [name for name in os.listdir(tmp_path) if name != "cache"], (
+        "it left something in the home"
+    )
 
 
 def test_the_server_answers_every_tool_with_sockets_forbidden():
@@ -79,7 +108,12 @@ def test_the_server_answers_every_tool_with_sockets_forbidden():
         for tool, arguments in CALLS:
             reply = child.call(tool, arguments)
             assert not failed(reply), reply
-        for uri in ("entry://O7", "profile://runpod", "schema://job", "skill://remote-gpu-trainer/SKILL.md"):
+        for uri in (
+            "entry://O7",
+            "profile://runpod",
+            "schema://job",
+            "skill://remote-gpu-trainer/SKILL.md",
+        ):
             assert "result" in child.ask("resources/read", {"uri": uri})
         assert "result" in child.ask("prompts/get", {"name": "diagnose_run"})
     assert child.process.returncode == 0, child.errors.decode()
@@ -87,10 +121,16 @@ def test_the_server_answers_every_tool_with_sockets_forbidden():
 
 def test_the_same_answers_come_without_any_network():
     cut = without_network()
-    for args in (["lookup", "--json", "Target 10 is out of bounds."], ["staleness", "--json", "--on", "2026-11-20"]):
+    for args in (
+        ["lookup", "--json", "Target 10 is out of bounds."],
+        ["staleness", "--json", "--on", "2026-11-20"],
+    ):
         inside = subprocess.run([*cut, *PLAIN, *args], capture_output=True, text=True, timeout=120)
         outside = subprocess.run([*PLAIN, *args], capture_output=True, text=True, timeout=120)
-        assert json.loads(inside.stdout) == json.loads(outside.stdout) and inside.returncode == outside.returncode
+        assert (
+            json.loads(inside.stdout) == json.loads(outside.stdout)
+            and inside.returncode == outside.returncode
+        )
 
 
 def test_the_server_answers_every_tool_without_any_network():
@@ -102,5 +142,7 @@ def test_the_server_answers_every_tool_without_any_network():
 
 def test_a_box_is_only_asked_when_it_is_named():
     """With ssh asked for, the guard stops the process: that is the one way out, and the caller named the box."""
-    done = subprocess.run([*FORBIDDEN, "health", "gpubox"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*FORBIDDEN, "health", "gpubox"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 97 and "program: ssh" in done.stderr

@@ -9,14 +9,41 @@ import pytest
 
 from tests.conftest import ROOT
 
-POSIX_ONLY = ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog", "readline", "posix_ipc", "nis", "crypt", "spwd")
+POSIX_ONLY = (
+    "fcntl",
+    "grp",
+    "pwd",
+    "resource",
+    "termios",
+    "tty",
+    "pty",
+    "syslog",
+    "readline",
+    "posix_ipc",
+    "nis",
+    "crypt",
+    "spwd",
+)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """A wheel built from this checkout, without touching the checkout."""
     out = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)], check=True, capture_output=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--wheel",
+            "--no-isolation",
+            "--outdir",
+            str(out),
+            str(ROOT),
+        ],
+        check=True,
+        capture_output=True,
+    )
     [built] = out.glob("*.whl")
     return built
 
@@ -26,35 +53,72 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
     assert "remote_gpu_trainer/_bundle/references/training/convergence-debugging.md" in names
     assert "remote_gpu_trainer/_bundle/SKILL.md" in names
     for folder in ("references", "profiles", "scripts"):
-        here = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+        here = {
+            path.relative_to(ROOT).as_posix()
+            for path in (ROOT / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
         assert here <= {name.removeprefix("remote_gpu_trainer/_bundle/") for name in names}
-    assert {f"remote_gpu_trainer/retrieval/{name}.bin" for name in ("ranking", "meaning", "waiting")} <= set(names)
+    assert {
+        f"remote_gpu_trainer/retrieval/{name}.bin" for name in ("ranking", "meaning", "waiting")
+    } <= set(names)
     assert not any(name.startswith(("tests/", "evals/", "server/")) for name in names)
 
 
 def test_an_sdist_carries_what_its_tests_read(tmp_path):
-    subprocess.run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)], check=True, capture_output=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "build",
+            "--sdist",
+            "--no-isolation",
+            "--outdir",
+            str(tmp_path),
+            str(ROOT),
+        ],
+        check=True,
+        capture_output=True,
+    )
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"tests/retrieval/test_synthetic.py", "benchmarks/synthetic.py", ".github/ISSUE_TEMPLATE/new-failure.yml", ".ci/run"} <= names
+    assert {
+        "tests/retrieval/test_synthetic.py",
+        "benchmarks/synthetic.py",
+        ".github/ISSUE_TEMPLATE/new-failure.yml",
+        ".ci/run",
+    } <= names
 
 
 def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "v")], check=True)
     scripts = next(p for p in (tmp_path / "v" / "bin", tmp_path / "v" / "Scripts") if p.is_dir())
-    subprocess.run([str(scripts / "python"), "-m", "pip", "install", "-q", str(wheel)], check=True, capture_output=True)
+    subprocess.run(
+        [str(scripts / "python"), "-m", "pip", "install", "-q", str(wheel)],
+        check=True,
+        capture_output=True,
+    )
     log = tmp_path / "train.log"
     log.write_bytes((ROOT / "examples/logs/detached-loss.log").read_bytes())
     command = str(scripts / "remote-gpu-trainer")
-    done = subprocess.run([command, "lookup", "--log", str(log)], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [command, "lookup", "--log", str(log)], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("O3  ")
     lint = subprocess.run([command, "lint"], cwd=tmp_path, capture_output=True, text=True)
     assert (lint.returncode, lint.stdout) == (0, "")
-    profile = subprocess.run([command, "profile", "runpod"], cwd=tmp_path, capture_output=True, text=True)
+    profile = subprocess.run(
+        [command, "profile", "runpod"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert profile.returncode == 0 and profile.stdout.startswith("runpod: ")
     [script] = (tmp_path / "v").rglob("_bundle/scripts/check_staleness.py")
-    stale = subprocess.run([str(scripts / "python"), str(script), "--on", "2020-01-01"], cwd=tmp_path, capture_output=True, text=True)
+    stale = subprocess.run(
+        [str(scripts / "python"), str(script), "--on", "2020-01-01"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert (stale.returncode, stale.stdout) == (0, "")
 
 
@@ -89,5 +153,7 @@ def test_the_block_of_that_test_works():
 def test_one_version_stands_in_one_place():
     from remote_gpu_trainer import __version__
 
-    assert "version = " not in (ROOT / "pyproject.toml").read_text().split("[project.optional")[0].replace('dynamic = ["version"]', "")
+    assert "version = " not in (ROOT / "pyproject.toml").read_text().split("[project.optional")[
+        0
+    ].replace('dynamic = ["version"]', "")
     assert f'version: "{__version__}"' in (ROOT / "SKILL.md").read_text()

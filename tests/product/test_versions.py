@@ -37,25 +37,59 @@ def test_every_file_that_repeats_the_version_agrees_with_the_package():
 
 def test_no_other_tracked_manifest_holds_a_version_of_its_own():
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.json", "*.toml"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.json", "*.toml"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    names = [name for name in listed.stdout.splitlines() if not name.startswith(("tests/", "evals/", "examples/", "benchmarks/", "references/", "scripts/"))]
-    holding = {name for name in names if (ROOT / name).is_file() and re.search(r'^\s*"?version"?\s*[:=]\s*"\d', (ROOT / name).read_text(), re.M)}
-    assert holding == {".claude-plugin/plugin.json", ".claude-plugin/marketplace.json", "hooks/.claude-plugin/plugin.json", "server.json"}
+    names = [
+        name
+        for name in listed.stdout.splitlines()
+        if not name.startswith(
+            ("tests/", "evals/", "examples/", "benchmarks/", "references/", "scripts/")
+        )
+    ]
+    holding = {
+        name
+        for name in names
+        if (ROOT / name).is_file()
+        and re.search(r'^\s*"?version"?\s*[:=]\s*"\d', (ROOT / name).read_text(), re.M)
+    }
+    assert holding == {
+        ".claude-plugin/plugin.json",
+        ".claude-plugin/marketplace.json",
+        "hooks/.claude-plugin/plugin.json",
+        "server.json",
+    }
 
 
 def test_the_registrys_file_keeps_to_its_limits_and_the_readme_proves_the_name():
-    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", SERVER["name"]) and 3 <= len(SERVER["name"]) <= 200
+    assert (
+        re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", SERVER["name"])
+        and 3 <= len(SERVER["name"]) <= 200
+    )
     assert 1 <= len(SERVER["description"]) <= 100
     [package] = SERVER["packages"]
-    assert (package["registryType"], package["identifier"], package["runtimeHint"], package["transport"]) == ("pypi", NAME, "uvx", {"type": "stdio"})
+    assert (
+        package["registryType"],
+        package["identifier"],
+        package["runtimeHint"],
+        package["transport"],
+    ) == ("pypi", NAME, "uvx", {"type": "stdio"})
     assert [argument["value"] for argument in package["packageArguments"]] == ["serve"]
     assert f"<!-- mcp-name: {SERVER['name']} -->" in README
 
 
 def test_one_command_makes_wheel_sdist_and_plugin(built):
     names = {path.name for path in built.iterdir()}
-    assert names == {f"remote_gpu_trainer-{__version__}-py3-none-any.whl", f"remote_gpu_trainer-{__version__}.tar.gz", f"remote_gpu_trainer-{__version__}.cdx.json", "server.json", NAME}
+    assert names == {
+        f"remote_gpu_trainer-{__version__}-py3-none-any.whl",
+        f"remote_gpu_trainer-{__version__}.tar.gz",
+        f"remote_gpu_trainer-{__version__}.cdx.json",
+        "server.json",
+        NAME,
+    }
     assert (built / "server.json").read_bytes() == (ROOT / "server.json").read_bytes()
     plugin = built / NAME
     for part in (
@@ -76,23 +110,44 @@ def test_the_plugins_server_starts_what_is_installed_or_says_what_is_missing(bui
     start = built / NAME / "server/start_server.py"
 
     def started(path):
-        return subprocess.run([sys.executable, str(start)], env={"PATH": str(path)}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return subprocess.run(
+            [sys.executable, str(start)],
+            env={"PATH": str(path)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
 
     done = started(tmp_path)
-    assert done.returncode == 2 and "found neither remote-gpu-trainer nor uvx on PATH" in done.stderr and ".whl" in done.stderr
+    assert (
+        done.returncode == 2
+        and "found neither remote-gpu-trainer nor uvx on PATH" in done.stderr
+        and ".whl" in done.stderr
+    )
 
     def program(name, body):
         (tmp_path / name).write_text(f"#!{engine('sh', 'install a shell')}\n{body}\n")
         (tmp_path / name).chmod(0o755)
 
-    program("remote-gpu-trainer", f'if [ "$1" = --version ]; then echo {__version__}; else echo "installed $*"; fi')
+    program(
+        "remote-gpu-trainer",
+        f'if [ "$1" = --version ]; then echo {__version__}; else echo "installed $*"; fi',
+    )
     assert started(tmp_path).stdout == "installed serve\n"
     program("uvx", '[ "$1" = --offline ] && exit 1; echo "uvx $*"')
     assert started(tmp_path).stdout == "installed serve\n", "the same version needs no uvx"
-    program("remote-gpu-trainer", 'if [ "$1" = --version ]; then echo 0.0.1; else echo "installed $*"; fi')
+    program(
+        "remote-gpu-trainer",
+        'if [ "$1" = --version ]; then echo 0.0.1; else echo "installed $*"; fi',
+    )
     assert re.fullmatch(r"uvx --from \S+\.whl remote-gpu-trainer serve\n", started(tmp_path).stdout)
     program("uvx", f'case "$*" in *--version) echo {__version__};; *) echo "uvx $*";; esac')
-    assert re.fullmatch(r"uvx --offline --from \S+\.whl remote-gpu-trainer serve\n", started(tmp_path).stdout), "what is cached needs no network"
+    assert re.fullmatch(
+        r"uvx --offline --from \S+\.whl remote-gpu-trainer serve\n", started(tmp_path).stdout
+    ), "what is cached needs no network"
     (tmp_path / "uvx").unlink()
     done = started(tmp_path)
-    assert done.stdout == "installed serve\n" and "found version 0.0.1 installed, expected" in done.stderr
+    assert (
+        done.stdout == "installed serve\n"
+        and "found version 0.0.1 installed, expected" in done.stderr
+    )

@@ -15,7 +15,10 @@ def rows_of(words: list[str]) -> Rows:
     return Rows(parts["words"], parts["word starts"], parts["word slots"])
 
 
-@given(st.lists(st.text(max_size=6), unique=True, max_size=60), st.lists(st.text(st.characters(), max_size=6), max_size=20))
+@given(
+    st.lists(st.text(max_size=6), unique=True, max_size=60),
+    st.lists(st.text(st.characters(), max_size=6), max_size=20),
+)
 @settings(max_examples=200)
 def test_a_word_has_its_row_and_any_other_none(words, others):
     rows = rows_of(words)
@@ -46,7 +49,9 @@ def test_words_are_forgotten_when_too_many_were_asked_for(monkeypatch):
     assert len(rows) <= 10 and rows["nan"] == 1
 
 
-@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data[:-5000], lambda data: data + b"\0"])
+@pytest.mark.parametrize(
+    "change", [lambda data: data[:-1], lambda data: data[:-5000], lambda data: data + b"\0"]
+)
 def test_a_ranking_of_another_length_is_refused(change):
     with pytest.raises(ValueError, match="after the head of ranking.bin, expected"):
         ranking.Ranking(change(ranking.PLACE.read_bytes()))
@@ -55,6 +60,8 @@ def test_a_ranking_of_another_length_is_refused(change):
 def test_numbers_are_turned_on_a_machine_whose_bytes_lie_the_other_way_round(monkeypatch):
     numbers = array("I", [1, 2, 70_000])
     monkeypatch.setattr(binary_parts, "sys", SimpleNamespace(byteorder="big"))
-    turned = binary_parts.unpack(b'{"parts": [["numbers", "I", 3]]}\n' + numbers.tobytes(), "x.bin", "x.py")[1]["numbers"]
+    turned = binary_parts.unpack(
+        b'{"parts": [["numbers", "I", 3]]}\n' + numbers.tobytes(), "x.bin", "x.py"
+    )[1]["numbers"]
     numbers.byteswap()
     assert turned.tolist() == numbers.tolist()

@@ -26,7 +26,9 @@ class Box:
     def __init__(self, folder: Path):
         self.folder, self.run_dir, self.checkpoints = folder, folder / "run", folder / "ckpt"
         self.script = folder / "run.sh"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("RGT_")} | {"TMUX_TMPDIR": str(folder)}
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("RGT_")} | {
+            "TMUX_TMPDIR": str(folder)
+        }
         self.children: list[subprocess.Popen] = []
 
     def make(self, *arguments: object, **values) -> Box:
@@ -44,10 +46,27 @@ class Box:
         return self
 
     def verb(self, *words: str, timeout: float = 60) -> subprocess.CompletedProcess:
-        return subprocess.run(["bash", str(self.script), *words], env=self.env, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL, check=False)
+        return subprocess.run(
+            ["bash", str(self.script), *words],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
 
     def popen(self, *words: str, **more) -> subprocess.Popen:
-        child = subprocess.Popen(["bash", str(self.script), *words], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **more)
+        child = subprocess.Popen(
+            ["bash", str(self.script), *words],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            **more,
+        )
         self.children.append(child)
         return child
 
@@ -60,7 +79,9 @@ class Box:
 
     def wait(self, *phases: str, timeout: float = 60) -> dict:
         until = time.monotonic() + timeout
-        while (now := self.status())["phase"] not in (phases or ("done", "failed", "preempted")) or (not phases and now["alive"]):
+        while (now := self.status())["phase"] not in (
+            phases or ("done", "failed", "preempted")
+        ) or (not phases and now["alive"]):
             assert time.monotonic() < until, (now, self.log())
             time.sleep(0.1)
         return now
@@ -78,11 +99,17 @@ class Box:
     def steps(self) -> list[tuple[int, int, int]]:
         """(attempt, step, newest checkpoint's step) of every step that was done."""
         path = self.run_dir / "steps.log"
-        return [tuple(map(int, line.split())) for line in path.read_text().splitlines()] if path.exists() else []
+        return (
+            [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+            if path.exists()
+            else []
+        )
 
     def events(self, name: str = "") -> list[dict]:
         path = self.run_dir / "events.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = (
+            [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        )
         return [line for line in lines if not name or line["event"] == name]
 
     def marker(self, name: str) -> dict:
@@ -93,7 +120,9 @@ class Box:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def output(self) -> bytes:
-        return b"".join(path.read_bytes() for path in sorted((self.run_dir / "log").glob("train.log.*")))
+        return b"".join(
+            path.read_bytes() for path in sorted((self.run_dir / "log").glob("train.log.*"))
+        )
 
     def pid(self, name: str) -> int:
         return int((self.run_dir / f"{name}.pid").read_text().split()[0])
@@ -107,7 +136,9 @@ class Box:
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            ours = str(self.folder).encode() in words or f"RGT_RUN_DIR={self.run_dir}".encode() in env
+            ours = (
+                str(self.folder).encode() in words or f"RGT_RUN_DIR={self.run_dir}".encode() in env
+            )
             if ours and state != "Z" and int(entry.name) != os.getpid():
                 found.append(int(entry.name))
         return found

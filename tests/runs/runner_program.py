@@ -30,7 +30,9 @@ def arguments():
     parser.add_argument("--pad", type=int, default=0, help="bytes of ballast in each checkpoint")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--hang-at", type=int, default=-1)
-    parser.add_argument("--fail-at", type=int, default=-1, help="in the first attempts, see --fail-times")
+    parser.add_argument(
+        "--fail-at", type=int, default=-1, help="in the first attempts, see --fail-times"
+    )
     parser.add_argument("--fail-times", type=int, default=10**9)
     parser.add_argument("--fail-code", type=int, default=1)
     parser.add_argument("--say", default="", help="a text on stderr before the failure")
@@ -110,7 +112,9 @@ class Trainer:
         print(text, flush=True)
 
     def wants_to_stop(self):
-        here = self.asked or (not self.args.ignore_term and Path(os.environ.get("RGT_SAVE_FILE", "/nowhere")).exists())
+        here = self.asked or (
+            not self.args.ignore_term and Path(os.environ.get("RGT_SAVE_FILE", "/nowhere")).exists()
+        )
         return self.add_up(int(here)) > 0
 
     def knobs(self):

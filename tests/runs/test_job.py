@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.runs.cells import CellError, expand, read_queue
 from remote_gpu_trainer.runs.job import Job
-from remote_gpu_trainer.runs.job_reading import JobError, from_file, from_object, with_options, with_queue
+from remote_gpu_trainer.runs.job_reading import (
+    JobError,
+    from_file,
+    from_object,
+    with_options,
+    with_queue,
+)
 from remote_gpu_trainer.runs.job_values import MOST_BYTES
 
 LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
@@ -39,7 +45,10 @@ def test_a_deadline_is_a_span_or_a_time_with_its_zone(said, meant):
 def test_every_span_of_minutes_is_one_that_the_runner_reads():
     for minutes in range(1, 241):
         told = from_object({**LEAST, "deadline": f"{minutes}m"}).deadline
-        assert re.fullmatch(r"hours:[0-9]+(\.[0-9]{1,6})?", told) and abs(float(told[6:]) * 60 - minutes) < 1e-4
+        assert (
+            re.fullmatch(r"hours:[0-9]+(\.[0-9]{1,6})?", told)
+            and abs(float(told[6:]) * 60 - minutes) < 1e-4
+        )
     assert from_object({**LEAST, "deadline": "hours:0.1666666667"}).deadline == "hours:0.166667"
 
 
@@ -66,16 +75,28 @@ def test_a_variable_that_bash_sets_itself_is_refused(name):
 
 
 def test_words_about_tokens_are_no_keys():
-    told = {"TOKENIZERS_PARALLELISM": "false", "PAD_TOKEN": "<|endoftext|>", "MAX_NEW_TOKENS": "512000", "SORT_KEY": "length", "HF_TOKEN": ""}
+    told = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "PAD_TOKEN": "<|endoftext|>",
+        "MAX_NEW_TOKENS": "512000",
+        "SORT_KEY": "length",
+        "HF_TOKEN": "",
+    }
     assert (
         from_object(
-            {**LEAST, "variables": told, "command": "python train.py --eos_token '<|im_end|>' --commit 0123456789abcdef0123456789abcdef01234567"}
+            {
+                **LEAST,
+                "variables": told,
+                "command": "python train.py --eos_token '<|im_end|>' --commit 0123456789abcdef0123456789abcdef01234567",
+            }
         ).variables
         == told
     )
 
 
-@pytest.mark.parametrize("said", ["20", "tomorrow", "2026-11-22T09:00", "", "0h", "9999h", None, [], "20h; rm -rf /"])
+@pytest.mark.parametrize(
+    "said", ["20", "tomorrow", "2026-11-22T09:00", "", "0h", "9999h", None, [], "20h; rm -rf /"]
+)
 def test_any_other_deadline_is_refused(said):
     assert refusal(deadline=said).startswith("deadline: found ")
 
@@ -116,21 +137,41 @@ def test_what_cannot_run_is_refused_by_the_name_of_its_field(fields, said):
 
 def test_a_value_that_is_too_long_is_refused_and_one_that_fits_is_taken():
     assert from_object({**LEAST, "command": ["x" * MOST_BYTES]}).command == ["x" * MOST_BYTES]
-    assert f"command.1: found {MOST_BYTES + 1:,} bytes, expected at most {MOST_BYTES:,}" in refusal(command=["a", "x" * (MOST_BYTES + 1)])
+    assert f"command.1: found {MOST_BYTES + 1:,} bytes, expected at most {MOST_BYTES:,}" in refusal(
+        command=["a", "x" * (MOST_BYTES + 1)]
+    )
 
 
-@pytest.mark.parametrize("token", ["hf_" + "a" * 30, "sk-" + "b" * 40, "ghp_" + "c" * 36, "AKIA" + "D" * 16, "-----BEGIN OPENSSH PRIVATE KEY-----"])
+@pytest.mark.parametrize(
+    "token",
+    [
+        "hf_" + "a" * 30,
+        "sk-" + "b" * 40,
+        "ghp_" + "c" * 36,
+        "AKIA" + "D" * 16,
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+    ],
+)
 def test_a_key_in_place_of_its_name_is_refused_and_never_repeated(token):
     for field in ("file", "variable"):
         message = refusal(secrets={"HF_TOKEN": {field: token}})
         assert "secrets.HF_TOKEN" in message and token not in message
     message = refusal(variables={"HF_TOKEN": token}, command=["train.py", f"--token={token}"])
-    assert message.count("expected it in a file or variable of the box that `secrets` names") == 2 and token not in message
+    assert (
+        message.count("expected it in a file or variable of the box that `secrets` names") == 2
+        and token not in message
+    )
 
 
 def test_no_message_repeats_a_value(tmp_path):
     secret = "correct horse battery staple"
-    message = refusal(command=[secret, 1.5, None], variables={"A": [secret]}, durable=secret, comand=secret, secrets={"S": secret})
+    message = refusal(
+        command=[secret, 1.5, None],
+        variables={"A": [secret]},
+        durable=secret,
+        comand=secret,
+        secrets={"S": secret},
+    )
     assert secret not in message and message.count("\n") >= 4
 
 
@@ -140,12 +181,26 @@ def test_numbers_in_a_command_become_text_and_truth_values_do_not():
 
 
 def test_yaml_json_and_options_give_the_same_job(tmp_path):
-    (tmp_path / "job.yaml").write_text("name: sft\ncommand: [python, train.py]\ndeadline: 20h\ncheckpoint: {folder: out}\n")
+    (tmp_path / "job.yaml").write_text(
+        "name: sft\ncommand: [python, train.py]\ndeadline: 20h\ncheckpoint: {folder: out}\n"
+    )
     (tmp_path / "job.json").write_text(json.dumps({**LEAST, "checkpoint": {"folder": "out"}}))
-    by_options = with_options({}, ["name=sft", "command=[python, train.py]", "deadline=20h", "checkpoint.folder=out"])
-    jobs = [from_object(given) for given in (from_file(tmp_path / "job.yaml"), from_file(tmp_path / "job.json"), by_options)]
+    by_options = with_options(
+        {}, ["name=sft", "command=[python, train.py]", "deadline=20h", "checkpoint.folder=out"]
+    )
+    jobs = [
+        from_object(given)
+        for given in (
+            from_file(tmp_path / "job.yaml"),
+            from_file(tmp_path / "job.json"),
+            by_options,
+        )
+    ]
     assert jobs[0] == jobs[1] == jobs[2]
-    assert from_object(with_options(from_file(tmp_path / "job.yaml"), ["deadline=2h"])).deadline == "hours:2"
+    assert (
+        from_object(with_options(from_file(tmp_path / "job.yaml"), ["deadline=2h"])).deadline
+        == "hours:2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,9 +229,14 @@ def test_the_schema_names_every_field_and_tells_what_needs_telling():
 
 def test_a_queue_file_is_read_as_a_shell_would_and_run_by_none(tmp_path):
     text = "# two cells\nlr-1 --lr 1e-4 --note 'a b'\n\nodd \"$(touch x)\" \\; *\n"
-    assert read_queue(text) == [{"name": "lr-1", "arguments": ["--lr", "1e-4", "--note", "a b"]}, {"name": "odd", "arguments": ["$(touch x)", ";", "*"]}]
+    assert read_queue(text) == [
+        {"name": "lr-1", "arguments": ["--lr", "1e-4", "--note", "a b"]},
+        {"name": "odd", "arguments": ["$(touch x)", ";", "*"]},
+    ]
     (tmp_path / "q.txt").write_text(text)
-    assert [cell.name for cell in from_object(with_queue(LEAST, tmp_path / "q.txt", None)).queue.cells] == ["lr-1", "odd"]
+    assert [
+        cell.name for cell in from_object(with_queue(LEAST, tmp_path / "q.txt", None)).queue.cells
+    ] == ["lr-1", "odd"]
     with pytest.raises(CellError, match="^queue:2: No closing quotation"):
         read_queue("a\nb 'c\n")
     assert read_queue("a 'two\nlines' x\nb 'U+2028 \u2028'\n") == [
@@ -189,7 +249,12 @@ def test_a_queue_file_is_read_as_a_shell_would_and_run_by_none(tmp_path):
 
 def test_a_sweep_becomes_one_cell_a_combination_in_the_order_written():
     cells = expand({"grid": {"--lr": [1e-4, 3e-4], "--seed": [1, 2]}, "arguments": ["--fast"]})
-    assert [cell["name"] for cell in cells] == ["lr=0.0001_seed=1", "lr=0.0001_seed=2", "lr=0.0003_seed=1", "lr=0.0003_seed=2"]
+    assert [cell["name"] for cell in cells] == [
+        "lr=0.0001_seed=1",
+        "lr=0.0001_seed=2",
+        "lr=0.0003_seed=1",
+        "lr=0.0003_seed=2",
+    ]
     assert cells[3]["arguments"] == ["--fast", "--lr", "0.0003", "--seed", "2"]
 
 
@@ -208,10 +273,20 @@ def test_a_sweep_that_cannot_be_expanded_is_refused(sweep, said):
         expand(sweep)
 
 
-@given(st.lists(st.one_of(st.text(max_size=12), st.integers(), st.floats(allow_nan=False)), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=12), st.integers(), st.floats(allow_nan=False)),
+        min_size=1,
+        max_size=6,
+    )
+)
 @settings(max_examples=200, deadline=None)
 def test_the_cells_of_any_sweep_have_names_that_a_job_takes(values):
-    texts = [value for value in values if not isinstance(value, str) or ("\0" not in value and value.isprintable())] or ["x"]
+    texts = [
+        value
+        for value in values
+        if not isinstance(value, str) or ("\0" not in value and value.isprintable())
+    ] or ["x"]
     cells = expand({"grid": {"--odd name": texts}})
     job = from_object({**LEAST, "queue": {"cells": cells}})
     assert [cell.arguments[1] for cell in job.queue.cells] == [str(value) for value in texts]

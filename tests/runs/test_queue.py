@@ -25,7 +25,9 @@ echo "$HOSTNAME $RGT_ATTEMPT $RGT_RUN_DIR $RGT_CHECKPOINT_DIR ${CUDA_VISIBLE_DEV
 class Box:
     """A home folder, a host name and a rendered script: one box of several that may share a folder of claims."""
 
-    def __init__(self, place: Path, name: str, roster: list[list[str]], effects: Path, **values: object):
+    def __init__(
+        self, place: Path, name: str, roster: list[list[str]], effects: Path, **values: object
+    ):
         self.home, self.name, self.effects = place / name, name, effects
         self.run_dir = self.home / "run"
         self.run_dir.mkdir(parents=True)
@@ -40,11 +42,25 @@ class Box:
         self.env = {**os.environ, "HOME": str(self.home), "HOSTNAME": name, "EFFECTS": str(effects)}
 
     def run(self, *verb: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess:
-        return subprocess.run(["bash", str(self.script), *verb], env={**self.env, **env}, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            ["bash", str(self.script), *verb],
+            env={**self.env, **env},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )
 
     def popen(self, *verb: str, **env: str) -> subprocess.Popen:
         log = (self.home / "out").open("ab")
-        return subprocess.Popen(["bash", str(self.script), *verb], env={**self.env, **env}, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        return subprocess.Popen(
+            ["bash", str(self.script), *verb],
+            env={**self.env, **env},
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def processes(self, word: str = "") -> list[int]:
         """What runs on this box: processes with its home, as after a login there."""
@@ -52,7 +68,10 @@ class Box:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    if mark in (entry / "environ").read_bytes().split(b"\0") and word.encode() in (entry / "cmdline").read_bytes():
+                    if (
+                        mark in (entry / "environ").read_bytes().split(b"\0")
+                        and word.encode() in (entry / "cmdline").read_bytes()
+                    ):
                         found.append(int(entry.name))
                 except OSError:
                     pass
@@ -75,7 +94,11 @@ class Box:
 
     def ran(self) -> dict[str, list[str]]:
         """The lines that each cell left, one for each time that it ran to its end."""
-        return {path.name: path.read_text().splitlines() for path in self.effects.iterdir() if "." not in path.name}
+        return {
+            path.name: path.read_text().splitlines()
+            for path in self.effects.iterdir()
+            if "." not in path.name
+        }
 
     def status(self, *options: str) -> dict:
         return json.loads(self.run("status", "--json", *options).stdout)
@@ -110,26 +133,67 @@ def test_a_failing_cell_does_not_stop_the_queue(box):
     assert one.states() == {"a": "done", "b": "failed", "c": "done", "d": "done"}
     assert sorted(one.ran()) == ["a", "c", "d"]
     failed = json.loads((one.run_dir / "claims" / "b" / "failed").read_text())
-    assert (failed["cell"], failed["host"], failed["exit"], failed["class"]) == ("b", "one", 3, "unknown")
+    assert (failed["cell"], failed["host"], failed["exit"], failed["class"]) == (
+        "b",
+        "one",
+        3,
+        "unknown",
+    )
     assert (one.run_dir / "queue.rest").read_text() == "b bad\n"
     state = json.loads((one.run_dir / "queue.json").read_text())
-    assert (state["total"], state["done"], state["failed"], state["left"], state["running"]) == (4, 3, 1, 0, 0)
+    assert (state["total"], state["done"], state["failed"], state["left"], state["running"]) == (
+        4,
+        3,
+        1,
+        0,
+        0,
+    )
     assert state["cells"]["b"]["class"] == "unknown"
     for name in "acd":
         _, _, run_dir, checkpoints = one.ran()[name][0].split()
-        assert (run_dir, checkpoints) == (str(one.run_dir / "cells" / name), str(one.home / "ckpt" / name))
-        assert (one.run_dir / "cells" / name / ".done").exists() and (one.run_dir / "cells" / name / "log" / "runner.log").exists()
+        assert (run_dir, checkpoints) == (
+            str(one.run_dir / "cells" / name),
+            str(one.home / "ckpt" / name),
+        )
+        assert (one.run_dir / "cells" / name / ".done").exists() and (
+            one.run_dir / "cells" / name / "log" / "runner.log"
+        ).exists()
     again = one.run("queue")
-    assert again.returncode == 1 and all(len(lines) == 1 for lines in one.ran().values()), "nothing runs twice"
+    assert again.returncode == 1 and all(len(lines) == 1 for lines in one.ran().values()), (
+        "nothing runs twice"
+    )
 
 
-HOSTILE = ["", " ", "it's", 'say "x"', "$(touch pwned)", "`touch pwned`", "a\nb", "*", "-n", "--", "; exit 1", "\\", "Grüße 你好", "\t", "$HOME", "{cell}", "&", "!x", "a\r"]
+HOSTILE = [
+    "",
+    " ",
+    "it's",
+    'say "x"',
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a\nb",
+    "*",
+    "-n",
+    "--",
+    "; exit 1",
+    "\\",
+    "Grüße 你好",
+    "\t",
+    "$HOME",
+    "{cell}",
+    "&",
+    "!x",
+    "a\r",
+]
 
 
 def test_hostile_arguments_arrive_exactly(box):
     one = box("one", [["all", *HOSTILE], ["none"], ["empty", ""]])
     assert one.run("queue").returncode == 0
-    arrived = {path.stem: path.read_bytes().decode().split("\0")[:-1] for path in one.effects.glob("*.arguments")}
+    arrived = {
+        path.stem: path.read_bytes().decode().split("\0")[:-1]
+        for path in one.effects.glob("*.arguments")
+    }
     assert arrived == {"all": HOSTILE, "none": [""], "empty": [""]}
     assert not list(one.home.rglob("pwned"))
 
@@ -138,7 +202,11 @@ def test_the_rest_can_be_read_as_a_queue_file(box):
     one = box("one", [["a"], ["b", "x"], ["c", *HOSTILE]])
     assert one.run("reconcile").returncode == 1
     text = (one.run_dir / "queue.rest").read_bytes().decode()
-    assert cells.read_queue(text) == [{"name": "a", "arguments": []}, {"name": "b", "arguments": ["x"]}, {"name": "c", "arguments": HOSTILE}]
+    assert cells.read_queue(text) == [
+        {"name": "a", "arguments": []},
+        {"name": "b", "arguments": ["x"]},
+        {"name": "c", "arguments": HOSTILE},
+    ]
 
 
 def test_a_table_for_people_ends_with_a_sum(box):
@@ -186,22 +254,45 @@ def test_a_full_disk_ends_the_queue_of_this_box_with_a_reason(box):
 
 
 def test_every_cell_is_copied_to_a_place_of_its_own(box):
-    one = box("one", [["a"], ["b"]], RGT_CHECKPOINT_DIR="~/ckpt", RGT_DURABLE="~/durable", RGT_SYNC=["~/ckpt", "out-{cell}.txt"], RGT_WORK_DIR="~/run", RGT_EXPECT=["out-{cell}.txt"])
-    (one.home / "program.sh").write_text('mkdir -p "$RGT_CHECKPOINT_DIR"; echo $RGT_CELL >"$RGT_CHECKPOINT_DIR/step_1.txt"; echo $RGT_CELL >out-$RGT_CELL.txt\n')
+    one = box(
+        "one",
+        [["a"], ["b"]],
+        RGT_CHECKPOINT_DIR="~/ckpt",
+        RGT_DURABLE="~/durable",
+        RGT_SYNC=["~/ckpt", "out-{cell}.txt"],
+        RGT_WORK_DIR="~/run",
+        RGT_EXPECT=["out-{cell}.txt"],
+    )
+    (one.home / "program.sh").write_text(
+        'mkdir -p "$RGT_CHECKPOINT_DIR"; echo $RGT_CELL >"$RGT_CHECKPOINT_DIR/step_1.txt"; echo $RGT_CELL >out-$RGT_CELL.txt\n'
+    )
     assert one.run("queue").returncode == 0
     for name in "ab":
         place = one.home / "durable" / name
-        assert [path.read_text() for path in (next(place.rglob("step_1.txt")), place / f"out-{name}.txt")] == [f"{name}\n"] * 2
+        assert [
+            path.read_text()
+            for path in (next(place.rglob("step_1.txt")), place / f"out-{name}.txt")
+        ] == [f"{name}\n"] * 2
         assert not list(place.rglob(f"out-{'ab'.replace(name, '')}.txt"))
     assert (one.home / "durable" / "queue@one" / "queue.json").exists()
     assert one.status()["last_sync"]["ok"]
 
 
 def test_a_cell_goes_on_from_the_copy_of_another_box(box, tmp_path):
-    shared = {"RGT_CLAIMS": str(tmp_path / "claims"), "RGT_DURABLE": str(tmp_path / "durable"), "RGT_CHECKPOINT_DIR": "~/ckpt", "RGT_CHECKPOINT_GLOB": "*.txt", "RGT_SYNC": ["~/ckpt"]}
+    shared = {
+        "RGT_CLAIMS": str(tmp_path / "claims"),
+        "RGT_DURABLE": str(tmp_path / "durable"),
+        "RGT_CHECKPOINT_DIR": "~/ckpt",
+        "RGT_CHECKPOINT_GLOB": "*.txt",
+        "RGT_SYNC": ["~/ckpt"],
+    }
     one, two = (box(name, [["a"]], **shared) for name in ("one", "two"))
-    (one.home / "program.sh").write_text('mkdir -p "$RGT_CHECKPOINT_DIR" $EFFECTS; echo half >"$RGT_CHECKPOINT_DIR/step_1.txt"; touch $EFFECTS/saved.now; sleep 60\n')
-    (two.home / "program.sh").write_text('echo "from ${RGT_RESUME_FROM##*/}: $(cat "$RGT_RESUME_FROM")" >$EFFECTS/a\n')
+    (one.home / "program.sh").write_text(
+        'mkdir -p "$RGT_CHECKPOINT_DIR" $EFFECTS; echo half >"$RGT_CHECKPOINT_DIR/step_1.txt"; touch $EFFECTS/saved.now; sleep 60\n'
+    )
+    (two.home / "program.sh").write_text(
+        'echo "from ${RGT_RESUME_FROM##*/}: $(cat "$RGT_RESUME_FROM")" >$EFFECTS/a\n'
+    )
     queue = one.popen("queue")
     until(lambda: (one.effects / "saved.now").exists())
     assert one.run("stop").returncode == 0 and queue.wait(90) == 75

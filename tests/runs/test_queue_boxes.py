@@ -20,20 +20,39 @@ def counted(one: Box) -> dict[str, int]:
 
 
 def test_thirty_cells_over_two_boxes_of_which_one_dies_half_way(box, tmp_path):
-    one, two = (box(name, ROSTER, RGT_CLAIMS=str(tmp_path / "claims"), RGT_SLOTS=3) for name in ("one", "two"))
+    one, two = (
+        box(name, ROSTER, RGT_CLAIMS=str(tmp_path / "claims"), RGT_SLOTS=3)
+        for name in ("one", "two")
+    )
     both = [each.popen("queue", WORK="0.5") for each in (one, two)]
 
     def held() -> set[str]:
-        return {path.parent.name for path in (tmp_path / "claims").glob("*/by.two@*") if not [*path.parent.glob("done"), *path.parent.glob("failed")]}
+        return {
+            path.parent.name
+            for path in (tmp_path / "claims").glob("*/by.two@*")
+            if not [*path.parent.glob("done"), *path.parent.glob("failed")]
+        }
 
     # In the middle of its cells: what a program did just before the kill, no queue could know.
-    until(lambda: one.effects.exists() and len(one.ran()) >= 10 and held() and not held() & set(one.ran()), 40)
+    until(
+        lambda: (
+            one.effects.exists() and len(one.ran()) >= 10 and held() and not held() & set(one.ran())
+        ),
+        40,
+    )
     two.signal_all(signal.SIGKILL)
     assert both[0].wait(90) == 1 and both[1].wait(20) == -signal.SIGKILL
     assert list((tmp_path / "claims").glob("*.lost.two@*")), "cells of the dead box were taken over"
     assert counted(one) == dict.fromkeys(GOOD, 1)
     found = one.reconcile()
-    assert (found["total"], found["done"], found["failed"], found["left"], found["lost"], found["running"]) == (30, 25, 5, 0, 0, 0)
+    assert (
+        found["total"],
+        found["done"],
+        found["failed"],
+        found["left"],
+        found["lost"],
+        found["running"],
+    ) == (30, 25, 5, 0, 0, 0)
     rest = (one.run_dir / "queue.rest").read_text().splitlines()
     assert rest == [f"cell-{n} bad" for n in sorted(BAD)]
     assert two.reconcile()["cells"] == found["cells"], "every box tells the same"
@@ -90,7 +109,12 @@ def test_a_restart_after_everything_was_killed_does_nothing_twice(box):
     # A cell that had its effect a moment before the kill, and no time to end, runs again; none that had ended does.
     ended = {path.parent.name for path in one.run_dir.glob("cells/*/.done")}
     assert ended == set("abcdef")
-    finished = [name for name in before if '"event":"done","cell":"%s"' % name in (one.run_dir / "events.jsonl").read_text().split('"event":"start"')[1]]
+    finished = [
+        name
+        for name in before
+        if '"event":"done","cell":"%s"' % name
+        in (one.run_dir / "events.jsonl").read_text().split('"event":"start"')[1]
+    ]
     assert all(len(after[name]) == 1 for name in finished) and set(after) == set("abcdef")
 
 
@@ -122,8 +146,12 @@ def test_a_queue_that_is_killed_alone_takes_its_cells_with_it(box):
     assert counted(one) == {"a": 1}
 
 
-def test_a_program_whose_queue_and_runner_were_killed_does_not_run_beside_the_next_owner(box, tmp_path):
-    one, two = (box(name, [["a", "wait"]], RGT_CLAIMS=str(tmp_path / "claims")) for name in ("one", "two"))
+def test_a_program_whose_queue_and_runner_were_killed_does_not_run_beside_the_next_owner(
+    box, tmp_path
+):
+    one, two = (
+        box(name, [["a", "wait"]], RGT_CLAIMS=str(tmp_path / "claims")) for name in ("one", "two")
+    )
     queue = one.popen("queue")
     until(lambda: (one.effects / "a.arguments").exists())
     for pid in [*one.processes("run.sh"), *one.processes("queue.sh")]:
@@ -142,7 +170,9 @@ def test_a_program_whose_queue_and_runner_were_killed_does_not_run_beside_the_ne
 def test_resume_gives_failed_cells_another_chance(box):
     one = box("one", [["a"], ["b", "bad"]])
     assert one.run("queue").returncode == 1
-    assert one.run("queue").returncode == 1 and len(list(one.run_dir.glob("claims/b.failed.*"))) == 0
+    assert (
+        one.run("queue").returncode == 1 and len(list(one.run_dir.glob("claims/b.failed.*"))) == 0
+    )
     program = one.home / "program.sh"
     program.write_text(program.read_text().replace("== bad", "== no-longer-bad"))
     assert one.run("resume", "--queue").returncode == 0
@@ -158,11 +188,17 @@ def test_the_deadline_of_the_queue_ends_cells_that_ignore_everything(box):
     until(lambda: not one.processes("program.sh"), 15)
     until(lambda: (one.run_dir / ".preempted").exists(), 15)
     assert json.loads((one.run_dir / ".preempted").read_text())["class"] == "deadline"
-    assert one.states() == {"a": "left", "b": "left"} or set(one.states().values()) <= {"left", "lost"}
+    assert one.states() == {"a": "left", "b": "left"} or set(one.states().values()) <= {
+        "left",
+        "lost",
+    }
 
 
 def test_two_boxes_meet_a_full_disk_and_the_cell_is_failed_by_the_second(box, tmp_path):
-    one, two = (box(name, [["a", "full"], ["b"]], RGT_CLAIMS=str(tmp_path / "claims"), RGT_SLOTS=1) for name in ("one", "two"))
+    one, two = (
+        box(name, [["a", "full"], ["b"]], RGT_CLAIMS=str(tmp_path / "claims"), RGT_SLOTS=1)
+        for name in ("one", "two")
+    )
     assert one.run("queue").returncode == 1 and two.run("queue").returncode == 1
     assert one.states() == {"a": "failed", "b": "left"}
     three = box("three", [["a", "full"], ["b"]], RGT_CLAIMS=str(tmp_path / "claims"))
@@ -170,7 +206,11 @@ def test_two_boxes_meet_a_full_disk_and_the_cell_is_failed_by_the_second(box, tm
     assert three.states() == {"a": "failed", "b": "done"}
 
 
-@pytest.mark.parametrize("cells, says", [(["a/b"], "a/b"), (["a", "a"], "'a'"), (["../x"], "../x")], ids=["a slash", "twice", "a way out"])
+@pytest.mark.parametrize(
+    "cells, says",
+    [(["a/b"], "a/b"), (["a", "a"], "'a'"), (["../x"], "../x")],
+    ids=["a slash", "twice", "a way out"],
+)
 def test_names_that_are_no_folder_names_are_refused(box, cells, says):
     done = box("one", [[name] for name in cells]).run("queue")
     assert done.returncode == 2 and says in done.stderr
@@ -178,7 +218,9 @@ def test_names_that_are_no_folder_names_are_refused(box, cells, says):
 
 def test_a_script_from_a_pipe_is_refused(box):
     one = box("one", [["a"]])
-    done = subprocess.run(["bash", "-s", "queue"], input=one.script.read_bytes(), env=one.env, capture_output=True)
+    done = subprocess.run(
+        ["bash", "-s", "queue"], input=one.script.read_bytes(), env=one.env, capture_output=True
+    )
     assert done.returncode == 2 and b"put it into a file" in done.stderr
 
 
@@ -186,7 +228,15 @@ def test_shellcheck_has_nothing_to_say():
     from tests.conftest import engine
     from tests.runs.test_queue import SCRIPTS
 
-    for command in (["shellcheck", "-S", "warning", "-s", "bash"], ["shfmt", "-i", "2", "-ci", "-d"]):
+    for command in (
+        ["shellcheck", "-S", "warning", "-s", "bash"],
+        ["shfmt", "-i", "2", "-ci", "-d"],
+    ):
         engine(command[0], f"apt-get install {command[0]}")
-        done = subprocess.run([*command, str(SCRIPTS / "run_queue.sh.template")], capture_output=True, text=True, env=os.environ)
+        done = subprocess.run(
+            [*command, str(SCRIPTS / "run_queue.sh.template")],
+            capture_output=True,
+            text=True,
+            env=os.environ,
+        )
         assert done.returncode == 0, done.stdout

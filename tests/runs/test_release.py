@@ -18,15 +18,20 @@ from tests.conftest import engine
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import INSTALL, boxes, sshd  # noqa: F401
 
-# ruff: noqa: F811
-
 GPU = box.Box("gpu", "gpu")
 HEAD = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  '
 WEIGHTS = len(HEAD).to_bytes(8, "little") + HEAD + bytes(8)
 
 
 def command(*args, **options):
-    return subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *args], check=False, capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", *args],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
 
 
 @pytest.fixture
@@ -54,7 +59,9 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
     done = command("release", "gpu", "--profile", "runpod")
     assert done.returncode == 0, done.stdout + done.stderr
     here = tmp_path / "results/gpu-toy"
-    assert (here / "code/out/weights.bin").read_bytes() == (ended / "code/out/weights.bin").read_bytes()
+    assert (here / "code/out/weights.bin").read_bytes() == (
+        ended / "code/out/weights.bin"
+    ).read_bytes()
     assert (here / "PULL_VERIFIED.json").exists() and not (here / "lock").exists()
     lines = done.stdout.splitlines()
     assert lines[0].startswith("verified: 6 files, 0.3 MB from ")
@@ -62,7 +69,9 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
     assert "    yours to approve and run: curl" in done.stdout and "POD_ID" in done.stdout
     assert "--confirm-gone --id ID --listing FILE" in lines[-1]
     assert [b.profile for b in ledger.still_open()] == ["runpod"]
-    assert command("release", "gpu", "--profile", "runpod").returncode == 0  # once more, over what is here
+    assert (
+        command("release", "gpu", "--profile", "runpod").returncode == 0
+    )  # once more, over what is here
 
 
 def test_a_run_that_lives_is_not_released(ended):
@@ -111,7 +120,9 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     (other / "step.bin").write_text("x")
     (other / "lock").write_text("not the runner's")
     text = (ended / "run.sh").read_text()
-    (ended / "run.sh").write_text(f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a' '/mnt/b c')\nRGT_WORK_DIR={ended}/code\n")
+    (ended / "run.sh").write_text(
+        f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a' '/mnt/b c')\nRGT_WORK_DIR={ended}/code\n"
+    )
     found = bring(ended)
     assert sorted(found.links) == ["code/out/latest -> weights.bin", "code/secret -> /etc/passwd"]
     assert found.outside == [str(other), "/mnt/b c"]
@@ -119,7 +130,9 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     found = bring(ended, "again", also=(str(other),))
     assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("unknown", 8)
     assert "don't end the box yet" in releasing.as_text(found)
-    (ended / "run.sh").write_text(f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a')\nRGT_WORK_DIR={ended}/code\n")
+    (ended / "run.sh").write_text(
+        f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a')\nRGT_WORK_DIR={ended}/code\n"
+    )
     found = bring(ended, "third", also=(str(other),))
     assert found.outside == [] and (found.verdict, found.files) == ("verified", 8)
 
@@ -141,7 +154,10 @@ def test_a_missing_script_is_named(ended, monkeypatch, tmp_path):
     monkeypatch.setattr(release.catalogue, "bundle_root", lambda: tmp_path)
     with pytest.raises(Unreleased) as refused:
         bring(ended)
-    assert str(refused.value) == f"found no {tmp_path}/scripts/verify_local.py, expected the script that loads results; do: install the package again"
+    assert (
+        str(refused.value)
+        == f"found no {tmp_path}/scripts/verify_local.py, expected the script that loads results; do: install the package again"
+    )
 
 
 def test_a_broken_connection_is_no_verdict(ended, sshd):
@@ -195,9 +211,24 @@ LIST = '[\n {"id": "abc123", "name": "old-pod", "desiredStatus": "EXITED"},\n {"
         ("<!DOCTYPE html><html>login", ["abc123"], "", None),
         ("HTTP 403", ["abc123"], "", None),
         ('\x1b[1m[{"id": "\x1b[32mabc123\x1b[0m"}]', ["abc123"], "", False),
-        ("Unable to locate credentials. You can configure credentials by running aws configure.", ["abc123"], "", None),
-        ("Please run:\n\n  $ gcloud auth login\n\nto obtain new credentials.", ["abc123"], "", None),
-        ("usage: vastai [-h] [--url URL]\n\noptions:\n  -h, --help   show this help message\n  --url URL    server", ["abc123"], "", None),
+        (
+            "Unable to locate credentials. You can configure credentials by running aws configure.",
+            ["abc123"],
+            "",
+            None,
+        ),
+        (
+            "Please run:\n\n  $ gcloud auth login\n\nto obtain new credentials.",
+            ["abc123"],
+            "",
+            None,
+        ),
+        (
+            "usage: vastai [-h] [--url URL]\n\noptions:\n  -h, --help   show this help message\n  --url URL    server",
+            ["abc123"],
+            "",
+            None,
+        ),
         ("429 Too Many Requests", ["abc123"], "", None),
         ("curl: (7) Failed to connect: Connection refused", ["abc123"], "", None),
         ("bash: vastai: No such file or directory", ["abc123"], "", None),
@@ -222,7 +253,13 @@ def test_gone_means_looked_for_by_its_id_in_a_list(text, ids, address, gone):
 
 
 @pytest.mark.parametrize(
-    ("data", "gone"), [(LIST.encode("utf-16"), False), (b"\xef\xbb\xbf[]", True), (bytes(range(128, 228)), None), ("[]".encode("utf-16"), True)]
+    ("data", "gone"),
+    [
+        (LIST.encode("utf-16"), False),
+        (b"\xef\xbb\xbf[]", True),
+        (bytes(range(128, 228)), None),
+        ("[]".encode("utf-16"), True),
+    ],
 )
 def test_a_list_is_read_by_its_byte_order_mark(data, gone):
     assert provider_list.listed(provider_list.decoded(data), ["abc123"]).gone is gone
@@ -240,15 +277,52 @@ def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
     ledger.opened("198.51.100.1:22", "other")
     assert command("status", "gpu").returncode == 0
     done = command("release", "gpu", "--profile", "runpod", "--confirm-gone")
-    assert done.returncode == 2 and "expected --listing FILE or --run-listing COMMAND" in done.stdout
-    done = command("release", "gpu", "--profile", "runpod", "--confirm-gone", "--id", "abc123", "--listing", "-", input=LIST)
+    assert (
+        done.returncode == 2 and "expected --listing FILE or --run-listing COMMAND" in done.stdout
+    )
+    done = command(
+        "release",
+        "gpu",
+        "--profile",
+        "runpod",
+        "--confirm-gone",
+        "--id",
+        "abc123",
+        "--listing",
+        "-",
+        input=LIST,
+    )
     assert done.returncode == 1 and done.stdout.startswith("still there: found abc123 in the list")
     assert len(ledger.still_open()) == 2
     (tmp_path / "list").write_text('[{"id": "zz9"}]')
-    done = command("release", "gpu", "--profile", "runpod", "--confirm-gone", "--id", "abc123", "--listing", "list", "--json")
+    done = command(
+        "release",
+        "gpu",
+        "--profile",
+        "runpod",
+        "--confirm-gone",
+        "--id",
+        "abc123",
+        "--listing",
+        "list",
+        "--json",
+    )
     assert done.returncode == 0 and json.loads(done.stdout)["gone"] is True
     assert [b.name for b in ledger.still_open()] == ["other"]
-    assert command("release", "gpu", "--profile", "runpod", "--confirm-gone", "--id", "a12", "--listing", "gone-file").returncode == 2
+    assert (
+        command(
+            "release",
+            "gpu",
+            "--profile",
+            "runpod",
+            "--confirm-gone",
+            "--id",
+            "a12",
+            "--listing",
+            "gone-file",
+        ).returncode
+        == 2
+    )
 
 
 def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_path, monkeypatch):
@@ -256,7 +330,10 @@ def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_pat
     (tmp_path / "vastai").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     vast = profile.get("vastai")
-    assert releasing.run_listing("vastai show instances --raw", vast) == '[{"id": 777}] show instances --raw\n'
+    assert (
+        releasing.run_listing("vastai show instances --raw", vast)
+        == '[{"id": 777}] show instances --raw\n'
+    )
     for typed, says in (
         ("vastai destroy instance 777", "isn't on the page of vastai"),
         ("vastai show instances --raw; touch x", "isn't on the page"),
@@ -266,7 +343,9 @@ def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_pat
             releasing.run_listing(typed, vast)
         assert says in str(refused.value)
     with pytest.raises(Unreleased) as refused:
-        releasing.run_listing('curl -sS -H "Authorization: Bearer $RUNPOD_API_KEY"', profile.get("runpod"))
+        releasing.run_listing(
+            'curl -sS -H "Authorization: Bearer $RUNPOD_API_KEY"', profile.get("runpod")
+        )
     assert "found a command that needs a shell" in str(refused.value)
     (tmp_path / "vastai").write_text("#!/bin/sh\necho no key >&2; exit 1\n")
     with pytest.raises(Unreleased) as refused:
@@ -283,15 +362,23 @@ def test_every_platform_tells_what_is_billed_after_each_way(name):
         assert not profile.get(name).facts.stop_billing or way.name != "end it" or way.command
 
 
-@pytest.mark.parametrize("when", ["Infinity", "NaN", '"nan"', "1e18", "-1e18", "1790000000000", "true", "null"])
+@pytest.mark.parametrize(
+    "when", ["Infinity", "NaN", '"nan"', "1e18", "-1e18", "1790000000000", "true", "null"]
+)
 def test_a_line_of_the_ledger_with_an_impossible_time_breaks_nothing(when, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     ledger.opened("198.51.100.1:22", "mine", price=2.5, now=1_790_000_000)
     with ledger.place().open("a") as file:
-        file.write(f'{{"t": {when}, "event": "opened", "address": "203.0.113.9:22", "name": "odd"}}\n')
-        file.write('{"t": 1790000100, "event": "opened", "address": "198.51.100.1:22", "name": "mine", "price": Infinity}\n')
+        file.write(
+            f'{{"t": {when}, "event": "opened", "address": "203.0.113.9:22", "name": "odd"}}\n'
+        )
+        file.write(
+            '{"t": 1790000100, "event": "opened", "address": "198.51.100.1:22", "name": "mine", "price": Infinity}\n'
+        )
     told = ledger.reminder(now=1_790_003_600)
-    assert "mine since 20" in told and "odd" not in told and "2.5 an hour, about 2.50 so far" in told
+    assert (
+        "mine since 20" in told and "odd" not in told and "2.5 an hour, about 2.50 so far" in told
+    )
 
 
 def test_what_is_a_link_here_is_not_the_file_that_was_pulled(ended, tmp_path, monkeypatch):
@@ -311,7 +398,9 @@ def test_what_is_a_link_here_is_not_the_file_that_was_pulled(ended, tmp_path, mo
 
 def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ended, monkeypatch):
     pull, run = box.pull, box.run
-    monkeypatch.setattr(box, "pull", lambda *a, **k: dataclasses.replace(pull(*a, **k), code=24))  # rsync: some files vanished
+    monkeypatch.setattr(
+        box, "pull", lambda *a, **k: dataclasses.replace(pull(*a, **k), code=24)
+    )  # rsync: some files vanished
     assert bring(ended).verdict == "verified"
     monkeypatch.setattr(box, "run", lambda *a, **k: dataclasses.replace(run(*a, **k), cut=True))
     with pytest.raises(Unreleased, match="the hashes of"):

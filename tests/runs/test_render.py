@@ -19,13 +19,35 @@ from remote_gpu_trainer.runs.rendering import rendered
 from remote_gpu_trainer.runs.runner_values import Unfit, self_stop, values
 
 DAY = date(2026, 11, 20)
-PLATFORMS = {"ssh": "vastai", "slurm": "slurm", "kubernetes": "kubernetes", "skypilot": "aws", "local": "local"}
+PLATFORMS = {
+    "ssh": "vastai",
+    "slurm": "slurm",
+    "kubernetes": "kubernetes",
+    "skypilot": "aws",
+    "local": "local",
+}
 LAUNCHERS = {
     "none": {"command": "python train.py --lr 1e-4 | tee out.txt", "gpus": 1},
-    "torchrun": {"command": ["train.py", "--lr", "1e-4"], "launcher": "torchrun", "gpus": 4, "nodes": 2, "rendezvous": "node0:29400"},
+    "torchrun": {
+        "command": ["train.py", "--lr", "1e-4"],
+        "launcher": "torchrun",
+        "gpus": 4,
+        "nodes": 2,
+        "rendezvous": "node0:29400",
+    },
     "accelerate": {"command": ["train.py", "it's"], "launcher": "accelerate", "gpus": 2},
     "deepspeed": {"command": ["train.py"], "launcher": "deepspeed", "gpus": 8},
-    "queue": {"command": ["python", "train.py"], "gpus": 2, "queue": {"slots": 2, "cells": [{"name": "a", "arguments": ["--lr", "1e-4"]}, {"name": "b", "arguments": ["--note", "it's $HOME"]}]}},
+    "queue": {
+        "command": ["python", "train.py"],
+        "gpus": 2,
+        "queue": {
+            "slots": 2,
+            "cells": [
+                {"name": "a", "arguments": ["--lr", "1e-4"]},
+                {"name": "b", "arguments": ["--note", "it's $HOME"]},
+            ],
+        },
+    },
 }
 FULL = {
     "name": "sft", "deadline": "20h", "variables": {"OMP_NUM_THREADS": "8"}, "secrets": {"WANDB_API_KEY": {"variable": "WANDB_API_KEY"}},
@@ -42,12 +64,20 @@ def job(**fields) -> Job:
 def without_runner(text: str) -> str:
     """The text with one line in place of the runner's and the queue's own text, which stands in scripts/ and must be there word for word."""
     for name in (shell_text.QUEUE, shell_text.RUNNER):
-        whole = shell_text.body(scripts() / name).removesuffix('rgt_main "$@"\n') if (scripts() / name).exists() else ""
+        whole = (
+            shell_text.body(scripts() / name).removesuffix('rgt_main "$@"\n')
+            if (scripts() / name).exists()
+            else ""
+        )
         for indent in ("", "  ", "    "):
-            block = "".join(indent + line if line.strip() else line for line in whole.splitlines(keepends=True))
+            block = "".join(
+                indent + line if line.strip() else line for line in whole.splitlines(keepends=True)
+            )
             if block and block in text:
                 text = text.replace(block, f"{indent}<<< scripts/{name} >>>\n")
-    return re.sub(r"\bRGT_[0-9A-F]{16}\b", "RGT_DELIMITER", text)  # made from the runner's text as well
+    return re.sub(
+        r"\bRGT_[0-9A-F]{16}\b", "RGT_DELIMITER", text
+    )  # made from the runner's text as well
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
@@ -61,7 +91,10 @@ def test_every_target_and_launcher_gives_its_golden_file(target, launcher, golde
     text = without_runner(made.script)
     assert "<<< scripts/run_one.sh.template >>>" in text
     around = {key: value for key, value in made.as_dict().items() if key != "script"}
-    golden(f"{target}-{launcher}.txt", text + "\n===\n" + json.dumps(around, indent=1, ensure_ascii=False) + "\n")
+    golden(
+        f"{target}-{launcher}.txt",
+        text + "\n===\n" + json.dumps(around, indent=1, ensure_ascii=False) + "\n",
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -71,7 +104,10 @@ def test_rendering_again_gives_the_same_bytes(target):
 
 
 def test_another_job_has_another_fingerprint():
-    texts = [render(job(**more), profile.get("local"), "local", DAY).script for more in ({}, {"deadline": "21h"})]
+    texts = [
+        render(job(**more), profile.get("local"), "local", DAY).script
+        for more in ({}, {"deadline": "21h"})
+    ]
     assert texts[0] != texts[1] and "from job sft (sha256 " in texts[0]
 
 
@@ -90,9 +126,20 @@ FIELDS = {
 
 def as_bash_sees(given_values: dict, folder: Path) -> dict:
     """Every variable as a bash that has read the assignments holds it."""
-    lines = ["set -u\n", shell_text.assignments(given_values), "out() { printf '%s\\0' \"$@\"; printf '\\0\\1\\0'; }\n"]
-    lines += [f'out {name} ${{{name}[@]+"${{{name}[@]}}"}}\n' if isinstance(value, list) else f'out {name} "${name}"\n' for name, value in given_values.items()]
-    done = subprocess.run(["bash", "-s"], input="".join(lines).encode(), capture_output=True, cwd=folder, timeout=30)
+    lines = [
+        "set -u\n",
+        shell_text.assignments(given_values),
+        "out() { printf '%s\\0' \"$@\"; printf '\\0\\1\\0'; }\n",
+    ]
+    lines += [
+        f'out {name} ${{{name}[@]+"${{{name}[@]}}"}}\n'
+        if isinstance(value, list)
+        else f'out {name} "${name}"\n'
+        for name, value in given_values.items()
+    ]
+    done = subprocess.run(
+        ["bash", "-s"], input="".join(lines).encode(), capture_output=True, cwd=folder, timeout=30
+    )
     assert done.returncode == 0 and done.stderr == b"", done.stderr
     found = {}
     for block in done.stdout.decode().split("\0\0\1\0")[:-1]:
@@ -107,13 +154,19 @@ def test_a_hostile_value_reaches_bash_exactly_or_is_refused_by_its_field(tmp_pat
     folder = tmp_path_factory.mktemp("empty")
     try:
         made = from_object({"name": "a", "command": ["x"], "deadline": "1h", **fields})
-        given_values = values(made, profile.get("local"), "local", "0", "0", ("~/runs/a", "~/runs/a/code"))
+        given_values = values(
+            made, profile.get("local"), "local", "0", "0", ("~/runs/a", "~/runs/a/code")
+        )
     except (JobError, Unfit) as refused:
-        assert any(str(refused).splitlines()[0].startswith(name) for name in (*FIELDS, "found", "job")), refused
+        assert any(
+            str(refused).splitlines()[0].startswith(name) for name in (*FIELDS, "found", "job")
+        ), refused
         return
     held = as_bash_sees(given_values, folder)
     for name, value in given_values.items():
-        assert held[name] == ([str(item) for item in value] if isinstance(value, list) else [str(value)]), name
+        assert held[name] == (
+            [str(item) for item in value] if isinstance(value, list) else [str(value)]
+        ), name
     assert list(folder.iterdir()) == []
 
 
@@ -137,9 +190,19 @@ def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_ga
     assert self_stop(job(**stop), profile.get("generic-ssh")) == ("", "")
     assert self_stop(job(**stop), profile.get("autodl")) == ("/usr/bin/shutdown", "")
     assert self_stop(job(**stop), profile.get("runpod"))[1] == "RUNPOD_API_KEY"
-    assert self_stop(job(at_end={"do": "stop", "credential": {"file": "~/key"}}), profile.get("vastai"))[1] == "CONTAINER_API_KEY=~/key"
+    assert (
+        self_stop(
+            job(at_end={"do": "stop", "credential": {"file": "~/key"}}), profile.get("vastai")
+        )[1]
+        == "CONTAINER_API_KEY=~/key"
+    )
     assert self_stop(job(**stop), profile.get("nebius")) == ("", "")
-    assert '"$RGT_BOX_ID"' in self_stop(job(at_end={"do": "stop", "box_id": "computeinstance-1"}), profile.get("nebius"))[0]
+    assert (
+        '"$RGT_BOX_ID"'
+        in self_stop(
+            job(at_end={"do": "stop", "box_id": "computeinstance-1"}), profile.get("nebius")
+        )[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,17 +234,38 @@ def test_every_warning_names_an_entry_that_exists_or_a_fact():
     from remote_gpu_trainer.catalogue import bundle
     from remote_gpu_trainer.runs import launch_risks
 
-    ids = {identifier for table in (launch_risks.LOST, launch_risks.ENDED, launch_risks.BILLED, launch_risks.TAKEN) for identifier in table.values()} | {"C3", "C4", "K8S3", "RP6"}
+    ids = {
+        identifier
+        for table in (
+            launch_risks.LOST,
+            launch_risks.ENDED,
+            launch_risks.BILLED,
+            launch_risks.TAKEN,
+        )
+        for identifier in table.values()
+    } | {"C3", "C4", "K8S3", "RP6"}
     assert all(bundle.load().get(identifier).id == identifier for identifier in ids)
 
 
 def test_a_stale_fact_that_the_script_rests_on_is_named_with_its_source():
-    stale = [w for w in render(job(at_end={"do": "stop"}), profile.get("runpod"), "ssh", date(2028, 1, 1)).warnings if "." in w.id]
-    assert {w.id for w in stale} >= {"runpod.self_stop", "runpod.limits", "runpod.preemption"} and all("days old; its source: profile://runpod" in w.text for w in stale)
+    stale = [
+        w
+        for w in render(
+            job(at_end={"do": "stop"}), profile.get("runpod"), "ssh", date(2028, 1, 1)
+        ).warnings
+        if "." in w.id
+    ]
+    assert {w.id for w in stale} >= {
+        "runpod.self_stop",
+        "runpod.limits",
+        "runpod.preemption",
+    } and all("days old; its source: profile://runpod" in w.text for w in stale)
 
 
 def test_the_usual_target_of_a_platform():
-    assert {name: usual_target(profile.get(name)) for name in ("slurm", "kubernetes", "local", "runpod")} == {"slurm": "slurm", "kubernetes": "kubernetes", "local": "local", "runpod": "ssh"}
+    assert {
+        name: usual_target(profile.get(name)) for name in ("slurm", "kubernetes", "local", "runpod")
+    } == {"slurm": "slurm", "kubernetes": "kubernetes", "local": "local", "runpod": "ssh"}
 
 
 def test_a_script_is_written_whole_and_no_other_file_is_replaced(tmp_path):
@@ -206,14 +290,22 @@ def test_code_is_recorded_with_commit_difference_and_ignored_files(tmp_path):
     (tmp_path / "train.py").write_text("a = 2\n")
     answer = rendered({**FULL, "command": ["x"], "code": str(tmp_path)}, "local")
     held = as_bash_sees_script(answer["script"])
-    assert held["RGT_CODE_COMMIT"].endswith(" first\n") and "+a = 2" in held["RGT_CODE_DIFF"] and held["RGT_CODE_IGNORED"] == "data/\n"
+    assert (
+        held["RGT_CODE_COMMIT"].endswith(" first\n")
+        and "+a = 2" in held["RGT_CODE_DIFF"]
+        and held["RGT_CODE_IGNORED"] == "data/\n"
+    )
     assert "ls-files -co --exclude-standard -z" in answer["start"]
 
 
 def as_bash_sees_script(script: str) -> dict[str, str]:
     head = script[: script.index("RGT_WORK_DIR=")]
     names = ("RGT_CODE_COMMIT", "RGT_CODE_DIFF", "RGT_CODE_IGNORED")
-    done = subprocess.run(["bash", "-c", head + "printf '%s\\0' " + " ".join(f'"${name}"' for name in names)], capture_output=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", head + "printf '%s\\0' " + " ".join(f'"${name}"' for name in names)],
+        capture_output=True,
+        check=True,
+    )
     return dict(zip(names, done.stdout.decode().split("\0")))
 
 
@@ -221,14 +313,60 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
     (tmp_path / "job.yaml").write_text("name: sft\ncommand: [python, train.py]\ndeadline: 2h\n")
     assert main(["render", str(tmp_path / "job.yaml"), "--profile", "runpod"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("#!/usr/bin/env bash\n# Rendered by remote-gpu-trainer") and "# start\nssh BOX" in err and "warning RP3: no durable place" in err
+    assert (
+        out.startswith("#!/usr/bin/env bash\n# Rendered by remote-gpu-trainer")
+        and "# start\nssh BOX" in err
+        and "warning RP3: no durable place" in err
+    )
     (tmp_path / "old.sh").write_text(out)
-    assert main(["render", str(tmp_path / "job.yaml"), "--profile", "runpod", "--diff", str(tmp_path / "old.sh")]) == 0
-    assert main(["render", str(tmp_path / "job.yaml"), "--profile", "runpod", "--set", "deadline=3h", "--diff", str(tmp_path / "old.sh")]) == 1
+    assert (
+        main(
+            [
+                "render",
+                str(tmp_path / "job.yaml"),
+                "--profile",
+                "runpod",
+                "--diff",
+                str(tmp_path / "old.sh"),
+            ]
+        )
+        == 0
+    )
+    assert (
+        main(
+            [
+                "render",
+                str(tmp_path / "job.yaml"),
+                "--profile",
+                "runpod",
+                "--set",
+                "deadline=3h",
+                "--diff",
+                str(tmp_path / "old.sh"),
+            ]
+        )
+        == 1
+    )
     assert "+RGT_DEADLINE=hours:3\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("args, said", [(["--set", "name=a"], "command: found nothing"), ([], "found no job"), (["gone.yaml"], "gone.yaml: No such file"), (["--set", "deadline"], "expected FIELD=VALUE"), (["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--profile", "moon"], "found profile 'moon'"), (["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--target", "moon"], "target: found 'moon'")])
+@pytest.mark.parametrize(
+    "args, said",
+    [
+        (["--set", "name=a"], "command: found nothing"),
+        ([], "found no job"),
+        (["gone.yaml"], "gone.yaml: No such file"),
+        (["--set", "deadline"], "expected FIELD=VALUE"),
+        (
+            ["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--profile", "moon"],
+            "found profile 'moon'",
+        ),
+        (
+            ["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--target", "moon"],
+            "target: found 'moon'",
+        ),
+    ],
+)
 def test_a_wrong_command_line_is_one_line_and_exit_2(args, said, capsys):
     assert main(["render", *args]) == 2
     err = capsys.readouterr().err

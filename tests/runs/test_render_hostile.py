@@ -18,7 +18,13 @@ ODD = [
     " ", "  two  blanks ", "\t", "\\", "\\n", "!!", "!x", "$HOME", "${HOME}", "$((1+1))", "$'\\x41'", "%s%n", "{{ 7*7 }}", "{% x %}", "{a,b}", "#x", "=", "a=b", "EOF", "RGT_EOF", "é中\U0001f600", "e\u0301", "\u2028", "\x1b[31m", "\x07", "\x7f", "\x01",
     "---", "...", "- a", "a: b", "&a", "*a", "!!python/object:os.system", "yes", "null", "0x10", "1e3", "|", ">", "@x", "x" * 100_000,
 ]  # fmt: skip
-PLATFORMS = {"local": "local", "ssh": "vastai", "kubernetes": "kubernetes", "skypilot": "aws", "slurm": "slurm"}
+PLATFORMS = {
+    "local": "local",
+    "ssh": "vastai",
+    "kubernetes": "kubernetes",
+    "skypilot": "aws",
+    "slurm": "slurm",
+}
 
 
 def started(target: str, script: str, folder):
@@ -28,8 +34,14 @@ def started(target: str, script: str, folder):
         return ["bash", str(folder / "run.sh"), "run"]
     documents = {d.get("kind", "task"): d for d in yaml.safe_load_all(script)}
     if target == "kubernetes":
-        (folder / "run.sh").write_text(documents["ConfigMap"]["data"]["run.sh"], encoding="utf-8", newline="\n")
-        return ["bash", str(folder / "run.sh"), *documents["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][2:]]
+        (folder / "run.sh").write_text(
+            documents["ConfigMap"]["data"]["run.sh"], encoding="utf-8", newline="\n"
+        )
+        return [
+            "bash",
+            str(folder / "run.sh"),
+            *documents["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][2:],
+        ]
     (folder / "task.sh").write_text(documents["task"]["run"], encoding="utf-8", newline="\n")
     return ["bash", str(folder / "task.sh")]
 
@@ -56,7 +68,9 @@ def test_the_program_receives_exactly_the_values_and_nothing_else_runs(tmp_path,
     made = render(job, profile.get(PLATFORMS[target]), target, date(2026, 8, 25))
     command = started(target, made.script, tmp_path)
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "SHELL": "/bin/bash"}
-    done = subprocess.run(command, capture_output=True, cwd=home, env=env, timeout=120, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, capture_output=True, cwd=home, env=env, timeout=120, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
     end_keeper(home / "runs" / "odd")
     arguments, variables = json.loads((tmp_path / f"{program.name}.json").read_text())
@@ -67,8 +81,25 @@ def test_the_program_receives_exactly_the_values_and_nothing_else_runs(tmp_path,
 
 def test_a_line_for_bash_is_run_by_bash_once_and_whole(tmp_path):
     line = "printf '%s\\n' \"$0\" 'a  b' $((6*7)) > out.txt; false | tee -a out.txt"
-    job = from_object({"name": "line", "command": line, "deadline": "1h", "gpus": 0, "floors": {"free_gb": 0, "free_inodes": 0}, "run_dir": str(tmp_path / "run"), "retries": {"bug": 0, "unknown": 0}})
-    (tmp_path / "run.sh").write_text(render(job, profile.get("local"), "local", date(2026, 8, 25)).script)
-    done = subprocess.run(["bash", str(tmp_path / "run.sh"), "run"], capture_output=True, env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)}, timeout=60)
+    job = from_object(
+        {
+            "name": "line",
+            "command": line,
+            "deadline": "1h",
+            "gpus": 0,
+            "floors": {"free_gb": 0, "free_inodes": 0},
+            "run_dir": str(tmp_path / "run"),
+            "retries": {"bug": 0, "unknown": 0},
+        }
+    )
+    (tmp_path / "run.sh").write_text(
+        render(job, profile.get("local"), "local", date(2026, 8, 25)).script
+    )
+    done = subprocess.run(
+        ["bash", str(tmp_path / "run.sh"), "run"],
+        capture_output=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        timeout=60,
+    )
     assert (tmp_path / "run" / "out.txt").read_text().splitlines()[1:] == ["a  b", "42"]
     assert done.returncode == 1  # the status of `false` gets through the user's own pipe

@@ -87,7 +87,14 @@ def desk(tmp_path, sshd, monkeypatch):
 
 
 def trainer(*words: str, code: int = 0) -> subprocess.CompletedProcess:
-    done = subprocess.run([sys.executable, "-m", "remote_gpu_trainer", *words], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -99,7 +106,14 @@ def printed(text: str, name: str) -> str:
 
 
 def shell(lines: str) -> subprocess.CompletedProcess:
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", lines], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", lines],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
@@ -120,12 +134,20 @@ def test_from_a_job_file_to_verified_results_at_home(desk, sshd):
     *send, start = printed(made.stderr, "start").strip().split("\n")
     shell("\n".join(send))
     run = sshd.home / "runs/small"
-    assert sorted(path.name for path in (run / "code").iterdir()) == [".gitignore", "new.py", "train.py"]
+    assert sorted(path.name for path in (run / "code").iterdir()) == [
+        ".gitignore",
+        "new.py",
+        "train.py",
+    ]
 
     rehearsed = sshd.run("bash ~/runs/small/run.sh rehearse", timeout=120)
     assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
-    assert [line.split(":")[0] for line in rehearsed.stdout.splitlines() if line.startswith("ok ")][:4] == ["ok train", "ok save", "ok kill", "ok resume"]
-    assert not (run / "code/out/it's final.bin").exists() and not list((run / "code/out").glob("ckpt/*")), "a rehearsal leaves the run alone"
+    assert [line.split(":")[0] for line in rehearsed.stdout.splitlines() if line.startswith("ok ")][
+        :4
+    ] == ["ok train", "ok save", "ok kill", "ok resume"]
+    assert not (run / "code/out/it's final.bin").exists() and not list(
+        (run / "code/out").glob("ckpt/*")
+    ), "a rehearsal leaves the run alone"
 
     begun = shell(start)
     assert "started small in" in begun.stdout
@@ -138,10 +160,27 @@ def test_from_a_job_file_to_verified_results_at_home(desk, sshd):
     assert home.stdout.startswith("verified: "), home.stdout
     assert Path("results/code/out/it's final.bin").read_bytes() == undisturbed()
     assert (sshd.home / "kept/out/it's final.bin").read_bytes() == undisturbed()
-    assert (run / "code.commit").read_text().endswith(" first\n") and (run / "code.ignored").read_text() == "notes.ignored\n"
-    everything = [path.read_bytes() for place in (desk, run, sshd.home / "kept") for path in place.rglob("*") if path.is_file()]
-    texts = [script, made.stderr, rehearsed.stdout, begun.stdout, watched.stdout, home.stdout, sshd.log()]
-    assert not [text for text in (*everything, *(text.encode() for text in texts)) if b"s3cr3t" in text]
+    assert (run / "code.commit").read_text().endswith(" first\n") and (
+        run / "code.ignored"
+    ).read_text() == "notes.ignored\n"
+    everything = [
+        path.read_bytes()
+        for place in (desk, run, sshd.home / "kept")
+        for path in place.rglob("*")
+        if path.is_file()
+    ]
+    texts = [
+        script,
+        made.stderr,
+        rehearsed.stdout,
+        begun.stdout,
+        watched.stdout,
+        home.stdout,
+        sshd.log(),
+    ]
+    assert not [
+        text for text in (*everything, *(text.encode() for text in texts)) if b"s3cr3t" in text
+    ]
 
     again = shell(start)
     assert "done already" in again.stdout, "a second start does nothing"

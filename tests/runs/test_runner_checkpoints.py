@@ -24,7 +24,13 @@ def checker(tmp_path_factory) -> Path:
 
 def ask(checker: Path, folder: Path, pattern: str, *cache: Path) -> list[tuple[str, str]]:
     """(kind, name) newest first, up to the first whole one."""
-    out = subprocess.run([sys.executable, checker, folder, pattern, *cache], capture_output=True, check=True).stdout.decode().split("\0")
+    out = (
+        subprocess.run(
+            [sys.executable, checker, folder, pattern, *cache], capture_output=True, check=True
+        )
+        .stdout.decode()
+        .split("\0")
+    )
     return [(out[n], os.path.relpath(out[n + 1], folder)) for n in range(0, len(out) - 1, 3)]
 
 
@@ -50,7 +56,11 @@ def test_the_newest_whole_file_is_found_behind_torn_ones(checker, tmp_path):
     (tmp_path / "s-10.pt").write_bytes(whole[:-10])
     (tmp_path / "s-3.pt").write_bytes(b"\0" * 900)
     os.utime(tmp_path / "s-10.pt", (time.time() + 2, time.time() + 2))
-    assert ask(checker, tmp_path, "*.pt") == [("torn", "s-10.pt"), ("torn", "s-3.pt"), ("whole", "s-2.pt")]
+    assert ask(checker, tmp_path, "*.pt") == [
+        ("torn", "s-10.pt"),
+        ("torn", "s-3.pt"),
+        ("whole", "s-2.pt"),
+    ]
 
 
 def test_one_wrong_byte_in_a_zip_is_torn(checker, tmp_path):
@@ -73,7 +83,10 @@ def test_a_folder_is_as_whole_as_its_worst_file(checker, tmp_path):
         zipped(tmp_path / f"checkpoint-{n}/optimizer.pt")
     assert ask(checker, tmp_path, "checkpoint-*") == [("whole", "checkpoint-20")]
     safetensors(tmp_path / "checkpoint-20/model.safetensors", cut=3)
-    assert ask(checker, tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+    assert ask(checker, tmp_path, "checkpoint-*") == [
+        ("torn", "checkpoint-20"),
+        ("whole", "checkpoint-10"),
+    ]
 
 
 def test_a_folder_that_lacks_what_its_neighbour_holds_is_torn(checker, tmp_path):
@@ -82,12 +95,17 @@ def test_a_folder_that_lacks_what_its_neighbour_holds_is_torn(checker, tmp_path)
         zipped(tmp_path / f"checkpoint-{n}/model.pt")
     (tmp_path / "checkpoint-10/trainer_state.json").write_text("{}")
     os.utime(tmp_path / "checkpoint-10/trainer_state.json", (1, 1))
-    assert ask(checker, tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+    assert ask(checker, tmp_path, "checkpoint-*") == [
+        ("torn", "checkpoint-20"),
+        ("whole", "checkpoint-10"),
+    ]
 
 
 def test_an_index_must_find_its_shards(checker, tmp_path):
     safetensors(tmp_path / "c-1/model-1.safetensors")
-    (tmp_path / "c-1/model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}))
+    (tmp_path / "c-1/model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
+    )
     assert ask(checker, tmp_path, "c-*") == [("torn", "c-1")]
 
 
@@ -133,8 +151,15 @@ def test_a_checkpoint_that_cannot_be_read_is_not_called_torn(checker, tmp_path):
     code = f"import runpy, sys; sys.argv = ['check', {str(tmp_path)!r}, 's-*.pt']\nimport builtins; real = open\n"
     code += "def broken(path, *more, **names):\n    if str(path).endswith('s-2.pt'): raise OSError(116, 'Stale file handle')\n    return real(path, *more, **names)\n"
     code += f"builtins.open = broken; runpy.run_path({str(checker)!r}, run_name='__main__')"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode().split("\0")
-    assert [(out[n], os.path.basename(out[n + 1])) for n in range(0, len(out) - 1, 3)] == [("unread", "s-2.pt"), ("whole", "s-1.pt")]
+    out = (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        .stdout.decode()
+        .split("\0")
+    )
+    assert [(out[n], os.path.basename(out[n + 1])) for n in range(0, len(out) - 1, 3)] == [
+        ("unread", "s-2.pt"),
+        ("whole", "s-1.pt"),
+    ]
 
 
 def test_an_evaluation_in_an_older_folder_does_not_make_it_the_newest(checker, tmp_path):
@@ -151,15 +176,24 @@ def test_an_evaluation_in_an_older_folder_does_not_make_it_the_newest(checker, t
 
 @pytest.mark.parametrize(
     ("older", "newer"),
-    [("step-900.pt", "step-1000.pt"), ("epoch=2-step=90-val_loss=0.9.ckpt", "epoch=3-step=10-val_loss=0.1.ckpt"), ("acc91_epoch2.pt", "acc90_epoch3.pt")],
+    [
+        ("step-900.pt", "step-1000.pt"),
+        ("epoch=2-step=90-val_loss=0.9.ckpt", "epoch=3-step=10-val_loss=0.1.ckpt"),
+        ("acc91_epoch2.pt", "acc90_epoch3.pt"),
+    ],
 )
-def test_of_names_that_differ_in_numbers_the_higher_is_newer_whatever_was_touched(checker, tmp_path, older, newer):
+def test_of_names_that_differ_in_numbers_the_higher_is_newer_whatever_was_touched(
+    checker, tmp_path, older, newer
+):
     zipped(tmp_path / newer)
     zipped(tmp_path / older)
     assert ask(checker, tmp_path, "*") == [("whole", newer)]
 
 
-@pytest.mark.parametrize(("older", "newer"), [("loss-0.91.pt", "loss-0.52.pt"), ("step-90.pt", "last.pt"), ("a9/w.pt", "a1/w.pt")])
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("loss-0.91.pt", "loss-0.52.pt"), ("step-90.pt", "last.pt"), ("a9/w.pt", "a1/w.pt")],
+)
 def test_other_names_are_ordered_by_time(checker, tmp_path, older, newer):
     zipped(tmp_path / older)
     zipped(tmp_path / newer)

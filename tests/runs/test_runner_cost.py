@@ -31,7 +31,9 @@ def test_runner_keeper_and_log_writer_are_cheap(box: Box):
     box.make(RGT_COMMAND=["python3", "-c", talk], RGT_EXPECT=[], RGT_HEARTBEAT=10)
     box.start()
     box.until(lambda: len(box.output()) > 2000)
-    writer = next(pid for pid in box.processes() if Path(f"/proc/{pid}/comm").read_text() == "split\n")
+    writer = next(
+        pid for pid in box.processes() if Path(f"/proc/{pid}/comm").read_text() == "split\n"
+    )
     ours = [box.pid("runner"), box.pid("keeper"), writer]
     time.sleep(1)
     before, begin = [spent(pid) for pid in ours], time.monotonic()

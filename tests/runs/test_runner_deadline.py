@@ -14,11 +14,22 @@ pytest_plugins = ["tests.runs.runner_box"]
 
 def stop_command(box: Box, code: int = 0) -> dict:
     """A fake of the provider's stop: it writes down when it was called, and whether it had its key."""
-    return {"RGT_AT_END": "stop", "RGT_SELF_STOP": f'echo "$(date +%s) $BOX_KEY" >> {box.folder}/stopped; exit {code}', "RGT_SELF_STOP_NEEDS": "BOX_KEY"}
+    return {
+        "RGT_AT_END": "stop",
+        "RGT_SELF_STOP": f'echo "$(date +%s) $BOX_KEY" >> {box.folder}/stopped; exit {code}',
+        "RGT_SELF_STOP_NEEDS": "BOX_KEY",
+    }
 
 
 def alarm(box: Box) -> dict:
-    return {"RGT_NOTIFY": ["bash", "-c", f'cat >> {box.folder}/alarms; echo "+ $RGT_MESSAGE" >> {box.folder}/alarms'], "RGT_NOTIFY_EVERY": 2}
+    return {
+        "RGT_NOTIFY": [
+            "bash",
+            "-c",
+            f'cat >> {box.folder}/alarms; echo "+ $RGT_MESSAGE" >> {box.folder}/alarms',
+        ],
+        "RGT_NOTIFY_EVERY": 2,
+    }
 
 
 def lines(path: Path) -> list[str]:
@@ -40,7 +51,10 @@ def test_a_program_that_ignores_term_is_ended_and_the_box_stopped(box: Box):
     assert end <= int(called) <= end + 10 and key == "the-key"
     marker = box.marker("preempted")
     assert (marker["class"], marker["reason"]) == ("deadline", "deadline")
-    assert not (box.run_dir / "final.bin").exists() and box.events("save-now")[0]["reason"] == "deadline"
+    assert (
+        not (box.run_dir / "final.bin").exists()
+        and box.events("save-now")[0]["reason"] == "deadline"
+    )
 
 
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
@@ -55,7 +69,11 @@ def test_the_deadline_holds_when_the_runner_is(box: Box, how):
     assert end <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 15
     assert b"leaving" in box.output(), "the keeper asks for the save itself"
     assert box.marker("preempted")["class"] == "deadline"
-    box.until(lambda: not [p for p in box.processes() if p != box.pid("keeper")], timeout=10, what="all but the keeper end")
+    box.until(
+        lambda: not [p for p in box.processes() if p != box.pid("keeper")],
+        timeout=10,
+        what="all but the keeper end",
+    )
 
 
 def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):
@@ -64,7 +82,16 @@ def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):
     (tools / "rsync").write_text("#!/bin/sh\ntrap '' TERM\nsleep 1000\n")
     (tools / "rsync").chmod(0o755)
     box.env |= {"BOX_KEY": "k", "PATH": f"{tools}:{box.env['PATH']}"}
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=2, RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_MINUTES="0.02", **soon(12), **stop_command(box))
+    box.make(
+        "--steps",
+        4000,
+        RGT_SAVE_SECONDS=2,
+        RGT_DURABLE=str(box.folder / "durable"),
+        RGT_SYNC=[str(box.checkpoints)],
+        RGT_SYNC_MINUTES="0.02",
+        **soon(12),
+        **stop_command(box),
+    )
     box.start()
     box.until(lambda: lines(box.folder / "stopped"), timeout=70)
     end = int((box.run_dir / "deadline").read_text())
@@ -75,7 +102,9 @@ def test_without_a_credential_the_alarm_is_sent_and_repeated(box: Box):
     box.env.pop("BOX_KEY", None)
     box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(box), **alarm(box))
     box.start()
-    said = box.until(lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30)
+    said = box.until(
+        lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30
+    )
     assert "the deadline is over" in said[0] and "BOX_KEY is missing" in said[0]
     assert said[1] == "+ " + said[0]
     assert not (box.folder / "stopped").exists()
@@ -83,17 +112,29 @@ def test_without_a_credential_the_alarm_is_sent_and_repeated(box: Box):
 
 def test_a_stop_that_fails_is_told_and_tried_again(box: Box):
     box.env["BOX_KEY"] = "the-key"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(box, code=7), **alarm(box))
+    box.make(
+        "--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(box, code=7), **alarm(box)
+    )
     box.start()
     box.until(lambda: len(lines(box.folder / "stopped")) >= 2, timeout=30)
     said = box.until(lambda: lines(box.folder / "alarms"))
     assert "exit status 7" in said[0]
-    assert "the-key" not in "".join(path.read_text(errors="replace") for path in box.run_dir.rglob("*") if path.is_file())
+    assert "the-key" not in "".join(
+        path.read_text(errors="replace") for path in box.run_dir.rglob("*") if path.is_file()
+    )
 
 
 def test_a_box_that_is_still_there_after_its_stop_is_told(box: Box):
     box.env["BOX_KEY"] = "k"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, RGT_STILL_HERE=2, **soon(10), **stop_command(box), **alarm(box))
+    box.make(
+        "--steps",
+        4000,
+        RGT_SAVE_SECONDS=1,
+        RGT_STILL_HERE=2,
+        **soon(10),
+        **stop_command(box),
+        **alarm(box),
+    )
     box.start()
     said = box.until(lambda: lines(box.folder / "alarms"), timeout=30)
     assert "still here" in said[0]
@@ -101,21 +142,42 @@ def test_a_box_that_is_still_there_after_its_stop_is_told(box: Box):
 
 def test_after_a_verified_copy_the_box_is_stopped_long_before_the_deadline(box: Box):
     box.env["BOX_KEY"] = "k"
-    box.make("--sleep", 0, RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=[str(box.checkpoints)], **stop_command(box))
+    box.make(
+        "--sleep",
+        0,
+        RGT_DURABLE=str(box.folder / "durable"),
+        RGT_SYNC=[str(box.checkpoints)],
+        **stop_command(box),
+    )
     box.start()
     box.until(lambda: lines(box.folder / "stopped"), timeout=30)
     assert box.marker("done")["exit"] == 0
-    assert (box.folder / "durable/ckpt/step-40.pt").read_bytes() == (box.checkpoints / "step-40.pt").read_bytes()
+    assert (box.folder / "durable/ckpt/step-40.pt").read_bytes() == (
+        box.checkpoints / "step-40.pt"
+    ).read_bytes()
 
 
 def test_without_a_verified_copy_the_box_stays_and_says_so_and_stops_at_the_deadline(box: Box):
     (box.folder / "durable").mkdir()
     (box.folder / "durable/ckpt").write_text("a file where a folder must come")
     box.env["BOX_KEY"] = "k"
-    box.make("--sleep", 0, RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=[str(box.checkpoints)], RGT_SYNC_TRIES=1, RGT_SAVE_SECONDS=2, **soon(24), **stop_command(box), **alarm(box))
+    box.make(
+        "--sleep",
+        0,
+        RGT_DURABLE=str(box.folder / "durable"),
+        RGT_SYNC=[str(box.checkpoints)],
+        RGT_SYNC_TRIES=1,
+        RGT_SAVE_SECONDS=2,
+        **soon(24),
+        **stop_command(box),
+        **alarm(box),
+    )
     box.start()
     box.wait("done", timeout=30)
-    said = box.until(lambda: [line for line in lines(box.folder / "alarms") if "not verified" in line], timeout=10)
+    said = box.until(
+        lambda: [line for line in lines(box.folder / "alarms") if "not verified" in line],
+        timeout=10,
+    )
     assert "stays on" in said[0] and not (box.folder / "stopped").exists()
     box.until(lambda: lines(box.folder / "stopped"), timeout=70)
     end = int((box.run_dir / "deadline").read_text())
@@ -146,11 +208,16 @@ def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
     box.wait()
     box.make("--sleep", 0, RGT_DEADLINE="hours:ten")
     done = box.verb("resume")
-    assert done.returncode == 1 and done.stderr == "RGT_DEADLINE is 'hours:ten', expected hours:N or at:EPOCH\n"
+    assert (
+        done.returncode == 1
+        and done.stderr == "RGT_DEADLINE is 'hours:ten', expected hours:N or at:EPOCH\n"
+    )
     assert box.verb("resume-run").returncode == 2
 
 
-def test_a_run_that_ends_before_its_deadline_leaves_no_process_on_a_box_that_is_not_rented(box: Box):
+def test_a_run_that_ends_before_its_deadline_leaves_no_process_on_a_box_that_is_not_rented(
+    box: Box,
+):
     box.make("--sleep", 0)
     box.start()
     assert box.wait()["phase"] == "done"
@@ -164,7 +231,10 @@ def test_a_keeper_that_was_stopped_is_replaced(box: Box):
     box.start()
     os.kill(box.pid("keeper"), signal.SIGSTOP)
     box.until(lambda: lines(box.folder / "stopped"), timeout=30)
-    assert int(lines(box.folder / "stopped")[0].split()[0]) <= int((box.run_dir / "deadline").read_text()) + 15
+    assert (
+        int(lines(box.folder / "stopped")[0].split()[0])
+        <= int((box.run_dir / "deadline").read_text()) + 15
+    )
 
 
 def test_the_box_is_stopped_when_the_keeper_hangs_and_the_runner_is_dead(box: Box):
@@ -174,24 +244,43 @@ def test_the_box_is_stopped_when_the_keeper_hangs_and_the_runner_is_dead(box: Bo
     os.kill(box.pid("runner"), signal.SIGKILL)
     os.kill(box.pid("keeper"), signal.SIGSTOP)
     box.until(lambda: lines(box.folder / "stopped"), timeout=80)
-    assert int(lines(box.folder / "stopped")[0].split()[0]) <= int((box.run_dir / "deadline").read_text()) + 60
+    assert (
+        int(lines(box.folder / "stopped")[0].split()[0])
+        <= int((box.run_dir / "deadline").read_text()) + 60
+    )
 
 
 def test_a_stop_command_that_leaves_something_behind_holds_up_no_alarm(box: Box):
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, RGT_AT_END="stop", RGT_SELF_STOP="sleep 300 & echo not now; exit 7", **soon(10), **alarm(box))
+    box.make(
+        "--steps",
+        4000,
+        RGT_SAVE_SECONDS=1,
+        RGT_AT_END="stop",
+        RGT_SELF_STOP="sleep 300 & echo not now; exit 7",
+        **soon(10),
+        **alarm(box),
+    )
     box.start()
-    said = box.until(lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30)
+    said = box.until(
+        lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30
+    )
     assert "exit status 7: not now" in said[0]
 
 
-@pytest.mark.parametrize("content", [None, "", "a[$(touch PWNED)]\n", "99999999999\n"], ids=["missing", "empty", "hostile", "later"])
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "a[$(touch PWNED)]\n", "99999999999\n"],
+    ids=["missing", "empty", "hostile", "later"],
+)
 def test_a_damaged_deadline_file_changes_no_deadline(box: Box, content):
     box.env["BOX_KEY"] = "k"
     box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(18), **stop_command(box))
     box.start()
     box.at_step(2)
     path, end = box.run_dir / "deadline", int((box.run_dir / "deadline").read_text())
-    path.unlink() if content is None else path.write_text(content.replace("PWNED", f"{box.folder}/pwned"))
+    path.unlink() if content is None else path.write_text(
+        content.replace("PWNED", f"{box.folder}/pwned")
+    )
     os.kill(box.pid("keeper"), signal.SIGKILL)
     assert box.status()["alive"]
     box.until(lambda: lines(box.folder / "stopped"), timeout=40)
@@ -202,7 +291,17 @@ def test_a_damaged_deadline_file_changes_no_deadline(box: Box, content):
 def test_the_keeper_copies_from_where_the_image_began(box: Box):
     image = box.folder / "image"
     image.mkdir()
-    box.make("--ignore-term", "--steps", 4000, RGT_WORK_DIR=".", RGT_CHECKPOINT_DIR="ck", RGT_DURABLE=str(box.folder / "durable"), RGT_SYNC=["ck"], RGT_SAVE_SECONDS=1, **soon(12))
+    box.make(
+        "--ignore-term",
+        "--steps",
+        4000,
+        RGT_WORK_DIR=".",
+        RGT_CHECKPOINT_DIR="ck",
+        RGT_DURABLE=str(box.folder / "durable"),
+        RGT_SYNC=["ck"],
+        RGT_SAVE_SECONDS=1,
+        **soon(12),
+    )
     box.popen("run", cwd=image)
     box.until(lambda: list(box.folder.glob("durable/ck/step-*.pt")), timeout=30)
     assert (image / "ck").is_dir() and box.events("deadline")

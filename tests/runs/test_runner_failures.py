@@ -17,23 +17,71 @@ pytest_plugins = ["tests.runs.runner_box"]
 SAID = [
     ("OSError: [Errno 28] No space left on device: 'step-10.pt'", 1, "disk", "U6", 1),
     ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", 1, "oom", "U10", 1),
-    ("RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.", 1, "host-oom", "DP9", 1),
-    ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", 1, "host-oom", "DP15", 1),
+    (
+        "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.",
+        1,
+        "host-oom",
+        "DP9",
+        1,
+    ),
+    (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        1,
+        "host-oom",
+        "DP15",
+        1,
+    ),
     ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", 137, "host-oom", "DP9", 1),
-    ("RuntimeError: CUDA error: no kernel image is available for execution on the device", 1, "gpu", "ENV1", 1),
+    (
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        1,
+        "gpu",
+        "ENV1",
+        1,
+    ),
     ("RuntimeError: No CUDA GPUs are available", 1, "gpu", "", 1),
-    ("[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 milliseconds", 134, "hang", "D20", 2),
-    ("  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242", 1, "killed", "", 2),
-    ("RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use). EADDRINUSE", 1, "network", "D4", 2),
-    ("requests.exceptions.ConnectionError: HTTPSConnectionPool: Max retries exceeded with url: /api", 1, "network", "", 2),
+    (
+        "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 milliseconds",
+        134,
+        "hang",
+        "D20",
+        2,
+    ),
+    (
+        "  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242",
+        1,
+        "killed",
+        "",
+        2,
+    ),
+    (
+        "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use). EADDRINUSE",
+        1,
+        "network",
+        "D4",
+        2,
+    ),
+    (
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool: Max retries exceeded with url: /api",
+        1,
+        "network",
+        "",
+        2,
+    ),
     ("Traceback (most recent call last):\nValueError: wrong shape", 1, "bug", "", 1),
     ("", 2, "bug", "", 1),
     ("", 139, "unknown", "", 2),
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "name", "entry", "attempts"), SAID, ids=[f"{c}-{n}" for n, (_, _, c, _, _) in enumerate(SAID)])
-def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(box: Box, text, code, name, entry, attempts):
+@pytest.mark.parametrize(
+    ("text", "code", "name", "entry", "attempts"),
+    SAID,
+    ids=[f"{c}-{n}" for n, (_, _, c, _, _) in enumerate(SAID)],
+)
+def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(
+    box: Box, text, code, name, entry, attempts
+):
     end = f"os.kill(os.getpid(), {code - 128})" if code > 128 else f"os._exit({code})"
     program = f"import os, sys; print(sys.argv[1], file=sys.stderr, flush=True); {end}"
     box.make(RGT_COMMAND=["python3", "-c", program, text], RGT_EXPECT=[], RGT_TARGET="ssh")
@@ -44,7 +92,11 @@ def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(box: Box, t
 
 
 def test_a_platform_has_entries_of_its_own(box: Box):
-    box.make(RGT_COMMAND=["bash", "-c", "echo 'No space left on device'; exit 1"], RGT_EXPECT=[], RGT_PROFILE="runpod")
+    box.make(
+        RGT_COMMAND=["bash", "-c", "echo 'No space left on device'; exit 1"],
+        RGT_EXPECT=[],
+        RGT_PROFILE="runpod",
+    )
     box.verb("run")
     assert box.marker("failed")["entry"] == "RP11"
 
@@ -58,10 +110,22 @@ def test_a_failure_that_comes_later_each_time_is_tried_as_often_as_allowed(box: 
 
 
 def test_the_same_failure_again_needs_a_resume(box: Box):
-    box.make("--fail-at", 12, "--sleep", 0, "--fail-code", 9, "--say", "Connection reset by peer", RGT_EXPECT=[])
+    box.make(
+        "--fail-at",
+        12,
+        "--sleep",
+        0,
+        "--fail-code",
+        9,
+        "--say",
+        "Connection reset by peer",
+        RGT_EXPECT=[],
+    )
     box.verb("run")
     marker = box.marker("failed")
-    assert marker["class"] == "network" and "same failure at the same step twice" in marker["reason"]
+    assert (
+        marker["class"] == "network" and "same failure at the same step twice" in marker["reason"]
+    )
     # The second attempt began at the checkpoint of step 10 and brought no newer one.
     assert len(box.events("attempt")) == 2
     refused = box.verb("start")
@@ -78,15 +142,26 @@ def test_the_kernel_s_memory_killer_is_read_from_its_counter(box: Box):
     counters.mkdir()
     (counters / "memory.events").write_text("low 0\noom 0\noom_kill 3\n")
     program = f"import os, pathlib; pathlib.Path({str(counters / 'memory.events')!r}).write_text('low 0\\noom_kill 4\\n'); os.kill(os.getpid(), 9)"
-    box.make(RGT_COMMAND=["python3", "-c", program], RGT_EXPECT=[], RGT_CGROUP=str(counters), RGT_TARGET="slurm")
+    box.make(
+        RGT_COMMAND=["python3", "-c", program],
+        RGT_EXPECT=[],
+        RGT_CGROUP=str(counters),
+        RGT_TARGET="slurm",
+    )
     assert box.verb("run").returncode == 137
     assert (box.marker("failed")["class"], box.marker("failed")["entry"]) == ("host-oom", "SLURM4")
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
+)
 def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box: Box):
     box.checkpoints.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.checkpoints)], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.checkpoints)],
+        capture_output=True,
+        check=False,
+    )
     if mounted.returncode:
         pytest.skip("mount is not allowed here")
     try:
@@ -101,7 +176,10 @@ def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box:
         (box.checkpoints / "other").unlink()
         box.start("resume")
         assert box.wait()["phase"] == "done"
-        assert box.steps()[-1][1] == 40 and next(step for attempt, step, _ in box.steps() if attempt == 2) == held + 1
+        assert (
+            box.steps()[-1][1] == 40
+            and next(step for attempt, step, _ in box.steps() if attempt == 2) == held + 1
+        )
         assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
         assert_nothing_repeated(box)
     finally:
@@ -109,13 +187,22 @@ def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box:
         subprocess.run(["umount", "-l", str(box.checkpoints)], check=True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
+)
 def test_a_full_disk_under_the_run_folder_still_gets_a_marker(box: Box):
     box.run_dir.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.run_dir)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.run_dir)],
+        capture_output=True,
+        check=False,
+    ).returncode:
         pytest.skip("mount is not allowed here")
     try:
-        box.make(RGT_COMMAND=["python3", "-c", "import sys\nwhile True: print('x' * 9999, flush=True)"], RGT_EXPECT=[])
+        box.make(
+            RGT_COMMAND=["python3", "-c", "import sys\nwhile True: print('x' * 9999, flush=True)"],
+            RGT_EXPECT=[],
+        )
         box.popen("run").wait(60)
         assert (box.run_dir / ".failed").exists()
         assert box.status()["phase"] == "failed"
@@ -123,7 +210,11 @@ def test_a_full_disk_under_the_run_folder_still_gets_a_marker(box: Box):
         assert '"class":"disk"' in text or text == ""
         if text:
             now = box.status()
-            assert (now["class"], now["entry"], now["exit"]) == ("disk", "U6", box.marker("failed")["exit"]) and "no room left" in now["reason"]
+            assert (now["class"], now["entry"], now["exit"]) == (
+                "disk",
+                "U6",
+                box.marker("failed")["exit"],
+            ) and "no room left" in now["reason"]
     finally:
         box.kill_everything()
         subprocess.run(["umount", "-l", str(box.run_dir)], check=True)
@@ -133,7 +224,11 @@ def test_every_entry_that_the_runner_names_is_in_the_catalogue():
     text = shell_text.body(ROOT / "scripts" / shell_text.RUNNER)
     table = text.partition("rgt_entries=(")[2].partition(")\n")[0]
     named = {line.strip().strip("'").split()[2] for line in table.splitlines() if line.strip()}
-    headings = "".join(path.read_text() for folder in ("references", "profiles") for path in (ROOT / folder).rglob("*.md"))
+    headings = "".join(
+        path.read_text()
+        for folder in ("references", "profiles")
+        for path in (ROOT / folder).rglob("*.md")
+    )
     known = set(re.findall(r"^### ([A-Z0-9]+) — ", headings, re.MULTILINE))
     assert len(named) > 20 and named <= known, named - known
     # Nothing outside of the table names an entry.

@@ -21,7 +21,10 @@ def ranks(box: Box) -> dict[int, int]:
     found = {}
     for pid in box.processes():
         try:
-            env, words = (Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0") for name in ("environ", "cmdline"))
+            env, words = (
+                Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0")
+                for name in ("environ", "cmdline")
+            )
         except OSError:
             continue
         rank = [int(item[5:]) for item in env if item.startswith(b"RANK=")]
@@ -55,7 +58,10 @@ def test_two_ranks_save_when_asked_and_go_on_after_a_kill(box: Box, launcher):
     assert box.wait(timeout=120)["phase"] == "done", box.log()
     first, second, third = (event["class"] for event in box.events("ended"))
     # DeepSpeed tells only of the rank that it looked at first: often the one that lost its peer.
-    assert (first, third) == ("preempted", "") and second in ("killed", "network" if launcher == "deepspeed" else "killed")
+    assert (first, third) == ("preempted", "") and second in (
+        "killed",
+        "network" if launcher == "deepspeed" else "killed",
+    )
     assert final(box) == undisturbed(ranks=2)
     assert_nothing_repeated(box)
 
@@ -71,7 +77,12 @@ def test_one_process_below_a_launcher_hears_the_save(box: Box, launcher):
 
 
 def test_a_program_that_is_no_script_is_started_as_it_stands(box: Box, launcher):
-    box.make(RGT_LAUNCHER=launcher, RGT_COMMAND=["bash", "-c", 'echo "$LOCAL_RANK|$0|$1"; exit 3', "it's", "$HOME *"], RGT_EXPECT=[], RGT_RETRY=["unknown=0", "bug=0"])
+    box.make(
+        RGT_LAUNCHER=launcher,
+        RGT_COMMAND=["bash", "-c", 'echo "$LOCAL_RANK|$0|$1"; exit 3', "it's", "$HOME *"],
+        RGT_EXPECT=[],
+        RGT_RETRY=["unknown=0", "bug=0"],
+    )
     assert box.verb("run").returncode != 0
     assert b"|it's|$HOME *\n" in box.output(), box.output().decode()
 
@@ -83,7 +94,18 @@ def pair(box: Box, tmp_path: Path, launcher: str, *arguments) -> list[Box]:
     other.checkpoints = box.checkpoints
     port = free_port()
     for one in (box, other):
-        one.make("--sleep", 0.02, *arguments, RGT_LAUNCHER=launcher, RGT_PROCS=1, RGT_NODES=2, RGT_RDZV_HOST="127.0.0.1", RGT_RDZV_PORT=port, RGT_EXPECT=["final.bin"], **CPU)
+        one.make(
+            "--sleep",
+            0.02,
+            *arguments,
+            RGT_LAUNCHER=launcher,
+            RGT_PROCS=1,
+            RGT_NODES=2,
+            RGT_RDZV_HOST="127.0.0.1",
+            RGT_RDZV_PORT=port,
+            RGT_EXPECT=["final.bin"],
+            **CPU,
+        )
     return [box, other]
 
 
@@ -106,7 +128,9 @@ def test_a_rank_killed_on_one_of_two_nodes_brings_both_back(box: Box, tmp_path, 
         box.at_step(12)
         os.kill(ranks(boxes[int(hurt)])[int(hurt)], signal.SIGKILL)
         for one in boxes:
-            assert one.wait(timeout=180)["phase"] == "done", one.log() + one.output().decode()[-3000:]
+            assert one.wait(timeout=180)["phase"] == "done", (
+                one.log() + one.output().decode()[-3000:]
+            )
         assert boxes[int(hurt)].events("ended")[0]["class"] == "killed"
         assert final(box) == undisturbed(ranks=2)
         assert_nothing_repeated(box)
@@ -121,10 +145,21 @@ def command_line(box: Box, **values) -> list[str]:
     spy.chmod(0o755)
     tools = box.folder / "bin"
     tools.mkdir(exist_ok=True)
-    (tools / "nvidia-smi").write_text('#!/bin/sh\ncase "$*" in *apps*) ;; *) for n in 0 1 2 3; do echo "$n, GPU-$n, 1, 80000"; done ;; esac\n')
+    (tools / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase "$*" in *apps*) ;; *) for n in 0 1 2 3; do echo "$n, GPU-$n, 1, 80000"; done ;; esac\n'
+    )
     (tools / "nvidia-smi").chmod(0o755)
     box.env["PATH"] = f"{tools}:{os.environ['PATH']}"
-    box.make(**{"RGT_PYTHON": str(spy), "RGT_COMMAND": ["train.py", "--lr", "1"], "RGT_EXPECT": [], "RGT_GPUS": 2, "RGT_PROCS": 2} | values)
+    box.make(
+        **{
+            "RGT_PYTHON": str(spy),
+            "RGT_COMMAND": ["train.py", "--lr", "1"],
+            "RGT_EXPECT": [],
+            "RGT_GPUS": 2,
+            "RGT_PROCS": 2,
+        }
+        | values
+    )
     done = box.verb("resume-run")
     assert done.returncode == 0, box.log()
     return (box.folder / "words").read_text().splitlines()
@@ -133,7 +168,9 @@ def command_line(box: Box, **values) -> list[str]:
 def test_the_launchers_take_the_cards_that_were_given(box: Box):
     box.env["CUDA_VISIBLE_DEVICES"] = "2,3"
     words = command_line(box, RGT_LAUNCHER="deepspeed")
-    assert "--include=localhost:2,3" in words and not [w for w in words if w.startswith("--num_gpus")]
+    assert "--include=localhost:2,3" in words and not [
+        w for w in words if w.startswith("--num_gpus")
+    ]
     assert words[-3:] == ["train.py", "--lr", "1"]
     box.env["CUDA_VISIBLE_DEVICES"] = "GPU-2,GPU-3"
     assert "--num_gpus=2" in command_line(box, RGT_LAUNCHER="deepspeed")
@@ -142,14 +179,27 @@ def test_the_launchers_take_the_cards_that_were_given(box: Box):
     config.parent.mkdir(parents=True)
     config.write_text("compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n")
     box.env["HF_HOME"] = str(box.folder / "hf")
-    assert "--multi_gpu" not in command_line(box, RGT_LAUNCHER="accelerate"), "it would undo the configuration's FSDP"
+    assert "--multi_gpu" not in command_line(box, RGT_LAUNCHER="accelerate"), (
+        "it would undo the configuration's FSDP"
+    )
 
 
 def test_interpreter_options_and_modules_keep_their_places(box: Box):
     given = {"RGT_PROCS": 1, "RGT_GPUS": 0}
     python = str(box.folder / "python3")
-    for launcher, bare in (("accelerate", "--no_python"), ("deepspeed", "--no_local_rank"), ("torchrun", "--no-python")):
-        words = command_line(box, RGT_LAUNCHER=launcher, RGT_COMMAND=[python, "-X", "dev", "t.py"], **given)
+    for launcher, bare in (
+        ("accelerate", "--no_python"),
+        ("deepspeed", "--no_local_rank"),
+        ("torchrun", "--no-python"),
+    ):
+        words = command_line(
+            box, RGT_LAUNCHER=launcher, RGT_COMMAND=[python, "-X", "dev", "t.py"], **given
+        )
         assert words[-4:] == [python, "-X", "dev", "t.py"] and words[-5] == bare
-        words = command_line(box, RGT_LAUNCHER=launcher, RGT_COMMAND=[python, "-u", "-m", "pack.train", "-x"], **given)
+        words = command_line(
+            box,
+            RGT_LAUNCHER=launcher,
+            RGT_COMMAND=[python, "-u", "-m", "pack.train", "-x"],
+            **given,
+        )
         assert words[-3:] == [{"deepspeed": "--module"}.get(launcher, "-m"), "pack.train", "-x"]

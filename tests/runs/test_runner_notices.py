@@ -11,10 +11,20 @@ from tests.runs.runner_box import Box, undisturbed
 
 pytest_plugins = ["tests.runs.runner_box"]
 
-AWS = {"/latest/meta-data/spot/instance-action": '{"action":"terminate","time":"2026-11-20T17:02:00Z"}'}
+AWS = {
+    "/latest/meta-data/spot/instance-action": '{"action":"terminate","time":"2026-11-20T17:02:00Z"}'
+}
 GCP = {"/computeMetadata/v1/instance/preempted": "TRUE"}
-AZURE = {"/metadata/scheduledevents?api-version=2020-07-01": json.dumps({"Events": [{"EventType": "Preempt"}]})}
-NEEDS = {"aws": ("X-aws-ec2-metadata-token", "a-token"), "gcp": ("Metadata-Flavor", "Google"), "azure": ("Metadata", "true")}
+AZURE = {
+    "/metadata/scheduledevents?api-version=2020-07-01": json.dumps(
+        {"Events": [{"EventType": "Preempt"}]}
+    )
+}
+NEEDS = {
+    "aws": ("X-aws-ec2-metadata-token", "a-token"),
+    "gcp": ("Metadata-Flavor", "Google"),
+    "azure": ("Metadata", "true"),
+}
 
 
 @pytest.fixture
@@ -67,7 +77,11 @@ def test_a_notice_saves_and_ends_the_run_as_preempted(box: Box, metadata, provid
     metadata.pages = pages
     box.wait("preempted", timeout=20)
     marker = box.marker("preempted")
-    assert (marker["class"], marker["reason"], marker["exit"]) == ("preempted", f"notice from {provider}", 85)
+    assert (marker["class"], marker["reason"], marker["exit"]) == (
+        "preempted",
+        f"notice from {provider}",
+        85,
+    )
 
 
 def test_a_notice_is_heard_without_curl(box: Box, metadata):

@@ -36,7 +36,15 @@ def tool(box: Box, name: str, text: str) -> None:
 
 
 def plain(box: Box, **values) -> Box:
-    return box.make(**{"RGT_COMMAND": ["true"], "RGT_EXPECT": [], "RGT_PYTHON": "/usr/bin/python3", "RGT_TARGET": "ssh"} | values)
+    return box.make(
+        **{
+            "RGT_COMMAND": ["true"],
+            "RGT_EXPECT": [],
+            "RGT_PYTHON": "/usr/bin/python3",
+            "RGT_TARGET": "ssh",
+        }
+        | values
+    )
 
 
 def refusals(box: Box, *words: str) -> list[str]:
@@ -51,7 +59,11 @@ def test_a_healthy_box_is_refused_nothing(box: Box):
 
 def test_too_little_room_is_refused_in_numbers(box: Box):
     said = refusals(plain(box, RGT_MIN_FREE_MB=10**9, RGT_PROFILE="vastai"))
-    assert len(said) == 2 and said[0].startswith(f"refused VAST10 the run folder {box.run_dir} has ") and said[0].endswith("MB free, expected 1000000000 MB")
+    assert (
+        len(said) == 2
+        and said[0].startswith(f"refused VAST10 the run folder {box.run_dir} has ")
+        and said[0].endswith("MB free, expected 1000000000 MB")
+    )
 
 
 def test_too_few_inodes_are_refused(box: Box):
@@ -59,9 +71,13 @@ def test_too_few_inodes_are_refused(box: Box):
     assert said[0].startswith("refused AD4 ") and "inodes free" in said[0]
 
 
-@pytest.mark.parametrize(("floor", "entry"), [("RGT_MIN_FREE_MB", "U6"), ("RGT_MIN_FREE_INODES", "U7")])
+@pytest.mark.parametrize(
+    ("floor", "entry"), [("RGT_MIN_FREE_MB", "U6"), ("RGT_MIN_FREE_INODES", "U7")]
+)
 def test_a_platform_without_an_entry_of_its_own_gets_the_one_for_all(box: Box, floor, entry):
-    assert all(line.startswith(f"refused {entry} ") for line in refusals(plain(box, **{floor: 10**12})))
+    assert all(
+        line.startswith(f"refused {entry} ") for line in refusals(plain(box, **{floor: 10**12}))
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_refused(box: Box):
@@ -73,8 +89,14 @@ def test_a_folder_that_cannot_be_written_is_refused(box: Box):
 def test_windows_line_ends_are_refused_where_a_shell_would_read_them(box: Box):
     (box.folder / "train.sh").write_bytes(b"#!/bin/bash\r\necho hi\r\n")
     (box.folder / "data.csv").write_bytes(b"a,b\r\n")
-    said = refusals(plain(box, RGT_COMMAND=["bash", str(box.folder / "train.sh"), str(box.folder / "data.csv")]))
-    assert len(said) == 1 and said[0].startswith("refused GEN4 ") and "train.sh has Windows line ends" in said[0]
+    said = refusals(
+        plain(box, RGT_COMMAND=["bash", str(box.folder / "train.sh"), str(box.folder / "data.csv")])
+    )
+    assert (
+        len(said) == 1
+        and said[0].startswith("refused GEN4 ")
+        and "train.sh has Windows line ends" in said[0]
+    )
 
 
 def test_a_clock_that_is_far_off_is_refused(box: Box):
@@ -84,7 +106,9 @@ def test_a_clock_that_is_far_off_is_refused(box: Box):
 
 def test_a_missing_gpu_is_refused(box: Box):
     tool(box, "nvidia-smi", SMI)
-    assert refusals(plain(box, RGT_GPUS=2, RGT_TARGET="kubernetes")) == ["refused K8S6 found 1 GPUs, expected 2"]
+    assert refusals(plain(box, RGT_GPUS=2, RGT_TARGET="kubernetes")) == [
+        "refused K8S6 found 1 GPUs, expected 2"
+    ]
     tool(box, "nvidia-smi", "#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
     said = refusals(plain(box, RGT_GPUS=1))[0]
     assert said.startswith("refused U31 ") and "NVIDIA-SMI has failed" in said
@@ -106,7 +130,11 @@ def test_a_gpu_that_others_use_is_refused(box: Box, apps, cards, busy):
 
 def test_only_the_gpus_that_the_program_may_see_are_looked_at(box: Box):
     tool(box, "nvidia-smi", SMI)
-    box.env |= {"APPS": "GPU-bb, 4242, 30000\n", "CARDS": "0, GPU-aa, 10, 80000\n1, GPU-bb, 30010, 80000", "CUDA_VISIBLE_DEVICES": "1"}
+    box.env |= {
+        "APPS": "GPU-bb, 4242, 30000\n",
+        "CARDS": "0, GPU-aa, 10, 80000\n1, GPU-bb, 30010, 80000",
+        "CUDA_VISIBLE_DEVICES": "1",
+    }
     assert "GPU 1 is used by process 4242" in refusals(plain(box, RGT_GPUS=1))[0]
 
 
@@ -138,11 +166,20 @@ def test_setup_runs_once_and_its_failure_ends_the_start(box: Box):
     plain(box, RGT_SETUP=["bash", "-c", "echo 'Temporary failure in name resolution'; exit 3"])
     box.verb("resume")
     marker = (box.wait("failed"), box.marker("failed"))[1]
-    assert marker["class"] == "network" and marker["reason"].startswith("setup: ") and marker["exit"] == 3
+    assert (
+        marker["class"] == "network"
+        and marker["reason"].startswith("setup: ")
+        and marker["exit"] == 3
+    )
 
 
 def test_several_nodes_need_the_name_of_the_first(box: Box):
     several = {"RGT_LAUNCHER": "torchrun", "RGT_NODES": 2, "RGT_NAME_WAIT": 1}
-    assert "address of the first node is not known" in plain(box, **several).verb("preflight").stdout
-    assert "no-such-host.invalid, is not found" in plain(box, RGT_RDZV_HOST="no-such-host.invalid", **several).verb("preflight").stdout
+    assert (
+        "address of the first node is not known" in plain(box, **several).verb("preflight").stdout
+    )
+    assert (
+        "no-such-host.invalid, is not found"
+        in plain(box, RGT_RDZV_HOST="no-such-host.invalid", **several).verb("preflight").stdout
+    )
     assert plain(box, RGT_RDZV_HOST="localhost", **several).verb("preflight").returncode == 0

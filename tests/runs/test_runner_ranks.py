@@ -29,7 +29,14 @@ def ranks(box: Box) -> dict[int, int]:
 
 
 def two(box: Box, **values) -> Box:
-    return box.make("--sleep", 0.02, RGT_LAUNCHER="torchrun", RGT_PROCS=2, RGT_ENV=["OMP_NUM_THREADS=1"], **values)
+    return box.make(
+        "--sleep",
+        0.02,
+        RGT_LAUNCHER="torchrun",
+        RGT_PROCS=2,
+        RGT_ENV=["OMP_NUM_THREADS=1"],
+        **values,
+    )
 
 
 def test_a_killed_rank_is_told_as_killed_and_training_ends_as_if_undisturbed(box: Box):

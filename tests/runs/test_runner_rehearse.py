@@ -12,7 +12,12 @@ def test_a_rehearsal_goes_through_all_phases_and_touches_no_checkpoint_of_the_ru
     box.make("--sleep", 0.05, RGT_REHEARSE=["--steps", "200"])
     done = box.verb("rehearse")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["ok train", "ok save", "ok kill", "ok resume"]
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "ok train",
+        "ok save",
+        "ok kill",
+        "ok resume",
+    ]
     assert "a save takes" in done.stdout
     assert not list(box.checkpoints.glob("*")) and not (box.run_dir / "steps.log").exists()
     assert not box.processes()
@@ -22,7 +27,9 @@ def test_a_rehearsal_goes_through_all_phases_and_touches_no_checkpoint_of_the_ru
 
 
 def test_a_rehearsal_that_ends_looks_for_the_results(box: Box):
-    box.make("--sleep", 0.03, RGT_REHEARSE=["--steps", "9", "--every", "5"], RGT_EXPECT=["nowhere.bin"])
+    box.make(
+        "--sleep", 0.03, RGT_REHEARSE=["--steps", "9", "--every", "5"], RGT_EXPECT=["nowhere.bin"]
+    )
     done = box.verb("--rehearse")
     assert done.returncode == 1 and "failed evaluate: missing nowhere.bin" in done.stdout
 
@@ -30,7 +37,10 @@ def test_a_rehearsal_that_ends_looks_for_the_results(box: Box):
 def test_a_program_that_saves_elsewhere_or_fails_is_told(box: Box):
     box.make(RGT_COMMAND=["python3", "-c", "import sys; print('x'); sys.exit(4)"], RGT_EXPECT=[])
     done = box.verb("rehearse")
-    assert done.returncode == 1 and "failed train: ended with 4 before the first checkpoint" in done.stdout
+    assert (
+        done.returncode == 1
+        and "failed train: ended with 4 before the first checkpoint" in done.stdout
+    )
 
 
 def test_a_program_that_cannot_resume_is_told(box: Box):
@@ -61,7 +71,13 @@ time.sleep(60)
 def rehearsed(box: Box, command: list[str], **values) -> str:
     """What the program was called with, the rehearsal's folder written as NEW."""
     (box.folder / "saves.py").write_text(SAVES)
-    box.make(RGT_COMMAND=command, RGT_EXPECT=[], RGT_WORK_DIR=str(box.folder), RGT_ENV=["OUT=out/x", "TIMEOUT=outer layout/out"], **values)
+    box.make(
+        RGT_COMMAND=command,
+        RGT_EXPECT=[],
+        RGT_WORK_DIR=str(box.folder),
+        RGT_ENV=["OUT=out/x", "TIMEOUT=outer layout/out"],
+        **values,
+    )
     done = box.verb("rehearse")
     assert done.returncode == 0, done.stdout + done.stderr
     log = (box.run_dir / "rehearsal/log/train.log.0000").read_text().splitlines()[0]
@@ -69,9 +85,31 @@ def rehearsed(box: Box, command: list[str], **values) -> str:
 
 
 def test_only_a_path_is_taken_for_the_folder_of_checkpoints(box: Box):
-    words = ["--out", "out", "--timeout", "5", "--last=out/last.pt", "layout/out", "./out/", "outer", f"{box.folder}/out2", f"a:{box.folder}/out/x"]
+    words = [
+        "--out",
+        "out",
+        "--timeout",
+        "5",
+        "--last=out/last.pt",
+        "layout/out",
+        "./out/",
+        "outer",
+        f"{box.folder}/out2",
+        f"a:{box.folder}/out/x",
+    ]
     said = rehearsed(box, [sys.executable, "saves.py", *words], RGT_CHECKPOINT_DIR="out")
-    expected = ["--out", "NEW", "--timeout", "5", "--last=NEW/last.pt", "layout/out", "NEW/", "outer", f"{box.folder}/out2", "a:NEW/x"]
+    expected = [
+        "--out",
+        "NEW",
+        "--timeout",
+        "5",
+        "--last=NEW/last.pt",
+        "layout/out",
+        "NEW/",
+        "outer",
+        f"{box.folder}/out2",
+        "a:NEW/x",
+    ]
     assert said == f"{expected} NEW/x outer layout/out"
     assert not (box.folder / "out").exists()
 
@@ -79,10 +117,17 @@ def test_only_a_path_is_taken_for_the_folder_of_checkpoints(box: Box):
 def test_in_a_shell_line_only_a_whole_word_is(box: Box):
     line = f"mkdir -p out layout && {sys.executable} saves.py --out \"out\" --timeout 5 --last='out/l' layout/out out.txt ${{out:-out2}} {box.folder}/out; true"
     said = rehearsed(box, ["bash", "-c", line], RGT_CHECKPOINT_DIR="./out/")
-    assert said == "['--out', 'NEW', '--timeout', '5', '--last=NEW/l', 'layout/out', 'out.txt', 'out2', 'NEW'] NEW/x outer layout/out"
+    assert (
+        said
+        == "['--out', 'NEW', '--timeout', '5', '--last=NEW/l', 'layout/out', 'out.txt', 'out2', 'NEW'] NEW/x outer layout/out"
+    )
     assert not (box.folder / "out").exists()
 
 
 def test_a_run_folder_below_the_folder_of_checkpoints_is_replaced_once(box: Box):
-    said = rehearsed(box, [sys.executable, "saves.py", "--out", str(box.folder)], RGT_CHECKPOINT_DIR=str(box.folder))
+    said = rehearsed(
+        box,
+        [sys.executable, "saves.py", "--out", str(box.folder)],
+        RGT_CHECKPOINT_DIR=str(box.folder),
+    )
     assert said.startswith("['--out', 'NEW'] ")

@@ -32,7 +32,18 @@ result.write_text('the end')
 
 def stopped(box: Box, how: str, seconds: float, expect: list[str]) -> str:
     box.checkpoints.mkdir()
-    box.make(RGT_COMMAND=[sys.executable, "-c", PROGRAM, how, str(box.folder / "final.txt"), str(seconds)], RGT_EXPECT=expect, RGT_CHECKPOINT_GLOB="*.pt")
+    box.make(
+        RGT_COMMAND=[
+            sys.executable,
+            "-c",
+            PROGRAM,
+            how,
+            str(box.folder / "final.txt"),
+            str(seconds),
+        ],
+        RGT_EXPECT=expect,
+        RGT_CHECKPOINT_GLOB="*.pt",
+    )
     box.start()
     box.until(lambda: b"ready" in box.output())
     box.verb("stop")
@@ -50,7 +61,12 @@ def test_a_save_that_writes_a_result_among_the_checkpoints_is_no_end(box: Box):
 
 
 def test_a_program_that_writes_its_result_after_the_request_has_ended(box: Box):
-    assert stopped(box, "goes on", 3, [str(box.checkpoints / "best.pt"), str(box.folder / "final.txt")]) == "done"
+    assert (
+        stopped(
+            box, "goes on", 3, [str(box.checkpoints / "best.pt"), str(box.folder / "final.txt")]
+        )
+        == "done"
+    )
 
 
 def test_a_result_from_before_the_run_is_none_of_its_own(box: Box):
@@ -59,7 +75,11 @@ def test_a_result_from_before_the_run_is_none_of_its_own(box: Box):
     box.make(RGT_COMMAND=["true"], RGT_EXPECT=[str(final)])
     assert box.verb("run").returncode == 1
     marker = box.marker("failed")
-    assert marker["class"] == "bug" and "from before this run and was not written again (touch it if it is the result)" in marker["reason"]
+    assert (
+        marker["class"] == "bug"
+        and "from before this run and was not written again (touch it if it is the result)"
+        in marker["reason"]
+    )
     assert box.status()["expect_missing"] == [str(final)]
     final.touch()
     assert box.verb("run").returncode == 0
@@ -68,7 +88,10 @@ def test_a_result_from_before_the_run_is_none_of_its_own(box: Box):
 def test_a_result_that_is_written_again_with_the_same_size_counts(box: Box):
     final = box.folder / "final.txt"
     final.write_text("the end")
-    box.make(RGT_COMMAND=[sys.executable, "-c", PROGRAM, "leaves", str(final), "0"], RGT_EXPECT=[str(final)])
+    box.make(
+        RGT_COMMAND=[sys.executable, "-c", PROGRAM, "leaves", str(final), "0"],
+        RGT_EXPECT=[str(final)],
+    )
     box.checkpoints.mkdir()
     assert box.verb("run").returncode == 0
 
@@ -95,7 +118,14 @@ def test_on_another_box_a_result_later_than_the_checkpoint_came_along_with_it(bo
 
 def test_what_a_rehearsal_writes_is_not_the_run_s_result(box: Box):
     final = box.folder / "final.bin"
-    box.make("--sleep", 0.03, "--final", final, RGT_REHEARSE=["--steps", "9", "--every", "5"], RGT_EXPECT=[str(final)])
+    box.make(
+        "--sleep",
+        0.03,
+        "--final",
+        final,
+        RGT_REHEARSE=["--steps", "9", "--every", "5"],
+        RGT_EXPECT=[str(final)],
+    )
     done = box.verb("rehearse")
     assert done.returncode == 0 and "ok evaluate" in done.stdout, done.stdout
     assert not final.exists() and (box.run_dir / "rehearsal/results/final.bin").exists()
@@ -106,6 +136,18 @@ def test_what_a_rehearsal_writes_is_not_the_run_s_result(box: Box):
 def test_a_rehearsal_leaves_a_result_that_was_there_before(box: Box):
     final = box.folder / "final.bin"
     final.write_bytes(b"of the real run")
-    box.make("--sleep", 0.03, "--fail-at", 7, "--final", final, RGT_REHEARSE=["--steps", "9", "--every", "5"], RGT_EXPECT=[str(final)])
+    box.make(
+        "--sleep",
+        0.03,
+        "--fail-at",
+        7,
+        "--final",
+        final,
+        RGT_REHEARSE=["--steps", "9", "--every", "5"],
+        RGT_EXPECT=[str(final)],
+    )
     assert box.verb("rehearse").returncode == 1
-    assert final.read_bytes() == b"of the real run" and not Path(box.run_dir / "rehearsal/results").exists()
+    assert (
+        final.read_bytes() == b"of the real run"
+        and not Path(box.run_dir / "rehearsal/results").exists()
+    )

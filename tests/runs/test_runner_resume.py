@@ -27,7 +27,11 @@ def test_a_signal_to_the_runner_saves_and_the_next_start_resumes(box: Box, name)
     os.kill(box.pid("runner"), getattr(signal, name))
     box.wait("preempted")
     marker = box.marker("preempted")
-    assert (marker["class"], marker["exit"], marker["reason"]) == ("preempted", 85, f"signal {name[3:]}")
+    assert (marker["class"], marker["exit"], marker["reason"]) == (
+        "preempted",
+        85,
+        f"signal {name[3:]}",
+    )
     box.start()
     assert box.wait()["phase"] == "done"
     assert not (box.run_dir / ".preempted").exists()
@@ -112,13 +116,22 @@ def test_a_program_that_ignores_the_save_signal_is_killed_after_its_time(box: Bo
     box.wait("preempted")
     assert time.monotonic() - begin < 12
     assert box.marker("preempted")["exit"] == 137
-    assert not [p for p in box.processes() if p != box.pid("keeper")] or box.until(lambda: len(box.processes()) <= 1)
+    assert not [p for p in box.processes() if p != box.pid("keeper")] or box.until(
+        lambda: len(box.processes()) <= 1
+    )
 
 
-@pytest.mark.parametrize("how", [("flag", "--resume-from"), ("flag", "--resume-from="), ("variable", "MY_CHECKPOINT")])
+@pytest.mark.parametrize(
+    "how", [("flag", "--resume-from"), ("flag", "--resume-from="), ("variable", "MY_CHECKPOINT")]
+)
 def test_the_newest_whole_checkpoint_is_named_to_the_program(box: Box, how):
     seen = "import os, sys; print(sys.argv[1:], os.environ.get('MY_CHECKPOINT'), os.environ['RGT_RESUME_FROM'])"
-    box.make(RGT_COMMAND=["python3", "-c", seen], RGT_EXPECT=[], RGT_RESUME=how[0], RGT_RESUME_NAME=how[1])
+    box.make(
+        RGT_COMMAND=["python3", "-c", seen],
+        RGT_EXPECT=[],
+        RGT_RESUME=how[0],
+        RGT_RESUME_NAME=how[1],
+    )
     box.checkpoints.mkdir()
     for step in (5, 10, 15):
         with zipfile.ZipFile(box.checkpoints / f"step-{step}.pt", "w") as archive:
@@ -128,7 +141,11 @@ def test_the_newest_whole_checkpoint_is_named_to_the_program(box: Box, how):
     torn.write_bytes(torn.read_bytes()[:-40])
     assert box.verb("run").returncode == 0
     whole = str(box.checkpoints / "step-10.pt")
-    expected = {"--resume-from": [["--resume-from", whole], "None"], "--resume-from=": [[f"--resume-from={whole}"], "None"], "MY_CHECKPOINT": [[], whole]}[how[1]]
+    expected = {
+        "--resume-from": [["--resume-from", whole], "None"],
+        "--resume-from=": [[f"--resume-from={whole}"], "None"],
+        "MY_CHECKPOINT": [[], whole],
+    }[how[1]]
     assert box.output().decode() == f"{expected[0]} {expected[1]} {whole}\n"
     assert torn.exists() and box.events("torn-checkpoint")[0]["entry"] == "C2"
 
@@ -201,7 +218,13 @@ def test_without_a_check_the_higher_number_is_newer_too(box: Box):
         (box.checkpoints / name).write_bytes(b"kept")
         os.utime(box.checkpoints / name, (1e9 + number,) * 2)
     for pattern, newest in (("step-*.pt", "step-1000.pt"), ("loss-*.pt", "loss-0.5.pt")):
-        box.make(RGT_COMMAND=["echo"], RGT_EXPECT=[], RGT_RESUME="flag", RGT_RESUME_NAME="--from", RGT_CHECKPOINT_GLOB=pattern)
+        box.make(
+            RGT_COMMAND=["echo"],
+            RGT_EXPECT=[],
+            RGT_RESUME="flag",
+            RGT_RESUME_NAME="--from",
+            RGT_CHECKPOINT_GLOB=pattern,
+        )
         assert box.verb("resume-run").returncode == 0
         assert box.output().decode().splitlines()[-1] == f"--from {box.checkpoints}/{newest}"
 

@@ -66,7 +66,9 @@ def test_what_reads_the_output_outlives_the_save(box: Box, program):
 def test_a_box_without_tmux_does_not_take_the_interrupt_from_the_program(box: Box):
     without(box, "tmux")
     waits = "import os, time\nprint('ready', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: open(os.environ['RGT_RUN_DIR'] + '/saved', 'w').write('x')"
-    assert stopped(box, RGT_COMMAND=[sys.executable, "-c", waits], RGT_SAVE_SIGNAL="INT", RGT_SAVE_SECONDS=4)
+    assert stopped(
+        box, RGT_COMMAND=[sys.executable, "-c", waits], RGT_SAVE_SIGNAL="INT", RGT_SAVE_SECONDS=4
+    )
 
 
 def test_a_copy_of_the_log_hides_neither_the_exit_status_nor_the_arguments(box: Box):
@@ -74,12 +76,22 @@ def test_a_copy_of_the_log_hides_neither_the_exit_status_nor_the_arguments(box: 
     box.checkpoints.mkdir()
     (box.checkpoints / "step-1.pt").write_bytes(b"old")
     line = f"echo first && {sys.executable} -c '{shows}' 2>&1 | tee -a {box.folder}/log.txt"
-    box.make(RGT_COMMAND=["bash", "-c", line], RGT_EXPECT=[], RGT_RETRY=["unknown=0"], RGT_RESUME="flag", RGT_RESUME_NAME="--from")
+    box.make(
+        RGT_COMMAND=["bash", "-c", line],
+        RGT_EXPECT=[],
+        RGT_RETRY=["unknown=0"],
+        RGT_RESUME="flag",
+        RGT_RESUME_NAME="--from",
+    )
     assert box.verb("run").returncode == 7
     assert (box.folder / "log.txt").read_text() == f"['--from', '{box.checkpoints}/step-1.pt']\n"
 
 
 def test_the_user_s_own_path_changes_nothing_for_the_runner(box: Box):
-    box.make(RGT_COMMAND=[sys.executable, "-c", "import os; print(os.environ['PATH'])"], RGT_EXPECT=[], RGT_ENV=["PATH=/opt/none"])
+    box.make(
+        RGT_COMMAND=[sys.executable, "-c", "import os; print(os.environ['PATH'])"],
+        RGT_EXPECT=[],
+        RGT_ENV=["PATH=/opt/none"],
+    )
     assert box.verb("run").returncode == 0
     assert box.output() == b"/opt/none\n"

@@ -12,19 +12,32 @@ def test_a_silent_log_is_a_stall_whose_stacks_are_kept(box: Box):
     box.start()
     assert box.wait(timeout=60)["phase"] == "done"
     first = box.events("ended")[0]
-    assert (first["class"], first["entry"]) == ("stall", "D19") and "no line in the log" in first["reason"]
+    assert (first["class"], first["entry"]) == ("stall", "D19") and "no line in the log" in first[
+        "reason"
+    ]
     kept = "".join(path.read_text() for path in (box.run_dir / "stacks").iterdir())
-    assert "runner_program.py" in kept and ("in knobs" in kept or "knobs (" in kept)  # as faulthandler says it, or py-spy
+    assert "runner_program.py" in kept and (
+        "in knobs" in kept or "knobs (" in kept
+    )  # as faulthandler says it, or py-spy
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
     assert_nothing_repeated(box)
 
 
 def test_a_step_that_does_not_move_is_a_stall_although_lines_come(box: Box):
     talk = "import time\nfor n in range(9): print('step', n)\nwhile True: print('still here', flush=True); time.sleep(0.2)"
-    box.make(RGT_COMMAND=["python3", "-c", talk], RGT_EXPECT=[], RGT_STALL_STEP_SECONDS=3, RGT_RETRY=["stall=0"])
+    box.make(
+        RGT_COMMAND=["python3", "-c", talk],
+        RGT_EXPECT=[],
+        RGT_STALL_STEP_SECONDS=3,
+        RGT_RETRY=["stall=0"],
+    )
     box.verb("run")
     marker = box.marker("failed")
-    assert marker["class"] == "stall" and marker["reason"].startswith("step 8 for") and marker["step"] == 8
+    assert (
+        marker["class"] == "stall"
+        and marker["reason"].startswith("step 8 for")
+        and marker["step"] == 8
+    )
 
 
 def test_full_utilisation_at_idle_power_is_a_stall(box: Box):
@@ -40,7 +53,14 @@ esac
     (tools / "nvidia-smi").chmod(0o755)
     box.env["PATH"] = f"{tools}:{box.env['PATH']}"
     talk = "import time\nwhile True: print('waiting', flush=True); time.sleep(0.2)"
-    box.make(RGT_COMMAND=[sys.executable, "-c", talk], RGT_EXPECT=[], RGT_GPUS=1, RGT_PYTHON="/usr/bin/python3", RGT_STALL_POWER_SECONDS=3, RGT_RETRY=["stall=0"])
+    box.make(
+        RGT_COMMAND=[sys.executable, "-c", talk],
+        RGT_EXPECT=[],
+        RGT_GPUS=1,
+        RGT_PYTHON="/usr/bin/python3",
+        RGT_STALL_POWER_SECONDS=3,
+        RGT_RETRY=["stall=0"],
+    )
     assert box.verb("run").returncode != 0
     assert "idle power" in box.marker("failed")["reason"]
     assert box.status()["gpu"].startswith("NVIDIA H100 100% 75/700W")

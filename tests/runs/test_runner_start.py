@@ -19,7 +19,15 @@ def test_a_started_run_ends_done_with_the_weights_of_an_undisturbed_one(box: Box
     box.start()
     assert box.wait()["phase"] == "done"
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
-    assert box.marker("done") | {"t": 0} == {"t": 0, "exit": 0, "class": "", "entry": "", "reason": "", "step": 40, "attempt": 1}
+    assert box.marker("done") | {"t": 0} == {
+        "t": 0,
+        "exit": 0,
+        "class": "",
+        "entry": "",
+        "reason": "",
+        "step": 40,
+        "attempt": 1,
+    }
     assert [s for _, s, _ in box.steps()] == list(range(1, 41))
     assert b"step 40/40" in box.output() and box.output().endswith(b"finished\n")
 
@@ -72,7 +80,9 @@ def test_a_missing_result_is_a_failure_although_the_program_said_zero(box: Box):
 
 def test_the_log_is_cut_into_files_and_loses_nothing(box: Box):
     line = "x" * 97
-    lines = f"import sys\nfor n in range(3000): print(n, {line!r})\nprint('to stderr', file=sys.stderr)"
+    lines = (
+        f"import sys\nfor n in range(3000): print(n, {line!r})\nprint('to stderr', file=sys.stderr)"
+    )
     box.make(RGT_COMMAND=["python3", "-c", lines], RGT_LOG_BYTES=10000, RGT_EXPECT=[])
     assert box.verb("run").returncode == 0
     files = sorted((box.run_dir / "log").glob("train.log.*"))
@@ -91,7 +101,15 @@ def test_a_script_that_came_through_a_pipe_keeps_itself(box: Box):
 
     box.make("--sleep", 0)
     with open(box.script) as text:
-        done = subprocess.run(["bash", "-s", "start"], stdin=text, env=box.env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["bash", "-s", "start"],
+            stdin=text,
+            env=box.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     box.script = box.run_dir / "run.sh"
     assert box.wait()["phase"] == "done"
@@ -104,7 +122,11 @@ def test_status_before_the_first_start_says_new(box: Box):
 
 def test_status_is_quick_and_valid_whatever_the_log_holds(box: Box):
     evil = 'import sys; sys.stdout.buffer.write(bytes(range(256)) * 40 + b"\\"\\\\{}\\n\\x1b[31m" + "火\\u2028".encode() + b"\\xe7\\x81"); sys.stdout.flush(); import time; time.sleep(30)'
-    box.make(RGT_COMMAND=["python3", "-c", evil], RGT_EXPECT=[], RGT_NAME='quote " back\\slash\nnewline 火')
+    box.make(
+        RGT_COMMAND=["python3", "-c", evil],
+        RGT_EXPECT=[],
+        RGT_NAME='quote " back\\slash\nnewline 火',
+    )
     box.start()
     box.until(lambda: box.output())
     took = []
@@ -124,8 +146,14 @@ def test_the_end_of_the_last_run_is_not_taken_for_this_one_s(box: Box):
     box.wait()
     for _ in range(3):
         box.start("resume")
-        assert box.status()["phase"] in ("preflight", "staging", "running", "syncing") or len(box.events("done")) == len(box.events("start"))
-        box.until(lambda: len(box.events("done")) == len(box.events("start")) and not box.status()["alive"])
+        assert box.status()["phase"] in ("preflight", "staging", "running", "syncing") or len(
+            box.events("done")
+        ) == len(box.events("start"))
+        box.until(
+            lambda: (
+                len(box.events("done")) == len(box.events("start")) and not box.status()["alive"]
+            )
+        )
 
 
 def test_a_login_without_home_or_util_linux_is_told_plainly(box: Box):
@@ -138,17 +166,27 @@ def test_a_login_without_home_or_util_linux_is_told_plainly(box: Box):
         (tools / name).symlink_to(f"/bin/{name}")
     box.env["PATH"] = str(tools)
     done = box.verb("start")
-    assert done.returncode == 1 and done.stderr == "flock is missing on this box: install util-linux\n"
+    assert (
+        done.returncode == 1 and done.stderr == "flock is missing on this box: install util-linux\n"
+    )
 
 
 def test_the_marker_tells_what_an_older_state_does_not(box: Box):
     box.make("--sleep", 0, "--fail-at", 3, "--fail-code", 9)
     box.verb("run")
     state = box.run_dir / "state.json"
-    state.write_text(re.sub('"class":"[a-z]*"', '"class":""', state.read_text()).replace('"phase":"failed"', '"phase":"running"'))
-    (box.run_dir / ".failed").write_text('{"t":1,"exit":28,"class":"disk","entry":"U6","reason":"no room left in \\"/x\\"","step":7,"attempt":2}\n')
+    state.write_text(
+        re.sub('"class":"[a-z]*"', '"class":""', state.read_text()).replace(
+            '"phase":"failed"', '"phase":"running"'
+        )
+    )
+    (box.run_dir / ".failed").write_text(
+        '{"t":1,"exit":28,"class":"disk","entry":"U6","reason":"no room left in \\"/x\\"","step":7,"attempt":2}\n'
+    )
     now = box.status()
-    assert [now[key] for key in ("phase", "exit", "class", "entry", "reason", "step", "attempt")] == ["failed", 28, "disk", "U6", 'no room left in "/x"', 7, 2]
+    assert [
+        now[key] for key in ("phase", "exit", "class", "entry", "reason", "step", "attempt")
+    ] == ["failed", 28, "disk", "U6", 'no room left in "/x"', 7, 2]
     (box.run_dir / ".failed").write_text("")
     assert box.status()["phase"] == "failed"
 
@@ -162,7 +200,14 @@ def login_node(box: Box):
 
     def verb(*words: str) -> subprocess.CompletedProcess:
         line = 'hostname login-node; exec bash "$@"'
-        return subprocess.run([*enter, "bash", "-c", line, "x", str(box.script), *words], env=box.env, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            [*enter, "bash", "-c", line, "x", str(box.script), *words],
+            env=box.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     return verb
 
@@ -172,10 +217,20 @@ def test_a_run_on_another_machine_is_judged_by_its_heartbeat(box: Box, login_nod
     box.start()
     box.at_step(3)
     now = json.loads(login_node("status", "--json").stdout)
-    assert (now["alive"], now["runner_alive"], now["elsewhere"], now["keeper_alive"], now["host"]) == (True, True, True, None, os.uname().nodename)
+    assert (
+        now["alive"],
+        now["runner_alive"],
+        now["elsewhere"],
+        now["keeper_alive"],
+        now["host"],
+    ) == (True, True, True, None, os.uname().nodename)
     for word in ("stop", "save"):
         done = login_node(word)
-        assert done.returncode in (1, 2) and (word == "save" or f"toy runs on {os.uname().nodename}: do it there, or by its scheduler (scancel)" in done.stderr)
+        assert done.returncode in (1, 2) and (
+            word == "save"
+            or f"toy runs on {os.uname().nodename}: do it there, or by its scheduler (scancel)"
+            in done.stderr
+        )
     assert box.status()["phase"] == "running"
     # Killed there, and no word for long.
     box.kill_everything()
@@ -196,7 +251,11 @@ def test_a_box_that_was_started_again_is_not_another_machine(box: Box):
     box.kill_everything()
     state = box.run_dir / "state.json"
     up = time.time() - float(Path("/proc/uptime").read_text().split()[0])
-    text = re.sub('"boot_id":"[^"]*"', '"boot_id":"another"', re.sub('"updated":[0-9]+', f'"updated":{int(up) - 5}', state.read_text()))
+    text = re.sub(
+        '"boot_id":"[^"]*"',
+        '"boot_id":"another"',
+        re.sub('"updated":[0-9]+', f'"updated":{int(up) - 5}', state.read_text()),
+    )
     state.write_text(text)
     (box.run_dir / "heartbeat").write_text(f"{int(up) - 5}\n")
     now = box.status()

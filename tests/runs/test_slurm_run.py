@@ -30,7 +30,15 @@ class Run:
             "RGT_REQUEUE": "yes" if options.requeue else "", "RGT_STEP_PATTERN": "step [0-9]+", "RGT_HEARTBEAT": 1, "RGT_RETRY_WAIT": 0, "RGT_EXPECT": ["final.bin"], **more,
         }  # fmt: skip
         self.script = folder / "batch.sh"
-        self.script.write_text(target.text(values, options, shell_text.script(values, ROOT / "scripts", about="A test.", queue=bool(options.cells))))
+        self.script.write_text(
+            target.text(
+                values,
+                options,
+                shell_text.script(
+                    values, ROOT / "scripts", about="A test.", queue=bool(options.cells)
+                ),
+            )
+        )
 
     def lines(self, name):
         path = self.run / name
@@ -38,14 +46,25 @@ class Run:
 
     def log(self):
         """(attempt, step, newest checkpoint's step) of each step. torchrun makes either node the one of rank 0."""
-        found = [tuple(map(int, line.split())) for name in ("steps.log", "node-1/steps.log") for line in self.lines(name) if line.count(" ") == 2]
+        found = [
+            tuple(map(int, line.split()))
+            for name in ("steps.log", "node-1/steps.log")
+            for line in self.lines(name)
+            if line.count(" ") == 2
+        ]
         return sorted(found)
 
     def steps(self):
         return [step for _, step, _ in self.log()]
 
     def at_step(self, slurm, step):
-        slurm.wait(lambda: len(self.steps()) >= step, f"no step {step}", log=lambda: "\n".join(text.read_text(errors="replace") for text in sorted(self.run.rglob("*.log*"))))
+        slurm.wait(
+            lambda: len(self.steps()) >= step,
+            f"no step {step}",
+            log=lambda: "\n".join(
+                text.read_text(errors="replace") for text in sorted(self.run.rglob("*.log*"))
+            ),
+        )
 
     def repeated(self):
         """Steps that the newest checkpoint held already."""
@@ -57,12 +76,26 @@ class Run:
     def finished(self, slurm, job, weights, restarts):
         facts = slurm.until(job, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", seconds=120)
         log = "\n".join(self.lines("log/runner.log"))
-        assert (facts["JobState"], facts["ExitCode"], facts["Restarts"]) == ("COMPLETED", "0:0", str(restarts)), log
+        assert (facts["JobState"], facts["ExitCode"], facts["Restarts"]) == (
+            "COMPLETED",
+            "0:0",
+            str(restarts),
+        ), log
         assert (self.folder / "final.bin").read_bytes() == weights
-        assert [name for name in (".done", ".failed", ".preempted") if (self.run / name).exists()] == [".done"]
+        assert [
+            name for name in (".done", ".failed", ".preempted") if (self.run / name).exists()
+        ] == [".done"]
         assert self.repeated() == []
         # The keeper of the deadline, too, goes with the job.
-        slurm.wait(lambda: subprocess.run(["pgrep", "-f", str(self.folder)], capture_output=True, check=False).stdout == b"", "a process of the run is left")
+        slurm.wait(
+            lambda: (
+                subprocess.run(
+                    ["pgrep", "-f", str(self.folder)], capture_output=True, check=False
+                ).stdout
+                == b""
+            ),
+            "a process of the run is left",
+        )
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +106,24 @@ def weights(tmp_path_factory):
     def run(ranks):
         if ranks not in known:
             folder = tmp_path_factory.mktemp("undisturbed")
-            launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
-            env = {**os.environ, "RGT_RUN_DIR": str(folder), "RGT_CHECKPOINT_DIR": str(folder), "OMP_NUM_THREADS": "1"}
+            launcher = (
+                ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+                if ranks > 1
+                else []
+            )
+            env = {
+                **os.environ,
+                "RGT_RUN_DIR": str(folder),
+                "RGT_CHECKPOINT_DIR": str(folder),
+                "OMP_NUM_THREADS": "1",
+            }
             subprocess.run(
-                [sys.executable, *launcher, str(PROGRAM), "--every", "4", "--sleep", "0"], check=True, cwd=folder, env=env, timeout=120, capture_output=True
+                [sys.executable, *launcher, str(PROGRAM), "--every", "4", "--sleep", "0"],
+                check=True,
+                cwd=folder,
+                env=env,
+                timeout=120,
+                capture_output=True,
             )
             known[ranks] = (folder / "final.bin").read_bytes()
         return known[ranks]
@@ -108,7 +155,9 @@ def test_a_requeue_by_hand(slurm, tmp_path, weights):
 
 
 def test_a_preemption_by_a_higher_partition(slurm, tmp_path, weights):
-    run = Run(tmp_path, target.Options("tiny", 2, gpus=2, requeue=True, signal_seconds=60), sleep=0.6)
+    run = Run(
+        tmp_path, target.Options("tiny", 2, gpus=2, requeue=True, signal_seconds=60), sleep=0.6
+    )
     job = slurm.sbatch(run.script)
     run.at_step(slurm, 1)
     urgent = tmp_path / "urgent.sh"
@@ -125,7 +174,14 @@ def test_a_preemption_by_a_higher_partition(slurm, tmp_path, weights):
 def test_two_nodes_under_torchrun_save_are_requeued_and_go_on(slurm, tmp_path, weights):
     pytest.importorskip("torch")
     options = target.Options("tiny", 2, nodes=2, requeue=True, signal_seconds=60, partition="pair")
-    run = Run(tmp_path, options, RGT_LAUNCHER="torchrun", RGT_PROCS=1, RGT_RDZV_PORT=slurm.free_port(), RGT_ENV=["OMP_NUM_THREADS=1"])
+    run = Run(
+        tmp_path,
+        options,
+        RGT_LAUNCHER="torchrun",
+        RGT_PROCS=1,
+        RGT_RDZV_PORT=slurm.free_port(),
+        RGT_ENV=["OMP_NUM_THREADS=1"],
+    )
     job = slurm.sbatch(run.script)
     run.at_step(slurm, 10)
     slurm.client("scancel", "--batch", "--signal=USR1", job)
@@ -140,22 +196,57 @@ def test_two_nodes_under_torchrun_save_are_requeued_and_go_on(slurm, tmp_path, w
 def test_an_array_runs_each_cell_once_also_those_that_are_requeued(slurm, tmp_path):
     options = target.Options("tiny", 2, gpus=1, cells=4, at_once=2, requeue=True, signal_seconds=60)
     cells = [f"c{number}\x1f--final\x1f{tmp_path}/c{number}.bin" for number in range(4)]
-    run = Run(tmp_path, options, sleep=0.1, RGT_CELLS=cells, RGT_LEASE=60, RGT_EXPECT=[str(tmp_path / "{cell}.bin")])
+    run = Run(
+        tmp_path,
+        options,
+        sleep=0.1,
+        RGT_CELLS=cells,
+        RGT_LEASE=60,
+        RGT_EXPECT=[str(tmp_path / "{cell}.bin")],
+    )
     job = slurm.sbatch(run.script)
-    slurm.wait(lambda: len(run.lines("cells/c1/steps.log")) >= 10, "no tenth step of the second cell")
+    slurm.wait(
+        lambda: len(run.lines("cells/c1/steps.log")) >= 10, "no tenth step of the second cell"
+    )
     # While tasks of the array wait, scancel of 22.05 believes the others in transition: it signals them, and again every five seconds.
-    slurm.client("timeout", "3", "scancel", "--batch", "--signal=USR1", "--state=RUNNING", "--name=tiny", check=False)
+    slurm.client(
+        "timeout",
+        "3",
+        "scancel",
+        "--batch",
+        "--signal=USR1",
+        "--state=RUNNING",
+        "--name=tiny",
+        check=False,
+    )
     for task in (0, 1):
         slurm.restart_now(f"{job}_{task}")
     slurm.until(job, "COMPLETED", "FAILED", seconds=120)
-    assert sorted((fact["JobState"], fact["Restarts"]) for fact in slurm.facts(job)) == [("COMPLETED", "0")] * 2 + [("COMPLETED", "1")] * 2
+    assert (
+        sorted((fact["JobState"], fact["Restarts"]) for fact in slurm.facts(job))
+        == [("COMPLETED", "0")] * 2 + [("COMPLETED", "1")] * 2
+    )
     for number in range(4):
-        assert [int(line.split()[1]) for line in run.lines(f"cells/c{number}/steps.log")] == list(range(1, 41))
+        assert [int(line.split()[1]) for line in run.lines(f"cells/c{number}/steps.log")] == list(
+            range(1, 41)
+        )
         assert (tmp_path / f"c{number}.bin").exists()
 
 
 def test_the_code_of_a_failed_program_is_the_code_of_the_job(slurm, tmp_path):
-    run = Run(tmp_path, RGT_COMMAND=[sys.executable, str(PROGRAM), "--fail-at", "3", "--fail-code", "7", "--say", "Traceback (most recent call last)"])
+    run = Run(
+        tmp_path,
+        RGT_COMMAND=[
+            sys.executable,
+            str(PROGRAM),
+            "--fail-at",
+            "3",
+            "--fail-code",
+            "7",
+            "--say",
+            "Traceback (most recent call last)",
+        ],
+    )
     facts = slurm.until(slurm.sbatch(run.script), "COMPLETED", "FAILED")
     assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "7:0")
     assert json.loads((run.run / ".failed").read_text())["class"] == "bug"
@@ -166,10 +257,20 @@ def test_the_printed_start_line_pasted_into_a_shell_runs_in_the_folder_of_the_ru
 
     place = slurm.home / "pasted"
     place.mkdir()
-    job = {"name": "pasted", "command": ["bash", "-c", "echo step 1; echo whole > final.txt"], "deadline": "20m", "gpus": 0, "results": ["final.txt"]}
+    job = {
+        "name": "pasted",
+        "command": ["bash", "-c", "echo step 1; echo whole > final.txt"],
+        "deadline": "20m",
+        "gpus": 0,
+        "results": ["final.txt"],
+    }
     made = rendered(job, "slurm", None, str(place))
     done = slurm.client("bash", "-c", f"cd {place} && {made['start']}")
     number = done.stdout.strip().rpartition(" ")[2]
     facts = slurm.until(number, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", seconds=90)
-    assert (facts["JobState"], facts["ExitCode"], facts["WorkDir"]) == ("COMPLETED", "0:0", str(slurm.home / "runs/pasted"))
+    assert (facts["JobState"], facts["ExitCode"], facts["WorkDir"]) == (
+        "COMPLETED",
+        "0:0",
+        str(slurm.home / "runs/pasted"),
+    )
     assert (slurm.home / "runs/pasted/.done").exists()

@@ -19,7 +19,14 @@ from tests.conftest import ROOT
 from tests.runs import stub_runner
 
 VERSIONS = ("1.37", "1.36", "1.35")
-ONE = kubernetes.Options(name="tiny", image="pytorch/pytorch:2.13.0-cuda13", hours=20, gpus=1, claim="work", secret="tiny-secrets")
+ONE = kubernetes.Options(
+    name="tiny",
+    image="pytorch/pytorch:2.13.0-cuda13",
+    hours=20,
+    gpus=1,
+    claim="work",
+    secret="tiny-secrets",
+)
 VALUES = {
     "RGT_NAME": "tiny",
     "RGT_NODES": 1,
@@ -33,7 +40,12 @@ VALUES = {
     "RGT_SECRET_FILES": ["DEPLOY_KEY=/secrets/deploy_key"],
 }
 HOSTILE = st.text(
-    st.one_of(st.sampled_from("'\"`$(){}[]|&;<>*?!#%:,-\\ \t\n\r\0\x01\x1b\x7f\x85\xa0\u2028\u2029\ufeff\ufffe中\U0001f600"), st.characters(exclude_categories=["Cs"]))
+    st.one_of(
+        st.sampled_from(
+            "'\"`$(){}[]|&;<>*?!#%:,-\\ \t\n\r\0\x01\x1b\x7f\x85\xa0\u2028\u2029\ufeff\ufffe中\U0001f600"
+        ),
+        st.characters(exclude_categories=["Cs"]),
+    )
 )
 
 
@@ -59,7 +71,9 @@ def validate():
     try:
         from kubernetes_validate import validate
     except ImportError:
-        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)("kubernetes_validate is not installed: pip install kubernetes-validate==1.37.0")
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(
+            "kubernetes_validate is not installed: pip install kubernetes-validate==1.37.0"
+        )
     return validate
 
 
@@ -80,7 +94,12 @@ SHAPES = {
     "every option": several(2, **FULL),
     "CPU, no claim, no deadline, no secret": (
         kubernetes.Options("tiny", "python", None, shm_gb=0),
-        {"RGT_GPUS": 0, "RGT_RUN_DIR": "~/runs/tiny", "RGT_SECRET_VARS": [], "RGT_SECRET_FILES": []},
+        {
+            "RGT_GPUS": 0,
+            "RGT_RUN_DIR": "~/runs/tiny",
+            "RGT_SECRET_VARS": [],
+            "RGT_SECRET_FILES": [],
+        },
     ),
     "a queue": (ONE, {"RGT_CELLS": ["a\x1f--lr\x1f0.1", "b"]}),
 }
@@ -105,13 +124,18 @@ def test_one_node_is_a_job_with_its_script_and_nothing_else(made):
     text, script = made()
     found = objects(text)
     assert list(found) == ["ConfigMap", "Job"]
-    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED)
+    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(
+        script, fields.RENDEZVOUS + fields.STOPPED
+    )
     job = found["Job"]["spec"]
     assert "completionMode" not in job
     assert job["backoffLimit"] == 3
     assert job["podFailurePolicy"]["rules"] == [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {"action": "FailJob", "onExitCodes": {"containerName": "run", "operator": "NotIn", "values": [75, 137, 143]}},
+        {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": "run", "operator": "NotIn", "values": [75, 137, 143]},
+        },
     ]
     pod = job["template"]["spec"]
     assert pod["restartPolicy"] == "Never"
@@ -121,7 +145,12 @@ def test_one_node_is_a_job_with_its_script_and_nothing_else(made):
     run = pod["containers"][0]
     assert run["command"] == ["bash", "/rgt/run.sh", "run"]
     assert run["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
-    assert {mount["mountPath"] for mount in run["volumeMounts"]} == {"/rgt", "/dev/shm", "/workspace", "/secrets/deploy_key"}
+    assert {mount["mountPath"] for mount in run["volumeMounts"]} == {
+        "/rgt",
+        "/dev/shm",
+        "/workspace",
+        "/secrets/deploy_key",
+    }
     assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}} in pod["volumes"]
     assert found["Job"]["metadata"]["labels"]["remote-gpu-trainer/job"] == "0123456789abcdef"
     assert job["template"]["metadata"]["labels"] == found["Job"]["metadata"]["labels"]
@@ -135,22 +164,42 @@ def test_several_nodes_are_an_indexed_job_that_meets_at_pod_0(made):
     assert (job["completions"], job["parallelism"], job["completionMode"]) == (3, 3, "Indexed")
     pod = job["template"]["spec"]
     assert pod["subdomain"] == found["Service"]["metadata"]["name"] == "tiny"
-    assert found["Service"]["spec"] == {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"batch.kubernetes.io/job-name": "tiny"}}
-    assert pod["containers"][0]["command"] == ["bash", "/rgt/run.sh", "run", "--node-rank", "$(JOB_COMPLETION_INDEX)"]
+    assert found["Service"]["spec"] == {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {"batch.kubernetes.io/job-name": "tiny"},
+    }
+    assert pod["containers"][0]["command"] == [
+        "bash",
+        "/rgt/run.sh",
+        "run",
+        "--node-rank",
+        "$(JOB_COMPLETION_INDEX)",
+    ]
     assert {"name": "RGT_RENDEZVOUS", "value": "tiny-0.tiny"} in pod["containers"][0]["env"]
 
 
 def test_secrets_come_from_the_cluster_and_only_their_names_stand_in_the_text(made):
     pod = objects(made()[0])["Job"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["env"] == [
-        {"name": name, "valueFrom": {"secretKeyRef": {"name": "tiny-secrets", "key": name}}} for name in ("HF_TOKEN", "WANDB")
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": "tiny-secrets", "key": name}}}
+        for name in ("HF_TOKEN", "WANDB")
     ]
     volume = next(volume for volume in pod["volumes"] if volume["name"] == "secrets")
-    assert volume["secret"] == {"secretName": "tiny-secrets", "defaultMode": 0o400, "items": [{"key": "DEPLOY_KEY", "path": "DEPLOY_KEY"}]}
+    assert volume["secret"] == {
+        "secretName": "tiny-secrets",
+        "defaultMode": 0o400,
+        "items": [{"key": "DEPLOY_KEY", "path": "DEPLOY_KEY"}],
+    }
 
 
 def test_a_queue_runs_its_cells(made):
-    assert objects(made(ONE, RGT_CELLS=["a", "b"])[0])["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "queue"
+    assert (
+        objects(made(ONE, RGT_CELLS=["a", "b"])[0])["Job"]["spec"]["template"]["spec"][
+            "containers"
+        ][0]["command"][-1]
+        == "queue"
+    )
 
 
 def test_a_readable_script_is_a_block_that_a_person_can_read(made):
@@ -177,8 +226,12 @@ def test_any_value_comes_back_exactly_or_is_refused(made, command, value):
         return
     text, script = made(**given)
     found = objects(text)
-    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED)
-    assert found["Job"] == objects(made()[0])["Job"], "a value reached something else than the script"
+    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(
+        script, fields.RENDEZVOUS + fields.STOPPED
+    )
+    assert found["Job"] == objects(made()[0])["Job"], (
+        "a value reached something else than the script"
+    )
 
 
 @given(HOSTILE, st.dictionaries(HOSTILE, HOSTILE, max_size=3))
@@ -189,7 +242,28 @@ def test_any_text_is_the_same_text_after_yaml(value, others):
     assert yaml.safe_load(yaml_text.dump([document])) == document
 
 
-@pytest.mark.parametrize("word", ["no", "Yes", "on", "y", "null", "~", "1e3", "0o17", "012", "1_000", "12:30", ".inf", "nan", "2026-11-20", "=", "<<", ""])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "no",
+        "Yes",
+        "on",
+        "y",
+        "null",
+        "~",
+        "1e3",
+        "0o17",
+        "012",
+        "1_000",
+        "12:30",
+        ".inf",
+        "nan",
+        "2026-11-20",
+        "=",
+        "<<",
+        "",
+    ],
+)
 def test_a_word_that_some_yaml_reads_as_something_else_gets_quotes(word):
     assert yaml_text.dump([{"a": word}]) == f'---\na: "{word}"\n'
 
@@ -268,7 +342,11 @@ def test_a_text_that_is_no_script_of_ours_is_refused():
 @pytest.mark.parametrize(
     ("verb", "class_", "codes"),
     # 143: the trainer saw the file of "save now" first, and the signal met it while it left.
-    [("", "preempted", {75}), ("stop", "preempted", {85, 143}), ("deadline", "deadline", {85, 143})],
+    [
+        ("", "preempted", {75}),
+        ("stop", "preempted", {85, 143}),
+        ("deadline", "deadline", {85, 143}),
+    ],
     ids=["an eviction", "a stop by the user", "the deadline"],
 )
 def test_only_a_run_that_is_to_go_on_ends_with_75(tmp_path, verb, class_, codes):
@@ -280,11 +358,15 @@ def test_only_a_run_that_is_to_go_on_ends_with_75(tmp_path, verb, class_, codes)
         "RGT_DEADLINE": "hours:0.0025" if verb == "deadline" else "hours:1",
     }  # fmt: skip
     options = kubernetes.Options("tiny", "python", 1)
-    script = objects(kubernetes.text(values, options, shell_text.script(values, ROOT / "scripts")))["ConfigMap"]["data"]["run.sh"]
+    script = objects(kubernetes.text(values, options, shell_text.script(values, ROOT / "scripts")))[
+        "ConfigMap"
+    ]["data"]["run.sh"]
     path = tmp_path / "run.sh"
     path.write_text(script)
     env = {key: value for key, value in os.environ.items() if not key.startswith("RGT_")}
-    pod = subprocess.Popen(["bash", str(path), "run"], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    pod = subprocess.Popen(
+        ["bash", str(path), "run"], env=env, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         end = time.monotonic() + 30
         while not (tmp_path / "run/steps.log").exists() and time.monotonic() < end:

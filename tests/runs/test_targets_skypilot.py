@@ -58,14 +58,27 @@ def load(tmp_path):
     """What SkyPilot reads from texts."""
     python = os.environ.get("SKYPILOT_PYTHON")
     if not python:
-        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(f"SKYPILOT_PYTHON is not set: {INSTALL}")
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(
+            f"SKYPILOT_PYTHON is not set: {INSTALL}"
+        )
 
     def read(*texts):
         paths = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text, encoding="utf-8")
-        env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
-        done = subprocess.run([python, "-c", LOAD, *map(str, paths)], env=env, capture_output=True, text=True, timeout=120, check=False)
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
+        }
+        done = subprocess.run(
+            [python, "-c", LOAD, *map(str, paths)],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -82,7 +95,16 @@ def execute(tmp_path):
         script = tmp_path / "sky_script"
         script.write_bytes(("#!/bin/bash\n" + text).encode())
         env = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", **variables}
-        done = subprocess.run(["/bin/bash", "-i", str(script)], env=env, cwd=home, capture_output=True, text=True, timeout=60, start_new_session=True, check=False)
+        done = subprocess.run(
+            ["/bin/bash", "-i", str(script)],
+            env=env,
+            cwd=home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            start_new_session=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         return home
 
@@ -95,7 +117,9 @@ def test_skypilot_loads_a_task_with_every_option_and_one_with_none(load, made):
     assert full["secrets"] == ["HF_TOKEN", "WANDB"]
     assert full["task"]["num_nodes"] == 2
     got = full["task"]["resources"]
-    assert got["accelerators"] == {"H100": 1} and got["use_spot"] is True and got["disk_size"] == 300
+    assert (
+        got["accelerators"] == {"H100": 1} and got["use_spot"] is True and got["disk_size"] == 300
+    )
     assert (got["infra"], got["cpus"], got["memory"]) == ("aws/us-east-1", "8+", "64+")
     assert full["task"]["file_mounts"] == dict(FULL.file_mounts)
     assert least["task"]["name"] == "tiny"
@@ -109,7 +133,16 @@ def test_skypilot_would_refuse_a_misspelt_key(load, made):
 
 
 def test_skypilot_gets_hostile_text_exactly(load, made):
-    hard = ["a\x85b\u2028c", " x \n\t\n", "\r\n", "$HF_TOKEN ${HF_TOKEN}", "a!!b", "EOF\nRGT_\n", "{{ jinja }} {% x %}", "---\n...\n"]
+    hard = [
+        "a\x85b\u2028c",
+        " x \n\t\n",
+        "\r\n",
+        "$HF_TOKEN ${HF_TOKEN}",
+        "a!!b",
+        "EOF\nRGT_\n",
+        "{{ jinja }} {% x %}",
+        "---\n...\n",
+    ]
     text, script = made(RGT_COMMAND=hard)
     found = load(text)[0]["run"]
     assert fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED) in found
@@ -117,13 +150,30 @@ def test_skypilot_gets_hostile_text_exactly(load, made):
 
 
 def test_the_run_text_writes_the_script_and_runs_it(execute, made):
-    command = ["python3", "a b", "!!", '"!x"', "$(touch bad)", "`touch bad`", "$HOME", "'", "a\nb", "\\", "*", "-n", "训练\t.py", "\x01\x7f"]
+    command = [
+        "python3",
+        "a b",
+        "!!",
+        '"!x"',
+        "$(touch bad)",
+        "`touch bad`",
+        "$HOME",
+        "'",
+        "a\nb",
+        "\\",
+        "*",
+        "-n",
+        "训练\t.py",
+        "\x01\x7f",
+    ]
     text, script = made(RGT_COMMAND=command)
     home = execute(yaml.safe_load(text)["run"])
     assert (home / "runs/tiny/command").read_bytes().decode().split("\0")[:-1] == command
     assert (home / "runs/tiny/calls").read_text().startswith("run|rdzv=|")
     kept = home / ".remote-gpu-trainer/tiny/run.sh"
-    assert kept.read_bytes().decode() == fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED)
+    assert kept.read_bytes().decode() == fields.before_main(
+        script, fields.RENDEZVOUS + fields.STOPPED
+    )
     assert not [path for path in home.rglob("*") if path.name == "bad"]
 
 
@@ -163,7 +213,9 @@ def test_any_value_comes_back_exactly_or_is_refused(made, value):
     text, script = made(RGT_ENV=[f"V={value}"])
     task = yaml.safe_load(text)
     assert fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED) in task["run"]
-    assert {**task, "run": ""} == {**yaml.safe_load(made()[0]), "run": ""}, "a value reached something else than the script"
+    assert {**task, "run": ""} == {**yaml.safe_load(made()[0]), "run": ""}, (
+        "a value reached something else than the script"
+    )
 
 
 @given(HOSTILE)
@@ -199,7 +251,14 @@ def test_a_bad_option_is_refused_by_name(change, field):
         replace(ONE, **change)
 
 
-@pytest.mark.parametrize(("values", "field"), [({"RGT_NODES": 2}, "nodes"), ({"RGT_SECRET_VARS": ["a b"]}, "RGT_SECRET_VARS"), ({"RGT_ENV": ["\ud800"]}, "script")])
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"RGT_NODES": 2}, "nodes"),
+        ({"RGT_SECRET_VARS": ["a b"]}, "RGT_SECRET_VARS"),
+        ({"RGT_ENV": ["\ud800"]}, "script"),
+    ],
+)
 def test_values_that_do_not_fit_are_refused_by_name(made, values, field):
     with pytest.raises(ValueError, match=f"^{field}: found .*, expected .*; "):
         made(**values)

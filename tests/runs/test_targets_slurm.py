@@ -30,9 +30,22 @@ def write(tmp_path):
     def make(options, steps=0, **values):
         scripts = stub_runner.write(tmp_path / "scripts", steps)
         requeue = "yes" if options.requeue else ""
-        given = {"RGT_RUN_DIR": str(tmp_path / "run"), "RGT_NODES": options.nodes, "RGT_REQUEUE": requeue, "RGT_RDZV_HOST": "", "RGT_COMMAND": ["x"], **values}
+        given = {
+            "RGT_RUN_DIR": str(tmp_path / "run"),
+            "RGT_NODES": options.nodes,
+            "RGT_REQUEUE": requeue,
+            "RGT_RDZV_HOST": "",
+            "RGT_COMMAND": ["x"],
+            **values,
+        }
         path = tmp_path / "batch.sh"
-        path.write_text(target.text(given, options, shell_text.script(given, scripts, about="A test.", queue="RGT_CELLS" in given)))
+        path.write_text(
+            target.text(
+                given,
+                options,
+                shell_text.script(given, scripts, about="A test.", queue="RGT_CELLS" in given),
+            )
+        )
         return path
 
     return make
@@ -44,7 +57,9 @@ def lines(folder, name):
 
 
 def test_the_lines_for_sbatch_stand_in_a_fixed_order():
-    assert target.head(FULL) == """\
+    assert (
+        target.head(FULL)
+        == """\
 #SBATCH --job-name=tiny
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
@@ -62,7 +77,10 @@ def test_the_lines_for_sbatch_stand_in_a_fixed_order():
 #SBATCH --signal=B:USR1@300
 #SBATCH --output=logs/%x-%A_%a.out
 """
-    assert target.head(target.Options("tiny", None)) == """\
+    )
+    assert (
+        target.head(target.Options("tiny", None))
+        == """\
 #SBATCH --job-name=tiny
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
@@ -71,11 +89,21 @@ def test_the_lines_for_sbatch_stand_in_a_fixed_order():
 #SBATCH --signal=B:USR1@120
 #SBATCH --output=slurm-%j.out
 """
+    )
 
 
 @pytest.mark.parametrize(
     ("hours", "limit", "minutes"),
-    [(1, None, 67), (0.001, None, 8), (20, 12, 720), (2, 4, 127), (30, None, 1807), (None, 12, 720), (None, None, None), (1, 1, 60)],
+    [
+        (1, None, 67),
+        (0.001, None, 8),
+        (20, 12, 720),
+        (2, 4, 127),
+        (30, None, 1807),
+        (None, 12, 720),
+        (None, None, None),
+        (1, 1, 60),
+    ],
 )
 def test_the_time_is_the_deadline_and_a_margin_within_the_limit(hours, limit, minutes):
     options = replace(ONE, hours=hours, limit_hours=limit)
@@ -93,25 +121,63 @@ def test_the_script_begins_with_the_lines_and_ends_with_the_runner(write):
 
 def test_no_value_can_add_a_line_for_sbatch(write):
     text = write(ONE, RGT_NAME="x\n#SBATCH --partition=high", RGT_ENV=["#SBATCH --x"]).read_text()
-    first_code = next(number for number, line in enumerate(text.split("\n")) if line and not line.startswith("#"))
-    assert text.split("\n")[1 : text.count("#SBATCH --", 0, text.index("# A test")) + 1] == target.head(ONE).splitlines()
-    assert not [line for line in text.split("\n")[:first_code] if line.startswith("#SBATCH") and line not in target.head(ONE)]
+    first_code = next(
+        number for number, line in enumerate(text.split("\n")) if line and not line.startswith("#")
+    )
+    assert (
+        text.split("\n")[1 : text.count("#SBATCH --", 0, text.index("# A test")) + 1]
+        == target.head(ONE).splitlines()
+    )
+    assert not [
+        line
+        for line in text.split("\n")[:first_code]
+        if line.startswith("#SBATCH") and line not in target.head(ONE)
+    ]
 
 
 def test_the_bash_is_clean(write, tmp_path):
     script = str(write(PAIR))
-    done = subprocess.run([engine("shellcheck", "apt-get install shellcheck"), "-S", "warning", "-e", "SC2034", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [
+            engine("shellcheck", "apt-get install shellcheck"),
+            "-S",
+            "warning",
+            "-e",
+            "SC2034",
+            script,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     tail = tmp_path / "tail.sh"
     tail.write_text(target.tail(PAIR).lstrip("\n"))
-    done = subprocess.run([engine("shfmt", "apt-get install shfmt"), "-d", "-i", "2", "-ci", "-ln", "bash", str(tail)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [
+            engine("shfmt", "apt-get install shfmt"),
+            "-d",
+            "-i",
+            "2",
+            "-ci",
+            "-ln",
+            "bash",
+            str(tail),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
 
 
 TEXT_FIELDS = ("name", "gpu_type", "partition", "account", "qos", "constraint", "output")
 
 
-@given(st.sampled_from(TEXT_FIELDS), st.one_of(st.text(), st.text("ab \n\r\t'\"`$();&|#=\\,%-_./\u2028", min_size=1)))
+@given(
+    st.sampled_from(TEXT_FIELDS),
+    st.one_of(st.text(), st.text("ab \n\r\t'\"`$();&|#=\\,%-_./\u2028", min_size=1)),
+)
 def test_a_text_is_one_plain_word_or_refused_by_name(field, value):
     try:
         options = replace(FULL, **{field: value})
@@ -154,7 +220,14 @@ def test_a_bad_option_is_refused_by_name(change, field):
 
 @pytest.mark.parametrize(
     ("options", "values", "field"),
-    [(ONE, {"RGT_NODES": 2}, "nodes"), (replace(ONE, requeue=True), {"RGT_REQUEUE": ""}, "requeue"), (ONE, {"RGT_CELLS": ["a"]}, "cells"), (replace(ONE, cells=2), {}, "cells"), (ONE, {"RGT_SAVE_SECONDS": 121}, "signal_seconds"), (ONE, {"RGT_SAVE_SECONDS": "x"}, "RGT_SAVE_SECONDS")],
+    [
+        (ONE, {"RGT_NODES": 2}, "nodes"),
+        (replace(ONE, requeue=True), {"RGT_REQUEUE": ""}, "requeue"),
+        (ONE, {"RGT_CELLS": ["a"]}, "cells"),
+        (replace(ONE, cells=2), {}, "cells"),
+        (ONE, {"RGT_SAVE_SECONDS": 121}, "signal_seconds"),
+        (ONE, {"RGT_SAVE_SECONDS": "x"}, "RGT_SAVE_SECONDS"),
+    ],
 )
 def test_values_that_do_not_fit_are_refused_by_name(write, options, values, field):
     with pytest.raises(ValueError, match=rf"^{field}: found .*, expected .*; "):
@@ -164,14 +237,19 @@ def test_values_that_do_not_fit_are_refused_by_name(write, options, values, fiel
 def test_on_a_login_node_the_verbs_are_the_runners_own(write, tmp_path):
     script = write(replace(ONE, requeue=True))
     for args in (["status", "--json"], []):
-        subprocess.run(["bash", str(script), *args], check=True, env={"PATH": "/usr/bin:/bin"}, timeout=20)
+        subprocess.run(
+            ["bash", str(script), *args], check=True, env={"PATH": "/usr/bin:/bin"}, timeout=20
+        )
     assert [line.split("|")[0] for line in lines(tmp_path, "calls")] == ["status --json", ""]
 
 
 SHAPES = {
     "one GPU": (ONE, {}),
     "two nodes": (PAIR, {}),
-    "most options": (replace(FULL, gpu_type="", cpus=2, memory_mb=1000, constraint="", account="", qos=""), {"RGT_CELLS": ["a", "b", "c", "d"]}),
+    "most options": (
+        replace(FULL, gpu_type="", cpus=2, memory_mb=1000, constraint="", account="", qos=""),
+        {"RGT_CELLS": ["a", "b", "c", "d"]},
+    ),
     "account and qos": (replace(ONE, account="lab", qos="normal"), {}),
     "no time": (replace(ONE, hours=None), {}),
     "a year": (replace(ONE, hours=8784), {}),
@@ -187,7 +265,12 @@ def test_sbatch_accepts_it(slurm, write, shape):
 
 
 def test_sbatch_would_refuse_a_third_gpu(slurm, write):
-    assert slurm.client("sbatch", "--test-only", str(write(replace(ONE, gpus=3))), check=False).returncode == 1
+    assert (
+        slurm.client(
+            "sbatch", "--test-only", str(write(replace(ONE, gpus=3))), check=False
+        ).returncode
+        == 1
+    )
 
 
 def test_one_node_runs_in_the_batch_shell_with_its_gpus(slurm, write, tmp_path):
@@ -200,7 +283,12 @@ def test_one_node_runs_in_the_batch_shell_with_its_gpus(slurm, write, tmp_path):
 
 def test_a_save_before_the_time_limit_requeues_and_goes_on(slurm, write, tmp_path):
     job = slurm.sbatch(write(replace(ONE, requeue=True), steps=40))
-    slurm.wait(lambda: len(lines(tmp_path, "step")) and int((lines(tmp_path, "step") or ["0"])[0] or 0) >= 10, "no tenth step")
+    slurm.wait(
+        lambda: (
+            len(lines(tmp_path, "step")) and int((lines(tmp_path, "step") or ["0"])[0] or 0) >= 10
+        ),
+        "no tenth step",
+    )
     slurm.client("scancel", "--batch", "--signal=USR1", job)
     slurm.restart_now(job)
     facts = slurm.until(job, "COMPLETED", "FAILED", "CANCELLED")
@@ -236,7 +324,10 @@ def test_an_array_runs_each_cell_once_two_at_a_time(slurm, write, tmp_path):
 def test_two_nodes_each_run_their_rank_and_meet_at_the_first(slurm, write, tmp_path):
     job = slurm.sbatch(write(replace(PAIR, requeue=True)))
     assert slurm.until(job, "COMPLETED", "FAILED")["JobState"] == "COMPLETED"
-    assert sorted(lines(tmp_path, "calls")) == [f"run --node-rank {rank}|rdzv=localhost|requeue=no|gpus=|node={node}" for rank, node in enumerate(("localhost", "z"))]
+    assert sorted(lines(tmp_path, "calls")) == [
+        f"run --node-rank {rank}|rdzv=localhost|requeue=no|gpus=|node={node}"
+        for rank, node in enumerate(("localhost", "z"))
+    ]
     assert (tmp_path / "run/run.sh").read_bytes() == (tmp_path / "batch.sh").read_bytes()
 
 
@@ -253,14 +344,20 @@ def test_two_nodes_hear_save_now_and_only_the_batch_script_requeues(slurm, write
 
 def test_the_code_of_a_node_is_the_code_of_the_job(slurm, write, tmp_path):
     script = write(PAIR)
-    script.write_text(script.read_text().replace("local dir=$RGT_RUN_DIR step=0", "[[ $* != *'rank 1' ]] || exit 9; return 0"))
+    script.write_text(
+        script.read_text().replace(
+            "local dir=$RGT_RUN_DIR step=0", "[[ $* != *'rank 1' ]] || exit 9; return 0"
+        )
+    )
     facts = slurm.until(slurm.sbatch(script), "COMPLETED", "FAILED")
     assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "9:0")
 
 
 def test_a_node_that_saves_longer_than_the_other_is_waited_for(slurm, write, tmp_path):
     script = write(PAIR, steps=60)
-    script.write_text(script.read_text().replace("trap 'echo", "trap '((SLURM_NODEID)) && sleep 6; echo", 1))
+    script.write_text(
+        script.read_text().replace("trap 'echo", "trap '((SLURM_NODEID)) && sleep 6; echo", 1)
+    )
     job = slurm.sbatch(script)
     slurm.wait(lambda: len(lines(tmp_path, "calls")) == 2, "two nodes did not start")
     slurm.client("scancel", "--batch", "--signal=USR1", job)

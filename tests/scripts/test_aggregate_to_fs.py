@@ -23,7 +23,9 @@ class Place:
         self.cell("b")
 
     def roster(self, *names):
-        (self.root / "roster.txt").write_text("# cells of this run\r\n\n" + "".join(f"  {name} \r\n" for name in names))
+        (self.root / "roster.txt").write_text(
+            "# cells of this run\r\n\n" + "".join(f"  {name} \r\n" for name in names)
+        )
 
     def cell(self, name, weights=b"weights", metrics=b'{"acc": 1}'):
         folder = self.data / "checkpoints" / name
@@ -33,13 +35,33 @@ class Place:
         return folder
 
     def run(self, *args, **env):
-        given = {"RUN_ID": "sweep7", "EXPECTED_ROSTER_FILE": self.root / "roster.txt", "DURABLE_DIR": self.durable, "DATA_DIR": self.data, "PY": sys.executable, **env}
-        clean = {name: value for name, value in os.environ.items() if name not in given and name != "RUN_DIR"}
-        done = subprocess.run(["bash", str(SCRIPT), *args], capture_output=True, text=True, env={**clean, **{k: str(v) for k, v in given.items() if v is not None}})
+        given = {
+            "RUN_ID": "sweep7",
+            "EXPECTED_ROSTER_FILE": self.root / "roster.txt",
+            "DURABLE_DIR": self.durable,
+            "DATA_DIR": self.data,
+            "PY": sys.executable,
+            **env,
+        }
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in given and name != "RUN_DIR"
+        }
+        done = subprocess.run(
+            ["bash", str(SCRIPT), *args],
+            capture_output=True,
+            text=True,
+            env={**clean, **{k: str(v) for k, v in given.items() if v is not None}},
+        )
         return done.returncode, done.stdout, done.stderr
 
     def tree(self):
-        return {path.relative_to(self.durable).as_posix(): path.read_bytes() for path in sorted(self.durable.rglob("*")) if path.is_file()}
+        return {
+            path.relative_to(self.durable).as_posix(): path.read_bytes()
+            for path in sorted(self.durable.rglob("*"))
+            if path.is_file()
+        }
 
 
 @pytest.fixture
@@ -69,7 +91,20 @@ def test_every_cell_of_the_roster_is_copied_and_the_manifest_verifies(place):
     assert out.startswith("ok: 2 of 2 cells")
     assert "bytes and" in out and "inodes" in out
     final = place.durable / "final_ckpts"
-    done = subprocess.run([sys.executable, VERIFY, final, "--manifest", final / "PULL_MANIFEST.json", "--expect", "2", "--no-load"], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            sys.executable,
+            VERIFY,
+            final,
+            "--manifest",
+            final / "PULL_MANIFEST.json",
+            "--expect",
+            "2",
+            "--no-load",
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -90,7 +125,10 @@ def test_a_second_run_copies_nothing_and_writes_the_same_manifest(place):
     ("spoil", "text"),
     [
         (lambda folder: (folder / "best.pth").write_bytes(b""), "b: found an empty best.pth"),
-        (lambda folder: (folder / "best_metrics.json").rename(folder / "other.json"), "b: found no best_metrics.json"),
+        (
+            lambda folder: (folder / "best_metrics.json").rename(folder / "other.json"),
+            "b: found no best_metrics.json",
+        ),
         (lambda folder: folder.rename(folder.parent / "c"), "b: found no folder"),
     ],
     ids=["empty weights", "no metrics", "no folder"],
@@ -99,7 +137,12 @@ def test_an_unfinished_cell_is_named_and_no_manifest_is_written(place, spoil, te
     spoil(place.data / "checkpoints/b")
     code, out, err = place.run("--json")
     answer = json.loads(out)
-    assert (code, answer["incomplete"], answer["copied"], answer["manifest"]) == (1, ["b"], ["a"], None)
+    assert (code, answer["incomplete"], answer["copied"], answer["manifest"]) == (
+        1,
+        ["b"],
+        ["a"],
+        None,
+    )
     assert text in err
     assert "final_ckpts/PULL_MANIFEST.json" not in place.tree()
     assert "final_ckpts/a/best.pth" in place.tree()
@@ -167,7 +210,11 @@ def test_a_copy_of_another_run_is_not_overwritten_until_asked_and_then_kept(plac
     assert place.run("--replace")[0] == 0
     tree = place.tree()
     assert tree["final_ckpts/a/best.pth"] == b"of another run"
-    [kept] = [name for name in tree if name.startswith("final_ckpts.before/a.") and name.endswith("best.pth")]
+    [kept] = [
+        name
+        for name in tree
+        if name.startswith("final_ckpts.before/a.") and name.endswith("best.pth")
+    ]
     assert tree[kept] == b"weights"
 
 
@@ -175,7 +222,9 @@ def test_a_copy_of_another_run_is_not_overwritten_until_asked_and_then_kept(plac
 def test_a_durable_disk_that_is_too_small_is_told_before_anything_is_copied(place):
     engine("mount", "apt-get install -y mount")
     place.cell("b", weights=b"x" * 3_000_000)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place.durable)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place.durable)], check=True
+    )
     try:
         code, _, err = place.run()
         assert code == 1
@@ -190,7 +239,10 @@ def test_a_durable_disk_that_is_too_small_is_told_before_anything_is_copied(plac
     [
         ({"RUN_ID": None}, "found no RUN_ID"),
         ({"DATA_DIR": None}, "found neither RUN_DIR nor DATA_DIR"),
-        ({"DURABLE_DIR": "/nowhere"}, "found no folder /nowhere, expected the durable storage to be mounted"),
+        (
+            {"DURABLE_DIR": "/nowhere"},
+            "found no folder /nowhere, expected the durable storage to be mounted",
+        ),
         ({"EXPECTED_ROSTER_FILE": "/nowhere"}, "found no file /nowhere"),
         ({"PY": "no-such-python"}, "found no no-such-python"),
     ],

@@ -33,11 +33,32 @@ def results(tmp_path):
 
 
 def make(remote, run_id="sweep7"):
-    subprocess.run([sys.executable, VERIFY, "--make", remote, "-o", remote / "PULL_MANIFEST.json", "--run-id", run_id], check=True, capture_output=True)
+    subprocess.run(
+        [
+            sys.executable,
+            VERIFY,
+            "--make",
+            remote,
+            "-o",
+            remote / "PULL_MANIFEST.json",
+            "--run-id",
+            run_id,
+        ],
+        check=True,
+        capture_output=True,
+    )
 
 
 def command(remote, local, *args, path="", options=("--no-load",), **env):
-    given = {"REMOTE_ALIAS": "", "REMOTE_PATH": remote, "LOCAL_TARGET": local, "PY": sys.executable, "WAIT": "0", "TRIES": "2", **env}
+    given = {
+        "REMOTE_ALIAS": "",
+        "REMOTE_PATH": remote,
+        "LOCAL_TARGET": local,
+        "PY": sys.executable,
+        "WAIT": "0",
+        "TRIES": "2",
+        **env,
+    }
     kept = {**os.environ, **{name: str(value) for name, value in given.items()}}
     kept["PATH"] = path + kept["PATH"]
     return {"args": ["bash", str(SCRIPT), *args, "--", *options], "env": kept}
@@ -48,7 +69,7 @@ def pull(*args, **kw):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_listed_files_come_over_ssh_and_are_verified(results, sshd, tmp_path):  # noqa: F811
+def test_listed_files_come_over_ssh_and_are_verified(results, sshd, tmp_path):
     local = tmp_path / "pulled here"
     code, out, err = pull(results, local, REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config)
     assert code == 0, err
@@ -59,20 +80,24 @@ def test_listed_files_come_over_ssh_and_are_verified(results, sshd, tmp_path):  
     assert pull(results, local, REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config)[0] == 0
 
 
-def test_a_path_below_the_home_folder_there_is_found(results, sshd, tmp_path):  # noqa: F811
+def test_a_path_below_the_home_folder_there_is_found(results, sshd, tmp_path):
     results.rename(sshd.home / "results")
-    code, _, err = pull("~/results", tmp_path / "here", REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config)
+    code, _, err = pull(
+        "~/results", tmp_path / "here", REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config
+    )
     assert code == 0, err
 
 
-def test_no_connection_is_told_apart_from_bad_results(results, sshd, tmp_path):  # noqa: F811
+def test_no_connection_is_told_apart_from_bad_results(results, sshd, tmp_path):
     sshd.cut()
-    code, out, err = pull(results, tmp_path / "here", REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config)
+    code, out, err = pull(
+        results, tmp_path / "here", REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config
+    )
     assert (code, out) == (2, "")
     assert "expected a connection; try: ssh gpu true" in err
 
 
-def test_after_a_break_it_goes_on_with_what_has_arrived(results, sshd, tmp_path):  # noqa: F811
+def test_after_a_break_it_goes_on_with_what_has_arrived(results, sshd, tmp_path):
     (results / "seed1/not-listed.tmp").unlink()
     (results / "seed0/best.ckpt").write_bytes(random.Random(7).randbytes(6_000_000))
     make(results)
@@ -82,10 +107,16 @@ def test_after_a_break_it_goes_on_with_what_has_arrived(results, sshd, tmp_path)
     (slow / "rsync").chmod(0o755)
     local = tmp_path / "here"
     started = subprocess.Popen(
-        **command(results, local, path=f"{slow}:", REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        **command(results, local, path=f"{slow}:", REMOTE_ALIAS="gpu", SSH_CONFIG=sshd.ssh_config),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     end = time.monotonic() + 20
-    while not any(path.stat().st_size > 1_000_000 for path in local.glob("seed0/.best.ckpt.*")) and time.monotonic() < end:
+    while (
+        not any(path.stat().st_size > 1_000_000 for path in local.glob("seed0/.best.ckpt.*"))
+        and time.monotonic() < end
+    ):
         time.sleep(0.05)
     os.killpg(started.pid, signal.SIGTERM)
     started.wait(10)
@@ -161,8 +192,20 @@ def test_without_a_manifest_there_nothing_is_pulled(results, tmp_path):
 
 @pytest.mark.parametrize(
     "env",
-    [{"REMOTE_ALIAS": "-oProxyCommand=touch hit"}, {"REMOTE_ALIAS": "a b"}, {"REMOTE_PATH": "--rsync-path=touch"}, {"LOCAL_TARGET": ""}, {"TRIES": "many"}],
-    ids=["an option as host", "two words as host", "an option as path", "no target", "a word as number"],
+    [
+        {"REMOTE_ALIAS": "-oProxyCommand=touch hit"},
+        {"REMOTE_ALIAS": "a b"},
+        {"REMOTE_PATH": "--rsync-path=touch"},
+        {"LOCAL_TARGET": ""},
+        {"TRIES": "many"},
+    ],
+    ids=[
+        "an option as host",
+        "two words as host",
+        "an option as path",
+        "no target",
+        "a word as number",
+    ],
 )
 def test_settings_that_ssh_or_rsync_would_misread_are_refused(results, tmp_path, env):
     code, out, err = pull(results, **{"local": tmp_path / "here", **env})

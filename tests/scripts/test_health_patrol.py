@@ -13,13 +13,40 @@ from tests.conftest import ROOT
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 
 SCRIPT = ROOT / "scripts/health_patrol.sh.template"
-NAMES = {"time", "host", "state", "procs", "done", "total", "log_age", "disk", "inodes", "gpu", "marker", "crash", "last"}
+NAMES = {
+    "time",
+    "host",
+    "state",
+    "procs",
+    "done",
+    "total",
+    "log_age",
+    "disk",
+    "inodes",
+    "gpu",
+    "marker",
+    "crash",
+    "last",
+}
 
 
 def patrol(*args, **env):
-    kept = {name: value for name, value in os.environ.items() if name not in ("HOST", "RUN_DIR", "RUN_GLOB", "RUN_LOG", "RESULT_DIR", "N_TOTAL", "DATA_MOUNT")}
-    kept.update({"HOST": "local", "DISK_PCT_MAX": "101", **{name: str(value) for name, value in env.items()}})
-    done = subprocess.run(["bash", str(SCRIPT), *args], capture_output=True, text=True, env=kept, timeout=90)
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name
+        not in ("HOST", "RUN_DIR", "RUN_GLOB", "RUN_LOG", "RESULT_DIR", "N_TOTAL", "DATA_MOUNT")
+    }
+    kept.update(
+        {
+            "HOST": "local",
+            "DISK_PCT_MAX": "101",
+            **{name: str(value) for name, value in env.items()},
+        }
+    )
+    done = subprocess.run(
+        ["bash", str(SCRIPT), *args], capture_output=True, text=True, env=kept, timeout=90
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -73,7 +100,12 @@ def test_a_run_that_writes_its_log_is_alive(run):
     run.finish("a")
     code, state, answer = seen(**run.env)
     assert (code, state) == (0, "alive")
-    assert (answer["procs"], answer["done"], answer["total"], answer["last"]) == (1, 1, 2, "step 2 loss 0.5")
+    assert (answer["procs"], answer["done"], answer["total"], answer["last"]) == (
+        1,
+        1,
+        2,
+        "step 2 loss 0.5",
+    )
     assert answer["log_age"] < 30 and answer["crash"] is None
 
 
@@ -86,7 +118,11 @@ def test_one_line_is_printed_for_a_person(run):
 
 
 def test_it_does_not_take_itself_or_an_onlooker_for_the_run(run, tmp_path):
-    watcher = subprocess.Popen(["tail", "-f", str(run.log), str(tmp_path / f"patrolled_{os.getpid()}_x.py")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    watcher = subprocess.Popen(
+        ["tail", "-f", str(run.log), str(tmp_path / f"patrolled_{os.getpid()}_x.py")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     poller = subprocess.Popen(["bash", "-c", f"sleep 20; : patrolled_{os.getpid()}_x.py"])
     try:
         time.sleep(0.1)
@@ -98,7 +134,7 @@ def test_it_does_not_take_itself_or_an_onlooker_for_the_run(run, tmp_path):
             child.wait()
 
 
-def test_over_ssh_it_does_not_count_its_own_remote_shell(run, sshd):  # noqa: F811
+def test_over_ssh_it_does_not_count_its_own_remote_shell(run, sshd):
     code, state, answer = seen(**{**run.env, "HOST": "gpu", "SSH_CONFIG": sshd.ssh_config})
     assert (code, state, answer["procs"], answer["host"]) == (1, "vanished", 0, "gpu")
     run.start()
@@ -107,7 +143,7 @@ def test_over_ssh_it_does_not_count_its_own_remote_shell(run, sshd):  # noqa: F8
     assert sshd.log().count("Accepted publickey") == 2
 
 
-def test_a_box_that_does_not_answer_is_unreachable_and_nothing_more(run, sshd):  # noqa: F811
+def test_a_box_that_does_not_answer_is_unreachable_and_nothing_more(run, sshd):
     sshd.cut()
     code, out, err = patrol(HOST="gpu", SSH_CONFIG=sshd.ssh_config, RUN_GLOB="x")
     assert code == 2
@@ -206,7 +242,10 @@ def test_the_runners_pid_files_count_only_with_their_start_time(tmp_path):
     assert seen(RUN_DIR=folder)[:2] == (1, "vanished")
 
 
-@pytest.mark.parametrize(("marker", "state", "code"), [("done", "finished", 0), ("failed", "crashed", 1), ("preempted", "vanished", 1)])
+@pytest.mark.parametrize(
+    ("marker", "state", "code"),
+    [("done", "finished", 0), ("failed", "crashed", 1), ("preempted", "vanished", 1)],
+)
 def test_the_runners_markers_decide(tmp_path, marker, state, code):
     folder = runner(tmp_path, **{f"dot_{marker}": "{}"})
     got = seen(RUN_DIR=folder)
@@ -217,21 +256,39 @@ def test_the_runners_markers_decide(tmp_path, marker, state, code):
 def test_text_of_the_log_is_cut_cleaned_and_without_secrets(run):
     run.start()
     secret = "hf_" + "a1B2" * 8
-    run.wrote(f"step\x1b[31m 3 \"quoted\" \\ {secret} password=hunter2hunter https://me:pw12345@host/ " + "x" * 500 + "\n")
+    run.wrote(
+        f'step\x1b[31m 3 "quoted" \\ {secret} password=hunter2hunter https://me:pw12345@host/ '
+        + "x" * 500
+        + "\n"
+    )
     code, out, _ = patrol("--json", **run.env)
-    assert "\x1b" not in out and "aB2" not in out and "hunter2" not in out and "pw12345" not in out and secret not in out
+    assert (
+        "\x1b" not in out
+        and "aB2" not in out
+        and "hunter2" not in out
+        and "pw12345" not in out
+        and secret not in out
+    )
     assert len(json.loads(out)["last"]) <= 161
 
 
 def test_patterns_and_paths_are_data_there(run, tmp_path):
     for value in ("$(touch hit)", "`touch hit`", "'; touch hit; '", "a\nb", "-rf", "*"):
-        seen(RUN_GLOB="no such thing " + value, RUN_LOG=tmp_path / value, RESULT_DIR=tmp_path / value)
+        seen(
+            RUN_GLOB="no such thing " + value, RUN_LOG=tmp_path / value, RESULT_DIR=tmp_path / value
+        )
     assert not list(tmp_path.glob("hit")) and not os.path.exists("hit")
 
 
 @pytest.mark.parametrize(
     "env",
-    [{"HOST": ""}, {"HOST": "-oProxyCommand=x"}, {"HOST": "local"}, {"RUN_GLOB": "x", "STALL_MINUTES": "long"}, {"RUN_GLOB": "x", "N_TOTAL": "all"}],
+    [
+        {"HOST": ""},
+        {"HOST": "-oProxyCommand=x"},
+        {"HOST": "local"},
+        {"RUN_GLOB": "x", "STALL_MINUTES": "long"},
+        {"RUN_GLOB": "x", "N_TOTAL": "all"},
+    ],
     ids=["no host", "an option as host", "no run", "a word as minutes", "a word as count"],
 )
 def test_usage_errors_exit_2(env):

@@ -19,7 +19,13 @@ def run(*args, path=None, timeout=20, **env):
     kept.update({name: str(value) for name, value in env.items()})
     if path is not None:
         kept["PATH"] = str(path)
-    done = subprocess.run(["/bin/bash", str(SCRIPT), *map(str, args)], capture_output=True, text=True, env=kept, timeout=timeout)
+    done = subprocess.run(
+        ["/bin/bash", str(SCRIPT), *map(str, args)],
+        capture_output=True,
+        text=True,
+        env=kept,
+        timeout=timeout,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -34,7 +40,9 @@ def own_group(mount, controller=None):
     """Where this process's group lies below a mount, as the script will look for it."""
     for line in open("/proc/self/cgroup"):
         _, names, path = line.rstrip("\n").split(":", 2)
-        if names.split(",") == ([controller] if controller else [""]) or (controller and controller in names.split(",")):
+        if names.split(",") == ([controller] if controller else [""]) or (
+            controller and controller in names.split(",")
+        ):
             return mount / path.lstrip("/")
     return mount
 
@@ -51,17 +59,29 @@ def bin_without(tmp_path):
     place = tmp_path / "bin"
     place.mkdir()
     for name in ("sleep", "getconf", "timeout"):
-        (place / name).symlink_to(f"/usr/bin/{name}" if os.path.exists(f"/usr/bin/{name}") else f"/bin/{name}")
+        (place / name).symlink_to(
+            f"/usr/bin/{name}" if os.path.exists(f"/usr/bin/{name}") else f"/bin/{name}"
+        )
     return place
 
 
 def test_cgroup_v2_readings_come_from_the_own_group(tmp_path):
     folder = own_group(tmp_path / "cg")
-    write(folder, {"memory.current": f"{300 * MB}\n", "memory.stat": f"anon {100 * MB}\nfile {200 * MB}\n", "memory.max": "max\n", "memory.events": "oom 3\noom_kill 2\n"})
+    write(
+        folder,
+        {
+            "memory.current": f"{300 * MB}\n",
+            "memory.stat": f"anon {100 * MB}\nfile {200 * MB}\n",
+            "memory.max": "max\n",
+            "memory.events": "oom 3\noom_kill 2\n",
+        },
+    )
     write(tmp_path / "cg", {"memory.max": f"{500 * MB}\n"})
     write(folder, {"cpu.stat": "usage_usec 1000\n"})
     row = once(CGROUP_ROOT=tmp_path / "cg")
-    assert [row[name] for name in ("cgroup", "cg_used_mb", "cg_cache_mb", "cg_oom_kills", "cg_cpu_pct")] == ["v2", "300", "200", "2", "0"]
+    assert [
+        row[name] for name in ("cgroup", "cg_used_mb", "cg_cache_mb", "cg_oom_kills", "cg_cpu_pct")
+    ] == ["v2", "300", "200", "2", "0"]
     assert row["cg_limit_mb"] == "500"  # the smallest on the way up
 
 
@@ -69,9 +89,18 @@ def test_cgroup_v1_readings_and_a_limit_that_is_none(tmp_path):
     folder = own_group(tmp_path / "cg/memory", "memory")
     stat = f"cache 1\ntotal_cache {20 * MB}\nhierarchical_memory_limit 9223372036854771712\n"
     write(tmp_path / "cg/memory", {"memory.usage_in_bytes": f"{7 * MB}\n"})
-    write(folder, {"memory.usage_in_bytes": f"{30 * MB}\n", "memory.stat": stat, "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"})
+    write(
+        folder,
+        {
+            "memory.usage_in_bytes": f"{30 * MB}\n",
+            "memory.stat": stat,
+            "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
+        },
+    )
     row = once(CGROUP_ROOT=tmp_path / "cg")
-    assert [row[name] for name in ("cgroup", "cg_used_mb", "cg_cache_mb", "cg_limit_mb", "cg_oom_kills")] == ["v1", "30", "20", "max", "4"]
+    assert [
+        row[name] for name in ("cgroup", "cg_used_mb", "cg_cache_mb", "cg_limit_mb", "cg_oom_kills")
+    ] == ["v1", "30", "20", "max", "4"]
     (folder / "memory.stat").write_text(f"hierarchical_memory_limit {64 * MB}\n")
     row = once(CGROUP_ROOT=tmp_path / "cg")
     assert (row["cg_limit_mb"], row["cg_cache_mb"]) == ("64", "-")
@@ -79,7 +108,19 @@ def test_cgroup_v1_readings_and_a_limit_that_is_none(tmp_path):
 
 def test_without_a_cgroup_a_gpu_and_df_there_are_dashes_and_no_zeros(tmp_path, bin_without):
     row = once(CGROUP_ROOT=tmp_path / "none", path=bin_without)
-    missing = ("cgroup", "cg_used_mb", "cg_cache_mb", "cg_limit_mb", "cg_oom_kills", "cg_cpu_pct", "main_pid", "main_rss_mb", "shm_used_mb", "gpu_used_mb", "gpu_util_pct")
+    missing = (
+        "cgroup",
+        "cg_used_mb",
+        "cg_cache_mb",
+        "cg_limit_mb",
+        "cg_oom_kills",
+        "cg_cpu_pct",
+        "main_pid",
+        "main_rss_mb",
+        "shm_used_mb",
+        "gpu_used_mb",
+        "gpu_util_pct",
+    )
     assert [row[name] for name in missing] == ["-"] * len(missing)
 
 
@@ -122,7 +163,12 @@ def test_the_training_process_is_found_by_pattern_and_not_the_monitor_itself(tmp
 
 def test_it_ends_when_the_process_has_ended():
     child = subprocess.Popen(["sleep", "1.5"])
-    monitor = subprocess.Popen(["bash", str(SCRIPT), "--pid", str(child.pid), "--interval", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    monitor = subprocess.Popen(
+        ["bash", str(SCRIPT), "--pid", str(child.pid), "--interval", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     child.wait()
     out, err = monitor.communicate(timeout=10)
     assert monitor.returncode == 0
@@ -131,14 +177,23 @@ def test_it_ends_when_the_process_has_ended():
 
 
 def test_it_stops_at_a_signal():
-    monitor = subprocess.Popen(["bash", str(SCRIPT), "--interval", "1"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    monitor = subprocess.Popen(
+        ["bash", str(SCRIPT), "--interval", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     for _ in range(3):
         monitor.stdout.readline()
     os.killpg(monitor.pid, signal.SIGTERM)
     assert monitor.wait(5) == -signal.SIGTERM
 
 
-@pytest.mark.parametrize("args", [["--interval", "0"], ["--interval", "fast"], ["--pid"], ["--pid", "4194999"], ["--all"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [["--interval", "0"], ["--interval", "fast"], ["--pid"], ["--pid", "4194999"], ["--all"]],
+    ids=" ".join,
+)
 def test_usage_errors_exit_2(args):
     code, out, err = run(*args)
     assert (code, out) == (2, "")

@@ -69,9 +69,21 @@ def gpu(tmp_path):
                     if folder == ROOT or folder.name == "tmp":
                         break
                     folder.chmod(0o755)
-                line = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups", "/usr/bin/python3", *line[1:]]
+                line = [
+                    "setpriv",
+                    "--reuid",
+                    str(user),
+                    "--regid",
+                    str(user),
+                    "--clear-groups",
+                    "/usr/bin/python3",
+                    *line[1:],
+                ]
             if orphan:
-                subprocess.run(["/bin/bash", "-c", 'setsid "$@" </dev/null >/dev/null 2>&1 &', "x", *line], check=True)
+                subprocess.run(
+                    ["/bin/bash", "-c", 'setsid "$@" </dev/null >/dev/null 2>&1 &', "x", *line],
+                    check=True,
+                )
             else:
                 self.child = subprocess.Popen(line, start_new_session=True)
             end = time.monotonic() + 10
@@ -84,11 +96,27 @@ def gpu(tmp_path):
         def says(self, used=4000, busy=0, listed=(), extra=""):
             (self.smi / "gpus").write_text(f"0, {used}, {busy}\n")
             (self.smi / "compute").write_text("".join(f"{pid}\n" for pid in listed))
-            (self.smi / "all").write_text("    Processes                             : None\n" + "".join(f"        Process ID                        : {pid}\n" for pid in listed) + extra)
+            (self.smi / "all").write_text(
+                "    Processes                             : None\n"
+                + "".join(f"        Process ID                        : {pid}\n" for pid in listed)
+                + extra
+            )
 
         def reap(self, *args, path=None, wrap=(), min_age="1"):
             env = {**os.environ, "PATH": path or f"{self.bin}:{os.environ['PATH']}"}
-            line = [*wrap, "/bin/bash", str(SCRIPT), "--device", str(self.device), "--sample", "1", "--min-age", min_age, "--json", *args]
+            line = [
+                *wrap,
+                "/bin/bash",
+                str(SCRIPT),
+                "--device",
+                str(self.device),
+                "--sample",
+                "1",
+                "--min-age",
+                min_age,
+                "--json",
+                *args,
+            ]
             done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=60)
             assert done.stdout, done.stderr
             return done.returncode, json.loads(done.stdout)
@@ -160,7 +188,11 @@ def test_a_process_on_the_list_of_nvidia_smi_is_left_alone(gpu):
     gpu.says(listed=[pid])
     time.sleep(1.1)
     code, answer = gpu.reap("--force")
-    assert (code, answer["verdict"], reason(answer, pid)) == (0, "clean", ("skipped", "nvidia-smi lists it"))
+    assert (code, answer["verdict"], reason(answer, pid)) == (
+        0,
+        "clean",
+        ("skipped", "nvidia-smi lists it"),
+    )
     assert lives(pid)
 
 
@@ -225,7 +257,10 @@ def test_a_process_on_a_busy_gpu_is_left_alone(gpu, other_job):
     time.sleep(1.1)
     code, answer = gpu.reap("--force")
     assert code == 0
-    assert reason(answer, pid) == ("skipped", "a GPU that it holds was not at 0 per cent within 1 s")
+    assert reason(answer, pid) == (
+        "skipped",
+        "a GPU that it holds was not at 0 per cent within 1 s",
+    )
     assert lives(pid)
 
 
@@ -258,7 +293,9 @@ def test_an_empty_list_can_be_vouched_for_by_the_user(gpu):
 
 def test_it_refuses_in_a_pid_namespace_of_its_own_whatever_it_is_told(gpu):
     unshare = engine("unshare", "apt-get install -y util-linux")
-    code, answer = gpu.reap("--force", "--trust-empty-list", wrap=[unshare, "--pid", "--fork", "--mount-proc"])
+    code, answer = gpu.reap(
+        "--force", "--trust-empty-list", wrap=[unshare, "--pid", "--fork", "--mount-proc"]
+    )
     assert (code, answer["verdict"]) == (1, "refused")
     assert "PID namespace of its own (a container)" in answer["reason"]
 
@@ -269,7 +306,10 @@ def test_it_refuses_in_a_pid_namespace_of_its_own_whatever_it_is_told(gpu):
         (lambda gpu: (gpu.smi / "gpus").unlink(), "did not answer"),
         (lambda gpu: (gpu.smi / "compute").unlink(), "lists no processes at all"),
         (lambda gpu: (gpu.smi / "all").unlink(), "lists no processes at all"),
-        (lambda gpu: gpu.says(extra="    Processes                             : N/A\n"), "lists no processes at all"),
+        (
+            lambda gpu: gpu.says(extra="    Processes                             : N/A\n"),
+            "lists no processes at all",
+        ),
     ],
     ids=["no table", "no list", "no second list", "a list that is not available"],
 )
@@ -285,7 +325,19 @@ def test_a_driver_that_does_not_answer_is_no_clean_gpu(gpu, spoil, text):
 def test_a_missing_tool_or_driver_is_no_clean_gpu(gpu, tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
-    for name in ("bash", "timeout", "cat", "dirname", "readlink", "awk", "tr", "grep", "sort", "id", "getconf"):
+    for name in (
+        "bash",
+        "timeout",
+        "cat",
+        "dirname",
+        "readlink",
+        "awk",
+        "tr",
+        "grep",
+        "sort",
+        "id",
+        "getconf",
+    ):
         (bare / name).symlink_to(shutil.which(name))
     code, answer = gpu.reap(path=str(bare))
     assert (code, answer["reason"]) == (1, "found no nvidia-smi, expected the NVIDIA driver")
@@ -297,7 +349,21 @@ def test_lsof_does_where_fuser_is_missing(gpu, other_job, tmp_path):
     engine("lsof", "apt-get install -y lsof")
     bare = tmp_path / "bare"
     bare.mkdir()
-    for name in ("bash", "timeout", "cat", "dirname", "readlink", "awk", "tr", "grep", "sort", "id", "getconf", "sleep", "lsof"):
+    for name in (
+        "bash",
+        "timeout",
+        "cat",
+        "dirname",
+        "readlink",
+        "awk",
+        "tr",
+        "grep",
+        "sort",
+        "id",
+        "getconf",
+        "sleep",
+        "lsof",
+    ):
         (bare / name).symlink_to(shutil.which(name))
     pid = gpu.hold()
     time.sleep(1.1)
@@ -310,22 +376,50 @@ def test_no_device_file_is_no_clean_gpu(gpu):
         pytest.skip("this machine has a GPU")
     env = {**os.environ, "PATH": f"{gpu.bin}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", str(SCRIPT)], capture_output=True, text=True, env=env)
-    assert (done.returncode, done.stdout) == (1, "unknown: found no /dev/nvidia0, expected a device file for each GPU\n")
+    assert (done.returncode, done.stdout) == (
+        1,
+        "unknown: found no /dev/nvidia0, expected a device file for each GPU\n",
+    )
 
 
 def test_the_table_has_names_but_no_command_lines(gpu, other_job):
     gpu.hold("--token=hunter2")
     time.sleep(1.1)
     env = {**os.environ, "PATH": f"{gpu.bin}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", str(SCRIPT), "--device", str(gpu.device), "--sample", "1", "--min-age", "1"], capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        ["bash", str(SCRIPT), "--device", str(gpu.device), "--sample", "1", "--min-age", "1"],
+        capture_output=True,
+        text=True,
+        env=env,
+    )
     head, row, verdict = done.stdout.splitlines()
-    assert head.split("\t") == ["pid", "uid", "age_s", "cpu_ticks", "devices", "verdict", "reason", "name"]
+    assert head.split("\t") == [
+        "pid",
+        "uid",
+        "age_s",
+        "cpu_ticks",
+        "devices",
+        "verdict",
+        "reason",
+        "name",
+    ]
     assert row.split("\t")[4:7] == ["7", "candidate", "-"]
     assert verdict.startswith("candidates: 1 leftover")
     assert "hunter2" not in done.stdout
 
 
-@pytest.mark.parametrize("args", [["--kill"], ["--sample", "0"], ["--min-age", "-1"], ["--device", "/etc/passwd"], ["--device", "nvidia0"], ["--device"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--kill"],
+        ["--sample", "0"],
+        ["--min-age", "-1"],
+        ["--device", "/etc/passwd"],
+        ["--device", "nvidia0"],
+        ["--device"],
+    ],
+    ids=" ".join,
+)
 def test_usage_errors_exit_2(args):
     done = subprocess.run(["bash", str(SCRIPT), *args], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")

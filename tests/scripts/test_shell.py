@@ -8,19 +8,45 @@ from remote_gpu_trainer.catalogue import bundle
 
 from tests.conftest import ROOT, engine
 
-SHELL = sorted(path for pattern in ("*.sh", "*.template") for path in (ROOT / "scripts").glob(pattern))
+SHELL = sorted(
+    path for pattern in ("*.sh", "*.template") for path in (ROOT / "scripts").glob(pattern)
+)
 OURS = [path for path in SHELL if not path.name.startswith("run_")]
 
 
 @pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
 def test_shellcheck_warns_of_nothing(path):
-    done = subprocess.run([engine("shellcheck", "apt-get install -y shellcheck"), "-s", "bash", "-S", "warning", str(path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            engine("shellcheck", "apt-get install -y shellcheck"),
+            "-s",
+            "bash",
+            "-S",
+            "warning",
+            str(path),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
 @pytest.mark.parametrize("path", SHELL, ids=lambda path: path.name)
 def test_shfmt_would_change_nothing(path):
-    done = subprocess.run([engine("shfmt", "apt-get install -y shfmt"), "-i", "2", "-ci", "-ln", "bash", "-d", str(path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            engine("shfmt", "apt-get install -y shfmt"),
+            "-i",
+            "2",
+            "-ci",
+            "-ln",
+            "bash",
+            "-d",
+            str(path),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -43,4 +69,6 @@ def test_entry_ids_in_the_scripts_are_in_the_catalogue():
     families = "|".join(sorted({re.match("[A-Z]+", name)[0] for name in known}))
     for path in OURS:
         told = set(re.findall(rf"\b(?:{families})\d+\b", path.read_text()))
-        assert not {name for name in told if name not in known and name not in ("V1", "V2")}, path.name
+        assert not {name for name in told if name not in known and name not in ("V1", "V2")}, (
+            path.name
+        )

@@ -23,12 +23,19 @@ import verify_local  # noqa: E402
 
 
 def run(*args, python=sys.executable, **env):
-    done = subprocess.run([str(python), str(SCRIPT), *map(str, args)], capture_output=True, text=True, env={**os.environ, **env})
+    done = subprocess.run(
+        [str(python), str(SCRIPT), *map(str, args)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 def safetensors(path: Path, count: int = 4) -> None:
-    header = json.dumps({"w": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}).encode()
+    header = json.dumps(
+        {"w": {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}
+    ).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(4 * count))
 
 
@@ -36,9 +43,17 @@ def manifest(folder: Path, **change) -> Path:
     """A manifest of the folder as it is now."""
     rows = []
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.parent / path.name not in [folder / name for name in verify_local.OURS]:
+        if path.is_file() and path.parent / path.name not in [
+            folder / name for name in verify_local.OURS
+        ]:
             data = path.read_bytes()
-            rows.append({"path": path.relative_to(folder).as_posix(), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+            rows.append(
+                {
+                    "path": path.relative_to(folder).as_posix(),
+                    "bytes": len(data),
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                }
+            )
     out = folder / "PULL_MANIFEST.json"
     out.write_text(json.dumps({"schema": 1, "run_id": "sweep7", "files": rows, **change}))
     return out
@@ -62,8 +77,14 @@ def test_whole_results_get_a_marker_that_names_the_manifest(pulled):
     assert out.startswith("verified: 2 cells, 4 files, ")
     proof = json.loads((pulled / MARKER).read_text())
     assert proof["manifest_sha256"] == hashlib.sha256(listing.read_bytes()).hexdigest()
-    assert (proof["run_id"], proof["cells"], proof["loaded"]) == ("sweep7", ["seed0", "seed1"], True)
-    assert run(pulled, "--manifest", listing)[0] == 0  # a second time: the marker of the first is no extra file
+    assert (proof["run_id"], proof["cells"], proof["loaded"]) == (
+        "sweep7",
+        ["seed0", "seed1"],
+        True,
+    )
+    assert (
+        run(pulled, "--manifest", listing)[0] == 0
+    )  # a second time: the marker of the first is no extra file
 
 
 def cut(pulled):
@@ -98,9 +119,17 @@ def link(pulled):
         (add, "extra", "a file that isn't listed"),
         (link, "link", "found a link, expected a plain file"),
     ],
-    ids=["a cut file", "an altered byte", "a missing file", "a file besides", "a link in place of a file"],
+    ids=[
+        "a cut file",
+        "an altered byte",
+        "a missing file",
+        "a file besides",
+        "a link in place of a file",
+    ],
 )
-def test_results_that_differ_from_the_manifest_are_bad_and_lose_an_older_marker(pulled, change, kind, text):
+def test_results_that_differ_from_the_manifest_are_bad_and_lose_an_older_marker(
+    pulled, change, kind, text
+):
     listing = manifest(pulled)
     assert run(pulled, "--manifest", listing)[0] == 0
     change(pulled)
@@ -115,7 +144,20 @@ def test_results_that_differ_from_the_manifest_are_bad_and_lose_an_older_marker(
 
 @pytest.mark.parametrize(
     "path",
-    ["../out.pt", "/etc/passwd", "a//b", "a/./b", "a\\b", "C:/b", "a\nb", "", "PULL_VERIFIED.json", None, 7, "a/\ud800"],
+    [
+        "../out.pt",
+        "/etc/passwd",
+        "a//b",
+        "a/./b",
+        "a\\b",
+        "C:/b",
+        "a\nb",
+        "",
+        "PULL_VERIFIED.json",
+        None,
+        7,
+        "a/\ud800",
+    ],
     ids=ascii,
 )
 def test_a_path_that_could_leave_the_folder_makes_the_manifest_bad(pulled, path):
@@ -136,7 +178,11 @@ def test_a_path_listed_twice_makes_the_manifest_bad(pulled):
     assert run(pulled, "--manifest", listing)[0] == 1
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": 2}', '{"schema": 1, "files": []}', "\xff"], ids=["nothing", "a list", "another schema", "no run", "no UTF-8"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"schema": 2}', '{"schema": 1, "files": []}', "\xff"],
+    ids=["nothing", "a list", "another schema", "no run", "no UTF-8"],
+)
 def test_a_manifest_that_cannot_be_read_is_not_told_as_bad_results(pulled, text):
     listing = pulled.parent / "m.json"
     listing.write_bytes(text.encode("latin-1"))
@@ -148,7 +194,10 @@ def test_a_manifest_that_cannot_be_read_is_not_told_as_bad_results(pulled, text)
 def test_without_a_manifest_nothing_is_verified(pulled):
     code, out, err = run(pulled)
     assert (code, out) == (2, "")
-    assert err == "verify_local: found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help\n"
+    assert (
+        err
+        == "verify_local: found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help\n"
+    )
 
 
 def test_a_wrong_count_of_cells_is_bad_and_an_empty_manifest_too(pulled, tmp_path):
@@ -166,7 +215,9 @@ def test_a_cell_of_the_roster_without_weights_is_bad(pulled):
     assert run(pulled, "--manifest", manifest(pulled), "--expect", 2)[0] == 1
     code, out, _ = run(pulled, "--manifest", manifest(pulled, cells=["seed0", "seed1"]), "--json")
     assert code == 1
-    assert [(finding["kind"], finding["path"]) for finding in json.loads(out)["findings"]] == [("cells", "seed1")]
+    assert [(finding["kind"], finding["path"]) for finding in json.loads(out)["findings"]] == [
+        ("cells", "seed1")
+    ]
 
 
 def test_weights_directly_in_the_folder_are_a_cell_and_a_folder_of_logs_is_none(tmp_path):
@@ -259,7 +310,9 @@ def test_a_checkpoint_that_runs_code_does_not_run_it(weights, tmp_path):
             return (os.mkdir, (str(made),))
 
     folder = save({"model": torch.ones(3), "x": Runs()})
-    assert run(folder, "--manifest", manifest(folder))[0] == 1  # torch knows the module as one that runs commands
+    assert (
+        run(folder, "--manifest", manifest(folder))[0] == 1
+    )  # torch knows the module as one that runs commands
     assert not made.exists()
 
 
@@ -309,7 +362,9 @@ def archive(path: Path, spoil: bool = False) -> None:
         path.write_bytes(bytes(data))
 
 
-def test_without_torch_an_archive_is_unknown_and_with_no_load_it_is_checked_by_crc(pulled, tmp_path):
+def test_without_torch_an_archive_is_unknown_and_with_no_load_it_is_checked_by_crc(
+    pulled, tmp_path
+):
     archive(pulled / "seed0/best.pth")
     place = without_torch(tmp_path)
     code, _, err = run(pulled, "--manifest", manifest(pulled), PYTHONPATH=place)
@@ -328,7 +383,9 @@ def test_without_torch_an_archive_is_unknown_and_with_no_load_it_is_checked_by_c
 def test_it_runs_on_python_3_8(pulled):
     code, out, err = run("--make", pulled, "-o", pulled / "PULL_MANIFEST.json", python=OLD_PYTHON)
     assert code == 0, err
-    code, out, err = run(pulled, "--manifest", pulled / "PULL_MANIFEST.json", "--json", python=OLD_PYTHON)
+    code, out, err = run(
+        pulled, "--manifest", pulled / "PULL_MANIFEST.json", "--json", python=OLD_PYTHON
+    )
     assert (code, json.loads(out)["verdict"], err) == (0, "ok", "")
 
 

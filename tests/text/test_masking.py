@@ -33,9 +33,15 @@ HEX = "0123456789abcdef0123456789abcdef"
         ("npm_AbCdEf0123456789AbCdEf0123456789abcd", "AbCdEf"),
         ("dckr_pat_abcdefgh12345678", "abcdef"),
         ("https://x-access-token:ghs_AbCdEf0123456789AbCdEf@github.com/a/b", "AbCdEf"),
-        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P", "eyJzdWIi"),
+        (
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+            "eyJzdWIi",
+        ),
         ("https://acct.blob.core.windows.net/c/x?sv=2022&sig=abcDEF123456%2Bxyz%3D", "abcDEF"),
-        ("https://b.s3.amazonaws.com/x?X-Amz-Algorithm=AWS4&X-Amz-Signature=deadbeefdeadbeef", "deadbeef"),
+        (
+            "https://b.s3.amazonaws.com/x?X-Amz-Algorithm=AWS4&X-Amz-Signature=deadbeefdeadbeef",
+            "deadbeef",
+        ),
         ("hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX", "T0000"),
         (r'"private_key": "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC"', "MIIE"),
     ],
@@ -75,11 +81,26 @@ def test_what_is_no_secret_stays_readable(text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["eyJaaaaaaaa-", "eyJ.", "--a", "--token ", "api key a-", "A_KEY=-", "authorization: ", "-----BEGIN A", "&key=", "hooks.slack.com/services/"]
+    "piece",
+    [
+        "eyJaaaaaaaa-",
+        "eyJ.",
+        "--a",
+        "--token ",
+        "api key a-",
+        "A_KEY=-",
+        "authorization: ",
+        "-----BEGIN A",
+        "&key=",
+        "hooks.slack.com/services/",
+    ],
 )
 @pytest.mark.alone
 def test_no_form_takes_quadratic_time(piece):
-    text = piece * (100_000 // len(piece)) + " token key= --key hook/ eyJ authorization bearer passw secret"
+    text = (
+        piece * (100_000 // len(piece))
+        + " token key= --key hook/ eyJ authorization bearer passw secret"
+    )
     started = time.process_time()
     mask(text)
     assert time.process_time() - started < 0.5
@@ -93,7 +114,11 @@ def test_a_line_that_is_longer_than_what_is_shown_gives_no_piece_of_its_secret()
     assert shown_lines("one\ntwo\n" * 5000, 2, 80) == ["one", "two"]
 
 
-@given(st.lists(st.sampled_from([*HINTS, "_", "x", "hf", "pat", " ", "\n", "Ä"]), max_size=12).map("".join))
+@given(
+    st.lists(st.sampled_from([*HINTS, "_", "x", "hf", "pat", " ", "\n", "Ä"]), max_size=12).map(
+        "".join
+    )
+)
 def test_no_hint_of_a_secret_is_overlooked(text):
     low = text.lower()
     assert {hint for hint in HINTS if hint in low} <= set(hints_in(low))

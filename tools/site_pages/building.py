@@ -19,25 +19,41 @@ def write(site: Site, root: Path, work: Path) -> Path:
     """Write the generator's folder under `work`; its settings' path comes back. Raises OSError."""
     for path, text in site.files.items():
         target = work / "docs" / path
-        if target.exists():  # a file system that takes entries/o1 for entries/O1 needs no redirect there
+        if (
+            target.exists()
+        ):  # a file system that takes entries/o1 for entries/O1 needs no redirect there
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     shutil.copytree(root / "docs/assets", work / "docs/assets", dirs_exist_ok=True)
     shutil.copytree(root / "docs/overrides", work / "overrides")
     config = work / "mkdocs.yml"
-    config.write_text(yaml.safe_dump(settings(site, "docs", "overrides"), allow_unicode=True, sort_keys=False), encoding="utf-8")
+    config.write_text(
+        yaml.safe_dump(settings(site, "docs", "overrides"), allow_unicode=True, sort_keys=False),
+        encoding="utf-8",
+    )
     return config
 
 
 def build(root: Path, out: Path) -> int:
     """Build the site of the project under `root` into `out`; the number of its pages comes back. Raises SiteError, CatalogueError, FactError, CalledProcessError, OSError."""
     if out.exists() and any(out.iterdir()) and not (out / INDEX).is_file():
-        raise SiteError(f"{out}: found files that are no earlier site, expected a new or empty folder")
+        raise SiteError(
+            f"{out}: found files that are no earlier site, expected a new or empty folder"
+        )
     site = collect(root)
     with tempfile.TemporaryDirectory() as folder:
         config = write(site, root, Path(folder))
-        command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "--config-file", str(config)]
+        command = [
+            sys.executable,
+            "-m",
+            "zensical",
+            "build",
+            "--clean",
+            "--strict",
+            "--config-file",
+            str(config),
+        ]
         subprocess.run(command, check=True, cwd=folder, stdout=sys.stderr)
         shutil.rmtree(out, ignore_errors=True)
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -58,7 +58,11 @@ class Site:
 
 def addresses(root: Path, found: Catalogue) -> dict[str, str]:
     """Where each file of the project and each entry is shown."""
-    known = {name: address for name, address in DOCUMENTS.items() if (root / name).is_file()} | dict.fromkeys(FIGURES, PLACES["page:figures"]) | PLACES
+    known = (
+        {name: address for name, address in DOCUMENTS.items() if (root / name).is_file()}
+        | dict.fromkeys(FIGURES, PLACES["page:figures"])
+        | PLACES
+    )
     with_entries = {entry.path for entry in found.entries}
     for path in bundle.pages(root):
         name = path.relative_to(root).as_posix()
@@ -71,7 +75,9 @@ def addresses(root: Path, found: Catalogue) -> dict[str, str]:
         known[f"docs/{name}.md"] = "" if name == "index" else f"{name}/"
     for entry in found.entries:
         known[f"entry:{entry.id}"] = entries.address_of(entry.id)
-    return known | {f"entry:{gone.id}": entries.address_of(found.current(gone.id)) for gone in found.retired}
+    return known | {
+        f"entry:{gone.id}": entries.address_of(found.current(gone.id)) for gone in found.retired
+    }
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,9 @@ class Project:
 
     def place(self, source: str, address: str | None = None, every_id: bool = False) -> Place:
         """Where the text of `source` stands: on its own page, or at `address`."""
-        return Place(self.known[source] if address is None else address, self.known, source, every_id)
+        return Place(
+            self.known[source] if address is None else address, self.known, source, every_id
+        )
 
     def text(self, name: str) -> str:
         return (self.root / name).read_text(encoding="utf-8")
@@ -99,7 +107,9 @@ def collect(root: Path) -> Site:
     _catalogue(site, project)
     _reference(site, project)
     for old, address in entries.redirects(found).items():
-        site.file(f"{old}index.html", entries.redirect_text(old, Place(old, project.known), address))
+        site.file(
+            f"{old}index.html", entries.redirect_text(old, Place(old, project.known), address)
+        )
     site.file(finder.INDEX, finder.index_text(site.pages.values()))
     site.navigation = _navigation(site, project.known, guides)
     return site
@@ -116,7 +126,13 @@ def _documents(site: Site, project: Project) -> list[Page]:
         guides.append(site.add(documents.guide_page(project.text(name), shown, here, included)))
     for name in (name for name in shown if name in DOCUMENTS):
         site.add(documents.document_page(shown[name], project.place(name)))
-    site.add(documents.figures_page({name: shown[name] for name in FIGURES}, {name: project.place(name) for name in FIGURES}, project.place("page:figures")))
+    site.add(
+        documents.figures_page(
+            {name: shown[name] for name in FIGURES},
+            {name: project.place(name) for name in FIGURES},
+            project.place("page:figures"),
+        )
+    )
     return guides
 
 
@@ -128,7 +144,9 @@ def _catalogue(site: Site, project: Project) -> None:
         group = [entry for entry in found.entries if entry.path == name]
         here = project.place(name, every_id=bool(group))
         if name.startswith("profiles/") and path.stem in profiles:
-            page = platforms.platform_page(name, project.text(name), profiles[path.stem], found, here)
+            page = platforms.platform_page(
+                name, project.text(name), profiles[path.stem], found, here
+            )
         elif group:
             page = entries.topic_page(name, project.text(name), found, here)
         else:
@@ -137,20 +155,46 @@ def _catalogue(site: Site, project: Project) -> None:
         if group:
             titles[name] = page.title
         for before, entry, after in zip([None, *group], group, [*group[1:], None], strict=False):
-            site.add(entries.entry_page(entry, project.place(name, entries.address_of(entry.id)), (before, after)))
+            site.add(
+                entries.entry_page(
+                    entry, project.place(name, entries.address_of(entry.id)), (before, after)
+                )
+            )
     parser = make_parser()
-    ordered = dict(sorted(titles.items(), key=lambda item: item[0].startswith("profiles/")))  # the training first
-    site.add(entries.index_page(found, ordered, project.place("page:entries"), docs.make("count", "", found, parser)))
-    site.add(platforms.comparison_page(profiles, docs.make("shares", "", found, parser), project.place("page:compare")))
+    ordered = dict(
+        sorted(titles.items(), key=lambda item: item[0].startswith("profiles/"))
+    )  # the training first
+    site.add(
+        entries.index_page(
+            found, ordered, project.place("page:entries"), docs.make("count", "", found, parser)
+        )
+    )
+    site.add(
+        platforms.comparison_page(
+            profiles, docs.make("shares", "", found, parser), project.place("page:compare")
+        )
+    )
     for fact in profile.Facts.model_fields:
-        site.add(platforms.fact_page(fact, profiles, project.place("page:compare", platforms.fact_address(fact))))
+        site.add(
+            platforms.fact_page(
+                fact, profiles, project.place("page:compare", platforms.fact_address(fact))
+            )
+        )
 
 
 def _reference(site: Site, project: Project) -> None:
     """What the program says about itself, and the search."""
     site.add(commands.commands_page(make_parser(), project.place("page:commands")))
-    helps = {path.name: commands.script_help(path) for path in sorted((project.root / "scripts").iterdir()) if path.is_file()}
-    site.add(commands.scripts_page({name: said for name, said in helps.items() if said}, project.place("page:scripts")))
+    helps = {
+        path.name: commands.script_help(path)
+        for path in sorted((project.root / "scripts").iterdir())
+        if path.is_file()
+    }
+    site.add(
+        commands.scripts_page(
+            {name: said for name, said in helps.items() if said}, project.place("page:scripts")
+        )
+    )
     site.add(commands.tools_page(*asyncio.run(_served()), project.place("page:tools")))
     site.add(commands.job_page(Job.model_json_schema(), project.place("page:job")))
     site.add(finder.find_page(project.place("page:find")))
@@ -170,9 +214,19 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
         return {title or site.pages[address].title: file_of(address)}
 
     files = {name: address for name, address in known.items() if name.endswith(".md")}
-    topics = [item(a) for n, a in files.items() if n.startswith("references/") and a.startswith("topics/")]
-    platform = [item(a, Path(n).stem) for n, a in files.items() if n.startswith("profiles/") and not Path(n).stem.startswith("_")]
-    about = [item(a) for n, a in files.items() if n.startswith(("references/", "profiles/_")) and not a.startswith("topics/")]
+    topics = [
+        item(a) for n, a in files.items() if n.startswith("references/") and a.startswith("topics/")
+    ]
+    platform = [
+        item(a, Path(n).stem)
+        for n, a in files.items()
+        if n.startswith("profiles/") and not Path(n).stem.startswith("_")
+    ]
+    about = [
+        item(a)
+        for n, a in files.items()
+        if n.startswith(("references/", "profiles/_")) and not a.startswith("topics/")
+    ]
     home = [item(p.address, "Home") for p in guides if not p.address]
     return [
         *home,
@@ -180,9 +234,20 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
         {"Guides": [item(page.address) for page in guides if page.address]},
         {"Entries": [item(PLACES["page:entries"]), *topics]},
         {"Platforms": [item(PLACES["page:compare"]), *platform]},
-        {"Reference": [item(PLACES[f"page:{name}"]) for name in ("commands", "tools", "job", "scripts")] + about},
+        {
+            "Reference": [
+                item(PLACES[f"page:{name}"]) for name in ("commands", "tools", "job", "scripts")
+            ]
+            + about
+        },
         {"Figures": [item(a) for a in sorted(site.pages) if a.startswith(PLACES["page:figures"])]},
-        {"The project": [item(a) for n, a in DOCUMENTS.items() if a in site.pages and not a.startswith(PLACES["page:figures"])]},
+        {
+            "The project": [
+                item(a)
+                for n, a in DOCUMENTS.items()
+                if a in site.pages and not a.startswith(PLACES["page:figures"])
+            ]
+        },
     ]
 
 
@@ -197,10 +262,23 @@ def settings(site: Site, folder: str, overrides: str) -> dict[str, Any]:
             "name": "material",
             "font": False,
             "custom_dir": overrides,
-            "features": ["navigation.top", "navigation.tracking", "content.code.copy", "toc.follow"],
+            "features": [
+                "navigation.top",
+                "navigation.tracking",
+                "content.code.copy",
+                "toc.follow",
+            ],
             "palette": [
-                {"media": "(prefers-color-scheme: light)", "scheme": "default", "toggle": {"icon": "lucide/sun", "name": "Dark"}},
-                {"media": "(prefers-color-scheme: dark)", "scheme": "slate", "toggle": {"icon": "lucide/moon", "name": "Light"}},
+                {
+                    "media": "(prefers-color-scheme: light)",
+                    "scheme": "default",
+                    "toggle": {"icon": "lucide/sun", "name": "Dark"},
+                },
+                {
+                    "media": "(prefers-color-scheme: dark)",
+                    "scheme": "slate",
+                    "toggle": {"icon": "lucide/moon", "name": "Light"},
+                },
             ],
         },
         "plugins": [{"search": {"enabled": False}}],

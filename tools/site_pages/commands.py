@@ -17,22 +17,41 @@ from .page import Page, Place
 
 def commands_page(parser: argparse.ArgumentParser, place: Place) -> Page:
     """What --help prints for each command, as a table that fits a narrow screen."""
-    named = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices
-    parts = ["# Commands", markup.convert("What `--help` prints. The answer goes to standard output, everything else to standard error.", place)]
+    named = next(
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ).choices
+    parts = [
+        "# Commands",
+        markup.convert(
+            "What `--help` prints. The answer goes to standard output, everything else to standard error.",
+            place,
+        ),
+    ]
     for name, command in named.items():
         form = command._get_formatter()
         rows = [
-            (form._format_action_invocation(action), form._expand_help(action)) for action in command._actions if action.help not in (None, argparse.SUPPRESS)
+            (form._format_action_invocation(action), form._expand_help(action))
+            for action in command._actions
+            if action.help not in (None, argparse.SUPPRESS)
         ]
         usage = f'<pre class="help"><code>{html.escape(" ".join(command.format_usage().removeprefix("usage: ").split()))}</code></pre>'
-        parts += [f"## {name}", markup.raw(f"{usage}<p>{html.escape(' '.join((command.description or '').split()))}</p>" + _table(("argument", "about"), rows))]
+        parts += [
+            f"## {name}",
+            markup.raw(
+                f"{usage}<p>{html.escape(' '.join((command.description or '').split()))}</p>"
+                + _table(("argument", "about"), rows)
+            ),
+        ]
     return Page(place.address, "Commands", "\n\n".join(parts), f"{len(named)} commands")
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """The first column is code, the others are text."""
     cells = "\n".join(
-        f"<tr><td><code>{html.escape(first)}</code></td>" + "".join(f"<td>{html.escape(text)}</td>" for text in rest) + "</tr>" for first, *rest in rows
+        f"<tr><td><code>{html.escape(first)}</code></td>"
+        + "".join(f"<td>{html.escape(text)}</td>" for text in rest)
+        + "</tr>"
+        for first, *rest in rows
     )
     names = "".join(f"<th>{name}</th>" for name in head)
     return f'<div class="wide fields" tabindex="0"><table class="data">\n<thead><tr>{names}</tr></thead>\n<tbody>\n{cells}\n</tbody></table></div>'
@@ -58,7 +77,11 @@ def script_help(path: Path) -> str:
         )
         return done.stdout.strip()
     lines = path.read_text(encoding="utf-8").split("\n")
-    head = [line[1:].removeprefix(" ") for line in lines[1:] if line.startswith("#")] if lines[0].startswith("#!") else []
+    head = (
+        [line[1:].removeprefix(" ") for line in lines[1:] if line.startswith("#")]
+        if lines[0].startswith("#!")
+        else []
+    )
     end = next((number for number, line in enumerate(lines[1:]) if not line.startswith("#")), 0)
     return "\n".join(line for line in head[:end] if not line.startswith("shellcheck ")).strip()
 
@@ -74,16 +97,43 @@ def scripts_page(helps: Mapping[str, str], place: Place) -> Page:
 
 def tools_page(tools: list[Any], resources: list[Any], prompts: list[Any], place: Place) -> Page:
     """The MCP server as a client sees it: tools with their arguments and answers, resources, prompts."""
-    parts = ["# Tools of the MCP server", markup.convert("What `remote-gpu-trainer serve` offers to a client, as the server itself describes it.", place)]
+    parts = [
+        "# Tools of the MCP server",
+        markup.convert(
+            "What `remote-gpu-trainer serve` offers to a client, as the server itself describes it.",
+            place,
+        ),
+    ]
     for tool in tools:
-        kind = "reads only" if tool.annotations and tool.annotations.read_only_hint else "may write a file"
-        parts += [markup.heading(f"`{tool.name}`", place, 2), markup.convert(f"{tool.description}\n\n*{kind}*", place)]
-        parts += ["### Arguments", markup.raw(fields_table(tool.input_schema)), "### Answer", markup.raw(fields_table(tool.output_schema or {}))]
+        kind = (
+            "reads only"
+            if tool.annotations and tool.annotations.read_only_hint
+            else "may write a file"
+        )
+        parts += [
+            markup.heading(f"`{tool.name}`", place, 2),
+            markup.convert(f"{tool.description}\n\n*{kind}*", place),
+        ]
+        parts += [
+            "### Arguments",
+            markup.raw(fields_table(tool.input_schema)),
+            "### Answer",
+            markup.raw(fields_table(tool.output_schema or {})),
+        ]
     for name, rows in (
-        ("Resources", [(r.uri_template if hasattr(r, "uri_template") else str(r.uri), r.description) for r in resources]),
+        (
+            "Resources",
+            [
+                (r.uri_template if hasattr(r, "uri_template") else str(r.uri), r.description)
+                for r in resources
+            ],
+        ),
         ("Prompts", [(p.name, p.description) for p in prompts]),
     ):
-        listed = "\n".join(f"<li><code>{html.escape(key)}</code>: {html.escape(' '.join((text or '').split()))}</li>" for key, text in rows)
+        listed = "\n".join(
+            f"<li><code>{html.escape(key)}</code>: {html.escape(' '.join((text or '').split()))}</li>"
+            for key, text in rows
+        )
         parts += [f"## {name}", markup.raw(f"<ul>\n{listed}\n</ul>")]
     return Page(place.address, "Tools of the MCP server", "\n\n".join(parts), f"{len(tools)} tools")
 
@@ -92,12 +142,25 @@ def job_page(schema: Mapping[str, Any], place: Place) -> Page:
     """The fields of a job, from the model that reads it."""
     parts = [
         "# Fields of a job",
-        markup.convert("What `remote-gpu-trainer render` and `render_run_script` take; `render --schema` prints the same as JSON schema.", place),
+        markup.convert(
+            "What `remote-gpu-trainer render` and `render_run_script` take; `render --schema` prints the same as JSON schema.",
+            place,
+        ),
     ]
     parts.append(markup.raw(fields_table(schema)))
     for name, part in sorted(schema.get("$defs", {}).items()):
         if part.get("properties"):
-            parts += [f"## {name}", markup.raw((f"<p>{html.escape(part['description'])}</p>" if part.get("description") else "") + fields_table(part))]
+            parts += [
+                f"## {name}",
+                markup.raw(
+                    (
+                        f"<p>{html.escape(part['description'])}</p>"
+                        if part.get("description")
+                        else ""
+                    )
+                    + fields_table(part)
+                ),
+            ]
     return Page(place.address, "Fields of a job", "\n\n".join(parts))
 
 
@@ -117,7 +180,14 @@ def fields_table(schema: Mapping[str, Any]) -> str:
 
 def type_of(field: Mapping[str, Any]) -> str:
     """A JSON schema's type in words: 'text', 'list of text', 'one of ssh, slurm'."""
-    names = {"string": "text", "integer": "whole number", "number": "number", "boolean": "yes or no", "null": "nothing", "object": "object"}
+    names = {
+        "string": "text",
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "yes or no",
+        "null": "nothing",
+        "object": "object",
+    }
     if "enum" in field:
         return "one of " + ", ".join(map(str, field["enum"]))
     if "const" in field:
@@ -126,8 +196,19 @@ def type_of(field: Mapping[str, Any]) -> str:
         return field["$ref"].rsplit("/", 1)[-1]
     for several in ("anyOf", "oneOf", "allOf"):
         if several in field:
-            return " or ".join(dict.fromkeys(type_of(one) for one in field[several] if one.get("type") != "null")) or "nothing"
+            return (
+                " or ".join(
+                    dict.fromkeys(
+                        type_of(one) for one in field[several] if one.get("type") != "null"
+                    )
+                )
+                or "nothing"
+            )
     if field.get("type") == "array":
         return "list of " + type_of(field.get("items", {}))
     kind = field.get("type", "anything")
-    return " or ".join(names.get(one, one) for one in kind) if isinstance(kind, list) else names.get(kind, kind)
+    return (
+        " or ".join(names.get(one, one) for one in kind)
+        if isinstance(kind, list)
+        else names.get(kind, kind)
+    )

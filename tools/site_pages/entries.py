@@ -41,33 +41,65 @@ def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | N
     for name, attribute in _PROSE:
         field(name, markup.convert(getattr(entry, attribute), place, down=2))
     if entry.tell_apart:
-        field("Tell apart", markup.convert("\n".join(f"- [{other}](entry:{other}): {_one_line(text)}" for other, text in entry.tell_apart), place))
+        field(
+            "Tell apart",
+            markup.convert(
+                "\n".join(
+                    f"- [{other}](entry:{other}): {_one_line(text)}"
+                    for other, text in entry.tell_apart
+                ),
+                place,
+            ),
+        )
     if entry.signatures:
-        rows = (f"<li><code>{html.escape(s.text)}</code>{' <small>regular expression</small>' if s.is_regex else ''}</li>" for s in entry.signatures)
+        rows = (
+            f"<li><code>{html.escape(s.text)}</code>{' <small>regular expression</small>' if s.is_regex else ''}</li>"
+            for s in entry.signatures
+        )
         field("Signatures", markup.raw("<ul class=signatures>\n" + "\n".join(rows) + "\n</ul>"))
     field("Reported as", markup.convert(_items(entry.reported_as), place))
     if entry.false_alarm:
         field("False alarm", markup.convert(entry.false_alarm, place, down=2))
     field("Sources", markup.convert(_items(entry.sources), place))
     parts.append(markup.raw(_neighbours(entry, place, around)))
-    return Page(place.address, markup.plain(markup.inline(title, place)), "\n\n".join(parts), entry.severity, entry.signatures)
+    return Page(
+        place.address,
+        markup.plain(markup.inline(title, place)),
+        "\n\n".join(parts),
+        entry.severity,
+        entry.signatures,
+    )
 
 
 def _badges(entry: Entry, place: Place) -> str:
-    checked = f"checked {entry.verified}, " + (f"ran ({html.escape(entry.ran)})" if entry.ran else "read")
+    checked = f"checked {entry.verified}, " + (
+        f"ran ({html.escape(entry.ran)})" if entry.ran else "read"
+    )
     bound = [f"applies to <code>{html.escape(text)}</code>" for text in entry.applies_to]
     needs = [f"needs {html.escape(', '.join(entry.needs))}"] if entry.needs else []
     part = f", {html.escape(entry.section)}" if entry.section not in ("", "Entries") else ""
     home = f'<a href="{place.to(place.addresses[entry.path])}">{html.escape(PurePosixPath(entry.path).stem)}</a>{part}'
     mark = f'<span class="severity {entry.severity}" title="{SEVERITIES[entry.severity]}">{entry.severity}</span>'
-    return "<p class=badges>" + " · ".join([f"{mark} {SEVERITIES[entry.severity]}", checked, *bound, *needs, f"in {home}"]) + "</p>"
+    return (
+        "<p class=badges>"
+        + " · ".join(
+            [f"{mark} {SEVERITIES[entry.severity]}", checked, *bound, *needs, f"in {home}"]
+        )
+        + "</p>"
+    )
 
 
 def _neighbours(entry: Entry, place: Place, around: tuple[Entry | None, Entry | None]) -> str:
     before, after = around
-    links = [f'<a rel=prev href="{place.to(address_of(before.id))}">← {before.id}</a>' if before else ""]
-    links.append(f"<span>On the command line: <code>remote-gpu-trainer lookup --id {entry.id}</code></span>")
-    links.append(f'<a rel=next href="{place.to(address_of(after.id))}">{after.id} →</a>' if after else "")
+    links = [
+        f'<a rel=prev href="{place.to(address_of(before.id))}">← {before.id}</a>' if before else ""
+    ]
+    links.append(
+        f"<span>On the command line: <code>remote-gpu-trainer lookup --id {entry.id}</code></span>"
+    )
+    links.append(
+        f'<a rel=next href="{place.to(address_of(after.id))}">{after.id} →</a>' if after else ""
+    )
     return "<p class=neighbours>" + " ".join(filter(None, links)) + "</p>"
 
 
@@ -81,12 +113,18 @@ def _items(items: Iterable[str]) -> str:
 
 def _escaped_start(text: str) -> str:
     """An item that begins like a list, a heading or a quotation stays a sentence."""
-    return re.sub(r"^(\d+)([.)])(?= |$)|^([#>+*-])(?=\s|$|[#>-])", lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}", text)
+    return re.sub(
+        r"^(\d+)([.)])(?= |$)|^([#>+*-])(?=\s|$|[#>-])",
+        lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}",
+        text,
+    )
 
 
 def listed(entries: Iterable[Entry]) -> str:
     """A list of entries in Markdown, each a link with its title and severity."""
-    return "\n".join(f"- [{entry.id}](entry:{entry.id}) {entry.title} *({entry.severity})*" for entry in entries)
+    return "\n".join(
+        f"- [{entry.id}](entry:{entry.id}) {entry.title} *({entry.severity})*" for entry in entries
+    )
 
 
 def body_of(text: str, found: Catalogue) -> tuple[str, str]:
@@ -113,7 +151,10 @@ def topic_page(path: str, text: str, found: Catalogue, place: Place) -> Page:
     title, body = body_of(text, found)
     count = sum(entry.path == path for entry in found.entries)
     return Page(
-        place.address, markup.plain(markup.inline(title, place)), markup.heading(title, place, 1) + "\n\n" + markup.convert(body, place), f"{count} entries"
+        place.address,
+        markup.plain(markup.inline(title, place)),
+        markup.heading(title, place, 1) + "\n\n" + markup.convert(body, place),
+        f"{count} entries",
     )
 
 
@@ -121,16 +162,28 @@ def index_page(found: Catalogue, titles: dict[str, str], place: Place, count: st
     """All entries, by the file that they stand in. `count` is the project's own sentence about how many there are."""
     parts = ["# All entries", markup.convert(count, place)]
     for path, title in titles.items():
-        parts += [markup.heading(title, place, 2), markup.convert(f"[The page]({path})\n\n" + listed(e for e in found.entries if e.path == path), place)]
+        parts += [
+            markup.heading(title, place, 2),
+            markup.convert(
+                f"[The page]({path})\n\n" + listed(e for e in found.entries if e.path == path),
+                place,
+            ),
+        ]
     return Page(place.address, "All entries", "\n\n".join(parts), search=False)
 
 
 def redirects(found: Catalogue) -> dict[str, str]:
     """{old address: address}: retired ids, and every id in small letters."""
     old = {gone.id: found.current(gone.id) for gone in found.retired}
-    now = {entry.id: entry.id for entry in found.entries} | {gone: new for gone, new in old.items() if new in found.by_id}
+    now = {entry.id: entry.id for entry in found.entries} | {
+        gone: new for gone, new in old.items() if new in found.by_id
+    }
     pairs = {address_of(name): address_of(target) for name, target in now.items() if name != target}
-    return pairs | {address_of(name.lower()): address_of(target) for name, target in now.items() if name.lower() != name}
+    return pairs | {
+        address_of(name.lower()): address_of(target)
+        for name, target in now.items()
+        if name.lower() != name
+    }
 
 
 def redirect_text(old: str, place: Place, address: str) -> str:

@@ -25,7 +25,9 @@ def index_text(pages: Iterable[Page]) -> str:
             "t": page.title,
             "k": page.note,
             "s": [signature.text for signature in page.signatures if not signature.is_regex],
-            "r": [for_browser(signature.text) for signature in page.signatures if signature.is_regex],
+            "r": [
+                for_browser(signature.text) for signature in page.signatures if signature.is_regex
+            ],
             "w": markup.plain(page.markdown),
         }
         for page in pages
@@ -50,4 +52,9 @@ def find_page(place: Place) -> Page:
 <noscript><p>The search needs JavaScript. <a href="{place.to("entries/")}">All entries</a> stand on one page.</p></noscript>
 <script src="{place.to("assets/find.js")}" defer></script>"""
     more = "The command line reads whole logs, finds which rank failed first, and says when nothing fits: `remote-gpu-trainer lookup --log train.log`."
-    return Page(place.address, "Find", "\n\n".join(["# Find an entry", markup.raw(form), markup.convert(more, place)]), search=False)
+    return Page(
+        place.address,
+        "Find",
+        "\n\n".join(["# Find an entry", markup.raw(form), markup.convert(more, place)]),
+        search=False,
+    )

@@ -53,12 +53,24 @@ def convert(text: str, place: Place, down: int = 0) -> str:
 def heading(text: str, place: Place, level: int) -> str:
     """A heading for the generator, of Markdown that may hold code."""
     parts = _TAG.split(re.sub(r"</?a\b[^>]*>", "", inline(text, place)))
-    return "#" * level + " " + "".join(part if part.startswith("<") else _SPECIAL.sub(lambda m: f"&#{ord(m[0])};", part) for part in parts)
+    return (
+        "#" * level
+        + " "
+        + "".join(
+            part if part.startswith("<") else _SPECIAL.sub(lambda m: f"&#{ord(m[0])};", part)
+            for part in parts
+        )
+    )
 
 
 def raw(text: str) -> str:
     """A block of finished HTML for the generator, which leaves it as it is: what could begin a fence or be widened is written as a character reference."""
-    safe = text.strip().replace("`", "&#96;").replace("~~~", "&#126;&#126;&#126;").replace("\t", "&#9;")
+    safe = (
+        text.strip()
+        .replace("`", "&#96;")
+        .replace("~~~", "&#126;&#126;&#126;")
+        .replace("\t", "&#9;")
+    )
     return f"<div>\n{safe}\n</div>"
 
 
@@ -69,7 +81,9 @@ def inline(text: str, place: Place) -> str:
 
 def plain(markup: str) -> str:
     """The words of a page as written by `convert`, for the search and for titles."""
-    text = re.sub(r"^#+ ", "", re.sub(r"</(p|li|td|th|pre|dt|dd|div|h\d)>", "\n", markup), flags=re.M)
+    text = re.sub(
+        r"^#+ ", "", re.sub(r"</(p|li|td|th|pre|dt|dd|div|h\d)>", "\n", markup), flags=re.M
+    )
     return " ".join(html.unescape(_TAG.sub("", text)).split())
 
 
@@ -84,7 +98,9 @@ def _fence(self, tokens, index, options, env) -> str:
         lexer = get_lexer_by_name("bash" if language in _BASH else language)
     except ClassNotFound:
         lexer = get_lexer_by_name("text")
-    return coloured(tokens[index].content, lexer, HtmlFormatter(wrapcode=True, cssclass="highlight"))
+    return coloured(
+        tokens[index].content, lexer, HtmlFormatter(wrapcode=True, cssclass="highlight")
+    )
 
 
 def _picture(self, tokens, index, options, env) -> str:
@@ -126,10 +142,19 @@ def _with_ids(text: str, place: Place) -> list[Token]:
     for match in _ID.finditer(text):
         address = place.addresses.get(f"entry:{match[0]}")
         before = text[: match.start()]
-        clear = place.every_id or re.match(r"[A-Z]\w*[A-Z]", match[0]) or re.search(r"\[([A-Z0-9]+, )*$|\b[Ee]ntry $", before)
+        clear = (
+            place.every_id
+            or re.match(r"[A-Z]\w*[A-Z]", match[0])
+            or re.search(r"\[([A-Z0-9]+, )*$|\b[Ee]ntry $", before)
+        )
         if not address or not clear or address == place.address:
             continue
-        found += [_text(text[at : match.start()]), Token("link_open", "a", 1, attrs={"href": place.to(address)}), _text(match[0]), Token("link_close", "a", -1)]
+        found += [
+            _text(text[at : match.start()]),
+            Token("link_open", "a", 1, attrs={"href": place.to(address)}),
+            _text(match[0]),
+            Token("link_close", "a", -1),
+        ]
         at = match.end()
     return [*found, _text(text[at:])]
 
@@ -141,9 +166,17 @@ def _text(content: str) -> Token:
 def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.core.ruler.after("inline", "site_links", _linked)
-    for name, rule in (("html_block", _tag), ("html_inline", _tag), ("fence", _fence), ("code_block", _fence), ("image", _picture)):
+    for name, rule in (
+        ("html_block", _tag),
+        ("html_inline", _tag),
+        ("fence", _fence),
+        ("code_block", _fence),
+        ("image", _picture),
+    ):
         parser.add_render_rule(name, rule)
-    parser.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table class="data">\n')
+    parser.add_render_rule(
+        "table_open", lambda *_: '<div class="wide" tabindex="0"><table class="data">\n'
+    )
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     return parser
 

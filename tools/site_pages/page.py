@@ -26,7 +26,9 @@ class Place:
     """Where a text stands: the page that shows it, the file that it comes from, and the addresses that its links may lead to."""
 
     address: str
-    addresses: Mapping[str, str] = field(repr=False)  # file of the project, 'entry:ID' or 'page:NAME' -> address
+    addresses: Mapping[str, str] = field(
+        repr=False
+    )  # file of the project, 'entry:ID' or 'page:NAME' -> address
     source: str = ""
     every_id: bool = False  # link ids of one letter too, where no graphics card can be meant
 

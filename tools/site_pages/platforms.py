@@ -42,7 +42,11 @@ def _short(value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,.0f}".replace(",", " ") if isinstance(value, (int, float)) else html.escape(str(value))
+    return (
+        f"{value:,.0f}".replace(",", " ")
+        if isinstance(value, (int, float))
+        else html.escape(str(value))
+    )
 
 
 def _cell(fact: Fact | None, take: Callable[[Any], Any]) -> str:
@@ -55,7 +59,9 @@ def _cell(fact: Fact | None, take: Callable[[Any], Any]) -> str:
 
 def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) -> Page:
     """One row a platform, one column a fact that is a number or a yes or no, each with its date; links to the facts in words."""
-    head = "".join(f'<th><a href="{place.to(fact_address(name))}">{text}</a></th>' for text, name, _ in COLUMNS)
+    head = "".join(
+        f'<th><a href="{place.to(fact_address(name))}">{text}</a></th>' for text, name, _ in COLUMNS
+    )
     rows = [
         f'<tr><th><a href="{place.to(address_of(name))}">{name}</a><br><small>{profile.kind}</small></th>'
         + "".join(_cell(getattr(profile.facts, fact), take) for _, fact, take in COLUMNS)
@@ -68,7 +74,14 @@ def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) 
         + "\n</tbody></table></div>"
     )
     legend = f"<p>Under each value stands the date of the page that says so. {UNSURE} is unconfirmed: the most cautious reading, nothing that a program relies on. – is not known, no limit that is written, or nothing that exists there.</p>"
-    facts = "<ul class=columns>\n" + "\n".join(f'<li><a href="{place.to(fact_address(name))}">{word(name)}</a></li>' for name in Facts.model_fields) + "\n</ul>"
+    facts = (
+        "<ul class=columns>\n"
+        + "\n".join(
+            f'<li><a href="{place.to(fact_address(name))}">{word(name)}</a></li>'
+            for name in Facts.model_fields
+        )
+        + "\n</ul>"
+    )
     parts = [
         "# Platforms compared",
         markup.raw(legend + table),
@@ -77,7 +90,9 @@ def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) 
         "## How much is confirmed",
         markup.convert(shares, place),
     ]
-    return Page(place.address, "Platforms compared", "\n\n".join(parts), f"{len(profiles)} platforms")
+    return Page(
+        place.address, "Platforms compared", "\n\n".join(parts), f"{len(profiles)} platforms"
+    )
 
 
 def address_of(name: str) -> str:
@@ -97,11 +112,18 @@ def _value(value: Any, place: Place) -> str:
         held = getattr(value, name)
         if held in ("", [], None):
             continue
-        text = ", ".join(f"<code>{html.escape(item)}</code>" for item in held) if isinstance(held, list) else ""
+        text = (
+            ", ".join(f"<code>{html.escape(item)}</code>" for item in held)
+            if isinstance(held, list)
+            else ""
+        )
         if not text and isinstance(held, str):
             text = (
                 f"<code>{html.escape(held)}</code>"
-                if name in ("command", "form") and " " in held and "\n" not in held and _is_code(held)
+                if name in ("command", "form")
+                and " " in held
+                and "\n" not in held
+                and _is_code(held)
                 else markup.inline(held, place)
             )
         rows.append(f"<dt>{name.replace('_', ' ')}</dt><dd>{text or _short(held)}</dd>")
@@ -116,9 +138,7 @@ def _origin(fact: Fact, place: Place) -> str:
     state = "confirmed" if fact.status == "confirmed" else f"{UNSURE} unconfirmed"
     note = f"<p class=note>{markup.inline(fact.note, place)}</p>" if fact.note else ""
     source = html.escape(fact.source)
-    return (
-        f'{note}<p class=origin>{state}, {fact.date or "no date"}, {fact.kind} · <a href="{source}">{html.escape(fact.source.split("//", 1)[1][:60])}</a></p>'
-    )
+    return f'{note}<p class=origin>{state}, {fact.date or "no date"}, {fact.kind} · <a href="{source}">{html.escape(fact.source.split("//", 1)[1][:60])}</a></p>'
 
 
 def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
@@ -129,9 +149,20 @@ def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
         parts.append(markup.convert(about[:1].upper() + about[1:] + ".", place))
     for platform, profile in profiles.items():
         fact = getattr(profile.facts, name)
-        body = _value(fact.value, place) + _origin(fact, place) if fact else "<p>Nothing of the kind there.</p>"
-        parts += [f"## {platform}", markup.raw(f'<div class=fact>{body}<p><a href="{place.to(address_of(platform))}">All about {platform}</a></p></div>')]
-    return Page(place.address, f"{word(name)}, platform by platform", "\n\n".join(parts), search=False)
+        body = (
+            _value(fact.value, place) + _origin(fact, place)
+            if fact
+            else "<p>Nothing of the kind there.</p>"
+        )
+        parts += [
+            f"## {platform}",
+            markup.raw(
+                f'<div class=fact>{body}<p><a href="{place.to(address_of(platform))}">All about {platform}</a></p></div>'
+            ),
+        ]
+    return Page(
+        place.address, f"{word(name)}, platform by platform", "\n\n".join(parts), search=False
+    )
 
 
 def platform_page(path: str, text: str, profile: Profile, found: Catalogue, place: Place) -> Page:
@@ -142,6 +173,11 @@ def platform_page(path: str, text: str, profile: Profile, found: Catalogue, plac
         fact = getattr(profile.facts, name)
         if fact is None:
             continue
-        parts += [f"### {word(name)}", markup.raw(f"<div class=fact>{_value(fact.value, place)}{_origin(fact, place)}</div>")]
+        parts += [
+            f"### {word(name)}",
+            markup.raw(f"<div class=fact>{_value(fact.value, place)}{_origin(fact, place)}</div>"),
+        ]
     parts.append(markup.convert(body, place))
-    return Page(place.address, markup.plain(markup.inline(title, place)), "\n\n".join(parts), profile.kind)
+    return Page(
+        place.address, markup.plain(markup.inline(title, place)), "\n\n".join(parts), profile.kind
+    )

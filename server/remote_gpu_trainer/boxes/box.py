@@ -30,7 +30,10 @@ __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull
 MOST = 4 << 20
 MOST_ERRORS = 64 << 10
 RSYNC_CUT = 12  # rsync's code when it sees the pipe close before it hears of ssh's 255
-BASH, PYTHON = ("bash", "-s", "--"), ("python3", "-I", "-")  # -I: nothing is imported from the folder it starts in
+BASH, PYTHON = (
+    ("bash", "-s", "--"),
+    ("python3", "-I", "-"),
+)  # -I: nothing is imported from the folder it starts in
 ALWAYS = (
     "-a", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3",
     "-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
@@ -55,16 +58,39 @@ class Reply:
 def run(box: Box, program: str, *, interpreter: tuple[str, ...] = BASH, args: tuple[str, ...] = (), limit: float = 30, most: int = MOST, accept_new: bool = False, ssh_config: str = "") -> Reply:  # fmt: skip
     """Run a program's text there, within `limit` seconds. `accept_new`: a host key that isn't known yet is stored."""
     if box.local:
-        first = interpreter[0] if interpreter[0] != "python3" or shutil.which("python3") else sys.executable
+        first = (
+            interpreter[0]
+            if interpreter[0] != "python3" or shutil.which("python3")
+            else sys.executable
+        )
         done = _start([first, *interpreter[1:], *args], program.encode(), limit, most)
         if done.missing:
-            return Reply("unreachable", why="other", text=f"found no {interpreter[0]} here, expected it in the PATH")
-        return _overtime(box, limit, done) if done.late else Reply("ok", None if done.cut else done.code, done.out, done.errors, done.cut)
+            return Reply(
+                "unreachable",
+                why="other",
+                text=f"found no {interpreter[0]} here, expected it in the PATH",
+            )
+        return (
+            _overtime(box, limit, done)
+            if done.late
+            else Reply("ok", None if done.cut else done.code, done.out, done.errors, done.cut)
+        )
     mark = secrets.token_hex(12)
-    command = shlex.join(["sh", "-c", _WRAP, "rgt", mark, str(math.ceil(limit)), *interpreter, *args])
-    done = _start([*_ssh(box, accept_new, ssh_config), "--", box.host, command], program.encode(), limit, most + 4096)
+    command = shlex.join(
+        ["sh", "-c", _WRAP, "rgt", mark, str(math.ceil(limit)), *interpreter, *args]
+    )
+    done = _start(
+        [*_ssh(box, accept_new, ssh_config), "--", box.host, command],
+        program.encode(),
+        limit,
+        most + 4096,
+    )
     if done.missing:
-        return Reply("unreachable", why="no-ssh", text="found no ssh program here, expected OpenSSH's client; do: install it")
+        return Reply(
+            "unreachable",
+            why="no-ssh",
+            text="found no ssh program here, expected OpenSSH's client; do: install it",
+        )
     before, begun, rest = done.out.partition(mark.encode() + b"\n")
     if begun:
         body, ended, last = rest.rpartition(b"\n" + mark.encode() + b" ")
@@ -79,27 +105,57 @@ def run(box: Box, program: str, *, interpreter: tuple[str, ...] = BASH, args: tu
             return _overtime(box, limit, done)
     if done.late:
         found = Trouble(
-            "timeout", f"found no answer from {shown(box.name, 80)} within {limit:g} s, expected one; do: see in the provider's console whether the box runs"
+            "timeout",
+            f"found no answer from {shown(box.name, 80)} within {limit:g} s, expected one; do: see in the provider's console whether the box runs",
         )
     elif begun:  # what stands on stderr may be the program's own words
-        found = Trouble("lost", f"found the connection to {shown(box.name, 80)} broken before the program's end, expected it to last; do: try again")
+        found = Trouble(
+            "lost",
+            f"found the connection to {shown(box.name, 80)} broken before the program's end, expected it to last; do: try again",
+        )
     else:
-        found = trouble(box, done.code, done.errors, before.decode("utf-8", "replace"), _keys(box, done, ssh_config))
+        found = trouble(
+            box,
+            done.code,
+            done.errors,
+            before.decode("utf-8", "replace"),
+            _keys(box, done, ssh_config),
+        )
     return Reply("unreachable", done.code, rest[:most], done.errors, why=found.why, text=found.text)
 
 
-def pull(box: Box, source: str, to: str, *, limit: float = 6 * 3600, exclude: tuple[str, ...] = (), ssh_config: str = "") -> Reply:
+def pull(
+    box: Box,
+    source: str,
+    to: str,
+    *,
+    limit: float = 6 * 3600,
+    exclude: tuple[str, ...] = (),
+    ssh_config: str = "",
+) -> Reply:
     """Copy what a folder there holds into a folder here; a broken copy goes on where it was. Nothing here is deleted; links stay there."""
-    rsync = ["rsync", "-rt", "-s", "--partial", "--partial-dir=.rsync-partial", *(f"--exclude={name}" for name in exclude)]
+    rsync = [
+        "rsync",
+        "-rt",
+        "-s",
+        "--partial",
+        "--partial-dir=.rsync-partial",
+        *(f"--exclude={name}" for name in exclude),
+    ]
     place = source.rstrip("/") + "/"
     if not box.local:
         user, _, host = box.host.rpartition("@")
         host = f"[{host}]" if ":" in host else host
         place = f"{user}@{host}:{place}" if user else f"{host}:{place}"
-        rsync += ["-e", " ".join("'" + word.replace("'", "''") + "'" for word in _ssh(box, False, ssh_config))]
+        rsync += [
+            "-e",
+            " ".join("'" + word.replace("'", "''") + "'" for word in _ssh(box, False, ssh_config)),
+        ]
     done = _start([*rsync, "--", place, os.path.join(to, "")], b"", limit, MOST)
     if done.missing:
-        return Reply("unreachable", why="other", text="found no rsync here, expected it; do: install rsync")
+        return Reply(
+            "unreachable", why="other", text="found no rsync here, expected it; do: install rsync"
+        )
     if done.late:
         return _overtime(box, limit, done)
     if done.code in (RSYNC_CUT, 255):
@@ -114,28 +170,51 @@ def address(box: Box, ssh_config: str = "") -> str:
     if box.local:
         return ""
     done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", 10, MOST)
-    told = dict(line.split(" ", 1) for line in done.out.decode("utf-8", "replace").splitlines() if " " in line)
-    return shown(f"{told['hostname']}:{told.get('port', '22')}", 200) if "hostname" in told else box.host
+    told = dict(
+        line.split(" ", 1)
+        for line in done.out.decode("utf-8", "replace").splitlines()
+        if " " in line
+    )
+    return (
+        shown(f"{told['hostname']}:{told.get('port', '22')}", 200)
+        if "hostname" in told
+        else box.host
+    )
 
 
 def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> list[str]:
     config = ssh_config or os.environ.get("REMOTE_GPU_TRAINER_SSH_CONFIG", "")
     known = "accept-new" if accept_new else "yes"
-    return ["ssh", *(["-F", config] if config else []), *box.options, "-o", f"StrictHostKeyChecking={known}", "-o", f"LogLevel={level}", *ALWAYS]
+    return [
+        "ssh",
+        *(["-F", config] if config else []),
+        *box.options,
+        "-o",
+        f"StrictHostKeyChecking={known}",
+        "-o",
+        f"LogLevel={level}",
+        *ALWAYS,
+    ]
 
 
 def _keys(box: Box, done: _Done, ssh_config: str) -> str:
     """What ssh says about the host key that it refused; it shows the very key that accepting would store, also behind a jump host."""
     if "ost key" not in done.errors and "IDENTIFICATION" not in done.errors:
         return ""
-    return _start([*_ssh(box, False, ssh_config, "DEBUG1"), "--", box.host, "true"], b"", 20, MOST).errors
+    return _start(
+        [*_ssh(box, False, ssh_config, "DEBUG1"), "--", box.host, "true"], b"", 20, MOST
+    ).errors
 
 
 def _overtime(box: Box, limit: float, done: _Done) -> Reply:
     last = next(reversed(shown_lines(done.errors, 1, 160)), "")
     told = f" ({last})" if last else ""
     return Reply(
-        "overtime", None, done.out, done.errors, text=f"found the program at {shown(box.name, 80)} still running after {limit:g} s{told}, expected it to end"
+        "overtime",
+        None,
+        done.out,
+        done.errors,
+        text=f"found the program at {shown(box.name, 80)} still running after {limit:g} s{told}, expected it to end",
     )
 
 
@@ -152,12 +231,18 @@ class _Done:
 
 def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
     """Run an argument list, with bounds on time and on what is read. No terminal: nothing can ask a question."""
-    env = {name: value for name, value in os.environ.items() if name not in ("SSH_ASKPASS", "DISPLAY")}
-    env |= {"SSH_ASKPASS_REQUIRE": "never"} | ({"LC_ALL": "C"} if command[0] in ("ssh", "rsync") else {})
+    env = {
+        name: value for name, value in os.environ.items() if name not in ("SSH_ASKPASS", "DISPLAY")
+    }
+    env |= {"SSH_ASKPASS_REQUIRE": "never"} | (
+        {"LC_ALL": "C"} if command[0] in ("ssh", "rsync") else {}
+    )
     began = time.monotonic()
     pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True
+        )
     except FileNotFoundError:
         return _Done(missing=True)
     done, stop, out, errors = _Done(), threading.Event(), bytearray(), bytearray()
@@ -186,7 +271,11 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
         threading.Thread(target=read, args=(process.stdout, out, most), daemon=True),
         threading.Thread(target=read, args=(process.stderr, errors, MOST_ERRORS), daemon=True),
     ]
-    for thread in (*readers, threading.Thread(target=write, daemon=True), threading.Thread(target=wait, daemon=True)):
+    for thread in (
+        *readers,
+        threading.Thread(target=write, daemon=True),
+        threading.Thread(target=wait, daemon=True),
+    ):
         thread.start()
     try:
         done.late = not stop.wait(limit)
@@ -196,7 +285,11 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
     process.wait(10)
     for reader in readers:  # a child may hold the pipe open behind its parent
         reader.join(2)
-    done.code, done.out, done.errors = process.returncode, bytes(out), errors.decode("utf-8", "replace")
+    done.code, done.out, done.errors = (
+        process.returncode,
+        bytes(out),
+        errors.decode("utf-8", "replace"),
+    )
     done.seconds = time.monotonic() - began
     return done
 

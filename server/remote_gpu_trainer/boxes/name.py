@@ -49,7 +49,9 @@ def parse(text: str) -> Box:
     """The machine that a user means. Raises BadBox."""
     given = text.strip()
     if not given or len(given) > LONGEST or not given.isprintable():
-        raise BadBox(f"found a box name {_shown(given)}, expected one line such as gpu, user@host, local or 'ssh -p 40122 root@203.0.113.7 -i KEY'")
+        raise BadBox(
+            f"found a box name {_shown(given)}, expected one line such as gpu, user@host, local or 'ssh -p 40122 root@203.0.113.7 -i KEY'"
+        )
     if given == "local":
         return Box("local")
     if given.startswith(("ssh ", "ssh\t")):
@@ -61,7 +63,9 @@ def _pasted(line: str) -> Box:
     try:
         words = shlex.split(line)[1:]
     except ValueError as error:
-        raise BadBox(f"found a line that can't be read ({str(error).lower()}), expected it as the provider shows it; do: check its quotes") from None
+        raise BadBox(
+            f"found a line that can't be read ({str(error).lower()}), expected it as the provider shows it; do: check its quotes"
+        ) from None
     options: list[str] = []
     host = user = ""
     words.reverse()
@@ -69,13 +73,17 @@ def _pasted(line: str) -> Box:
         word = words.pop()
         if not word.startswith("-"):
             if host:
-                raise BadBox(f"found {_shown(word)} behind the host, expected no command; do: paste the line up to the host and its options")
+                raise BadBox(
+                    f"found {_shown(word)} behind the host, expected no command; do: paste the line up to the host and its options"
+                )
             host = word
             continue
         letter, value = word[1:2], word[2:]
         if letter not in "piJlo" or not letter:
             with_value = letter and letter in _WITH_VALUE
-            raise BadBox(f"found the option {_shown(word)}, expected only -p, -i, -l, -J and -o; do: leave it out{' with its value' if with_value else ''}")
+            raise BadBox(
+                f"found the option {_shown(word)}, expected only -p, -i, -l, -J and -o; do: leave it out{' with its value' if with_value else ''}"
+            )
         if not value:
             if not words:
                 raise BadBox(f"found -{letter} without a value, expected one behind it")
@@ -85,8 +93,12 @@ def _pasted(line: str) -> Box:
         else:
             options += _option(letter, value)
     if not host:
-        raise BadBox(f"found no host in {_shown(line)}, expected for example ssh -p 40122 root@203.0.113.7 -i ~/.ssh/key")
-    return Box(line, f"{user}@{_host(host)}" if user and "@" not in host else _host(host), tuple(options))
+        raise BadBox(
+            f"found no host in {_shown(line)}, expected for example ssh -p 40122 root@203.0.113.7 -i ~/.ssh/key"
+        )
+    return Box(
+        line, f"{user}@{_host(host)}" if user and "@" not in host else _host(host), tuple(options)
+    )
 
 
 def _option(letter: str, value: str) -> list[str]:
@@ -105,10 +117,17 @@ def _option(letter: str, value: str) -> list[str]:
         return ["-J", value]
     name, _, setting = value.replace(" ", "=", 1).partition("=")
     if name.lower() in _HOST_KEYS:
-        raise BadBox(f"found -o {_shown(name)}, expected the host key to be checked; do: leave it out, and accept a new key with --accept-new-host-key")
+        raise BadBox(
+            f"found -o {_shown(name)}, expected the host key to be checked; do: leave it out, and accept a new key with --accept-new-host-key"
+        )
     if name.lower() not in OPTIONS:
-        raise BadBox(f"found -o {_shown(name)}, expected one of {', '.join(OPTIONS.values())}; do: leave it out, or write the box into the ssh configuration")
-    return ["-o", f"{OPTIONS[name.lower()]}={_matching(setting, _OPTION_VALUE, '-o ' + name, 'a plain value')}"]
+        raise BadBox(
+            f"found -o {_shown(name)}, expected one of {', '.join(OPTIONS.values())}; do: leave it out, or write the box into the ssh configuration"
+        )
+    return [
+        "-o",
+        f"{OPTIONS[name.lower()]}={_matching(setting, _OPTION_VALUE, '-o ' + name, 'a plain value')}",
+    ]
 
 
 def _host(text: str) -> str:
@@ -117,8 +136,14 @@ def _host(text: str) -> str:
         try:
             ipaddress.IPv6Address(host if "%" not in host else "")
         except ValueError:
-            raise BadBox(f"found {_shown(text)}, expected a host without a colon; do: give a port as 'ssh -p PORT HOST'") from None
-        return f"{_matching(user, re.compile(_USER + r'$'), 'user', 'a plain name')}@{host}" if user else host
+            raise BadBox(
+                f"found {_shown(text)}, expected a host without a colon; do: give a port as 'ssh -p PORT HOST'"
+            ) from None
+        return (
+            f"{_matching(user, re.compile(_USER + r'$'), 'user', 'a plain name')}@{host}"
+            if user
+            else host
+        )
     if not _NAME.match(text):
         raise BadBox(
             f"found the host {_shown(text)}, expected a name of the ssh configuration, or user@host: letters, digits, '.', '-' and '_', beginning with a letter or digit"

@@ -17,11 +17,27 @@ _CHANGED = re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S{1
 _PLACE = re.compile(r"Host key for (\S{1,200}) has changed")
 _KNOWN = (  # in the order in which they are asked
     ("host-key-unknown", re.compile(r"Host key verification failed|No \S+ host key is known for")),
-    ("name", re.compile(r"Could not resolve hostname|Name or service not known|nodename nor servname")),
+    (
+        "name",
+        re.compile(r"Could not resolve hostname|Name or service not known|nodename nor servname"),
+    ),
     ("refused", re.compile(r"Connection refused")),
-    ("timeout", re.compile(r"timed out|No route to host|Network is unreachable|Host is down", re.I)),
-    ("auth", re.compile(r"Permission denied|Too many authentication failures|no mutual signature|System is booting up|pam_nologin")),
-    ("lost", re.compile(r"[Cc]onnection (?:to \S+ )?(?:closed|reset)|not responding|kex_exchange_identification|Broken pipe|banner exchange|client_loop")),
+    (
+        "timeout",
+        re.compile(r"timed out|No route to host|Network is unreachable|Host is down", re.I),
+    ),
+    (
+        "auth",
+        re.compile(
+            r"Permission denied|Too many authentication failures|no mutual signature|System is booting up|pam_nologin"
+        ),
+    ),
+    (
+        "lost",
+        re.compile(
+            r"[Cc]onnection (?:to \S+ )?(?:closed|reset)|not responding|kex_exchange_identification|Broken pipe|banner exchange|client_loop"
+        ),
+    ),
 )
 # ssh.runpod.io: "Error: Your SSH client doesn't support PTY"; a shell that only copies files; nologin
 _RESTRICTED = re.compile(
@@ -32,15 +48,29 @@ _RESTRICTED = re.compile(
 
 @dataclass(frozen=True)
 class Trouble:
-    why: Literal["name", "refused", "timeout", "auth", "host-key-unknown", "host-key-changed", "restricted", "lost", "other"]
+    why: Literal[
+        "name",
+        "refused",
+        "timeout",
+        "auth",
+        "host-key-unknown",
+        "host-key-changed",
+        "restricted",
+        "lost",
+        "other",
+    ]
     text: str
 
 
 def trouble(box: Box, code: int | None, errors: str, said: str, keys: str = "") -> Trouble:
     """What stood in the way. `errors`: ssh's stderr; `said`: what came on stdout before our program ran; `keys`: stderr of `ssh -v`."""
     name = shown(box.name, 80)
-    last = next(reversed(shown_lines(errors, 1, 160)), "") or next(reversed(shown_lines(said, 1, 160)), "no message")
-    if _RESTRICTED.search(errors[-4000:] + said[-4000:]) or (code is not None and code >= 0 and code != 255):
+    last = next(reversed(shown_lines(errors, 1, 160)), "") or next(
+        reversed(shown_lines(said, 1, 160)), "no message"
+    )
+    if _RESTRICTED.search(errors[-4000:] + said[-4000:]) or (
+        code is not None and code >= 0 and code != 255
+    ):
         return Trouble(
             "restricted",
             f"found a login at {name} that runs no commands ({last}), expected a full ssh; do: use the box's own address and port, not the provider's proxy",

@@ -20,7 +20,13 @@ class CatalogueError(UserError):
 class Catalogue:
     """Entries in the order of their pages; `retired` maps an old id to its successor."""
 
-    def __init__(self, root: Path, entries: tuple[Entry, ...], retired: tuple[Retired, ...], faults: tuple[Fault, ...]):
+    def __init__(
+        self,
+        root: Path,
+        entries: tuple[Entry, ...],
+        retired: tuple[Retired, ...],
+        faults: tuple[Fault, ...],
+    ):
         self.root, self.entries, self.retired, self.faults = root, entries, retired, faults
 
     @property
@@ -50,9 +56,14 @@ class Catalogue:
         found = self.by_id.get(wanted) or self.by_id.get(wanted.upper())
         if found:
             return found
-        ordered = (sorted(group, key=lambda entry: (len(entry.id), entry.id)) for group in self.families.values())
+        ordered = (
+            sorted(group, key=lambda entry: (len(entry.id), entry.id))
+            for group in self.families.values()
+        )
         families = ", ".join(f"{group[0].id} to {group[-1].id} ({len(group)})" for group in ordered)
-        raise CatalogueError(f"found id {entry_id[:40]!r}, expected one of the catalogue's: {families}")
+        raise CatalogueError(
+            f"found id {entry_id[:40]!r}, expected one of the catalogue's: {families}"
+        )
 
     @cached_property
     def families(self) -> dict[str, list[Entry]]:
@@ -78,7 +89,9 @@ def pages(root: Path) -> list[Path]:
 
 def nothing_in(root: Path) -> CatalogueError:
     """What to raise for a folder without an entry."""
-    return CatalogueError(f"found no entry under {root}, expected references/**/*.md with entries; run 'remote-gpu-trainer lint'")
+    return CatalogueError(
+        f"found no entry under {root}, expected references/**/*.md with entries; run 'remote-gpu-trainer lint'"
+    )
 
 
 def texts(root: Path) -> Iterator[tuple[str, str | Fault]]:
@@ -88,7 +101,10 @@ def texts(root: Path) -> Iterator[tuple[str, str | Fault]]:
         try:
             yield name, path.read_bytes().decode()
         except (UnicodeDecodeError, OSError) as error:
-            yield name, Fault(name, 1, f"found a page that can't be read ({error}), expected UTF-8 text")
+            yield (
+                name,
+                Fault(name, 1, f"found a page that can't be read ({error}), expected UTF-8 text"),
+            )
 
 
 def read(root: Path) -> Catalogue:

@@ -23,7 +23,9 @@ class Shelf(Mapping):
         self._read: dict[str, Entry | None] = {}
         for name, text in texts(root):
             if isinstance(text, str):
-                self._sections.update((section.id, section) for section in sections(text, name) if section.id)
+                self._sections.update(
+                    (section.id, section) for section in sections(text, name) if section.id
+                )
 
     def __getitem__(self, id: str) -> Entry:
         if id not in self._read:
@@ -42,7 +44,9 @@ class Shelf(Mapping):
 
     def signatures(self) -> Iterator[tuple[str, tuple[Signature, ...]]]:
         """(id, signatures) of each entry that has some, in the order of the pages. Nothing else of it is looked at."""
-        return ((id, found) for id, section in self._sections.items() if (found := section.signatures()))
+        return (
+            (id, found) for id, section in self._sections.items() if (found := section.signatures())
+        )
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,16 @@ from datetime import date
 from ..text.records import record
 
 SEVERITIES = ("blocks", "corrupts", "wastes", "misleads")
-REQUIRED = ("Symptom", "Root cause", "Fix", "Check", "Reported as", "Severity", "Verified", "Sources")
+REQUIRED = (
+    "Symptom",
+    "Root cause",
+    "Fix",
+    "Check",
+    "Reported as",
+    "Severity",
+    "Verified",
+    "Sources",
+)
 OPTIONAL = ("Tell apart", "Signatures", "False alarm", "Applies to", "Needs")
 FIELDS = (
     "Symptom", "Root cause", "Fix", "Check", "Tell apart", "Signatures", "Reported as", "False alarm",

@@ -89,7 +89,12 @@ def value(head: str, name: str, field: str = "") -> str | None:
             inside = start[1] == name
         elif inside and line.startswith(key):
             told = line[len(key) :].strip()
-            if following.startswith(deeper) or told in ("", "null", "~") or any(mark in told for mark in "[{\\|>") or "''" in told:
+            if (
+                following.startswith(deeper)
+                or told in ("", "null", "~")
+                or any(mark in told for mark in "[{\\|>")
+                or "''" in told
+            ):
                 return None  # a list, a text of several lines, or one with marks of its own
             return _bare(told)
     return None
@@ -105,12 +110,18 @@ def _bare(text: str) -> str:
 def _head(profile: str, name: str, fields: dict[str, str]) -> FactHead:
     told, kind = fields.get("date", ""), fields.get("kind", KINDS[0])
     if kind not in KINDS:
-        raise FactError(f"profiles/{profile}.md: {name}: found kind {kind!r}, expected one of {', '.join(KINDS)}")
+        raise FactError(
+            f"profiles/{profile}.md: {name}: found kind {kind!r}, expected one of {', '.join(KINDS)}"
+        )
     try:
         day = None if told in ("", "null", "~") else date.fromisoformat(told)
     except ValueError:
-        raise FactError(f"profiles/{profile}.md: {name}: found date {told!r}, expected YYYY-MM-DD or null") from None
-    return FactHead(profile, name, fields.get("source", ""), day, fields.get("status", "unconfirmed"), kind)
+        raise FactError(
+            f"profiles/{profile}.md: {name}: found date {told!r}, expected YYYY-MM-DD or null"
+        ) from None
+    return FactHead(
+        profile, name, fields.get("source", ""), day, fields.get("status", "unconfirmed"), kind
+    )
 
 
 def pages(root: Path) -> list[Path]:
@@ -120,4 +131,6 @@ def pages(root: Path) -> list[Path]:
 
 def read_all(root: Path) -> list[FactHead]:
     """The heads of every page under `root`/profiles, by name. Raises FactError."""
-    return [head for path in pages(root) for head in heads(path.read_text(encoding="utf-8"), path.stem)]
+    return [
+        head for path in pages(root) for head in heads(path.read_text(encoding="utf-8"), path.stem)
+    ]

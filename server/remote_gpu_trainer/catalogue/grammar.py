@@ -118,11 +118,23 @@ def _read_section(number: int, part: str, section: str, path: str) -> Entry | Re
         return Retired(gone[1], gone[2], path, number)
     head = _HEADING.fullmatch(line)
     if not head or not ID.fullmatch(head[1]):
-        raise _Rejected([Fault(path, number, f"found heading {line!r}, expected '### ID — title' or '### ID → NEW-ID'")])
+        raise _Rejected(
+            [
+                Fault(
+                    path,
+                    number,
+                    f"found heading {line!r}, expected '### ID — title' or '### ID → NEW-ID'",
+                )
+            ]
+        )
     texts, places, faults = _fields(number, part, path)
     for name in REQUIRED:
         if not texts.get(name):
-            faults.append(Fault(path, number, f"{head[1]} has no {name}, expected a paragraph '**{name}:** …'"))
+            faults.append(
+                Fault(
+                    path, number, f"{head[1]} has no {name}, expected a paragraph '**{name}:** …'"
+                )
+            )
     values = _values(head[1], texts, places, path, faults) if not faults else {}
     if faults:
         raise _Rejected(faults)
@@ -150,12 +162,28 @@ def _fields(number: int, part: str, path: str):
             name, at = mark[2], mark.end()
             line, counted = line + part.count("\n", counted, at), at
             if name not in FIELDS:
-                faults.append(Fault(path, line, f"found field {name!r}, expected one of {', '.join(FIELDS)}"))
+                faults.append(
+                    Fault(path, line, f"found field {name!r}, expected one of {', '.join(FIELDS)}")
+                )
             elif name in places:
-                faults.append(Fault(path, line, f"found field {name!r} again (first on line {places[name]}), expected it once"))
+                faults.append(
+                    Fault(
+                        path,
+                        line,
+                        f"found field {name!r} again (first on line {places[name]}), expected it once",
+                    )
+                )
             elif FIELDS.index(name) < last:
-                later = next(f for f in places if f in FIELDS and FIELDS.index(f) > FIELDS.index(name))
-                faults.append(Fault(path, line, f"found field {name!r} after {later!r}, expected the order {', '.join(FIELDS)}"))
+                later = next(
+                    f for f in places if f in FIELDS and FIELDS.index(f) > FIELDS.index(name)
+                )
+                faults.append(
+                    Fault(
+                        path,
+                        line,
+                        f"found field {name!r} after {later!r}, expected the order {', '.join(FIELDS)}",
+                    )
+                )
             else:
                 last = FIELDS.index(name)
             places.setdefault(name, line)
@@ -164,21 +192,39 @@ def _fields(number: int, part: str, path: str):
     else:
         faults += _before(number, part, path)
     if fence:
-        faults.append(Fault(path, number, f"found an open {fence} fence, expected it closed before the next heading"))
+        faults.append(
+            Fault(
+                path,
+                number,
+                f"found an open {fence} fence, expected it closed before the next heading",
+            )
+        )
     return texts, places, faults
 
 
 def _before(number: int, text: str, path: str) -> list[Fault]:
     """A fault for each line between the heading, which is line `number`, and the first field."""
     lines = enumerate(text.split("\n")[1:], number + 1)
-    return [Fault(path, at, f"found {line.strip()[:40]!r} before the first field, expected '**Symptom:** …'") for at, line in lines if line.strip()]
+    return [
+        Fault(
+            path,
+            at,
+            f"found {line.strip()[:40]!r} before the first field, expected '**Symptom:** …'",
+        )
+        for at, line in lines
+        if line.strip()
+    ]
 
 
-def _values(entry_id: str, texts: dict[str, str], places: dict[str, int], path: str, faults: list[Fault]) -> dict:
+def _values(
+    entry_id: str, texts: dict[str, str], places: dict[str, int], path: str, faults: list[Fault]
+) -> dict:
     """The fields that are more than prose, each fault added to `faults`."""
 
     def wrong(name: str, found: str, expected: str) -> None:
-        faults.append(Fault(path, places[name], f"{entry_id} {name}: found {found!r}, expected {expected}"))
+        faults.append(
+            Fault(path, places[name], f"{entry_id} {name}: found {found!r}, expected {expected}")
+        )
 
     values: dict = {}
     values["severity"] = texts["Severity"].strip()
@@ -190,14 +236,20 @@ def _values(entry_id: str, texts: dict[str, str], places: dict[str, int], path: 
     except ValueError:
         stamp = None
     if not stamp:
-        wrong("Verified", texts["Verified"], "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'")
+        wrong(
+            "Verified", texts["Verified"], "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"
+        )
     else:
         values["ran"] = stamp[4] or ""
-    values["signatures"] = _signatures(texts.get("Signatures", ""), lambda f, e: wrong("Signatures", f, e))
+    values["signatures"] = _signatures(
+        texts.get("Signatures", ""), lambda f, e: wrong("Signatures", f, e)
+    )
     for name, key in (("Reported as", "reported_as"), ("Sources", "sources")):
         values[key] = _items(texts[name])
     values["needs"] = tuple(i.strip() for i in texts.get("Needs", "").split(",") if i.strip())
-    values["applies_to"] = tuple(i.strip().strip("`") for i in texts.get("Applies to", "").split(",") if i.strip())
+    values["applies_to"] = tuple(
+        i.strip().strip("`") for i in texts.get("Applies to", "").split(",") if i.strip()
+    )
     apart = []
     for item in _items(texts.get("Tell apart", "")):
         match = _APART.fullmatch(item)

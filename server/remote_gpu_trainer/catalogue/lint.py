@@ -22,7 +22,9 @@ from .entry import ID, Entry, Fault
 from .signatures import Pattern  # the compiled form that the look-up itself uses
 
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
-ANSWER_WORDS = 190  # root cause, first paragraph of fix and of check: what one match of a reply holds
+ANSWER_WORDS = (
+    190  # root cause, first paragraph of fix and of check: what one match of a reply holds
+)
 MIN_SIGNATURE = 8  # shorter literals are found by chance in base64, hashes and ordinary words
 SLOW_SECONDS = 0.05
 
@@ -41,10 +43,20 @@ accelerate launch --multi_gpu train.py && torchrun --standalone --nproc-per-node
 DeepSpeed info: version=0.16.0, zero_optimization stage 2, gradient_accumulation_steps=4
 Done. Training finished without errors in 3:21:07. exit code 0
 """
-_STRAIN = ("a" * 3000, " " * 3000, "0.1 " * 800, "[rank0]: " * 400, "(" * 2000, "/a" * 1500 + "!", "Error: " * 500)
+_STRAIN = (
+    "a" * 3000,
+    " " * 3000,
+    "0.1 " * 800,
+    "[rank0]: " * 400,
+    "(" * 2000,
+    "/a" * 1500 + "!",
+    "Error: " * 500,
+)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _REFERENCE = re.compile(rf"\[({ID.pattern})\](?!\()")
-_REQUIREMENT = re.compile(r"(?:platform|gpu):[\w .+-]+|[A-Za-z][\w.-]*(?:(?: ?(?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)(?: (?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)*)?")
+_REQUIREMENT = re.compile(
+    r"(?:platform|gpu):[\w .+-]+|[A-Za-z][\w.-]*(?:(?: ?(?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)(?: (?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)*)?"
+)
 
 
 def lint(catalogue: Catalogue, today: date) -> list[Fault]:
@@ -63,11 +75,15 @@ def _ids(catalogue: Catalogue) -> Iterator[Fault]:
     for item in (*catalogue.entries, *catalogue.retired):
         if item.id in places:
             path, line = places[item.id]
-            yield Fault(item.path, item.line, f"found id {item.id} again, expected it only at {path}:{line}")
+            yield Fault(
+                item.path, item.line, f"found id {item.id} again, expected it only at {path}:{line}"
+            )
         places.setdefault(item.id, (item.path, item.line))
     for old in catalogue.retired:
         if catalogue.current(old.id) not in catalogue.by_id:
-            yield Fault(old.path, old.line, f"found {old.id} → {old.successor}, expected the id of an entry")
+            yield Fault(
+                old.path, old.line, f"found {old.id} → {old.successor}, expected the id of an entry"
+            )
 
 
 def _fault(entry: Entry, text: str) -> Fault:
@@ -89,9 +105,14 @@ def check_links(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fau
             continue
         page = catalogue.root / entry.path
         if not (page.parent / target.split("#")[0]).exists():
-            yield _fault(entry, f"found a link to {target!r}, expected a file of the bundle or a web address")
+            yield _fault(
+                entry, f"found a link to {target!r}, expected a file of the bundle or a web address"
+            )
     if not any("http" in source or "release notes" in source for source in entry.sources):
-        yield _fault(entry, f"found no address in Sources {entry.sources!r}, expected one that can be opened again")
+        yield _fault(
+            entry,
+            f"found no address in Sources {entry.sources!r}, expected one that can be opened again",
+        )
 
 
 def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
@@ -101,29 +122,47 @@ def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterato
             yield _fault(entry, f"found signature {signature.text!r} twice, expected it once")
         seen.add(signature.text)
         if not signature.is_regex and len(signature.text) < MIN_SIGNATURE:
-            yield _fault(entry, f"found signature {signature.text!r}, expected {MIN_SIGNATURE} characters or more")
+            yield _fault(
+                entry,
+                f"found signature {signature.text!r}, expected {MIN_SIGNATURE} characters or more",
+            )
             continue
         try:
             pattern = Pattern(signature)
             empty = pattern.matches("")
         except re.error as error:
-            yield _fault(entry, f"found signature /{signature.text}/ that doesn't compile ({error}), expected a regular expression")
+            yield _fault(
+                entry,
+                f"found signature /{signature.text}/ that doesn't compile ({error}), expected a regular expression",
+            )
             continue
         slow = stalls(signature.text) if signature.is_regex else ""
         if slow:
-            yield _fault(entry, f"found signature /{signature.text}/ with {slow}, expected one that can't stall")
+            yield _fault(
+                entry,
+                f"found signature /{signature.text}/ with {slow}, expected one that can't stall",
+            )
             continue
         if empty:
-            yield _fault(entry, f"found signature {signature.text!r} that matches an empty line, expected a text")
+            yield _fault(
+                entry,
+                f"found signature {signature.text!r} that matches an empty line, expected a text",
+            )
             continue
         hit = next((line for line in ORDINARY_LOG.splitlines() if pattern.matches(line)), None)
         if hit:
-            yield _fault(entry, f"found signature {signature.text!r} in the ordinary line {hit[:60]!r}, expected a text of this failure only")
+            yield _fault(
+                entry,
+                f"found signature {signature.text!r} in the ordinary line {hit[:60]!r}, expected a text of this failure only",
+            )
         started = time.process_time()
         for strain in _STRAIN:
             pattern.matches(strain)
         if time.process_time() - started > SLOW_SECONDS:
-            yield _fault(entry, f"found signature {signature.text!r} that takes over {SLOW_SECONDS} s on a long line, expected no nested repeats")
+            yield _fault(
+                entry,
+                f"found signature {signature.text!r} that takes over {SLOW_SECONDS} s on a long line, expected no nested repeats",
+            )
 
 
 def stalls(pattern: str) -> str:
@@ -162,28 +201,45 @@ def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[F
     for name, limit in MAX_WORDS.items():
         words = len(getattr(entry, name).split())
         if words > limit:
-            yield _fault(entry, f"found {words} words in {name.replace('_', ' ')}, expected at most {limit}")
-    answer = sum(len(text.split("\n\n")[0].split()) for text in (entry.root_cause, entry.fix, entry.check))
+            yield _fault(
+                entry, f"found {words} words in {name.replace('_', ' ')}, expected at most {limit}"
+            )
+    answer = sum(
+        len(text.split("\n\n")[0].split()) for text in (entry.root_cause, entry.fix, entry.check)
+    )
     if answer > ANSWER_WORDS:
-        yield _fault(entry, f"found {answer} words in root cause and the first paragraphs of fix and check, expected at most {ANSWER_WORDS}")
+        yield _fault(
+            entry,
+            f"found {answer} words in root cause and the first paragraphs of fix and check, expected at most {ANSWER_WORDS}",
+        )
     words = len(entry.title.split())
     if not 5 <= words <= 18:
-        yield _fault(entry, f"found a title of {words} words, expected 5 to 18 that say what is seen")
+        yield _fault(
+            entry, f"found a title of {words} words, expected 5 to 18 that say what is seen"
+        )
 
 
 def check_dates(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
     # A day of grace: an author east of here is already in tomorrow.
     if not date(2026, 1, 1) <= entry.verified <= today + timedelta(days=1):
-        yield _fault(entry, f"found Verified {entry.verified}, expected a date from 2026-01-01 to {today}")
+        yield _fault(
+            entry, f"found Verified {entry.verified}, expected a date from 2026-01-01 to {today}"
+        )
 
 
 def check_ranges(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
     for item in entry.applies_to:
         if not _REQUIREMENT.fullmatch(item):
-            yield _fault(entry, f"found Applies to {item!r}, expected NAME with a version range, platform:NAME or gpu:TEXT")
+            yield _fault(
+                entry,
+                f"found Applies to {item!r}, expected NAME with a version range, platform:NAME or gpu:TEXT",
+            )
 
 
 def check_reports(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
     chinese = sum(any("\u4e00" <= char <= "\u9fff" for char in item) for item in entry.reported_as)
     if len(entry.reported_as) < 5 or chinese < 2:
-        yield _fault(entry, f"found {len(entry.reported_as)} items in Reported as, {chinese} of them Chinese, expected 5 and 2 or more")
+        yield _fault(
+            entry,
+            f"found {len(entry.reported_as)} items in Reported as, {chinese} of them Chinese, expected 5 and 2 or more",
+        )

@@ -27,7 +27,9 @@ class Proven:
     @property
     def verdict(self) -> str:
         """proven, refuted or unknown."""
-        return "refuted" if self.faults else "unknown" if self.skipped or not self.tests else "proven"
+        return (
+            "refuted" if self.faults else "unknown" if self.skipped or not self.tests else "proven"
+        )
 
 
 def place(root: Path, entry_id: str) -> Path:
@@ -38,8 +40,12 @@ def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
     """Run the proofs of these entries, of all that have one when none is named. Raises CatalogueError when there is nothing to run, or nothing to run it with."""
     root = catalogue.root
     if not (root / "evals" / "proofs").is_dir():
-        raise CatalogueError(f"found no evals/proofs in {root}, expected a checkout; do: clone the repository, and {INSTALL} there")
-    wanted = list(dict.fromkeys(catalogue.get(name).id for name in ids)) or [entry.id for entry in catalogue.entries if place(root, entry.id).is_file()]
+        raise CatalogueError(
+            f"found no evals/proofs in {root}, expected a checkout; do: clone the repository, and {INSTALL} there"
+        )
+    wanted = list(dict.fromkeys(catalogue.get(name).id for name in ids)) or [
+        entry.id for entry in catalogue.entries if place(root, entry.id).is_file()
+    ]
     missing = [name for name in wanted if not place(root, name).is_file()]
     if missing:
         raise CatalogueError(
@@ -62,16 +68,39 @@ def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
             "junit_family=xunit1",
             "--",
         ]
-        done = subprocess.run([*command, *(str(place(root, name)) for name in wanted)], check=False, cwd=root, stdout=sys.stderr)
+        done = subprocess.run(
+            [*command, *(str(place(root, name)) for name in wanted)],
+            check=False,
+            cwd=root,
+            stdout=sys.stderr,
+        )
         if not told.is_file():
-            raise CatalogueError(f"found pytest ended with {done.returncode} and without a report, expected 0 or 1; do: see what it wrote")
-        cases = list(ElementTree.parse(told).iter("testcase"))  # written by the pytest above, not by others
-    return [_read(name, [case for case in cases if Path(case.get("file", "")).stem == place(root, name).stem]) for name in wanted]
+            raise CatalogueError(
+                f"found pytest ended with {done.returncode} and without a report, expected 0 or 1; do: see what it wrote"
+            )
+        cases = list(
+            ElementTree.parse(told).iter("testcase")
+        )  # written by the pytest above, not by others
+    return [
+        _read(
+            name,
+            [case for case in cases if Path(case.get("file", "")).stem == place(root, name).stem],
+        )
+        for name in wanted
+    ]
 
 
 def _read(name: str, cases: list[ElementTree.Element]) -> Proven:
     def lines(*kinds: str) -> tuple[str, ...]:
-        found = [(case.get("name", ""), item) for case in cases for kind in kinds for item in case.findall(kind)]
-        return tuple(f"{test}: {(item.get('message') or '').strip().partition(chr(10))[0][:200]}" for test, item in found)
+        found = [
+            (case.get("name", ""), item)
+            for case in cases
+            for kind in kinds
+            for item in case.findall(kind)
+        ]
+        return tuple(
+            f"{test}: {(item.get('message') or '').strip().partition(chr(10))[0][:200]}"
+            for test, item in found
+        )
 
     return Proven(name, len(cases), lines("failure"), lines("skipped", "error"))

@@ -50,10 +50,20 @@ class Pattern:
         self._regex: re.Pattern | None = None
         self.literal = "" if signature.is_regex else normal(signature.text)
         texts = runs(signature.text) if signature.is_regex else [self.literal]
-        self.words = frozenset([word for text in texts for word in _inner_words(text)])  # each line of this signature holds them all
-        self.hint = normal(max(texts, key=len)) if signature.is_regex else self.literal  # a text that it holds
-        self.anchor = max(self.words, key=_longest, default="")  # one of them; "" when there is none
-        self.part = "" if self.words else max(self.hint.translate(_LETTERS).split(), key=_longest, default="")  # letters within a word of each such line
+        self.words = frozenset(
+            [word for text in texts for word in _inner_words(text)]
+        )  # each line of this signature holds them all
+        self.hint = (
+            normal(max(texts, key=len)) if signature.is_regex else self.literal
+        )  # a text that it holds
+        self.anchor = max(
+            self.words, key=_longest, default=""
+        )  # one of them; "" when there is none
+        self.part = (
+            ""
+            if self.words
+            else max(self.hint.translate(_LETTERS).split(), key=_longest, default="")
+        )  # letters within a word of each such line
 
     def search(self, line: str) -> bool:
         """Whether the regular expression is found in a raw line."""
@@ -104,7 +114,11 @@ class Hit:
     @property
     def text(self) -> str:
         """What the line holds: the literal, or what the regular expression found in it."""
-        found = re.search(self.signature.text, self.line.text[:MAX_CHARS], re.I) if self.signature.is_regex else None
+        found = (
+            re.search(self.signature.text, self.line.text[:MAX_CHARS], re.I)
+            if self.signature.is_regex
+            else None
+        )
         return found[0] if found else self.signature.text
 
 
@@ -113,7 +127,9 @@ class SignatureIndex:
 
     def __init__(self, signatures: Iterable[tuple[str, Iterable[Signature]]]):
         """`signatures`: (id, its signatures) of each entry."""
-        self.patterns = [(id, Pattern(signature)) for id, found in signatures for signature in found]
+        self.patterns = [
+            (id, Pattern(signature)) for id, found in signatures for signature in found
+        ]
         self._by_anchor: dict[str, list[int]] = {}
         for place, (_, pattern) in enumerate(self.patterns):
             self._by_anchor.setdefault(pattern.anchor, []).append(place)
@@ -129,13 +145,27 @@ class SignatureIndex:
         normals = _single_blanks(whole)
         joined = " ".join(normals)[:MAX_TEXT]
         # Apart, because a table is ten times slower on a text with a single letter beyond ASCII.
-        held = {"", *_words_of([text for text in normals if text.isascii()]), *_words_of([text for text in normals if not text.isascii()])}
-        places = sorted(place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor])
+        held = {
+            "",
+            *_words_of([text for text in normals if text.isascii()]),
+            *_words_of([text for text in normals if not text.isascii()]),
+        }
+        places = sorted(
+            place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor]
+        )
         vocabulary = " ".join(held)
         apart = any(line.kind == "routine" for line in lines)
-        calm = apart and not evidence.failed() and not any(line.kind == "told" for line in evidence.decisive)
+        calm = (
+            apart
+            and not evidence.failed()
+            and not any(line.kind == "told" for line in evidence.decisive)
+        )
         # In a long log a warning decides where nothing failed and nobody says what is seen.
-        decisive = {id(line) for line in evidence.decisive[:4] if calm or not (apart and line.kind == "warning")}
+        decisive = {
+            id(line)
+            for line in evidence.decisive[:4]
+            if calm or not (apart and line.kind == "warning")
+        }
         hits = []
         for entry_id, pattern in map(self.patterns.__getitem__, places):
             if not pattern.words <= held or pattern.part not in vocabulary:
@@ -149,11 +179,19 @@ class SignatureIndex:
             else:
                 if pattern.hint not in joined:
                     continue
-                at = [i for i, text in enumerate(normals) if pattern.hint in text and pattern.search(lines[i].text)]
+                at = [
+                    i
+                    for i, text in enumerate(normals)
+                    if pattern.hint in text and pattern.search(lines[i].text)
+                ]
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])
-            decides = not decisive or id(lines[best]) in decisive or (calm and lines[best].kind == "routine")
+            decides = (
+                not decisive
+                or id(lines[best]) in decisive
+                or (calm and lines[best].kind == "routine")
+            )
             hits.append(Hit(entry_id, pattern.source, lines[best], decides))
         return hits
 

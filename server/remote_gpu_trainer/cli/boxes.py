@@ -22,12 +22,30 @@ def add_to(commands) -> None:
     )  # fmt: skip
     told.add_argument("box", help=BOX)
     told.add_argument(
-        "--wait", action="store_true", help="come back once: when the run is no longer alive, or the box gave no answer for so long that it can't be told"
+        "--wait",
+        action="store_true",
+        help="come back once: when the run is no longer alive, or the box gave no answer for so long that it can't be told",
     )
-    told.add_argument("--max", type=seconds, default="8h", metavar="SPAN", help="come back after this time at the latest: 30m, 8h (default 8h)")
-    told.add_argument("--every", type=seconds, default="30s", metavar="SPAN", help="time between two questions (default 30s)")
     told.add_argument(
-        "--lost", type=seconds, default="15m", metavar="SPAN", help="time without an answer after which the box counts as unreachable (default 15m)"
+        "--max",
+        type=seconds,
+        default="8h",
+        metavar="SPAN",
+        help="come back after this time at the latest: 30m, 8h (default 8h)",
+    )
+    told.add_argument(
+        "--every",
+        type=seconds,
+        default="30s",
+        metavar="SPAN",
+        help="time between two questions (default 30s)",
+    )
+    told.add_argument(
+        "--lost",
+        type=seconds,
+        default="15m",
+        metavar="SPAN",
+        help="time without an answer after which the box counts as unreachable (default 15m)",
     )
     told.set_defaults(run=status)
 
@@ -37,21 +55,67 @@ def add_to(commands) -> None:
         "Then, with --confirm-gone, look the box up in the provider's list. Nothing is deleted or stopped. Exit 0: verified, or gone. Exit 1: not. Exit 2: could not tell.",
     )  # fmt: skip
     left.add_argument("box", help=BOX)
-    left.add_argument("--profile", required=True, metavar="NAME", help="the platform; remote-gpu-trainer profile lists them")
-    left.add_argument("--to", type=Path, metavar="DIR", help="where the results go (default results/BOX-RUN)")
-    left.add_argument("--also", action="append", default=[], metavar="DIR", help="a further folder there; may be given again")
-    left.add_argument("--expect", type=int, metavar="N", help="how many result folders there must be (0: the run leaves no checkpoint)")
-    left.add_argument("--no-load", action="store_true", help="compare hashes, but don't load checkpoints")
-    left.add_argument("--confirm-gone", action="store_true", help="look the box up in the provider's list, once you have ended it")
-    left.add_argument("--id", action="append", default=[], metavar="ID", help="the box's id or name in that list; may be given again")
-    left.add_argument("--listing", metavar="FILE", help="the list, as the provider's command prints it; '-' for standard input")
-    left.add_argument("--run-listing", metavar="COMMAND", help="run this listing command of the platform's page here: typing it is the approval")
+    left.add_argument(
+        "--profile",
+        required=True,
+        metavar="NAME",
+        help="the platform; remote-gpu-trainer profile lists them",
+    )
+    left.add_argument(
+        "--to", type=Path, metavar="DIR", help="where the results go (default results/BOX-RUN)"
+    )
+    left.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a further folder there; may be given again",
+    )
+    left.add_argument(
+        "--expect",
+        type=int,
+        metavar="N",
+        help="how many result folders there must be (0: the run leaves no checkpoint)",
+    )
+    left.add_argument(
+        "--no-load", action="store_true", help="compare hashes, but don't load checkpoints"
+    )
+    left.add_argument(
+        "--confirm-gone",
+        action="store_true",
+        help="look the box up in the provider's list, once you have ended it",
+    )
+    left.add_argument(
+        "--id",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="the box's id or name in that list; may be given again",
+    )
+    left.add_argument(
+        "--listing",
+        metavar="FILE",
+        help="the list, as the provider's command prints it; '-' for standard input",
+    )
+    left.add_argument(
+        "--run-listing",
+        metavar="COMMAND",
+        help="run this listing command of the platform's page here: typing it is the approval",
+    )
     left.set_defaults(run=release)
 
     for command in (told, left):
-        command.add_argument("--run", dest="run_name", default="", metavar="NAME", help="the run: a name under ~/runs, or a folder there (default: the newest)")
         command.add_argument(
-            "--accept-new-host-key", action="store_true", help="store the host key of a box that isn't known yet; a changed one is never accepted"
+            "--run",
+            dest="run_name",
+            default="",
+            metavar="NAME",
+            help="the run: a name under ~/runs, or a folder there (default: the newest)",
+        )
+        command.add_argument(
+            "--accept-new-host-key",
+            action="store_true",
+            help="store the host key of a box that isn't known yet; a changed one is never accepted",
         )
         command.add_argument("--json", action="store_true", help="print an object")
 
@@ -60,7 +124,9 @@ def seconds(text: str) -> float:
     """Seconds of a span such as 30s, 90m, 8h, 2d. Raises argparse's error."""
     found = _SPAN.match(text.strip())
     if not found or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"found {text[:40]!r}, expected a span such as 30s, 90m, 8h or 2d")
+        raise argparse.ArgumentTypeError(
+            f"found {text[:40]!r}, expected a span such as 30s, 90m, 8h or 2d"
+        )
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -79,9 +145,17 @@ def status(args: argparse.Namespace) -> int:
             remember(box)
         return found
 
-    found = asking.wait(question, most=args.max, interval=max(args.every, 1.0), lost=args.lost) if args.wait else question()
+    found = (
+        asking.wait(question, most=args.max, interval=max(args.every, 1.0), lost=args.lost)
+        if args.wait
+        else question()
+    )
     asking.explain(found)
-    print(json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if args.json else asking.as_text(found))
+    print(
+        json.dumps(found.as_dict(), ensure_ascii=False, indent=1)
+        if args.json
+        else asking.as_text(found)
+    )
     return found.code
 
 
@@ -94,7 +168,11 @@ def release(args: argparse.Namespace) -> int:
     from ..text.errors import BadRequest
 
     try:
-        return _confirm(args, box, profile) if args.confirm_gone or args.listing or args.run_listing else _bring_home(args, box, profile)
+        return (
+            _confirm(args, box, profile)
+            if args.confirm_gone or args.listing or args.run_listing
+            else _bring_home(args, box, profile)
+        )
     except Unreleased as error:
         raise BadRequest(str(error)) from None
 
@@ -104,14 +182,41 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
     from ..runs import releasing
 
     found = releasing.release(
-        box, args.run_name, args.to, also=tuple(args.also), expect=args.expect, load=not args.no_load, accept_new=args.accept_new_host_key
+        box,
+        args.run_name,
+        args.to,
+        also=tuple(args.also),
+        expect=args.expect,
+        load=not args.no_load,
+        accept_new=args.accept_new_host_key,
     )
     remember(box, profile.name)
     ways = billing.ways(profile, datetime.date.today())
     if args.json:
-        print(json.dumps({**found.as_dict(), "ways": [way.__dict__ for way in ways], "next": releasing.next_step(box, profile)}, ensure_ascii=False, indent=1))
+        print(
+            json.dumps(
+                {
+                    **found.as_dict(),
+                    "ways": [way.__dict__ for way in ways],
+                    "next": releasing.next_step(box, profile),
+                },
+                ensure_ascii=False,
+                indent=1,
+            )
+        )
     else:
-        print("\n".join(filter(None, (releasing.as_text(found), billing.ways_as_text(ways), releasing.next_step(box, profile)))))
+        print(
+            "\n".join(
+                filter(
+                    None,
+                    (
+                        releasing.as_text(found),
+                        billing.ways_as_text(ways),
+                        releasing.next_step(box, profile),
+                    ),
+                )
+            )
+        )
     return {"verified": 0, "bad": 1}.get(found.verdict, 2)
 
 
@@ -140,9 +245,15 @@ def _listing(args: argparse.Namespace, profile) -> str | None:
     if args.listing is None:
         return None
     try:
-        return decoded(sys.stdin.buffer.read(16 << 20) if args.listing == "-" else Path(args.listing).read_bytes())
+        return decoded(
+            sys.stdin.buffer.read(16 << 20)
+            if args.listing == "-"
+            else Path(args.listing).read_bytes()
+        )
     except OSError as error:
-        raise BadRequest(f"found --listing {args.listing} unreadable ({error.strerror}), expected a file with the provider's list, or '-'") from None
+        raise BadRequest(
+            f"found --listing {args.listing} unreadable ({error.strerror}), expected a file with the provider's list, or '-'"
+        ) from None
 
 
 def box_of(text: str):

@@ -11,7 +11,12 @@ from pathlib import Path
 def add_to(commands, whole_parser: Callable[[], argparse.ArgumentParser]) -> None:
     """Add the commands to the parser's commands. `whole_parser` gives the parser of every command, whose help texts the documents hold."""
     lint = commands.add_parser("lint", help="check the catalogue's grammar, ids, links, signatures and dates", description="Check the catalogue. One line a finding, exit 1 when there is one.")  # fmt: skip
-    lint.add_argument("root", nargs="?", type=Path, help="a folder that holds references/ (default: this installation's)")
+    lint.add_argument(
+        "root",
+        nargs="?",
+        type=Path,
+        help="a folder that holds references/ (default: this installation's)",
+    )
     lint.set_defaults(run=run_lint)
 
     docs = commands.add_parser("docs", help="write the generated parts of the documents", description="Write the generated parts of the documents; without --write only tell which are out of date.")  # fmt: skip
@@ -24,7 +29,11 @@ def add_to(commands, whole_parser: Callable[[], argparse.ArgumentParser]) -> Non
     )  # fmt: skip
     new.add_argument("family", help="the letters of the id: O, D, VAST")
     new.add_argument("--title", required=True, help="what is seen, in 5 to 18 words")
-    new.add_argument("--page", metavar="FILE", help="with --write: another page, or that of a new family, such as references/training/moe-fp8.md")
+    new.add_argument(
+        "--page",
+        metavar="FILE",
+        help="with --write: another page, or that of a new family, such as references/training/moe-fp8.md",
+    )
     new.add_argument("--write", action="store_true", help="put it into the page")
     new.set_defaults(run=run_new_entry)
 
@@ -32,7 +41,9 @@ def add_to(commands, whole_parser: Callable[[], argparse.ArgumentParser]) -> Non
         "prove", help="run the programs that show a failure and its fix",
         description="Run the proofs of these entries in a checkout. Exit 0: all proven. Exit 1: one failed. Exit 2: one couldn't run, or there is none.",
     )  # fmt: skip
-    prove.add_argument("id", nargs="*", help="entries, for example O7 (default: all that have a proof)")
+    prove.add_argument(
+        "id", nargs="*", help="entries, for example O7 (default: all that have a proof)"
+    )
     prove.set_defaults(run=run_prove)
 
 
@@ -44,7 +55,9 @@ def run_lint(args: argparse.Namespace) -> int:
 
     root = args.root or bundle.bundle_root()
     if not (root / "references").is_dir():
-        raise bundle.CatalogueError(f"found no references/ in {root}, expected the folder that holds the catalogue")
+        raise bundle.CatalogueError(
+            f"found no references/ in {root}, expected the folder that holds the catalogue"
+        )
     read = bundle.read(root)
     faults = lint(read, date.today())
     for fault in faults:
@@ -60,7 +73,9 @@ def run_docs(args: argparse.Namespace) -> int:
     root = bundle.bundle_root()
     stale = outdated(root, args.whole_parser(), write=args.write)
     for name in stale:
-        print(f"{name}: {'written' if args.write else 'out of date, run remote-gpu-trainer docs --write'}")
+        print(
+            f"{name}: {'written' if args.write else 'out of date, run remote-gpu-trainer docs --write'}"
+        )
     return 0 if args.write or not stale else 1
 
 

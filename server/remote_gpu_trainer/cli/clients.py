@@ -19,7 +19,9 @@ def add_to(commands) -> None:
         "A configuration that can't be read is left alone. Exit 0: it is there. Exit 2: refused, and nothing was changed.",
     )  # fmt: skip
     put.add_argument(
-        "--hooks", action="store_true", help="for claude-code and opencode: suggest the look-up after a failure, show the release check before a deletion"
+        "--hooks",
+        action="store_true",
+        help="for claude-code and opencode: suggest the look-up after a failure, show the release check before a deletion",
     )
     put.add_argument(
         "--command",
@@ -31,9 +33,18 @@ def add_to(commands) -> None:
     out = commands.add_parser("uninstall", help="take both out again", description="Take out what 'install' put in; a file that nobody changed since is restored byte for byte.")  # fmt: skip
     out.set_defaults(run=uninstall)
     for command in (put, out):
-        command.add_argument("--client", required=True, choices=CLIENTS, help=", ".join(CLIENTS), metavar="NAME")
-        command.add_argument("--project", type=Path, metavar="DIR", help="in this project's files (default: in the user's)")
-        command.add_argument("--dry-run", action="store_true", help="print the change, write nothing")
+        command.add_argument(
+            "--client", required=True, choices=CLIENTS, help=", ".join(CLIENTS), metavar="NAME"
+        )
+        command.add_argument(
+            "--project",
+            type=Path,
+            metavar="DIR",
+            help="in this project's files (default: in the user's)",
+        )
+        command.add_argument(
+            "--dry-run", action="store_true", help="print the change, write nothing"
+        )
 
 
 def install(args: argparse.Namespace) -> int:
@@ -41,7 +52,10 @@ def install(args: argparse.Namespace) -> int:
     from ..clients.configs import WITH_HOOKS
 
     if args.hooks and args.client not in WITH_HOOKS:
-        return _refused(args, f"found --hooks for {args.client}, expected it for {' or '.join(WITH_HOOKS)}; leave it out")
+        return _refused(
+            args,
+            f"found --hooks for {args.client}, expected it for {' or '.join(WITH_HOOKS)}; leave it out",
+        )
     return _do(args, hooks=args.hooks, command=args.serve)
 
 
@@ -68,7 +82,10 @@ def _do(args: argparse.Namespace, **how) -> int:
     except (InstallError, CatalogueError) as error:
         return _refused(args, str(error))
     except OSError as error:
-        return _refused(args, f"found {error.filename} not usable ({error.strerror}), expected to read and write there; nothing was changed")
+        return _refused(
+            args,
+            f"found {error.filename} not usable ({error.strerror}), expected to read and write there; nothing was changed",
+        )
     if made and made.note:
         print(made.note, file=sys.stderr)
     return 0
@@ -85,12 +102,17 @@ def _show(made, would: str) -> None:
 
     for change in filter(None, made.changes):
         before, after = ((text or "").splitlines() for text in (change.before, change.after))
-        names = ("/dev/null" if change.before is None else str(change.file), "/dev/null" if change.after is None else str(change.file))
+        names = (
+            "/dev/null" if change.before is None else str(change.file),
+            "/dev/null" if change.after is None else str(change.file),
+        )
         for line in difflib.unified_diff(before, after, *names, lineterm="", n=1):
             print(shown(line))
     step = made.skill
     if step.write:
-        print(f"{step.folder}: {len(step.write)} files, {sum(map(len, step.write.values())) / 1e6:.1f} MB {would}written")
+        print(
+            f"{step.folder}: {len(step.write)} files, {sum(map(len, step.write.values())) / 1e6:.1f} MB {would}written"
+        )
     if step.remove:
         print(f"{step.folder}: {len(step.remove)} files {would}removed")
     if step.stays:

@@ -43,7 +43,15 @@ def outdated(root: Path, parser: argparse.ArgumentParser, write: bool) -> list[s
 
 def make(part: str, page: str, read: Catalogue, parser: argparse.ArgumentParser) -> str:
     """The text of one generated part. Raises KeyError for an unknown name."""
-    parts = {"families": _families, "contents": _contents, "help": _help, "count": _count, "schema": _schema, "shares": _shares, "limits": _limits}
+    parts = {
+        "families": _families,
+        "contents": _contents,
+        "help": _help,
+        "count": _count,
+        "schema": _schema,
+        "shares": _shares,
+        "limits": _limits,
+    }
     return parts[part](page, read, parser)
 
 
@@ -54,7 +62,10 @@ def _families(page: str, read: Catalogue, parser) -> str:
         numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
         pages.setdefault(group[0].path, []).append(f"{family}{numbers[0]}–{numbers[-1]}")
     rows = ["| ids | what goes wrong | file |", "|---|---|---|"]
-    rows += [f"| {', '.join(families)} | {_title_of(read.root / path)} | `{path}` |" for path, families in pages.items()]
+    rows += [
+        f"| {', '.join(families)} | {_title_of(read.root / path)} | `{path}` |"
+        for path, families in pages.items()
+    ]
     return "\n".join(rows) + "\n"
 
 
@@ -83,7 +94,9 @@ def _count(page: str, read: Catalogue, parser) -> str:
 def _help(page: str, read: Catalogue, parser: argparse.ArgumentParser) -> str:
     texts = []
     with mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}):
-        commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction)).choices
+        commands = next(
+            a for a in parser._actions if isinstance(a, argparse._SubParsersAction)
+        ).choices
         for command in commands.values():
             out = io.StringIO()
             with redirect_stdout(out):
@@ -97,11 +110,20 @@ def _schema(page: str, read: Catalogue, parser) -> str:
 
     rows = ["| fact | its value | may be null for kind |", "|---|---|---|"]
     for name, field in Facts.model_fields.items():
-        model = next(m for m in (field.annotation, *getattr(field.annotation, "__args__", ())) if hasattr(m, "model_fields"))
+        model = next(
+            m
+            for m in (field.annotation, *getattr(field.annotation, "__args__", ()))
+            if hasattr(m, "model_fields")
+        )
         value = model.model_fields["value"].annotation
-        about = [f"`{key}`" + (f": {f.description}" if f.description else "") for key, f in value.model_fields.items()]
+        about = [
+            f"`{key}`" + (f": {f.description}" if f.description else "")
+            for key, f in value.model_fields.items()
+        ]
         null = ", ".join(kind for kind, names in NOT_THERE.items() if name in names)
-        rows.append(f"| `{name}` {'(' + field.description + ')' if field.description else ''} | {'; '.join(about)} | {null or '–'} |")
+        rows.append(
+            f"| `{name}` {'(' + field.description + ')' if field.description else ''} | {'; '.join(about)} | {null or '–'} |"
+        )
     return "\n".join(rows) + "\n"
 
 
@@ -110,15 +132,32 @@ def _shares(page: str, read: Catalogue, parser) -> str:
 
     rows, total, sure = ["| platform | confirmed | of | unconfirmed |", "|---|---|---|---|"], 0, 0
     for platform, profile in read_all(read.root).items():
-        there = {name: fact for name in Facts.model_fields if (fact := getattr(profile.facts, name)) is not None}
+        there = {
+            name: fact
+            for name in Facts.model_fields
+            if (fact := getattr(profile.facts, name)) is not None
+        }
         open_ = [name for name, fact in there.items() if fact.status != "confirmed"]
-        rows.append(f"| {platform} | {len(there) - len(open_)} | {len(there)} | {', '.join(open_) or '–'} |")
+        rows.append(
+            f"| {platform} | {len(there) - len(open_)} | {len(there)} | {', '.join(open_) or '–'} |"
+        )
         total, sure = total + len(there), sure + len(there) - len(open_)
-    rows.append(f"| **all** | **{sure}** | **{total}** | **{sure / max(total, 1):.0%} confirmed** |")
+    rows.append(
+        f"| **all** | **{sure}** | **{total}** | **{sure / max(total, 1):.0%} confirmed** |"
+    )
     return "\n".join(rows) + "\n"
 
 
 def _limits(page: str, read: Catalogue, parser) -> str:
     from ..platforms.ages import LIMITS
 
-    return "\n".join(["| kind | days |", "|---|---|", *(f"| {kind} | {days} |" for kind, days in LIMITS.items())]) + "\n"
+    return (
+        "\n".join(
+            [
+                "| kind | days |",
+                "|---|---|",
+                *(f"| {kind} | {days} |" for kind, days in LIMITS.items()),
+            ]
+        )
+        + "\n"
+    )

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from .boxes import BOX
 
-ALONE = {"--hosts": "hosts", "--record": "record", "--replay": "replay", "--report": "report", "--watch": "watch"}
+ALONE = {
+    "--hosts": "hosts",
+    "--record": "record",
+    "--replay": "replay",
+    "--report": "report",
+    "--watch": "watch",
+}
 
 
 def add_to(commands) -> None:
@@ -23,25 +29,63 @@ def add_to(commands) -> None:
     )  # fmt: skip
     told.add_argument("box", nargs="?", default="local", help=BOX + " (default: this machine)")
     told.add_argument(
-        "--expect", default="", metavar="LIST", help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; 'help' lists the names"
+        "--expect",
+        default="",
+        metavar="LIST",
+        help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; 'help' lists the names",
     )
     told.add_argument(
-        "--python", default="", metavar="PATH", help="the job's own interpreter on the box: its torch, its CUDA, and a small kernel that is really launched"
+        "--python",
+        default="",
+        metavar="PATH",
+        help="the job's own interpreter on the box: its torch, its CUDA, and a small kernel that is really launched",
     )
     told.add_argument(
-        "--stress", type=float, default=0.0, metavar="SECONDS", help="put a load on all GPUs for so long (needs torch on the box; don't, while a job runs)"
+        "--stress",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="put a load on all GPUs for so long (needs torch on the box; don't, while a job runs)",
     )
-    told.add_argument("--record", type=Path, metavar="DIR", help="keep what was gathered in a new folder here")
-    told.add_argument("--replay", type=Path, metavar="DIR", help="judge a recording in place of a box")
-    told.add_argument("--hosts", metavar="FILE", help="many boxes, one a line, 16 at a time; a table, worst first")
     told.add_argument(
-        "--watch", type=float, metavar="SECONDS", help="a JSON line every so many seconds: here until a signal, on a box detached and into a file there"
+        "--record", type=Path, metavar="DIR", help="keep what was gathered in a new folder here"
+    )
+    told.add_argument(
+        "--replay", type=Path, metavar="DIR", help="judge a recording in place of a box"
+    )
+    told.add_argument(
+        "--hosts", metavar="FILE", help="many boxes, one a line, 16 at a time; a table, worst first"
+    )
+    told.add_argument(
+        "--watch",
+        type=float,
+        metavar="SECONDS",
+        help="a JSON line every so many seconds: here until a signal, on a box detached and into a file there",
     )
     told.add_argument("--pid", type=int, metavar="PID", help="with --watch: end with this process")
-    told.add_argument("--report", type=Path, metavar="WATCH.jsonl", help="make one page of what --watch has written")
-    told.add_argument("-o", "--output", type=Path, metavar="FILE.html", help="with --report: where the page goes (default: beside it)")
-    told.add_argument("--accept-new-host-key", action="store_true", help="store the host key of a box that isn't known yet; a changed one is never accepted")
-    told.add_argument("--json", action="store_true", help="print the object that the MCP tool returns; with --hosts one object for all")
+    told.add_argument(
+        "--report",
+        type=Path,
+        metavar="WATCH.jsonl",
+        help="make one page of what --watch has written",
+    )
+    told.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.html",
+        help="with --report: where the page goes (default: beside it)",
+    )
+    told.add_argument(
+        "--accept-new-host-key",
+        action="store_true",
+        help="store the host key of a box that isn't known yet; a changed one is never accepted",
+    )
+    told.add_argument(
+        "--json",
+        action="store_true",
+        help="print the object that the MCP tool returns; with --hosts one object for all",
+    )
     told.set_defaults(run=health)
 
 
@@ -54,14 +98,21 @@ def health(args: argparse.Namespace) -> int:
         raise BadRequest(f"found {' and '.join(given)}, expected one of them")
     if args.box != "local" and given and given[0] in ("--hosts", "--replay", "--report"):
         raise BadRequest(f"found the box {args.box[:40]!r} beside {given[0]}, expected one of them")
-    if args.pid is not None and args.watch is None or args.output is not None and args.report is None:
+    if (
+        args.pid is not None
+        and args.watch is None
+        or args.output is not None
+        and args.report is None
+    ):
         raise BadRequest("found --pid without --watch, or -o without --report, expected both")
     if args.stress and given and given[0] != "--hosts":
         raise BadRequest(f"found --stress beside {given[0]}, expected one of them")
     if args.expect.strip() == "help":
         from ..health.examine import script_path
 
-        return subprocess.run([sys.executable, "-I", str(script_path()), "--expect", "help"], check=False).returncode
+        return subprocess.run(
+            [sys.executable, "-I", str(script_path()), "--expect", "help"], check=False
+        ).returncode
     if args.report is not None:
         return _report(args)
     if args.watch is not None:
@@ -78,7 +129,9 @@ def _examine(args: argparse.Namespace) -> int:
     box = box_of(args.box)
     if args.replay is not None and not os.path.lexists(args.replay):
         raise BadRequest(f"found no {args.replay}, expected a folder that --record wrote")
-    question = Question(args.expect, args.python, args.stress, str(args.replay.absolute()) if args.replay else "")
+    question = Question(
+        args.expect, args.python, args.stress, str(args.replay.absolute()) if args.replay else ""
+    )
     if args.stress:
         print(f"putting a load on every GPU for {args.stress:g} s …", file=sys.stderr, flush=True)
     if args.record is not None:
@@ -91,7 +144,9 @@ def _examine(args: argparse.Namespace) -> int:
         remember(box)
     if args.replay:
         found.box = str(args.replay)
-    print(json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if args.json else as_text(found))
+    print(
+        json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if args.json else as_text(found)
+    )
     return found.code
 
 
@@ -104,8 +159,17 @@ def _hosts(args: argparse.Namespace) -> int:
             print(f"{done} of {of} …", file=sys.stderr, flush=True)
 
     named = health_hosts.hosts(args.hosts)
-    found = health_hosts.examine_all(named, Question(args.expect, args.python, args.stress), accept_new=args.accept_new_host_key, progress=progress)
-    print(json.dumps(health_hosts.as_dict(found), ensure_ascii=False, indent=1) if args.json else health_hosts.as_text(found))
+    found = health_hosts.examine_all(
+        named,
+        Question(args.expect, args.python, args.stress),
+        accept_new=args.accept_new_host_key,
+        progress=progress,
+    )
+    print(
+        json.dumps(health_hosts.as_dict(found), ensure_ascii=False, indent=1)
+        if args.json
+        else health_hosts.as_text(found)
+    )
     return health_hosts.code(found)
 
 

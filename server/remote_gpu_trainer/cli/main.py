@@ -42,7 +42,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def make_parser(only: str = "") -> argparse.ArgumentParser:
     """All commands with their options, or no more than needed for one that must start fast; the help texts in the docs are generated from it."""
-    parser = argparse.ArgumentParser(prog="remote-gpu-trainer", description="What is wrong with this training run, and how to tell.", formatter_class=_Help)
+    parser = argparse.ArgumentParser(
+        prog="remote-gpu-trainer",
+        description="What is wrong with this training run, and how to tell.",
+        formatter_class=_Help,
+    )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     if only in ("profile", "staleness"):
@@ -52,20 +56,26 @@ def make_parser(only: str = "") -> argparse.ArgumentParser:
         return parser
 
     look = commands.add_parser("lookup", help="name the entry that explains an error, a log or a sentence", description="Name the entry that explains an error, a log or a sentence. Exit 1 when nothing fits.", formatter_class=_Help)  # fmt: skip
-    look.add_argument("text", nargs="?", help="what happens, alone or beside --log, or '-' for standard input")
+    look.add_argument(
+        "text", nargs="?", help="what happens, alone or beside --log, or '-' for standard input"
+    )
     look.add_argument(
         "--log",
         metavar="PATH",
         help="a log file, or a folder of per-rank logs read as one run; HOST:PATH for one on a box, where it stays; - for standard input",
     )
     look.add_argument("--id", metavar="ID", help="print one whole entry, for example O7")
-    look.add_argument("--limit", type=int, default=3, metavar="N", help="how many matches, 1 to 10 (default 3)")
+    look.add_argument(
+        "--limit", type=int, default=3, metavar="N", help="how many matches, 1 to 10 (default 3)"
+    )
     look.add_argument(
         "--installed",
         metavar="FILE",
         help="'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment: entries about other versions are marked",
     )
-    look.add_argument("--json", action="store_true", help="print the object that the MCP tool returns")
+    look.add_argument(
+        "--json", action="store_true", help="print the object that the MCP tool returns"
+    )
     look.set_defaults(run=lookup)
     if only == "lookup":
         return parser
@@ -86,9 +96,24 @@ def make_parser(only: str = "") -> argparse.ArgumentParser:
     install_commands.add_to(commands)
 
     serve = commands.add_parser("serve", help="answer over MCP on standard input and output", description="Answer over MCP: on standard input and output, or with --http on a port of this machine.")  # fmt: skip
-    serve.add_argument("--http", action="store_true", help="serve http://127.0.0.1:PORT/mcp instead; other machines can't reach it, and there is no login")
-    serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="with --http: a loopback address; any other is refused (default 127.0.0.1)")
-    serve.add_argument("--port", type=int, default=8931, metavar="N", help="with --http: the port, 0 for any that is free (default 8931)")
+    serve.add_argument(
+        "--http",
+        action="store_true",
+        help="serve http://127.0.0.1:PORT/mcp instead; other machines can't reach it, and there is no login",
+    )
+    serve.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="with --http: a loopback address; any other is refused (default 127.0.0.1)",
+    )
+    serve.add_argument(
+        "--port",
+        type=int,
+        default=8931,
+        metavar="N",
+        help="with --http: the port, 0 for any that is free (default 8931)",
+    )
     serve.set_defaults(run=run_serve)
     return parser
 
@@ -109,10 +134,16 @@ def lookup(args: argparse.Namespace) -> int:
     from ..lookup.answer import check_limit
     from ..text.errors import BadRequest
 
-    given = [name for name, value in (("text", args.text), ("--log", args.log), ("--id", args.id)) if value is not None]
+    given = [
+        name
+        for name, value in (("text", args.text), ("--log", args.log), ("--id", args.id))
+        if value is not None
+    ]
     beside = given == ["text", "--log"] and args.text != "-"  # what somebody says of a log
     if len(given) != 1 and not beside:
-        raise BadRequest(f"found {' and '.join(given) or 'no question'}, expected one of: a text, '-', --log FILE, --id ID (a text may stand beside --log)")
+        raise BadRequest(
+            f"found {' and '.join(given) or 'no question'}, expected one of: a text, '-', --log FILE, --id ID (a text may stand beside --log)"
+        )
     check_limit(args.limit)
     if args.id is not None:
         return show_entry(args)

@@ -41,19 +41,27 @@ def text_of(file: Path) -> str | None:
     try:
         if not file.exists():
             if file.is_symlink():
-                raise InstallError(f"{file}: found a link that leads nowhere, expected a file or nothing; remove the link or make its target")
+                raise InstallError(
+                    f"{file}: found a link that leads nowhere, expected a file or nothing; remove the link or make its target"
+                )
             return None
         if not file.is_file():
-            raise InstallError(f"{file}: found something that is no file, expected the client's configuration")
+            raise InstallError(
+                f"{file}: found something that is no file, expected the client's configuration"
+            )
         if file.stat().st_size > MOST_BYTES:
-            raise InstallError(f"{file}: found {file.stat().st_size} bytes, expected at most {MOST_BYTES}")
+            raise InstallError(
+                f"{file}: found {file.stat().st_size} bytes, expected at most {MOST_BYTES}"
+            )
         return file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InstallError(
             f"{file}: found bytes that aren't UTF-8 at {error.start}, expected the client's configuration; repair it, nothing was changed"
         ) from None
     except OSError as error:
-        raise InstallError(f"{file}: found it unreadable ({error.strerror}), expected to read it") from None
+        raise InstallError(
+            f"{file}: found it unreadable ({error.strerror}), expected to read it"
+        ) from None
 
 
 def _parsed(file: Path, text: str) -> object:
@@ -64,7 +72,9 @@ def _parsed(file: Path, text: str) -> object:
     except BadText as error:
         raise InstallError(f"{file}: {error}; repair it, nothing was changed") from None
     if not isinstance(value, dict):
-        raise InstallError(f"{file}: found a {type(value).__name__} at the top, expected an object; repair it, nothing was changed")
+        raise InstallError(
+            f"{file}: found a {type(value).__name__} at the top, expected an object; repair it, nothing was changed"
+        )
     return value
 
 
@@ -76,15 +86,25 @@ def _at(tree: object, path: tuple) -> object:
 
 def _present(edit: Edit, tree: object) -> bool:
     there = _at(tree, edit.path)
-    return edit.value in there if edit.append and isinstance(there, list) else _keeps(there, edit.value)
+    return (
+        edit.value in there
+        if edit.append and isinstance(there, list)
+        else _keeps(there, edit.value)
+    )
 
 
 def _keeps(there: object, value: object) -> bool:
     """The same entry, perhaps with further settings of the user's."""
-    return there == value or (isinstance(there, dict) and isinstance(value, dict) and all(there.get(k) == v for k, v in value.items() if k != "enabled"))
+    return there == value or (
+        isinstance(there, dict)
+        and isinstance(value, dict)
+        and all(there.get(k) == v for k, v in value.items() if k != "enabled")
+    )
 
 
-def taken_out(file: Path, text: str, known: Remembered | None, candidates: list[Edit]) -> str | None:
+def taken_out(
+    file: Path, text: str, known: Remembered | None, candidates: list[Edit]
+) -> str | None:
     """The text without our values; None when the file itself was ours. Raises InstallError."""
     if known and sum_of(text) == known.sha256:
         for step in reversed(known.steps):
@@ -102,7 +122,11 @@ def taken_out(file: Path, text: str, known: Remembered | None, candidates: list[
 
 
 def _made(known: Remembered) -> list:
-    return sorted({tuple(path) for edit in known.edits for path in edit.get("made", [])}, key=len, reverse=True)
+    return sorted(
+        {tuple(path) for edit in known.edits for path in edit.get("made", [])},
+        key=len,
+        reverse=True,
+    )
 
 
 def _remarks(text: str) -> bool:
@@ -113,7 +137,11 @@ def _without(file: Path, text: str, edit: Edit, known: Remembered | None) -> str
     there = _at(_parsed(file, text), edit.path)
     if edit.append:
         items = there if isinstance(there, list) else []
-        ours = [(*edit.path, place) for place in reversed(range(len(items))) if _wrote(items[place], known)]
+        ours = [
+            (*edit.path, place)
+            for place in reversed(range(len(items)))
+            if _wrote(items[place], known)
+        ]
     else:
         ours = [edit.path] if _wrote(there, known) else []
     for path in ours:
@@ -123,11 +151,17 @@ def _without(file: Path, text: str, edit: Edit, known: Remembered | None) -> str
 
 def _wrote(value: object, known: Remembered | None) -> bool:
     """Whether a value is ours: by its looks, or the very one that was written, whatever command it starts."""
-    return is_ours(value) or (known is not None and any(edit.get("sum") == _sum_of_value(value) for edit in known.edits))
+    return is_ours(value) or (
+        known is not None and any(edit.get("sum") == _sum_of_value(value) for edit in known.edits)
+    )
 
 
 def _sum_of_value(value: object) -> str:
-    plain = {key: one for key, one in value.items() if key != "enabled"} if isinstance(value, dict) else value
+    plain = (
+        {key: one for key, one in value.items() if key != "enabled"}
+        if isinstance(value, dict)
+        else value
+    )
     return sum_of(json.dumps(plain, sort_keys=True, default=str))
 
 
@@ -139,10 +173,18 @@ def _cut(file: Path, text: str, path: tuple) -> str:
         place = place[key]
     del place[path[-1]]
     with suppress(BadText):
-        text = config_toml.removed(text, path) if file.suffix == ".toml" else config_json.removed(text, path)
-        if file.suffix == ".toml" or config_json.read(text).value == left:  # TOML compares by itself
+        text = (
+            config_toml.removed(text, path)
+            if file.suffix == ".toml"
+            else config_json.removed(text, path)
+        )
+        if (
+            file.suffix == ".toml" or config_json.read(text).value == left
+        ):  # TOML compares by itself
             return text
-    raise InstallError(f"{file}: found {'.'.join(map(str, path))} in a form that can't be taken out safely, expected to change nothing else; remove it by hand")
+    raise InstallError(
+        f"{file}: found {'.'.join(map(str, path))} in a form that can't be taken out safely, expected to change nothing else; remove it by hand"
+    )
 
 
 def _pruned(file: Path, text: str, made: list[tuple]) -> str:
@@ -171,9 +213,15 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
         before = _parsed(file, text)
         there = _at(before, edit.path)
         if not edit.append and there is not None:
-            raise InstallError(f"{file}: found a server {edit.path[-1]!r} that isn't ours, expected none of that name; rename or remove it, then again")
+            raise InstallError(
+                f"{file}: found a server {edit.path[-1]!r} that isn't ours, expected none of that name; rename or remove it, then again"
+            )
         try:
-            pieces = config_toml.added(text, edit.path, edit.value) if edit.toml else config_json.added(text, edit.path, edit.value, edit.append)
+            pieces = (
+                config_toml.added(text, edit.path, edit.value)
+                if edit.toml
+                else config_json.added(text, edit.path, edit.value, edit.append)
+            )
         except BadText as error:
             raise InstallError(f"{file}: {error}; nothing was changed") from None
         moved = 0
@@ -182,10 +230,18 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
             step.append((offset + moved, len(piece)))
             moved += len(piece)
         parents = [edit.path[:n] for n in range(1, len(edit.path) + bool(edit.append))]
-        told.append({"path": list(edit.path), "made": [list(path) for path in parents if _at(before, path) is None], "sum": _sum_of_value(edit.value)})
+        told.append(
+            {
+                "path": list(edit.path),
+                "made": [list(path) for path in parents if _at(before, path) is None],
+                "sum": _sum_of_value(edit.value),
+            }
+        )
         steps.append(step)
         if _parsed(file, text) != _merged(before, edit):
-            raise InstallError(f"{file}: found a form that can't be added to safely, expected plain JSON or TOML; add the server by hand")
+            raise InstallError(
+                f"{file}: found a form that can't be added to safely, expected plain JSON or TOML; add the server by hand"
+            )
     return text, Remembered(str(file), sum_of(text), created, steps, told)
 
 
@@ -201,13 +257,19 @@ def _merged(tree: object, edit: Edit) -> dict:
     return merged
 
 
-def planned(file: Path, edits: list[Edit], known: Remembered | None, candidates: list[Edit]) -> tuple[str | None, str | None, Remembered | None]:
+def planned(
+    file: Path, edits: list[Edit], known: Remembered | None, candidates: list[Edit]
+) -> tuple[str | None, str | None, Remembered | None]:
     """(text now, text then, what to remember) for one file; `edits` empty takes all of ours out. Raises InstallError."""
     now = text_of(file)
     if now is None:
         return (None, *put_in(file, None, edits)) if edits else (None, None, None)
     tree = _parsed(file, now)
-    if edits and all(_present(edit, tree) for edit in edits) and not any(_stray(edit, edits, tree, known) for edit in candidates):
+    if (
+        edits
+        and all(_present(edit, tree) for edit in edits)
+        and not any(_stray(edit, edits, tree, known) for edit in candidates)
+    ):
         return now, now, known
     for edit in edits:
         there = _at(tree, edit.path)
@@ -218,7 +280,11 @@ def planned(file: Path, edits: list[Edit], known: Remembered | None, candidates:
     base = taken_out(file, now, known, candidates)
     if not edits:
         for edit in candidates:
-            if base is not None and not edit.append and _at(_parsed(file, base), edit.path) is not None:
+            if (
+                base is not None
+                and not edit.append
+                and _at(_parsed(file, base), edit.path) is not None
+            ):
                 raise InstallError(
                     f"{file}: found a server {edit.path[-1]!r} that isn't as this command writes it, expected ours or none; remove it by hand, then again"
                 )
@@ -231,4 +297,6 @@ def _stray(edit: Edit, edits: list[Edit], tree: object, known: Remembered | None
     there = _at(tree, edit.path)
     items = there if edit.append and isinstance(there, list) else [there]
     keep = [other.value for other in edits if other.path == edit.path]
-    return any(_wrote(item, known) and not any(_keeps(item, value) for value in keep) for item in items)
+    return any(
+        _wrote(item, known) and not any(_keeps(item, value) for value in keep) for item in items
+    )

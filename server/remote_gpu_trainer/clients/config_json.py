@@ -123,14 +123,18 @@ def added(text: str, path: tuple, value: object, append: bool = False) -> list[t
     expected = dict if rest or not append else list
     if not isinstance(node.value, expected) or (not rest and not append):
         place = ".".join(map(str, path[:parents])) or "the top"
-        raise BadText(f"found a {type(node.value).__name__} at {place}, expected {'an object' if expected is dict else 'an array'} to add to")
+        raise BadText(
+            f"found a {type(node.value).__name__} at {place}, expected {'an object' if expected is dict else 'an array'} to add to"
+        )
     wrapped = [value] if append and rest else value
     for key in reversed(rest[1:]):
         wrapped = {key: wrapped}
     return _pieces(text, node, rest[0] if rest else None, wrapped, parents + 1)
 
 
-def _pieces(text: str, node: Node, key: str | None, value: object, depth: int) -> list[tuple[int, str]]:
+def _pieces(
+    text: str, node: Node, key: str | None, value: object, depth: int
+) -> list[tuple[int, str]]:
     newline = "\r\n" if "\r\n" in text else "\n"
     several_lines = "\n" in text[node.start : node.end] or not node.children
     name = f"{json.dumps(key, ensure_ascii=False)}: " if key is not None else ""
@@ -143,7 +147,9 @@ def _pieces(text: str, node: Node, key: str | None, value: object, depth: int) -
         first = next(iter(node.starts.values()))
         before = text[text.rfind("\n", 0, first) + 1 : first]
         indent = before if not before.strip() else indent
-    body = (name + json.dumps(value, ensure_ascii=False, indent=unit)).replace("\n", newline + indent)
+    body = (name + json.dumps(value, ensure_ascii=False, indent=unit)).replace(
+        "\n", newline + indent
+    )
     line = newline + indent + body
     if not node.children:
         inside = text[node.start + 1 : node.end - 1]
@@ -151,7 +157,9 @@ def _pieces(text: str, node: Node, key: str | None, value: object, depth: int) -
         return [(node.start + 1 + len(inside.rstrip()), line + closing)]
     last_line_end = text.find("\n", node.after)
     rest_of_line = text[node.after : last_line_end] if last_line_end >= 0 else ""
-    if _REMARK.fullmatch(rest_of_line) and last_line_end < node.end:  # it belongs to the line that it stands on
+    if (
+        _REMARK.fullmatch(rest_of_line) and last_line_end < node.end
+    ):  # it belongs to the line that it stands on
         at = node.after + len(rest_of_line.rstrip())
         return [(at, line)] if node.comma else [(node.after, ","), (at, line)]
     return [(node.after, line if node.comma else "," + line)]

@@ -27,13 +27,19 @@ def read(text: str) -> dict:
 def added(text: str, path: tuple[str, str], value: dict) -> list[tuple[int, str]]:
     """The piece that adds the table `path`. Raises BadText where the text holds it in a form that a table at the end can't add to."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [f"[{path[0]}.{path[1]}]", *(f"{key} = {_literal(item)}" for key, item in value.items()), ""]
+    lines = [
+        f"[{path[0]}.{path[1]}]",
+        *(f"{key} = {_literal(item)}" for key, item in value.items()),
+        "",
+    ]
     gap = "" if not text else newline if text.endswith("\n") else newline * 2
     piece = (len(text), gap + newline.join(lines))
     try:
         read(text + piece[1])
     except BadText:
-        raise BadText(f"found {path[0]} as an inline table or closed by dots, expected tables such as [{path[0]}.NAME]; write it so") from None
+        raise BadText(
+            f"found {path[0]} as an inline table or closed by dots, expected tables such as [{path[0]}.NAME]; write it so"
+        ) from None
     return [piece]
 
 
@@ -56,7 +62,10 @@ def removed(text: str, path: tuple[str, str]) -> str:
         end = following.start() if following else len(text)
         lines = text[found.start() : end].split("\n")
         size = len(lines)
-        while lines[size - 1].strip()[:1] in ("", "#"):  # what stands above the next header belongs to it
+        while lines[size - 1].strip()[:1] in (
+            "",
+            "#",
+        ):  # what stands above the next header belongs to it
             size -= 1
         kept = text[: found.start()].rstrip("\r\n")
         rest = ("\n".join(lines[size:]) + text[end:]).lstrip("\r\n")
@@ -65,5 +74,7 @@ def removed(text: str, path: tuple[str, str]) -> str:
     if not after.get(path[0], True):
         del after[path[0]]
     if after != expected:
-        raise BadText(f"found {'.'.join(path)} in a form that can't be taken out safely; remove it by hand")
+        raise BadText(
+            f"found {'.'.join(path)} in a form that can't be taken out safely; remove it by hand"
+        )
     return text

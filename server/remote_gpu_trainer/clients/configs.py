@@ -37,23 +37,55 @@ class Wanted:
     note: str = ""
 
 
-def wanted(client: str, home: Path, env: Mapping[str, str], project: Path | None, command: list[str], hooks: bool, exists=Path.exists) -> Wanted:
+def wanted(
+    client: str,
+    home: Path,
+    env: Mapping[str, str],
+    project: Path | None,
+    command: list[str],
+    hooks: bool,
+    exists=Path.exists,
+) -> Wanted:
     """What `client` gets, for the user or for one project. `exists` tells which of two possible files is there."""
     base = project or home
     parts = {"command": command[0], "args": command[1:]}
     if client == "skill":
         return Wanted((), base / ".agents" / "skills" / NAME)
     if client == "claude-code":
-        settings = base / ".claude" if project or not env.get("CLAUDE_CONFIG_DIR") else Path(env["CLAUDE_CONFIG_DIR"])
-        file = project / ".mcp.json" if project else (settings if env.get("CLAUDE_CONFIG_DIR") else home) / ".claude.json"
+        settings = (
+            base / ".claude"
+            if project or not env.get("CLAUDE_CONFIG_DIR")
+            else Path(env["CLAUDE_CONFIG_DIR"])
+        )
+        file = (
+            project / ".mcp.json"
+            if project
+            else (settings if env.get("CLAUDE_CONFIG_DIR") else home) / ".claude.json"
+        )
         skill = settings / "skills" / NAME
         edits = [Edit(file, ("mcpServers", NAME), {"type": "stdio", **parts})]
         if hooks:
-            run = {"type": "command", "command": f'python3 "{(skill / "hooks" / "suggest.py").as_posix()}"', "timeout": 5}
+            run = {
+                "type": "command",
+                "command": f'python3 "{(skill / "hooks" / "suggest.py").as_posix()}"',
+                "timeout": 5,
+            }
             edits += [
-                Edit(settings / "settings.json", ("hooks", event), {"matcher": tools, "hooks": [run]}, append=True) for event, tools in _HOOK_EVENTS.items()
+                Edit(
+                    settings / "settings.json",
+                    ("hooks", event),
+                    {"matcher": tools, "hooks": [run]},
+                    append=True,
+                )
+                for event, tools in _HOOK_EVENTS.items()
             ]
-        return Wanted(tuple(edits), skill, "Claude Code asks once whether to trust the project's server: start claude there and say yes." if project else "")
+        return Wanted(
+            tuple(edits),
+            skill,
+            "Claude Code asks once whether to trust the project's server: start claude there and say yes."
+            if project
+            else "",
+        )
     if client == "opencode":
         folder = project or Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
         commented = folder / "opencode.jsonc"
@@ -61,15 +93,34 @@ def wanted(client: str, home: Path, env: Mapping[str, str], project: Path | None
         skill = (project / ".opencode" if project else folder) / "skills" / NAME
         edits = [Edit(file, ("mcp", NAME), {"type": "local", "command": command, "enabled": True})]
         if hooks:
-            edits.append(Edit(file, ("plugin",), (skill / "hooks" / "opencode.js").absolute().as_uri(), append=True))
+            edits.append(
+                Edit(
+                    file,
+                    ("plugin",),
+                    (skill / "hooks" / "opencode.js").absolute().as_uri(),
+                    append=True,
+                )
+            )
         return Wanted(tuple(edits), skill, "Restart opencode: it reads its configuration once.")
     if client == "codex":
         folder = project / ".codex" if project else Path(env.get("CODEX_HOME") or home / ".codex")
-        note = "Codex reads a project's configuration only when the project is trusted: start codex there and say yes." if project else ""
-        return Wanted((Edit(folder / "config.toml", ("mcp_servers", NAME), parts),), base / ".agents" / "skills" / NAME, note)
+        note = (
+            "Codex reads a project's configuration only when the project is trusted: start codex there and say yes."
+            if project
+            else ""
+        )
+        return Wanted(
+            (Edit(folder / "config.toml", ("mcp_servers", NAME), parts),),
+            base / ".agents" / "skills" / NAME,
+            note,
+        )
     folder = base / f".{client}"
     file = folder / ("mcp.json" if client == "cursor" else "settings.json")
-    note = "Gemini CLI starts servers in trusted folders only: say yes when it asks." if client == "gemini" else ""
+    note = (
+        "Gemini CLI starts servers in trusted folders only: say yes when it asks."
+        if client == "gemini"
+        else ""
+    )
     return Wanted((Edit(file, ("mcpServers", NAME), parts),), folder / "skills" / NAME, note)
 
 
@@ -82,10 +133,22 @@ def is_ours(value: object) -> bool:
     if isinstance(value.get("hooks"), list):
         return len(value["hooks"]) == 1 and f"{NAME}/hooks/suggest.py" in json.dumps(value["hooks"])
     command = value.get("command")
-    words = command if isinstance(command, list) else [command, *(value.get("args") if isinstance(value.get("args"), list) else [])]
-    return bool(words) and words[-1] == "serve" and any(NAME in str(word).replace("_", "-") for word in words)
+    words = (
+        command
+        if isinstance(command, list)
+        else [command, *(value.get("args") if isinstance(value.get("args"), list) else [])]
+    )
+    return (
+        bool(words)
+        and words[-1] == "serve"
+        and any(NAME in str(word).replace("_", "-") for word in words)
+    )
 
 
 def only_our_keys(value: object, like: object) -> bool:
     """Whether an entry has no setting besides ours, so that replacing it loses nothing."""
-    return not isinstance(value, dict) or not isinstance(like, dict) or set(value) <= set(like) | {"type"}
+    return (
+        not isinstance(value, dict)
+        or not isinstance(like, dict)
+        or set(value) <= set(like) | {"type"}
+    )

@@ -55,14 +55,22 @@ class Plan:
 
 def memory_file(env: Mapping[str, str], home: Path) -> Path:
     state = env.get("XDG_STATE_HOME", "")
-    return (Path(state) if os.path.isabs(state) else home / ".local" / "state") / NAME / "installed.json"
+    return (
+        (Path(state) if os.path.isabs(state) else home / ".local" / "state")
+        / NAME
+        / "installed.json"
+    )
 
 
 def _memory(file: Path) -> tuple[dict, list]:
     """What was written by earlier commands, and the folders made for this file; one that can't be understood counts as none."""
     try:
         found = json.loads(text_of(file) or "")
-        clients = {key: value for key, value in found["clients"].items() if isinstance(value["files"], list) and isinstance(value["skill"], dict)}
+        clients = {
+            key: value
+            for key, value in found["clients"].items()
+            if isinstance(value["files"], list) and isinstance(value["skill"], dict)
+        }
         return clients, [str(name) for name in found["folders"]]
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return {}, _missing(file.parent)
@@ -72,7 +80,9 @@ def home_folder(env: Mapping[str, str]) -> Path:
     """The user's home. Raises InstallError."""
     found = Path(env.get("HOME") or os.path.expanduser("~"))
     if not found.is_absolute() or not found.is_dir():
-        raise InstallError(f"found no home folder ({found}), expected HOME to name one; set it, or give --project DIR")
+        raise InstallError(
+            f"found no home folder ({found}), expected HOME to name one; set it, or give --project DIR"
+        )
     return found
 
 
@@ -83,21 +93,37 @@ def serve_command() -> list[str]:
         source = json.loads(direct)["url"] if direct else f"{NAME}=={__version__}"
         return [shutil.which("uvx") or "uvx", "--from", source, NAME, "serve"]
     script = Path(sys.executable).parent / (NAME + (".exe" if os.name == "nt" else ""))
-    return [str(script), "serve"] if script.is_file() else [sys.executable, "-m", "remote_gpu_trainer", "serve"]
+    return (
+        [str(script), "serve"]
+        if script.is_file()
+        else [sys.executable, "-m", "remote_gpu_trainer", "serve"]
+    )
 
 
-def plan(client: str, env: Mapping[str, str], project: Path | None = None, *, hooks: bool = False, command: str | None = None, remove: bool = False) -> Plan:
+def plan(
+    client: str,
+    env: Mapping[str, str],
+    project: Path | None = None,
+    *,
+    hooks: bool = False,
+    command: str | None = None,
+    remove: bool = False,
+) -> Plan:
     """What has to change for `client`. Reads, and writes nothing. Raises InstallError."""
     home = home_folder(env)
     if project:
         project = project.resolve()
         if not project.is_dir():
-            raise InstallError(f"found no folder {project}, expected --project to name one; make it first")
+            raise InstallError(
+                f"found no folder {project}, expected --project to name one; make it first"
+            )
     place = memory_file(env, home)
     memory, own_folders = _memory(place)
     key = f"{client} {project or ''}".strip()
     entry = memory.pop(key, {"files": [], "skill": {}, "hooks": False})
-    known = {Path(item["file"]): Remembered(**item) for item in _well_formed(entry["files"], Remembered)}
+    known = {
+        Path(item["file"]): Remembered(**item) for item in _well_formed(entry["files"], Remembered)
+    }
     folder = next((Folder(**item) for item in _well_formed([entry["skill"]], Folder)), None)
     hooks = hooks or bool(entry.get("hooks"))
     serve = _words(command) if command is not None else ["remove"] if remove else serve_command()
@@ -105,23 +131,42 @@ def plan(client: str, env: Mapping[str, str], project: Path | None = None, *, ho
 
     changes, files = [], []
     for file in dict.fromkeys([*known, *(edit.file for edit in target.edits)]):
-        candidates = [edit for edit in target.edits if edit.file == file] or [replace(edit, file=file) for edit in target.edits]
+        candidates = [edit for edit in target.edits if edit.file == file] or [
+            replace(edit, file=file) for edit in target.edits
+        ]
         edits = [edit for edit in candidates if edit in target.edits and not remove]
         before, after, remembered = planned(file, edits, known.get(file), candidates)
         changes.append(Change(file, before, after))
         if remembered:
             remembered.folders = known[file].folders if file in known else _missing(file.parent)
             files.append(asdict(remembered))
-    others = tuple(name for name, other in memory.items() if other["skill"].get("path") == str(target.skill))
+    others = tuple(
+        name for name, other in memory.items() if other["skill"].get("path") == str(target.skill)
+    )
     if remove and folder and others:  # who stays removes the parents
-        memory[others[0]]["skill"]["folders"] = list(dict.fromkeys([*folder.folders, *memory[others[0]]["skill"].get("folders", [])]))
-    result = Plan(changes, _skill_step(target, folder, others, remove), "" if remove else target.note, others if remove else ())
+        memory[others[0]]["skill"]["folders"] = list(
+            dict.fromkeys([*folder.folders, *memory[others[0]]["skill"].get("folders", [])])
+        )
+    result = Plan(
+        changes,
+        _skill_step(target, folder, others, remove),
+        "" if remove else target.note,
+        others if remove else (),
+    )
     if remove:
-        result.folders = [Path(name) for item in (*known.values(), *([folder] if folder and not others else [])) for name in item.folders]
+        result.folders = [
+            Path(name)
+            for item in (*known.values(), *([folder] if folder and not others else []))
+            for name in item.folders
+        ]
     else:
         parents = folder.folders if folder else _missing(target.skill.parent)
         sums = {name: skill_folder.sum_of(data) for name, data in skill_folder.contents().items()}
-        memory[key] = {"files": files, "skill": asdict(Folder(str(target.skill), sums, parents)), "hooks": hooks}
+        memory[key] = {
+            "files": files,
+            "skill": asdict(Folder(str(target.skill), sums, parents)),
+            "hooks": hooks,
+        }
     if memory:
         result.memory = {"folders": own_folders, "clients": memory}
     else:
@@ -133,10 +178,14 @@ def _words(command: str) -> list[str]:
     with suppress(ValueError):
         if words := shlex.split(command):
             return words
-    raise InstallError(f"found --command {command[:60]!r}, expected a command with its arguments, quotes closed")
+    raise InstallError(
+        f"found --command {command[:60]!r}, expected a command with its arguments, quotes closed"
+    )
 
 
-def _skill_step(target: Wanted, folder: Folder | None, others: tuple[str, ...], remove: bool) -> Step:
+def _skill_step(
+    target: Wanted, folder: Folder | None, others: tuple[str, ...], remove: bool
+) -> Step:
     known = folder.sums if folder and folder.path == str(target.skill) else None
     if not remove:
         return skill_folder.to_install(target.skill, known)
@@ -160,13 +209,19 @@ def _missing(folder: Path) -> list[str]:
 def carry_out(made: Plan, env: Mapping[str, str]) -> None:
     """Write what was planned; when a part fails, what was written before is put back. Raises InstallError."""
     file = memory_file(env, home_folder(env))
-    remembered = json.dumps(made.memory, ensure_ascii=False, indent=1) + "\n" if made.memory else None
-    changes = [change for change in (*made.changes, Change(file, text_of(file), remembered)) if change]
+    remembered = (
+        json.dumps(made.memory, ensure_ascii=False, indent=1) + "\n" if made.memory else None
+    )
+    changes = [
+        change for change in (*made.changes, Change(file, text_of(file), remembered)) if change
+    ]
     done: list[Change] = []
     try:
         for change in changes:
             if text_of(change.file) != change.before:
-                raise InstallError(f"{change.file}: found it changed while this command ran, expected it as it was; run it again")
+                raise InstallError(
+                    f"{change.file}: found it changed while this command ran, expected it as it was; run it again"
+                )
             _write(change.file, change.after)
             done.append(change)
         skill_folder.take(made.skill, f".{os.getpid()}.new")

@@ -31,7 +31,9 @@ def contents() -> dict[str, bytes]:
         place = root / part
         files = sorted(place.rglob("*")) if place.is_dir() else [place] if place.is_file() else []
         if not files:
-            raise InstallError(f"found no {part} in {root}, expected a whole installation; install remote-gpu-trainer again")
+            raise InstallError(
+                f"found no {part} in {root}, expected a whole installation; install remote-gpu-trainer again"
+            )
         for file in files:
             if file.is_file() and not _LEFT_OUT & set(file.parts):
                 found[file.relative_to(root).as_posix()] = file.read_bytes()
@@ -41,7 +43,9 @@ def contents() -> dict[str, bytes]:
 def there(folder: Path) -> dict[str, str] | None:
     """Sums of the files in a folder, None where nothing is. A link or another oddity in it has the sum ''. Raises InstallError."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InstallError(f"{folder}: found a {'link' if folder.is_symlink() else 'file'}, expected a folder or nothing; move it away, then again")
+        raise InstallError(
+            f"{folder}: found a {'link' if folder.is_symlink() else 'file'}, expected a folder or nothing; move it away, then again"
+        )
     if not folder.exists():
         return None
     sums = {}
@@ -50,9 +54,13 @@ def there(folder: Path) -> dict[str, str] | None:
             for name in [*files, *(name for name in folders if (Path(parent) / name).is_symlink())]:
                 path = Path(parent) / name
                 plain = path.is_file() and not path.is_symlink()
-                sums[path.relative_to(folder).as_posix()] = sum_of(path.read_bytes()) if plain else ""
+                sums[path.relative_to(folder).as_posix()] = (
+                    sum_of(path.read_bytes()) if plain else ""
+                )
     except OSError as error:
-        raise InstallError(f"{folder}: found it unreadable ({error.strerror}), expected to read it") from None
+        raise InstallError(
+            f"{folder}: found it unreadable ({error.strerror}), expected to read it"
+        ) from None
     return {name: value for name, value in sums.items() if not _LEFT_OUT & set(name.split("/"))}
 
 
@@ -80,13 +88,22 @@ def to_install(folder: Path, known: dict[str, str] | None) -> Step:
         return Step(folder, files, (), ())
     ours = known if known is not None else {name: sum_of(data) for name, data in files.items()}
     foreign = sorted(name for name in now if name not in ours)
-    changed = sorted(name for name in now if name in ours and now[name] not in (ours[name], sum_of(files.get(name, b""))))
+    changed = sorted(
+        name
+        for name in now
+        if name in ours and now[name] not in (ours[name], sum_of(files.get(name, b"")))
+    )
     if (known is None and foreign) or changed or set(foreign) & set(files):
         raise InstallError(
             f"{folder}: found {(changed or foreign)[0]}, which isn't as this command wrote it, expected an untouched folder or none; move it away, then again"
         )
     write = {name: data for name, data in files.items() if now.get(name) != sum_of(data)}
-    return Step(folder, write, tuple(sorted(name for name in now if name in ours and name not in files)), tuple(foreign))
+    return Step(
+        folder,
+        write,
+        tuple(sorted(name for name in now if name in ours and name not in files)),
+        tuple(foreign),
+    )
 
 
 def to_remove(folder: Path, known: dict[str, str] | None) -> Step:

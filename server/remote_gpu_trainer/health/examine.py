@@ -40,13 +40,22 @@ class Question:
     def __post_init__(self):
         for name, text in (("--expect", self.expect), ("--python", self.python)):
             if len(text) > 400 or not text.isprintable():
-                raise BadRequest(f"found {name} {shown(text, 60)!r}, expected one line of at most 400 characters")
+                raise BadRequest(
+                    f"found {name} {shown(text, 60)!r}, expected one line of at most 400 characters"
+                )
         if not (math.isfinite(self.stress) and 0 <= self.stress <= MOST_STRESS):
-            raise BadRequest(f"found {self.stress:g} seconds of stress, expected 0 to {MOST_STRESS:g}")
+            raise BadRequest(
+                f"found {self.stress:g} seconds of stress, expected 0 to {MOST_STRESS:g}"
+            )
 
     @property
     def args(self) -> tuple[str, ...]:
-        given = (("--expect", self.expect), ("--python", self.python), ("--stress", f"{self.stress:g}" if self.stress else ""), ("--replay", self.replay))
+        given = (
+            ("--expect", self.expect),
+            ("--python", self.python),
+            ("--stress", f"{self.stress:g}" if self.stress else ""),
+            ("--replay", self.replay),
+        )
         return ("--json", *(f"{name}={value}" for name, value in given if value))
 
 
@@ -63,22 +72,43 @@ def script() -> str:
 def check(question: Question) -> None:
     """Raises BadRequest for expectations that the script would refuse on every box."""
     try:
-        runpy.run_path(str(script_path()), run_name="gpu_health")["expectations_of"](question.expect)
+        runpy.run_path(str(script_path()), run_name="gpu_health")["expectations_of"](
+            question.expect
+        )
     except ValueError as error:
         raise BadRequest(str(error)) from None
 
 
-def examine(box: Box, question: Question = Question(), *, accept_new: bool = False, limit: float | None = None) -> Health:
+def examine(
+    box: Box,
+    question: Question = Question(),
+    *,
+    accept_new: bool = False,
+    limit: float | None = None,
+) -> Health:
     """The verdict on a box. Raises BadRequest when the script refuses an argument."""
     if limit is None:
-        limit = PROBE + (2 * question.stress + LOADED if question.stress else 0) + (30 if question.python else 0)
-    reply = boxes.run(box, script(), interpreter=boxes.PYTHON, args=question.args, limit=limit, accept_new=accept_new)
+        limit = (
+            PROBE
+            + (2 * question.stress + LOADED if question.stress else 0)
+            + (30 if question.python else 0)
+        )
+    reply = boxes.run(
+        box,
+        script(),
+        interpreter=boxes.PYTHON,
+        args=question.args,
+        limit=limit,
+        accept_new=accept_new,
+    )
     name = "this machine" if box.local else shown(box.name, 80)
     if reply.outcome == "unreachable":
         return without_answer(name, reply.text, reply.why)
     if reply.outcome == "overtime":
         return without_answer(name, f"{reply.text}; do: {HANGS}", "overtime")
-    refused = [line for line in shown_lines(reply.errors, 3, 600) if line.startswith("gpu_health.py: ")]
+    refused = [
+        line for line in shown_lines(reply.errors, 3, 600) if line.startswith("gpu_health.py: ")
+    ]
     if reply.code == 2 and refused and not reply.out.strip():
         raise BadRequest(refused[-1].removeprefix("gpu_health.py: "))
     return read(name, reply.out, reply.code, reply.cut, reply.errors)
@@ -86,10 +116,16 @@ def examine(box: Box, question: Question = Question(), *, accept_new: bool = Fal
 
 def late(box: Box) -> Health:
     """The answer when the call is over before the box has given one."""
-    return without_answer(shown(box.name, 80), f"found no answer from {shown(box.name, 80)} within the call, expected one; do: {HANGS}", "overtime")
+    return without_answer(
+        shown(box.name, 80),
+        f"found no answer from {shown(box.name, 80)} within the call, expected one; do: {HANGS}",
+        "overtime",
+    )
 
 
-def examine_in_a_call(box: Box, question: Question = Question(), *, seconds: float = IN_A_CALL, clock=time.monotonic) -> Health:
+def examine_in_a_call(
+    box: Box, question: Question = Question(), *, seconds: float = IN_A_CALL, clock=time.monotonic
+) -> Health:
     """The same within the time of one MCP call: first without a load, then as much load as fits. What was left out stands under `partial`."""
     end = clock() + seconds
     began = clock()
@@ -102,12 +138,26 @@ def examine_in_a_call(box: Box, question: Question = Question(), *, seconds: flo
     left = end - clock() - (clock() - began) - START
     load = min(question.stress, left)
     if load < SHORTEST:
-        first.add("unknown", f"no time for a load of {question.stress:g} s within this call", "a load that was run", f"run {command}")
+        first.add(
+            "unknown",
+            f"no time for a load of {question.stress:g} s within this call",
+            "a load that was run",
+            f"run {command}",
+        )
         first.partial = f"without the load: an MCP call ends after 50 s; do: {command}"
         return first
-    second = examine(box, Question(question.expect, question.python, round(load, 1)), limit=max(1.0, end - clock()))
+    second = examine(
+        box,
+        Question(question.expect, question.python, round(load, 1)),
+        limit=max(1.0, end - clock()),
+    )
     if second.why:
-        first.add("unknown", f"the load of {load:.0f} s gave no answer within this call", "a load that was run to its end", f"run {command}")
+        first.add(
+            "unknown",
+            f"the load of {load:.0f} s gave no answer within this call",
+            "a load that was run to its end",
+            f"run {command}",
+        )
         first.partial = f"without the load: {second.findings[0]['evidence']}; do: {command}"
         return first
     if load < question.stress:

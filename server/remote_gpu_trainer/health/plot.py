@@ -8,7 +8,28 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 COLUMNS = 480  # points across a plot; more samples are drawn as mean and range
-STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)  # seconds between marks on the axis
+STEPS = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    172800,
+    604800,
+)  # seconds between marks on the axis
 
 
 @dataclass(frozen=True)
@@ -24,12 +45,17 @@ class Axis:
 
     def ticks(self, most: int = 5) -> list[float]:
         span = self.last - self.first
-        step = next((step for step in STEPS if span / step <= most), math.ceil(span / most / STEPS[-1]) * STEPS[-1])
+        step = next(
+            (step for step in STEPS if span / step <= most),
+            math.ceil(span / most / STEPS[-1]) * STEPS[-1],
+        )
         begin = math.ceil(self.first / step) * step
         return [begin + step * n for n in range(most + 1) if begin + step * n <= self.last]
 
 
-def buckets(times: array, values: array, axis: Axis) -> list[list[tuple[float, float, float, float]]]:
+def buckets(
+    times: array, values: array, axis: Axis
+) -> list[list[tuple[float, float, float, float]]]:
     """(x, mean, least, most) in runs without a gap; values that weren't told break a run too."""
     width = (axis.last - axis.first) / COLUMNS
     runs: list[list[tuple[float, float, float, float]]] = [[]]
@@ -57,12 +83,18 @@ def line(runs: list[list[tuple[float, float, float, float]]], top: float, axis: 
     for run in runs:
         if len(run) == 1:
             x, mean, least, most = run[0]
-            parts.append(f'<path class="l" d="M{x:.1f} {y(most):.1f}V{max(y(least), y(most) + 0.1):.1f}M{x - 1:.1f} {y(mean):.1f}h2"/>')
+            parts.append(
+                f'<path class="l" d="M{x:.1f} {y(most):.1f}V{max(y(least), y(most) + 0.1):.1f}M{x - 1:.1f} {y(mean):.1f}h2"/>'
+            )
             continue
         upper = " ".join(f"{x:.1f},{y(most):.1f}" for x, _, _, most in run)
         lower = " ".join(f"{x:.1f},{y(least):.1f}" for x, _, least, _ in reversed(run))
         parts.append(f'<polygon class="r" points="{upper} {lower}"/>')
-        parts.append('<polyline class="l" points="' + " ".join(f"{x:.1f},{y(mean):.1f}" for x, mean, _, _ in run) + '"/>')
+        parts.append(
+            '<polyline class="l" points="'
+            + " ".join(f"{x:.1f},{y(mean):.1f}" for x, mean, _, _ in run)
+            + '"/>'
+        )
     return _svg("".join(parts))
 
 
@@ -74,7 +106,9 @@ def band(times: array, bits: array, bit: int, axis: Axis, kind: str) -> str:
     while begin < len(times):
         column = int((times[begin] - axis.first) / width)
         end = bisect_left(times, axis.first + (column + 1) * width, begin + 1)
-        share = math.ceil(5 * sum(value >> bit & 1 for value in bits[begin:end]) / (end - begin)) / 5
+        share = (
+            math.ceil(5 * sum(value >> bit & 1 for value in bits[begin:end]) / (end - begin)) / 5
+        )
         near = runs and times[begin] - last <= axis.gap
         if near:
             runs[-1][1] = column
@@ -92,8 +126,14 @@ def band(times: array, bits: array, bit: int, axis: Axis, kind: str) -> str:
 
 
 def _grid(axis: Axis) -> str:
-    return '<path class="g" d="' + "".join(f"M{axis.x(tick):.1f} 0V100" for tick in axis.ticks()) + '"/>'
+    return (
+        '<path class="g" d="'
+        + "".join(f"M{axis.x(tick):.1f} 0V100" for tick in axis.ticks())
+        + '"/>'
+    )
 
 
 def _svg(inner: str) -> str:
-    return f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">{inner}</svg>'
+    return (
+        f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">{inner}</svg>'
+    )

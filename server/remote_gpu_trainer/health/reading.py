@@ -18,7 +18,15 @@ CODES = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 MOST_FINDINGS, MOST_KINDS, MOST_GPUS, MOST_LISTED = 24, 8, 64, 1000
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z|(?=)\Z")
 _LABEL = re.compile(r"[0-9A-Za-z:. _-]{1,40}\Z")
-_ABOUT_A_GPU = {"name": str, "memory_mib": int, "nvlinks": int, "bf16": bool, "fp8": bool, "p2p": str, "mig": list}
+_ABOUT_A_GPU = {
+    "name": str,
+    "memory_mib": int,
+    "nvlinks": int,
+    "bf16": bool,
+    "fp8": bool,
+    "p2p": str,
+    "mig": list,
+}
 
 
 @dataclass
@@ -39,8 +47,16 @@ class Health:
 
     def as_dict(self) -> dict:
         """The answer of the tool: fields that say nothing are left out."""
-        out = {"verdict": self.verdict, "findings": self.findings, "gpus": self.gpus, "probe_seconds": self.probe_seconds}
-        more = {name: getattr(self, name) for name in ("box", "driver", "about", "left_out", "stress", "partial", "why")}
+        out = {
+            "verdict": self.verdict,
+            "findings": self.findings,
+            "gpus": self.gpus,
+            "probe_seconds": self.probe_seconds,
+        }
+        more = {
+            name: getattr(self, name)
+            for name in ("box", "driver", "about", "left_out", "stress", "partial", "why")
+        }
         return out | {name: value for name, value in more.items() if value}
 
     @property
@@ -50,7 +66,16 @@ class Health:
 
     def add(self, level: str, evidence: str, threshold: str, action: str) -> None:
         """A finding about the box of our own; the verdict follows."""
-        self.findings.append({"gpu": None, "level": level, "evidence": evidence, "threshold": threshold, "action": action, "entry": ""})
+        self.findings.append(
+            {
+                "gpu": None,
+                "level": level,
+                "evidence": evidence,
+                "threshold": threshold,
+                "action": action,
+                "entry": "",
+            }
+        )
         self.findings.sort(key=lambda one: LEVELS.index(one["level"]))
         self.verdict = worst(self.verdict, verdict_of(self.findings))
 
@@ -62,7 +87,15 @@ def worst(*verdicts: str) -> str:
 def verdict_of(findings: list[dict]) -> str:
     """As in scripts/gpu_health.py: fatal, degraded, unknown; warnings leave it fit."""
     levels = {one["level"] for one in findings}
-    return "unfit" if "fatal" in levels else "care" if "degraded" in levels else "unknown" if "unknown" in levels else "fit"
+    return (
+        "unfit"
+        if "fatal" in levels
+        else "care"
+        if "degraded" in levels
+        else "unknown"
+        if "unknown" in levels
+        else "fit"
+    )
 
 
 def without_answer(name: str, text: str, why: str = "") -> Health:
@@ -78,7 +111,9 @@ def read(name: str, reply: bytes, code: int | None, cut: bool = False, errors: s
     """What the program's reply says."""
     text = reply.decode("utf-8", "replace")
     try:
-        told = json.loads(text[text.index("{") : text.rindex("}") + 1], parse_constant=lambda _: None)
+        told = json.loads(
+            text[text.index("{") : text.rindex("}") + 1], parse_constant=lambda _: None
+        )
         if not isinstance(told, dict) or cut:
             raise ValueError
         return _health(name, told, code)
@@ -100,14 +135,25 @@ def _health(name: str, told: dict, code: int | None) -> Health:
     findings.sort(key=lambda one: LEVELS.index(one["level"]))
     gpus = [one for one in told["gpus"][:MOST_LISTED] if isinstance(one, dict)]
     claimed = told["verdict"] if told["verdict"] in WORST else "unknown"
-    health = Health(worst(claimed, verdict_of(findings)), name, findings, _brief(gpus), _number(told.get("probe_seconds")))
+    health = Health(
+        worst(claimed, verdict_of(findings)),
+        name,
+        findings,
+        _brief(gpus),
+        _number(told.get("probe_seconds")),
+    )
     health.driver = shown(told.get("driver") or "", 40)
     listed = told.get("recognised")
     health.about = [shown(one, 80) for one in listed[:8]] if isinstance(listed, list) else []
     health.stress = _plain(told["stress"]) if isinstance(told.get("stress"), dict) else None
     if health.verdict == "fit" and (code != 0 or not gpus):
         what = f"exit code {code}" if code else "no GPU in it"
-        health.add("unknown", f"found the verdict fit with {what}", "an answer that agrees with itself", "look what answers there as python3")
+        health.add(
+            "unknown",
+            f"found the verdict fit with {what}",
+            "an answer that agrees with itself",
+            "look what answers there as python3",
+        )
     if health.verdict != verdict_of(findings):
         health.add(
             "unknown",
@@ -134,11 +180,22 @@ def _brief(gpus: list[dict]) -> list[dict]:
     """One item for each kind of card; `gpu` holds the numbers of those that are alike."""
     kinds: list[dict] = []
     for one in gpus:
-        kind = {name: _plain(one[name]) for name, sort in _ABOUT_A_GPU.items() if type(one.get(name)) is sort}
+        kind = {
+            name: _plain(one[name])
+            for name, sort in _ABOUT_A_GPU.items()
+            if type(one.get(name)) is sort
+        }
         if "mig" in kind:
             kind["mig"] = [name for name in kind["mig"] if isinstance(name, str)]
         labels = one.get("gpu") if isinstance(one.get("gpu"), list) else [one.get("gpu")]
-        same = next((other for other in kinds if {key: value for key, value in other.items() if key != "gpu"} == kind), None)
+        same = next(
+            (
+                other
+                for other in kinds
+                if {key: value for key, value in other.items() if key != "gpu"} == kind
+            ),
+            None,
+        )
         if same is None and len(kinds) < MOST_KINDS:
             same = {"gpu": [], **kind}
             kinds.append(same)
@@ -177,15 +234,20 @@ def as_text(health: Health) -> str:
     """For a terminal: the verdict, findings worst first, then a line for each kind of card."""
     out = [f"{health.verdict}: {health.box}"]
     for one in health.findings:
-        out.append(f"{one['level']} {'box' if one['gpu'] is None else 'GPU ' + str(one['gpu'])}: {one['evidence']}")
+        out.append(
+            f"{one['level']} {'box' if one['gpu'] is None else 'GPU ' + str(one['gpu'])}: {one['evidence']}"
+        )
         out.append(f"    expected: {one['threshold']}")
         out.append(f"    do: {one['action']}" + (f" [{one['entry']}]" if one["entry"] else ""))
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
     out += [
-        f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {kind.get('memory_mib', '?')} MiB (GPU {', '.join(map(str, kind['gpu']))})" for kind in health.gpus
+        f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {kind.get('memory_mib', '?')} MiB (GPU {', '.join(map(str, kind['gpu']))})"
+        for kind in health.gpus
     ]
     about = [f"driver {health.driver}"] if health.driver else []
-    about += health.about + ([f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else [])
+    about += health.about + (
+        [f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else []
+    )
     out += [", ".join(about)] if about else []
     out += [f"stress: {json.dumps(health.stress)}"] if health.stress else []
     out += [f"partial: {health.partial}"] if health.partial else []

@@ -40,7 +40,15 @@ def record(box: Box, question: Question, folder: Path, *, accept_new: bool = Fal
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadRequest(f"found {folder} in use, expected a new or empty folder for the recording")
     program = f"SCRIPT = {script()!r}\n{THERE}"
-    reply = boxes.run(box, program, interpreter=boxes.PYTHON, args=question.args, limit=PROBE + 30, most=MOST, accept_new=accept_new)
+    reply = boxes.run(
+        box,
+        program,
+        interpreter=boxes.PYTHON,
+        args=question.args,
+        limit=PROBE + 30,
+        most=MOST,
+        accept_new=accept_new,
+    )
     name = "this machine" if box.local else shown(box.name, 80)
     if reply.outcome != "ok":
         return without_answer(name, reply.text, reply.why or "overtime")
@@ -57,5 +65,7 @@ def record(box: Box, question: Question, folder: Path, *, accept_new: bool = Fal
         for file, text in kept.items():
             (folder / file).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
-        raise BadRequest(f"found {folder} not writable ({error.strerror}), expected a place for the recording") from None
+        raise BadRequest(
+            f"found {folder} not writable ({error.strerror}), expected a place for the recording"
+        ) from None
     return health

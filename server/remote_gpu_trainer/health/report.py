@@ -15,7 +15,12 @@ from .samples import Event, Series, Watch, read
 
 OURS = "<!doctype html>\n<!-- remote-gpu-trainer health --report -->\n"
 MARKS = 40  # numbered marks on one GPU's row of findings
-HARMLESS = ("sw_power_cap", "gpu_idle", "app_clocks", "applications_clocks_setting")  # normal under load, or at rest
+HARMLESS = (
+    "sw_power_cap",
+    "gpu_idle",
+    "app_clocks",
+    "applications_clocks_setting",
+)  # normal under load, or at rest
 PANELS = (  # column, title, unit, what the axis reaches at least
     ("util", "Utilisation", "%", 100.0),
     ("sm_mhz", "SM clock", "MHz", 0.0),
@@ -50,10 +55,14 @@ def write(source: Path, to: Path) -> Path:
         if to.exists():
             with to.open("rb") as old:
                 if old.read(len(OURS)) != OURS.encode():
-                    raise BadRequest(f"found {to} with something else in it, expected a new file or an earlier report; do: name another with -o")
+                    raise BadRequest(
+                        f"found {to} with something else in it, expected a new file or an earlier report; do: name another with -o"
+                    )
         to.write_text(made, encoding="utf-8")
     except OSError as error:
-        raise BadRequest(f"found {to} not writable ({error.strerror}), expected a place for the page; do: name another with -o") from None
+        raise BadRequest(
+            f"found {to} not writable ({error.strerror}), expected a place for the page; do: name another with -o"
+        ) from None
     return to
 
 
@@ -71,16 +80,27 @@ def page(watch: Watch, name: str) -> str:
         + (f", one every {watch.interval:g} s" if watch.interval > 0 else "") + "</p>",
         f"<p>{_end(watch)}</p>", _summary(watch), _findings(events),
     ]  # fmt: skip
-    parts += [_gpu(label, series, watch, axis, events) for label, series in sorted(watch.gpus.items(), key=lambda item: (isinstance(item[0], str), item[0]))]
+    parts += [
+        _gpu(label, series, watch, axis, events)
+        for label, series in sorted(
+            watch.gpus.items(), key=lambda item: (isinstance(item[0], str), item[0])
+        )
+    ]
     return "".join([*parts, "</body></html>\n"])
 
 
 def _end(watch: Watch) -> str:
-    said = [f"Ended: {escape(watch.end)}." if watch.end is not None else "The file has no last line: the watch still runs, or was killed."]
+    said = [
+        f"Ended: {escape(watch.end)}."
+        if watch.end is not None
+        else "The file has no last line: the watch still runs, or was killed."
+    ]
     if watch.unread:
         said.append(f"{watch.unread} lines could not be read.")
     if watch.left_out:
-        said.append(f"{watch.left_out} samples or findings were left out (out of order, or too many).")
+        said.append(
+            f"{watch.left_out} samples or findings were left out (out of order, or too many)."
+        )
     return " ".join(said)
 
 
@@ -94,7 +114,11 @@ def _summary(watch: Watch) -> str:
             _told(series.values["power_w"], _mean),
             _told(series.values["mem_mib"], max),
         )
-        rows.append(f"<tr><td>{escape(str(label))}" + "".join(f"<td>{cell}" for cell in cells) + f"<td>{mine or ''}</tr>")
+        rows.append(
+            f"<tr><td>{escape(str(label))}"
+            + "".join(f"<td>{cell}" for cell in cells)
+            + f"<td>{mine or ''}</tr>"
+        )
     return "".join(rows) + "</table>"
 
 
@@ -103,19 +127,40 @@ def _findings(events: list[tuple[int, Event]]) -> str:
         return "<h2>Findings</h2><p>None.</p>"
     items = []
     for number, event in events:
-        where = "" if event.over else f"{'box' if event.gpu is None else f'GPU {escape(str(event.gpu))}'}, "
-        what = f"over: {escape(event.evidence)}" if event.over else f"<b class={event.level}>{event.level}</b> {escape(event.evidence)}"
-        do = f"<br><span class=dim>do: {escape(event.action)}{f' [{escape(event.entry)}]' if event.entry else ''}</span>" if event.action else ""
-        items.append(f'<li id="f{number}"{" class=over" if event.over else ""}>{_when(event.time, True)} {where}{what}{do}</li>')
+        where = (
+            ""
+            if event.over
+            else f"{'box' if event.gpu is None else f'GPU {escape(str(event.gpu))}'}, "
+        )
+        what = (
+            f"over: {escape(event.evidence)}"
+            if event.over
+            else f"<b class={event.level}>{event.level}</b> {escape(event.evidence)}"
+        )
+        do = (
+            f"<br><span class=dim>do: {escape(event.action)}{f' [{escape(event.entry)}]' if event.entry else ''}</span>"
+            if event.action
+            else ""
+        )
+        items.append(
+            f'<li id="f{number}"{" class=over" if event.over else ""}>{_when(event.time, True)} {where}{what}{do}</li>'
+        )
     return f"<h2>Findings</h2><ol>{''.join(items)}</ol>"
 
 
 def _gpu(label, series: Series, watch: Watch, axis: Axis, events: list[tuple[int, Event]]) -> str:
     rows = [f"<section><h2>GPU {escape(str(label))}</h2>"]
-    mine = [(number, event) for number, event in events if not event.over and event.gpu in (label, None)][:MARKS]
+    mine = [
+        (number, event) for number, event in events if not event.over and event.gpu in (label, None)
+    ][:MARKS]
     if mine:
-        marks = "".join(f'<a class={event.level} href="#f{number}" style="left:{axis.x(event.time) / 10:.1f}%">{number}</a>' for number, event in mine)
-        rows.append(f"<div class=row><div class=head><b>Findings</b></div><div class=marks>{marks}</div></div>")
+        marks = "".join(
+            f'<a class={event.level} href="#f{number}" style="left:{axis.x(event.time) / 10:.1f}%">{number}</a>'
+            for number, event in mine
+        )
+        rows.append(
+            f"<div class=row><div class=head><b>Findings</b></div><div class=marks>{marks}</div></div>"
+        )
     for column, title, unit, least in PANELS:
         rows.append(_panel(series, column, title, unit, least, axis))
     rows += _throttle(series, watch, axis)
@@ -169,8 +214,16 @@ def _round_up(value: float) -> float:
 
 
 def _when(time: float, day: bool = False, second: bool = False) -> str:
-    return datetime.fromtimestamp(time, timezone.utc).strftime(("%Y-%m-%d " if day else "") + ("%H:%M:%S" if second else "%H:%M"))
+    return datetime.fromtimestamp(time, timezone.utc).strftime(
+        ("%Y-%m-%d " if day else "") + ("%H:%M:%S" if second else "%H:%M")
+    )
 
 
 def _span(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    return (
+        f"{seconds / 3600:.1f} h"
+        if seconds >= 5400
+        else f"{seconds / 60:.0f} min"
+        if seconds >= 90
+        else f"{seconds:.0f} s"
+    )

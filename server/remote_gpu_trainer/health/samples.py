@@ -58,7 +58,9 @@ class Watch:
     @property
     def span(self) -> tuple[float, float]:
         """First and last time. At least a second apart."""
-        told = [(one.times[0], one.times[-1]) for one in self.gpus.values() if one.times] + [(event.time, event.time) for event in self.events]
+        told = [(one.times[0], one.times[-1]) for one in self.gpus.values() if one.times] + [
+            (event.time, event.time) for event in self.events
+        ]
         first, last = min(one for one, _ in told), max(one for _, one in told)
         return first, max(last, first + 1.0)
 
@@ -68,15 +70,21 @@ def read(path: Path) -> Watch:
     watch = Watch()
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise BadRequest(f"found {path} over {MOST_BYTES >> 30} GiB, expected less; do: split it by lines")
+            raise BadRequest(
+                f"found {path} over {MOST_BYTES >> 30} GiB, expected less; do: split it by lines"
+            )
         with path.open("rb") as file:
             while raw := file.readline(MOST_LINE):
                 if raw.strip():
                     _line(watch, raw)
     except OSError as error:
-        raise BadRequest(f"found {path} unreadable ({error.strerror}), expected the JSON lines of --watch") from None
+        raise BadRequest(
+            f"found {path} unreadable ({error.strerror}), expected the JSON lines of --watch"
+        ) from None
     if not watch.gpus:
-        raise BadRequest(f"found no sample in {path}, expected the JSON lines of --watch; do: remote-gpu-trainer health BOX --watch 10")
+        raise BadRequest(
+            f"found no sample in {path}, expected the JSON lines of --watch; do: remote-gpu-trainer health BOX --watch 10"
+        )
     watch.events.sort(key=lambda event: event.time)
     return watch
 
@@ -106,7 +114,9 @@ def _line(watch: Watch, raw: bytes) -> None:
         _sample(watch, time, one)
     why = told.get("why")
     for gpu, text in list(why.items())[:MOST_GPUS] if isinstance(why, dict) else []:
-        series = watch.gpus.get(int(gpu) if str(gpu).isascii() and str(gpu).isdigit() and len(gpu) < 6 else gpu)
+        series = watch.gpus.get(
+            int(gpu) if str(gpu).isascii() and str(gpu).isdigit() and len(gpu) < 6 else gpu
+        )
         text = shown(text, 200)
         if series and (text in series.why or len(series.why) < 20):
             series.why[text] = series.why.get(text, 0) + 1
@@ -114,7 +124,11 @@ def _line(watch: Watch, raw: bytes) -> None:
 
 def _sample(watch: Watch, time: float, one) -> None:
     label = _label(one.get("gpu")) if isinstance(one, dict) else None
-    if label is None or (label not in watch.gpus and len(watch.gpus) >= MOST_GPUS) or watch.samples > MOST_SAMPLES:
+    if (
+        label is None
+        or (label not in watch.gpus and len(watch.gpus) >= MOST_GPUS)
+        or watch.samples > MOST_SAMPLES
+    ):
         watch.left_out += 1
         return
     series = watch.gpus.setdefault(label, Series())
@@ -145,7 +159,14 @@ def _finding(watch: Watch, time: float, one) -> None:
     entry = shown(one.get("entry") or "", 12)
     _event(
         watch,
-        Event(time, _label(one.get("gpu")), level, shown(one.get("evidence", ""), 300), shown(one.get("action", ""), 240), entry if entry.isalnum() else ""),
+        Event(
+            time,
+            _label(one.get("gpu")),
+            level,
+            shown(one.get("evidence", ""), 300),
+            shown(one.get("action", ""), 240),
+            entry if entry.isalnum() else "",
+        ),
     )
 
 

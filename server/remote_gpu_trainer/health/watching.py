@@ -45,14 +45,18 @@ main "$@"
 def arguments(interval: float, pid: int | None) -> tuple[str, ...]:
     """Raises BadRequest."""
     if not LEAST <= interval <= MOST:
-        raise BadRequest(f"found --watch {interval:g}, expected {LEAST:g} to {MOST:g} seconds between samples")
+        raise BadRequest(
+            f"found --watch {interval:g}, expected {LEAST:g} to {MOST:g} seconds between samples"
+        )
     return (f"--watch={interval:g}", *((f"--pid={pid}",) if pid else ()))
 
 
 def here(interval: float, pid: int | None) -> int:
     """Watch this machine until a signal, the end of `pid` or of nvidia-smi; JSON lines go to stdout. The script's exit code."""
     try:
-        return subprocess.run([sys.executable, "-I", str(script_path()), *arguments(interval, pid)], check=False).returncode
+        return subprocess.run(
+            [sys.executable, "-I", str(script_path()), *arguments(interval, pid)], check=False
+        ).returncode
     except KeyboardInterrupt:  # it ended with the same signal, and has said so
         return 0
 
@@ -64,10 +68,19 @@ def there(box: Box, interval: float, pid: int | None, *, accept_new: bool = Fals
     reply = boxes.run(box, program, args=arguments(interval, pid), limit=40, accept_new=accept_new)
     if reply.outcome != "ok":
         raise BadRequest(reply.text)
-    told = next((line.split(" ", 2) for line in reply.out.decode("utf-8", "replace").splitlines() if line.startswith("rgt-")), [])
+    told = next(
+        (
+            line.split(" ", 2)
+            for line in reply.out.decode("utf-8", "replace").splitlines()
+            if line.startswith("rgt-")
+        ),
+        [],
+    )
     if len(told) == 3 and told[0] == "rgt-watch" and told[1].isdigit():
         return {"box": shown(box.name, 80), "pid": int(told[1][:9]), "file": shown(told[2], 300)}
-    last = shown(" ".join(told[1:]), 160) or next(iter(shown_lines(reply.errors, 1, 160)), "no message")
+    last = shown(" ".join(told[1:]), 160) or next(
+        iter(shown_lines(reply.errors, 1, 160)), "no message"
+    )
     raise BadRequest(
         f"found no watch started on {shown(box.name, 80)} ({last}), expected python3 and nvidia-smi there; do: remote-gpu-trainer health {box.argument}"
     )

@@ -18,7 +18,9 @@ from .survivors import LOST_PEER, is_report, is_secondary
 CRASHED = "D20"  # the entry of a job of which one rank crashed: of all that explain the others' words the right one
 _FAILED = ("exception", "failure", "consequence")
 _TALK = ("trace", "frame", *_FAILED)
-_STACK = re.compile(r"\s*(?:frame #\d+: |Exception raised from )")  # of C++, which writes without a rank
+_STACK = re.compile(
+    r"\s*(?:frame #\d+: |Exception raised from )"
+)  # of C++, which writes without a rank
 
 
 def without(found: Evidence) -> Evidence:
@@ -26,14 +28,20 @@ def without(found: Evidence) -> Evidence:
     first = found.first
     if first is None or is_secondary(first.text) or LOST_PEER.search(first.text):
         return found
-    crashed = first.kind == "exception" or (first.kind == "failure" and not is_report(first.text) and "terminate called" not in first.text)
+    crashed = first.kind == "exception" or (
+        first.kind == "failure"
+        and not is_report(first.text)
+        and "terminate called" not in first.text
+    )
     killed = not crashed and _is_killed(first, found.lines)
     lost = _lost(found, first, anywhere=killed) if crashed or killed else set()
     if not lost:
         return found
     since: dict[tuple[str, int | None], int] = {}
     for line in found.lines:
-        if line.rank in lost and (line.kind in _TALK or (line.kind == "aside" and is_secondary(line.text))):
+        if line.rank in lost and (
+            line.kind in _TALK or (line.kind == "aside" and is_secondary(line.text))
+        ):
             since.setdefault((line.source, line.rank), line.number)
 
     def is_theirs(line: Line) -> bool:
@@ -52,7 +60,9 @@ def without(found: Evidence) -> Evidence:
 def _is_killed(first: Line, lines: list[Line]) -> bool:
     """Whether all that is known of the first failure is that a signal from elsewhere ended the rank, and not the launcher's."""
     code, told = summary_of(lines).ended.get(first.rank, (None, None))
-    return code is not None and code < 0 and code not in (ABORT, TERM) and told.number == first.number
+    return (
+        code is not None and code < 0 and code not in (ABORT, TERM) and told.number == first.number
+    )
 
 
 def _is_end(line: Line) -> bool:

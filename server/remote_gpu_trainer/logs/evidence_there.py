@@ -88,9 +88,15 @@ def _without_docstrings(text: str, tree: ast.Module) -> str:
     """A source with an empty text in place of each docstring: an eighth less to send. Every line keeps its number."""
     lines = text.split("\n")
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node) is not None
+        ):
             said = node.body[0]
-            lines[said.lineno - 1 : said.end_lineno] = [" " * said.col_offset + '""', *[""] * (said.end_lineno - said.lineno)]
+            lines[said.lineno - 1 : said.end_lineno] = [
+                " " * said.col_offset + '""',
+                *[""] * (said.end_lineno - said.lineno),
+            ]
     return "\n".join(lines)
 
 
@@ -107,4 +113,17 @@ def program(reader: ModuleType, log: str, needles: tuple[bytes, ...] = ()) -> st
     """The program that reads `log` there by `reader.from_path`. `needles` as there. All ASCII: Python 3.8 may cut a letter of more bytes in two on its way in."""
     shipped = sources(reader.__name__)
     packages = sorted({name.rpartition(".")[0] for name in shipped} | {PACKAGE})
-    return _PROGRAM.replace("@VALUES@", ascii((reader.__name__, packages, shipped, log, [needle.decode("utf-8", "replace") for needle in needles], MOST)), 1)
+    return _PROGRAM.replace(
+        "@VALUES@",
+        ascii(
+            (
+                reader.__name__,
+                packages,
+                shipped,
+                log,
+                [needle.decode("utf-8", "replace") for needle in needles],
+                MOST,
+            )
+        ),
+        1,
+    )

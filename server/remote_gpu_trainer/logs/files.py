@@ -71,7 +71,9 @@ def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> l
     data = text.encode("utf-8", "replace")
     _refuse_binary(data[:HEAD], source)
     if not text.strip():
-        raise NoLog(f"found no text in {source}, expected an error, a log or a sentence about what happens")
+        raise NoLog(
+            f"found no text in {source}, expected an error, a log or a sentence about what happens"
+        )
     return keep(_blocks([data]), len(data), tuple(needles))
 
 
@@ -97,11 +99,18 @@ def of_stream(
     _refuse_binary(head[:HEAD], source)
     kept = keep(_blocks(pieces, source), size, tuple(needles), most)
     if not any(row.strip() for _, row in kept):
-        raise NoLog(f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens")
+        raise NoLog(
+            f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens"
+        )
     return kept
 
 
-def of_file(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None, most: int | None = None) -> list[Row]:
+def of_file(
+    path: str,
+    needles: Iterable[bytes] = (),
+    progress: Callable[[int], None] | None = None,
+    most: int | None = None,
+) -> list[Row]:
     """Rows of a regular file. Never of a device, a socket, or what looks like a key. Raises Unreadable."""
     with _open(path) as stream:
         return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
@@ -111,7 +120,9 @@ def hold_numbers(rows: list[Row]) -> bool:
     """Whether enough rows may tell a loss or a score, in words or below a header that does."""
     whole = b"\n".join([raw for _, raw in rows])
     told = sum(map(whole.count, _NUMBERED))
-    return told >= NUMBERS or (told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS)
+    return told >= NUMBERS or (
+        told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS
+    )
 
 
 def shape_of(raw: bytes) -> bytes:
@@ -141,14 +152,22 @@ def _open(path: str):
             kind = "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "no regular file"
             raise Unreadable(f"found {kind} at {path}, expected a log file or a folder of logs")
         real = os.path.realpath(path)
-        if KEY_NAME.search(name) or KEY_NAME.search(os.path.basename(real)) or f"{os.sep}.ssh{os.sep}" in real:
-            raise NoLog(f"found {name}, which looks like a key or a secret, expected a log file; it was not opened")
+        if (
+            KEY_NAME.search(name)
+            or KEY_NAME.search(os.path.basename(real))
+            or f"{os.sep}.ssh{os.sep}" in real
+        ):
+            raise NoLog(
+                f"found {name}, which looks like a key or a secret, expected a log file; it was not opened"
+            )
         return open(path, "rb", buffering=0)
     except FileNotFoundError:
         raise Unreadable(f"found no file {path}, expected a log file or a folder of logs") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise Unreadable(f"found {path} unreadable ({reason}), expected a log that this user may read") from None
+        raise Unreadable(
+            f"found {path} unreadable ({reason}), expected a log that this user may read"
+        ) from None
 
 
 def _read(stream, progress: Callable[[int], None] | None) -> Iterator[bytes]:
@@ -157,7 +176,9 @@ def _read(stream, progress: Callable[[int], None] | None) -> Iterator[bytes]:
         try:
             block = stream.read(BLOCK)
         except OSError as error:  # a dying disk, a mount that is gone
-            raise Unreadable(f"found a read error after {count} bytes ({error.strerror}), expected a log that can be read to its end") from None
+            raise Unreadable(
+                f"found a read error after {count} bytes ({error.strerror}), expected a log that can be read to its end"
+            ) from None
         if not block:
             return
         count += len(block)
@@ -194,10 +215,15 @@ def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
                     yield block
                 piece = inner.unconsumed_tail
                 if inner.eof:
-                    piece, inner = inner.unused_data.lstrip(b"\x00"), zlib.decompressobj(31)  # logs that were put together
+                    piece, inner = (
+                        inner.unused_data.lstrip(b"\x00"),
+                        zlib.decompressobj(31),
+                    )  # logs that were put together
     except zlib.error as error:
         if not count:
-            raise Unreadable(f"found a damaged gzip file at {source} ({error}), expected text; do: unpack it and name the log") from None
+            raise Unreadable(
+                f"found a damaged gzip file at {source} ({error}), expected text; do: unpack it and name the log"
+            ) from None
 
 
 def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -210,10 +236,14 @@ def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _refuse_binary(head: bytes, source: str) -> None:
     for magic, kind, program in _PACKED:
         if head.startswith(magic):
-            raise Unreadable(f"found {kind} at {source}, expected text; do: unpack it ({program}) and name the log")
+            raise Unreadable(
+                f"found {kind} at {source}, expected text; do: unpack it ({program}) and name the log"
+            )
     if head.count(0) * 100 > len(head):
         raise NoLog(f"found NUL bytes in {source} (a binary file?), expected UTF-8 text")
-    if len(head) > 64 and (len(head) - len(head.translate(None, _CONTROLS))) * 20 > len(head):  # of random bytes it is every tenth
+    if len(head) > 64 and (len(head) - len(head.translate(None, _CONTROLS))) * 20 > len(
+        head
+    ):  # of random bytes it is every tenth
         raise NoLog(f"found control characters in {source} (a binary file?), expected UTF-8 text")
     if head.lstrip()[:11] == b"-----BEGIN " and b"PRIVATE KEY" in head[:80]:
         raise NoLog(f"found a private key in {source}, expected a log; it was not read further")
@@ -231,6 +261,8 @@ def _blocks(pieces: Iterable[bytes], source: str = "text") -> Iterator[bytes]:
         yield b"".join((*rest, piece[:cut]))
         rest, lines, endless = [piece[cut:]], True, len(piece) - cut
     if endless > LONGEST and not lines:
-        raise Unreadable(f"found one line of {endless // 1_000_000} MB in {source}, expected a log with lines")
+        raise Unreadable(
+            f"found one line of {endless // 1_000_000} MB in {source}, expected a log with lines"
+        )
     if any(rest):
         yield b"".join(rest)

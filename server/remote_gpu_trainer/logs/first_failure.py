@@ -18,7 +18,9 @@ _STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I
 _NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier")
 _ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
 _WAITED_IN = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12})")
-_COLLECTIVE = re.compile(r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I)
+_COLLECTIVE = re.compile(
+    r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
+)
 # Compiled when first needed.
 _ITSELF = r"\bRank (\d{1,5})\]"  # "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (either an error or timeout) detected by watchdog"
 _FINISHED = (
@@ -42,7 +44,9 @@ def attempt_of(source: str) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def first_failure(failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()) -> Line | None:
+def first_failure(
+    failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()
+) -> Line | None:
     """The line to believe, with its rank where one is known; None when nothing failed and no rank is behind. `silent`: ranks that left no line."""
     failures, lines = _first_attempt(failures, lines)
     summary = summary_of(lines)
@@ -53,11 +57,19 @@ def first_failure(failures: list[Failure], lines: list[Line], silent: frozenset[
     if own and len(ranks) < 2 and not summary.ended:
         return _earliest([f for f in own if f.line.rank is not None] or own)
     own = _lasting(own, failures, lines)
-    killed = [rank for rank, (code, _) in summary.ended.items() if code is not None and code < 0 and code != TERM]
+    killed = [
+        rank
+        for rank, (code, _) in summary.ended.items()
+        if code is not None and code < 0 and code != TERM
+    ]
     victims = _victims(failures, [rank for rank in killed if summary.ended[rank][0] == ABORT])
     sure = [f for f in own if not only_reports(f)]
     faulty = {f.line.rank for f in sure if f.line.rank is not None}
-    if summary.root is not None and summary.root not in victims and summary.root in {f.line.rank for f in own}:
+    if (
+        summary.root is not None
+        and summary.root not in victims
+        and summary.root in {f.line.rank for f in own}
+    ):
         return _of_rank(summary.root, sure if summary.root in faulty else own)
     killed = [rank for rank in killed if rank not in victims]
     if killed:
@@ -65,31 +77,53 @@ def first_failure(failures: list[Failure], lines: list[Line], silent: frozenset[
     if faulty:
         return _earliest([f for f in sure if f.line.rank in faulty])
     unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
-    if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:  # what ended it stands there without its rank
+    if (
+        unsaid and summary.root is not None and summary.ended[summary.root][0] == 1
+    ):  # what ended it stands there without its rank
         return _with_rank(_earliest(unsaid), summary.root)
     others = [f for f in failures if f.secondary or f.line.rank is None]
-    named = _waited_for(others, lines, ranks | silent if failures else ranks, summary) if others or not own else None
+    named = (
+        _waited_for(others, lines, ranks | silent if failures else ranks, summary)
+        if others or not own
+        else None
+    )
     return named or _last_resort(failures, own, summary, victims)
 
 
 def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Failure], list[Line]]:
     """What the first of torchrun's attempts left in which anything failed. A log that names no attempt, as the launcher's own, tells of the last."""
-    chosen = min((number for number in [attempt_of(f.line.source) for f in failures] if number is not None), default=None)
+    chosen = min(
+        (number for number in [attempt_of(f.line.source) for f in failures] if number is not None),
+        default=None,
+    )
     if chosen is None:
         return failures, lines
     attempts = {source: attempt_of(source) for source in {line.source for line in lines}}
     last = max(number for number in attempts.values() if number is not None)
     wanted = (chosen, None) if chosen == last else (chosen,)
-    return [f for f in failures if attempts[f.line.source] in wanted], [line for line in lines if attempts[line.source] in wanted]
+    return [f for f in failures if attempts[f.line.source] in wanted], [
+        line for line in lines if attempts[line.source] in wanted
+    ]
 
 
 def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:
     """Without what a rank survived: it logged steps afterwards, and failed later. Steps alone may be a buffer that was flushed at its end."""
-    since = {(f.line.source, f.line.rank): f.line.number for f in reversed(own) if f.line.rank is not None}
-    steps: dict[tuple[str, int | None], list[int]] = {}  # the numbers of the last two lines that tell one
+    since = {
+        (f.line.source, f.line.rank): f.line.number
+        for f in reversed(own)
+        if f.line.rank is not None
+    }
+    steps: dict[
+        tuple[str, int | None], list[int]
+    ] = {}  # the numbers of the last two lines that tell one
     for line in reversed(lines[lines.index(own[0].line) :]) if since else ():
         key = (line.source, line.rank)
-        if line.number > since.get(key, line.number) and line.kind in ("plain", "message", *APART) and len(steps.get(key, ())) < 2 and _STEP.search(line.text):
+        if (
+            line.number > since.get(key, line.number)
+            and line.kind in ("plain", "message", *APART)
+            and len(steps.get(key, ())) < 2
+            and _STEP.search(line.text)
+        ):
             steps.setdefault(key, []).append(line.number)
     ends = {(f.line.source, f.line.rank): f.line.number for f in failures}
 
@@ -100,7 +134,11 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
     final = [f for f in own if not went_on(f)]
     if any(f.line.rank is not None and not only_reports(f) for f in final):
         return final
-    return [f for f in own if not went_on(f) or ends[f.line.source, f.line.rank] < steps[f.line.source, f.line.rank][0]]
+    return [
+        f
+        for f in own
+        if not went_on(f) or ends[f.line.source, f.line.rank] < steps[f.line.source, f.line.rank][0]
+    ]
 
 
 def only_reports(failure: Failure) -> bool:
@@ -110,7 +148,9 @@ def only_reports(failure: Failure) -> bool:
 
 def _victims(failures: list[Failure], aborted: list[int]) -> set[int]:
     """Those of these ranks that their own watchdog ended, because they had waited too long for another one."""
-    gave_up = {who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
+    gave_up = (
+        {who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
+    )
     return gave_up & set(aborted)
 
 
@@ -123,7 +163,11 @@ def who(line: Line) -> int | None:
 
 
 def _with_rank(line: Line, rank: int) -> Line:
-    return line if line.rank == rank else Line(line.source, line.number, rank, line.text, line.kind, line.time)
+    return (
+        line
+        if line.rank == rank
+        else Line(line.source, line.number, rank, line.text, line.kind, line.time)
+    )
 
 
 def _of_rank(rank: int, failures: list[Failure]) -> Line:
@@ -145,7 +189,11 @@ def _form(time: str) -> tuple[str, str]:
 
 def _earliest(failures: list[Failure]) -> Line:
     pool = [f for f in failures if f.line.kind == "exception"] or failures
-    if len({f.line.rank for f in pool}) > 1 and all(f.line.time for f in pool) and len({_form(f.line.time) for f in pool}) == 1:
+    if (
+        len({f.line.rank for f in pool}) > 1
+        and all(f.line.time for f in pool)
+        and len({_form(f.line.time) for f in pool}) == 1
+    ):
         return min(pool, key=lambda f: f.line.time).line
     per_rank: dict[int | None, Line] = {}
     for failure in pool:
@@ -154,7 +202,9 @@ def _earliest(failures: list[Failure]) -> Line:
     return next(iter(per_rank.values())) if len(per_rank) > 1 else pool[-1].line
 
 
-def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], summary: Summary) -> Line | None:
+def _waited_for(
+    failures: list[Failure], lines: list[Line], ranks: set[int], summary: Summary
+) -> Line | None:
     """Every failure is a lost peer or a time-out: the rank that the others name, that is behind, or that says nothing."""
     for line in lines:
         found = _NAMED.search(line.text) if "monitoredBarrier" in line.text else None
@@ -167,7 +217,9 @@ def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], sum
     if summary.ended:
         known |= set(range(max(known)))
     silent = known - {who(f.line) for f in failures}
-    unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}  # ended, but not by the launcher
+    unasked = {
+        rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM
+    }  # ended, but not by the launcher
     for group in (silent & {summary.root}, unasked, silent):
         if len(group) == 1:
             rank = group.pop()
@@ -175,7 +227,14 @@ def _waited_for(failures: list[Failure], lines: list[Line], ranks: set[int], sum
             if said:
                 return said[-1]
             return (
-                _at_end(rank, summary) if rank in summary.ended else Line(failures[0].line.source, failures[0].line.number, rank, f"rank {rank} says nothing")
+                _at_end(rank, summary)
+                if rank in summary.ended
+                else Line(
+                    failures[0].line.source,
+                    failures[0].line.number,
+                    rank,
+                    f"rank {rank} says nothing",
+                )
             )
     return None
 
@@ -189,14 +248,22 @@ def _fewest(pattern: re.Pattern, hint: str, lines: list[Line]) -> Line | None:
         if rank is not None:
             reached[rank] = (int(found[1]), _with_rank(line, rank))
     counts = sorted(count for count, _ in reached.values())
-    return min(reached.values(), key=lambda pair: pair[0])[1] if len(counts) > 1 and counts[0] < counts[1] else None
+    return (
+        min(reached.values(), key=lambda pair: pair[0])[1]
+        if len(counts) > 1 and counts[0] < counts[1]
+        else None
+    )
 
 
-def _last_resort(failures: list[Failure], own: list[Failure], summary: Summary, victims: set[int]) -> Line | None:
+def _last_resort(
+    failures: list[Failure], own: list[Failure], summary: Summary, victims: set[int]
+) -> Line | None:
     if summary.root is not None and (summary.root not in victims or not own):
         of_root = [f for f in failures if f.line.rank == summary.root]
         return _of_rank(summary.root, failures) if of_root else _at_end(summary.root, summary)
-    collective = [f for f in failures if _COLLECTIVE.search(f.line.text)]  # ends a run; other time-outs are often caught
+    collective = [
+        f for f in failures if _COLLECTIVE.search(f.line.text)
+    ]  # ends a run; other time-outs are often caught
     return _earliest(own or collective or failures) if failures else None
 
 

@@ -15,14 +15,20 @@ from .lines import Line, lines_of, ranks_of
 from .windows import Row, cost
 
 MAX_NAMES, MAX_FILES = 20_000, 512  # files that are seen, and read
-KEPT, LEAST = 8 << 20, 8 << 10  # what may be kept of all logs together, and of each one whatever the others took (see `windows.cost`)
+KEPT, LEAST = (
+    8 << 20,
+    8 << 10,
+)  # what may be kept of all logs together, and of each one whatever the others took (see `windows.cost`)
 SHOWN = 8  # ranks that are told
 
 _NOT_LOGS = re.compile(
     r"\.(?:py|pyc|so|pt|pth|bin|safetensors|npy|npz|pkl|png|jpg|zip|tar|whl|parquet|arrow|ckpt|onnx|h5|db|sqlite|lock|md|ya?ml|toml|cfg|sh|html?|csv|jsonl?)$",
     re.I,
 )
-_PACKED_LOG = re.compile(r"(?:\.(?:log|txt|out|err)(?:[.-]\d{1,8})?|(?:^|[/._-])std(?:err|out)|rank[-_.]?\d{1,5})\.gz$", re.I)
+_PACKED_LOG = re.compile(
+    r"(?:\.(?:log|txt|out|err)(?:[.-]\d{1,8})?|(?:^|[/._-])std(?:err|out)|rank[-_.]?\d{1,5})\.gz$",
+    re.I,
+)
 
 
 @record
@@ -49,7 +55,9 @@ class _Left:
         self.late: list[str] = []
         self.over: list[str] = []  # more than are read
 
-    def told(self, count: int, seconds: float | None, ranks: dict[str, int], silent: set[int]) -> str:
+    def told(
+        self, count: int, seconds: float | None, ranks: dict[str, int], silent: set[int]
+    ) -> str:
         """A sentence on what is missing, without a name: names are text from outside."""
         missing = [*self.refused, *self.late, *self.over]
         why = [
@@ -66,7 +74,12 @@ class _Left:
         return " ".join([*partial, *wrote])
 
 
-def read(folder: str, needles: tuple[bytes, ...] = (), progress: Callable[[int], None] | None = None, seconds: float | None = None) -> Folder:
+def read(
+    folder: str,
+    needles: tuple[bytes, ...] = (),
+    progress: Callable[[int], None] | None = None,
+    seconds: float | None = None,
+) -> Folder:
     """Every log in a folder. Raises Unreadable.
 
     Logs that are not read within `seconds` are missing.
@@ -74,12 +87,18 @@ def read(folder: str, needles: tuple[bytes, ...] = (), progress: Callable[[int],
     end = None if seconds is None else time.monotonic() + seconds
     files = _log_files(folder)
     if not files:
-        raise Unreadable(f"found no log in the folder {folder}, expected files such as rank_0.log or 0/stderr.log")
+        raise Unreadable(
+            f"found no log in the folder {folder}, expected files such as rank_0.log or 0/stderr.log"
+        )
     sure, guessed = ranks_of(list(files))
     ranks = {**guessed, **sure}
-    chosen = sorted(files, key=lambda name: "err" not in name.rpartition("/")[2].lower())[:MAX_FILES]
+    chosen = sorted(files, key=lambda name: "err" not in name.rpartition("/")[2].lower())[
+        :MAX_FILES
+    ]
     left, lines, numbers = _Left(), [], None
-    left.over = [name for name in files if name not in set(chosen)] if len(files) > MAX_FILES else []
+    left.over = (
+        [name for name in files if name not in set(chosen)] if len(files) > MAX_FILES else []
+    )
     chosen = [name for name in files if name in set(chosen)] if left.over else list(files)
     share, room, done = _share([files[name] for name in chosen]), KEPT, []
 
@@ -106,22 +125,39 @@ def read(folder: str, needles: tuple[bytes, ...] = (), progress: Callable[[int],
         if numbers is None and hold_numbers(rows):
             numbers = rows, name
         found = lines_of(rows, name, ranks.get(name))
-        if name in guessed and any(line.rank != guessed[name] or ROOT_CAUSE in line.text for line in found):
-            found = lines_of(rows, name, None)  # what several ranks wrote, or a launcher, is no rank's own
+        if name in guessed and any(
+            line.rank != guessed[name] or ROOT_CAUSE in line.text for line in found
+        ):
+            found = lines_of(
+                rows, name, None
+            )  # what several ranks wrote, or a launcher, is no rank's own
             ranks = {other: rank for other, rank in ranks.items() if other in sure}
         lines.extend(found)
     if not done:
         if left.late:
-            raise Unreadable(f"found no log in the folder {folder} read after {seconds:g} s, expected that; do: name one rank's file instead of the folder")
-        raise Unreadable(f"found only empty, binary or unreadable files in the folder {folder}, expected text logs")
+            raise Unreadable(
+                f"found no log in the folder {folder} read after {seconds:g} s, expected that; do: name one rank's file instead of the folder"
+            )
+        raise Unreadable(
+            f"found only empty, binary or unreadable files in the folder {folder}, expected text logs"
+        )
     heard = {ranks[name] for name in done if name in ranks} | {line.rank for line in lines}
     silent = set(ranks.values()) - heard
-    return Folder(lines, frozenset(silent), left.told(len(files), seconds, ranks, silent), *(numbers or ([], "")))
+    return Folder(
+        lines,
+        frozenset(silent),
+        left.told(len(files), seconds, ranks, silent),
+        *(numbers or ([], "")),
+    )
 
 
 def _named(ranks: set[int]) -> str:
     shown = ", ".join(map(str, sorted(ranks)[:SHOWN]))
-    return ("rank " if len(ranks) == 1 else "ranks ") + shown + (f" and {len(ranks) - SHOWN} more" if len(ranks) > SHOWN else "")
+    return (
+        ("rank " if len(ranks) == 1 else "ranks ")
+        + shown
+        + (f" and {len(ranks) - SHOWN} more" if len(ranks) > SHOWN else "")
+    )
 
 
 def _share(sizes: list[int]) -> int:
@@ -139,9 +175,18 @@ def _log_files(folder: str) -> dict[str, int]:
     """{name: bytes} of what may be a log, in order."""
     found: dict[str, int] = {}
     for base, folders, names in os.walk(folder):
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in ("__pycache__", "wandb", "node_modules"))
+        folders[:] = sorted(
+            f
+            for f in folders
+            if not f.startswith(".") and f not in ("__pycache__", "wandb", "node_modules")
+        )
         for name in sorted(names):
-            if name.startswith(".") or _NOT_LOGS.search(name) or KEY_NAME.search(name) or "tfevents" in name:
+            if (
+                name.startswith(".")
+                or _NOT_LOGS.search(name)
+                or KEY_NAME.search(name)
+                or "tfevents" in name
+            ):
                 continue
             packed = name.lower().endswith(".gz")
             if packed and not _PACKED_LOG.search(name):
@@ -153,7 +198,9 @@ def _log_files(folder: str) -> dict[str, int]:
                 continue
             if not stat.S_ISREG(state.st_mode):
                 continue
-            found[os.path.relpath(full, folder).replace(os.sep, "/")] = state.st_size * (10 if packed else 1)
+            found[os.path.relpath(full, folder).replace(os.sep, "/")] = state.st_size * (
+                10 if packed else 1
+            )
             if len(found) == MAX_NAMES:
                 return found
     return found

@@ -12,7 +12,9 @@ from .routine import MESSAGE, Routine, routine_of, set_apart, survived
 from .sentences import is_sentence
 from .survivors import LOST_PEER, is_secondary
 
-_NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")  # of a line's beginning
+_NOISE = re.compile(
+    r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$"
+)  # of a line's beginning
 _NUMBER = re.compile(r"\d+")
 _WRAPPERS = (
     "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException", "ProcessRaisedException", "SignalException", "subprocess-exited",
@@ -40,7 +42,9 @@ class Evidence:
         return any(line.kind in ("exception", "failure") for line in self.lines)
 
 
-def judge(lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool = False) -> Evidence:
+def judge(
+    lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool = False
+) -> Evidence:
     """What failed, in the order to believe it. `silent`: ranks that left no line; `pasted`: whether somebody may have written some of it."""
     failures: list[Failure] = []
     places: list[int] = []
@@ -51,7 +55,13 @@ def judge(lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool 
         elif line.kind == "frame":
             frames.setdefault(line.rank, []).append(line)
         elif line.kind in ("exception", "failure"):
-            failures.append(Failure(line, is_secondary(line.text) or _lost_by_nccl(at, lines), tuple(frames.pop(line.rank, ()))))
+            failures.append(
+                Failure(
+                    line,
+                    is_secondary(line.text) or _lost_by_nccl(at, lines),
+                    tuple(frames.pop(line.rank, ())),
+                )
+            )
             places.append(at)
     routine, end = routine_of(lines, pasted), []
     if routine:
@@ -62,14 +72,20 @@ def judge(lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool 
     lines, failures = _consequences(lines, failures, first)
     telling = [f for f in failures if id(f) not in wrapped]
     decisive = _decisive(telling or failures, first, lines, end)
-    is_log = bool(failures or (routine and routine.places)) or len(ranks) > 1 or any(line.kind in ("warning", "frame", "trace") for line in lines)
+    is_log = (
+        bool(failures or (routine and routine.places))
+        or len(ranks) > 1
+        or any(line.kind in ("warning", "frame", "trace") for line in lines)
+    )
     if routine and not failures and any(is_sentence(line.text) for line in end):
         is_log = False  # what somebody says of a run that goes on
     sound = bool(routine and routine.places) and not (failures or first or routine.told)
     return Evidence(lines, failures, decisive, first, ranks, is_log, seen="sound" if sound else "")
 
 
-def _lasting(failures: list[Failure], places: list[int], lines: list[Line], routine: Routine) -> tuple[list[Failure], list[Line]]:
+def _lasting(
+    failures: list[Failure], places: list[int], lines: list[Line], routine: Routine
+) -> tuple[list[Failure], list[Line]]:
     """Of a long log (the failures that weren't survived, what it ends with). Its plain lines get their kinds.
 
     A failure of the rank's own counts though routine follows as long as there is no other: what a program prints may be written later than its traceback, as by
@@ -77,9 +93,15 @@ def _lasting(failures: list[Failure], places: list[int], lines: list[Line], rout
     """
     over = set(survived(places, lines, routine))
     empty = launcher_talk(lines) if over else {}
-    ends = [f for f, at in zip(failures, places) if at not in over and not f.secondary and not only_reports(f)]
+    ends = [
+        f
+        for f, at in zip(failures, places)
+        if at not in over and not f.secondary and not only_reports(f)
+    ]
     own = any(empty.get((f.line.source, f.line.number)) != "" for f in ends)
-    kept = [(f, at) for f, at in zip(failures, places) if at not in over or not (own or f.secondary)]
+    kept = [
+        (f, at) for f, at in zip(failures, places) if at not in over or not (own or f.secondary)
+    ]
     if not kept and not routine.told:
         kept = list(zip(failures, places))
     lasting = {at for _, at in kept}
@@ -93,7 +115,9 @@ def _lost_by_nccl(at: int, lines: list[Line]) -> bool:
     """Whether the three lines after NCCL's own tell that a peer is gone, as after "NCCL error in: ProcessGroupNCCL.cpp:1970, internal error"."""
     if "NCCL error" not in lines[at].text and not lines[at].text.startswith("nccl"):
         return False
-    near = [line.text for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank]
+    near = [
+        line.text for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank
+    ]
     return bool(LOST_PEER.search("\n".join(near[:3])))
 
 
@@ -104,16 +128,33 @@ def _wraps(text: str) -> bool:
 
 def _consequences(lines: list[Line], failures: list[Failure], first: Line | None):
     """Once a rank's own exception is known, take "my peer is gone" and the attempts after it out of what failed. Time-outs stay: they may be the cause."""
-    if first is None or first.kind != "exception" or first.rank is None or LOST_PEER.search(first.text):
+    if (
+        first is None
+        or first.kind != "exception"
+        or first.rank is None
+        or LOST_PEER.search(first.text)
+    ):
         return lines, failures
     attempt = attempt_of(first.source)
-    lost = {id(f.line) for f in failures if LOST_PEER.search(f.line.text) or (attempt is not None and (attempt_of(f.line.source) or 0) > attempt)}
+    lost = {
+        id(f.line)
+        for f in failures
+        if LOST_PEER.search(f.line.text)
+        or (attempt is not None and (attempt_of(f.line.source) or 0) > attempt)
+    }
     lost |= {id(frame) for f in failures if id(f.line) in lost for frame in f.frames}
-    changed = [line if id(line) not in lost else Line(line.source, line.number, line.rank, line.text, "consequence", line.time) for line in lines]
+    changed = [
+        line
+        if id(line) not in lost
+        else Line(line.source, line.number, line.rank, line.text, "consequence", line.time)
+        for line in lines
+    ]
     return changed, [f for f in failures if id(f.line) not in lost]
 
 
-def _decisive(failures: list[Failure], first: Line | None, lines: list[Line], end: list[Line]) -> list[Line]:
+def _decisive(
+    failures: list[Failure], first: Line | None, lines: list[Line], end: list[Line]
+) -> list[Line]:
     """At most 12 lines to judge by: the first failure with its message and innermost frames, then others, then the end of a long log, then warnings."""
     chosen: list[Line] = []
     seen = set()
@@ -126,12 +167,24 @@ def _decisive(failures: list[Failure], first: Line | None, lines: list[Line], en
             seen.add(shape)
             chosen.append(line)
 
-    ordered = sorted(failures, key=lambda f: (f.line is not first, f.secondary, f.line.kind != "exception", -f.line.number))
+    ordered = sorted(
+        failures,
+        key=lambda f: (
+            f.line is not first,
+            f.secondary,
+            f.line.kind != "exception",
+            -f.line.number,
+        ),
+    )
     messages = [line for line in lines if line.kind == "message"]
     for failure in ordered[:4]:
         add(failure.line)
         for line in messages:
-            if 0 < line.number - failure.line.number <= MESSAGE and line.source == failure.line.source and line.rank == failure.line.rank:
+            if (
+                0 < line.number - failure.line.number <= MESSAGE
+                and line.source == failure.line.source
+                and line.rank == failure.line.rank
+            ):
                 add(line)
         for frame in [f for f in failure.frames if FRAME.match(f.text)][-2:]:
             add(frame)

@@ -21,7 +21,9 @@ _EMPTY = re.compile(
     r"Sending process \d+ closing signal SIGTERM|ChildFailedError|\[launch\.py:\d+:sigkill_handler\] Killing subprocess|^\W*(?:Root Cause \(first observed failure\)|Other Failures)|"
     r"^\s*(?:time|host|rank|error_file)\s{0,8}: |^\s*traceback\s{0,8}: To enable traceback|^\s*<NO_OTHER_FAILURES>|^Failures:$|^\s*\S{1,200} FAILED\s*$|^\W{5,}$|^\s*\[\d+\]:$"
 )
-_CHILD = re.compile(r"CalledProcessError: Command '\[?'?\S{0,200}(?:python[\d.]*|torchrun|accelerate|deepspeed)'(?!.{0,8}-m', 'pip')")
+_CHILD = re.compile(
+    r"CalledProcessError: Command '\[?'?\S{0,200}(?:python[\d.]*|torchrun|accelerate|deepspeed)'(?!.{0,8}-m', 'pip')"
+)
 _SAYS = (
     "torch.distributed.elastic",
     "ChildFailedError",
@@ -54,7 +56,9 @@ def launcher_talk(lines: list[Line]) -> dict[tuple[str, int], str]:
         if code and ("CalledProcess" not in text or _CHILD.search(text)):
             told = next(group for group in code.groups() if group)
             found[line.source, line.number] = "" if told == "1" else f"exit code {told}"
-        elif _EMPTY.search(text) and (summary or not text.lstrip().startswith(("time", "host", "rank", "error_file"))):
+        elif _EMPTY.search(text) and (
+            summary or not text.lstrip().startswith(("time", "host", "rank", "error_file"))
+        ):
             found[line.source, line.number] = ""
         summary = summary or "ChildFailedError" in text or "Root Cause" in text
     return found

@@ -15,7 +15,21 @@ from .windows import Row
 MAX_LINE = 2000
 SAYS_SO = 800  # characters within which a line says that something failed
 # What a line can be: told here line by line, and by judging a log as a whole.
-KINDS = frozenset(["exception", "message", "failure", "warning", "frame", "trace", "plain", "told", "aside", "consequence", "routine"])
+KINDS = frozenset(
+    [
+        "exception",
+        "message",
+        "failure",
+        "warning",
+        "frame",
+        "trace",
+        "plain",
+        "told",
+        "aside",
+        "consequence",
+        "routine",
+    ]
+)
 
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
 BAR_TITLE = 80  # characters before a bar that belong to it
@@ -27,8 +41,12 @@ RANK_PREFIX = re.compile(
 # Compiled when a file's name is read. Of a LoRA run the rank is another one.
 RANK_NAME = r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
 RANK_GUESS = r"(?<![a-z])(?:worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})(?!\d)|[-_.](\d{1,5})\.(?:log|txt|out|err)(?:\.gz)?$"
-_RUN = r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
-_STAMP = re.compile(r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)[\])]?[\s,|:-]*")
+_RUN = (
+    r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
+)
+_STAMP = re.compile(
+    r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)[\])]?[\s,|:-]*"
+)
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
 FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 _FAILURE = re.compile(
@@ -56,7 +74,17 @@ _FAILURE_HINTS = (
     "assertion",
 )
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
-_EXCEPTION_ENDS = ("Error", "Exception", "Interrupt", "Failure", "Exit", "Warning", "Timeout", "Expired", "LimitHit")
+_EXCEPTION_ENDS = (
+    "Error",
+    "Exception",
+    "Interrupt",
+    "Failure",
+    "Exit",
+    "Warning",
+    "Timeout",
+    "Expired",
+    "LimitHit",
+)
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
 
 
@@ -70,13 +98,31 @@ class Line:
 
     __slots__ = ("kind", "number", "rank", "source", "text", "time")
 
-    def __init__(self, source: str, number: int, rank: int | None, text: str, kind: str = "plain", time: str = ""):
-        self.source, self.number, self.rank, self.text, self.kind, self.time = source, number, rank, text, kind, time
+    def __init__(
+        self,
+        source: str,
+        number: int,
+        rank: int | None,
+        text: str,
+        kind: str = "plain",
+        time: str = "",
+    ):
+        self.source, self.number, self.rank, self.text, self.kind, self.time = (
+            source,
+            number,
+            rank,
+            text,
+            kind,
+            time,
+        )
 
 
 def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
-    numbers, texts = [number for number, _ in rows], [raw.decode("utf-8", "replace") for _, raw in rows]
+    numbers, texts = (
+        [number for number, _ in rows],
+        [raw.decode("utf-8", "replace") for _, raw in rows],
+    )
     heads = {text[:5] for text in texts[:: len(texts) // 20 + 1]}  # of some lines
     if are_records(texts):
         numbers, texts = unwrapped(numbers, texts)
@@ -86,11 +132,18 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
     elif tag := tag_of(texts):
         ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
-    shift = int("[pod/" in heads and "-master-0/" in whole)  # a PyTorchJob's master is rank 0, its worker 0 is rank 1
+    shift = int(
+        "[pod/" in heads and "-master-0/" in whole
+    )  # a PyTorchJob's master is rank 0, its worker 0 is rank 1
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
     secrets = HINTS if coloured else hints_in(whole)
     faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
-    bare = not coloured and "%|" not in whole and whole.replace("\n", "").isprintable() and max(map(len, texts), default=0) <= MAX_LINE
+    bare = (
+        not coloured
+        and "%|" not in whole
+        and whole.replace("\n", "").isprintable()
+        and max(map(len, texts), default=0) <= MAX_LINE
+    )
     found = []
     for number, ranked, text in zip(numbers, ranks, texts):
         text = text.rstrip() if bare else _plain(text[: MAX_LINE * 4])[:MAX_LINE]
@@ -98,7 +151,9 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
         if text.lstrip()[:1] in _PREFIX_STARTS:
             ranked, time, text = _without_prefixes(text, ranked, shift)
         if text and not text.isspace():
-            found.append(Line(source, number, ranked, mask(text, secrets) if secrets else text, time=time))
+            found.append(
+                Line(source, number, ranked, mask(text, secrets) if secrets else text, time=time)
+            )
     _classify(found, faults)
     return found
 
@@ -121,8 +176,14 @@ def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
         if rank is not None:
             said[name] = rank
         elif found and not re.search(_RUN, name[: found.start()], re.I):
-            series.setdefault((name[: found.start(found.lastindex)], name[found.end(found.lastindex) :]), {})[int(found[found.lastindex])] = name
-    told = [numbers for numbers in series.values() if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)]
+            series.setdefault(
+                (name[: found.start(found.lastindex)], name[found.end(found.lastindex) :]), {}
+            )[int(found[found.lastindex])] = name
+    told = [
+        numbers
+        for numbers in series.values()
+        if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)
+    ]
     return said, {name: rank for numbers in told for rank, name in numbers.items()}
 
 
@@ -176,7 +237,9 @@ def _without_bars(text: str) -> str:
 def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
     """Give each line its kind; frames and messages are known from the lines before them of the same rank."""
     state: dict[int | None, str] = {}
-    depth: dict[int | None, int] = {}  # blanks before the rank's last traceback: pip and uv set a whole one to the right
+    depth: dict[
+        int | None, int
+    ] = {}  # blanks before the rank's last traceback: pip and uv set a whole one to the right
     for line in lines:
         text, before = line.text, state.get(line.rank, "")
         stripped = text.strip()
@@ -185,9 +248,13 @@ def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
             depth[line.rank] = _depth(text)
         elif 'File "' in text and FRAME.match(text):
             kind = after = "frame"
-        elif before in ("trace", "frame") and (_depth(text) > depth.get(line.rank, 0) or not stripped.strip("^~ ")):
+        elif before in ("trace", "frame") and (
+            _depth(text) > depth.get(line.rank, 0) or not stripped.strip("^~ ")
+        ):
             kind, after = "frame", "frame"
-        elif is_exception(stripped) and (before in ("trace", "frame") or not _is_figure(stripped.partition(":")[2])):
+        elif is_exception(stripped) and (
+            before in ("trace", "frame") or not _is_figure(stripped.partition(":")[2])
+        ):
             kind = after = "exception"
             if before in ("trace", "frame"):
                 line.text = stripped

@@ -7,13 +7,27 @@ import re
 
 WHOLE = 9  # lines from which a report is a log that nobody cut; in a short one such words tell where it comes from
 MOST_LINES = 12_000  # of a log; records after them stay as they are
-_SAID = ("log", "message", "msg", "event", "textPayload", "text", "body", "line")  # the field of a record that holds the line, by logger
+_SAID = (
+    "log",
+    "message",
+    "msg",
+    "event",
+    "textPayload",
+    "text",
+    "body",
+    "line",
+)  # the field of a record that holds the line, by logger
 _RAISED = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text")
 _COLOUR = r"(?:\x1b\[[\d;]{0,20}m)*"
 _TAG = re.compile(  # of Ray "(RayTrainWorker pid=3312, ip=10.0.0.7)", of SkyPilot "(worker1, rank=1, pid=3312, ip=10.0.0.7)" and "(task, pid=3312)"
-    _COLOUR + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)" + _COLOUR + r" ?"
+    _COLOUR
+    + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)"
+    + _COLOUR
+    + r" ?"
 )
-_JOURNAL = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?")  # "Nov 21 02:11:12 gpu-box python3[3312]: "
+_JOURNAL = re.compile(
+    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?"
+)  # "Nov 21 02:11:12 gpu-box python3[3312]: "
 
 _LEVEL = re.compile(  # of what takes all of stderr for errors: "2026-11-21 02:11:12,123 - stderr - ERROR - "
     r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?"
@@ -25,7 +39,11 @@ def are_records(texts: list[str]) -> bool:
     records = len([text for text in texts if text.startswith("{")])
     if records * 2 <= len(texts):
         return False
-    return len(texts) >= WHOLE or 1 < records == len(texts) or any("Traceback (most" in text for text in texts)
+    return (
+        len(texts) >= WHOLE
+        or 1 < records == len(texts)
+        or any("Traceback (most" in text for text in texts)
+    )
 
 
 def unwrapped(numbers: list[int], texts: list[str]) -> tuple[list[int], list[str]]:
@@ -33,7 +51,9 @@ def unwrapped(numbers: list[int], texts: list[str]) -> tuple[list[int], list[str
     found: tuple[list[int], list[str]] = [], []
     for number, text in zip(numbers, texts):
         wrapped = text.startswith("{") and len(found[0]) < MOST_LINES
-        for line in [part for part in _said(text).split("\n") if part.strip()] if wrapped else [text]:
+        for line in (
+            [part for part in _said(text).split("\n") if part.strip()] if wrapped else [text]
+        ):
             found[0].append(number)
             found[1].append(line)
     return found
@@ -48,19 +68,33 @@ def _said(text: str) -> str:
     if not isinstance(inner, dict):
         return text
     said = [inner[name] for name in (*_SAID, *_RAISED) if isinstance(inner.get(name), str)]
-    return "\n".join(part.replace("\r", "").rstrip("\n") for part in said).encode("utf-8", "replace").decode("utf-8") or text
+    return (
+        "\n".join(part.replace("\r", "").rstrip("\n") for part in said)
+        .encode("utf-8", "replace")
+        .decode("utf-8")
+        or text
+    )
 
 
 def tag_of(texts: list[str]) -> re.Pattern | None:
     """What most lines of a log begin with: the process that wrote them, by Ray, SkyPilot or the journal, or a level that is the same for all."""
     some = texts[:: len(texts) // 20 + 1] if len(texts) >= WHOLE else []
-    return next((tag for tag in (_TAG, _JOURNAL, _LEVEL) if len([text for text in some if tag.match(text)]) * 2 > len(some)), None)
+    return next(
+        (
+            tag
+            for tag in (_TAG, _JOURNAL, _LEVEL)
+            if len([text for text in some if tag.match(text)]) * 2 > len(some)
+        ),
+        None,
+    )
 
 
 def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
     """The rank that is told with a line's process, if one is, and the rest."""
     found = tag.match(text)
-    return (int(found[1]) if found.lastindex else rank, text[found.end() :]) if found else (rank, text)
+    return (
+        (int(found[1]) if found.lastindex else rank, text[found.end() :]) if found else (rank, text)
+    )
 
 
 def numbered(text: str, rank: int | None) -> tuple[int | None, str]:

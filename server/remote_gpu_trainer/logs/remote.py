@@ -47,7 +47,11 @@ def split(log: str) -> tuple[Box, str] | None:
 
 
 def from_path(
-    log: str, reader: ModuleType, needles: tuple[bytes, ...] = (), progress: Callable[[int], None] | None = None, seconds: float = SECONDS
+    log: str,
+    reader: ModuleType,
+    needles: tuple[bytes, ...] = (),
+    progress: Callable[[int], None] | None = None,
+    seconds: float = SECONDS,
 ) -> Evidence:
     """Evidence of a file or folder, here or on a box. `reader`: the module whose `from_path` reads it, in either place.
 
@@ -58,7 +62,13 @@ def from_path(
         return reader.from_path(log, needles, progress, seconds)
     box, path = remote
     name = shown(box.name, 80)
-    reply = boxes.run(box, program(reader, path, needles), interpreter=boxes.PYTHON, limit=seconds, most=MOST + (1 << 20))
+    reply = boxes.run(
+        box,
+        program(reader, path, needles),
+        interpreter=boxes.PYTHON,
+        limit=seconds,
+        most=MOST + (1 << 20),
+    )
     if reply.outcome == "overtime":
         raise Unreadable(
             f"found {shown(path, 120)} on {name} not read after {seconds:g} s, expected that; do: name one rank's file instead of the folder, or use the command line, which waits longer"
@@ -66,10 +76,17 @@ def from_path(
     if reply.outcome != "ok":
         raise Unreadable(reply.text)
     if reply.code == 127:
-        raise Unreadable(f"found no python3 on {name}, expected 3.8 or later; do: copy the log here")
+        raise Unreadable(
+            f"found no python3 on {name}, expected 3.8 or later; do: copy the log here"
+        )
     if reply.code != 0 or reply.cut:
-        last = next(iter(shown_lines(reply.errors, 1, 160)), "its answer is too long" if reply.cut else "no message")
-        raise Unreadable(f"found the reading on {name} ended with {reply.code} ({last}), expected findings; do: copy the log here")
+        last = next(
+            iter(shown_lines(reply.errors, 1, 160)),
+            "its answer is too long" if reply.cut else "no message",
+        )
+        raise Unreadable(
+            f"found the reading on {name} ended with {reply.code} ({last}), expected findings; do: copy the log here"
+        )
     return findings(reply.out, name)
 
 
@@ -82,15 +99,32 @@ def findings(reply: bytes, name: str) -> Evidence:
         lines = [_line(row) for row in told["lines"][:MOST_LINES]]
 
         def pointed(value) -> Line:
-            return lines[value] if isinstance(value, int) and 0 <= value < len(lines) else _line(value)
+            return (
+                lines[value] if isinstance(value, int) and 0 <= value < len(lines) else _line(value)
+            )
 
-        ranks = tuple(rank for rank in told["ranks"][:MOST_RANKS] if isinstance(rank, int) and 0 <= rank < 10**6)
+        ranks = tuple(
+            rank
+            for rank in told["ranks"][:MOST_RANKS]
+            if isinstance(rank, int) and 0 <= rank < 10**6
+        )
         first = None if told["first"] is None else pointed(told["first"])
         decisive = [pointed(value) for value in told["decisive"][:12]]
         said = [shown(told.get(name, ""), 300) for name in ("left_out", "numbers")]
-        return Evidence(lines, [], decisive, first, ranks, told["is_log"] is True, *said, shown(told.get("seen", ""), 20))
+        return Evidence(
+            lines,
+            [],
+            decisive,
+            first,
+            ranks,
+            told["is_log"] is True,
+            *said,
+            shown(told.get("seen", ""), 20),
+        )
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
-        raise Unreadable(f"found findings from {name} that can't be read, expected JSON; do: copy the log here") from None
+        raise Unreadable(
+            f"found findings from {name} that can't be read, expected JSON; do: copy the log here"
+        ) from None
 
 
 def _line(row: list) -> Line:
@@ -99,4 +133,11 @@ def _line(row: list) -> Line:
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\t" else " " for c in text)
     ranked = rank if isinstance(rank, int) and 0 <= rank < 10**6 else None
-    return Line(shown(source, 200), int(number) if abs(int(number)) < 10**12 else 0, ranked, text, kind if kind in KINDS else "plain", shown(time, 40))
+    return Line(
+        shown(source, 200),
+        int(number) if abs(int(number)) < 10**12 else 0,
+        ranked,
+        text,
+        kind if kind in KINDS else "plain",
+        shown(time, 40),
+    )

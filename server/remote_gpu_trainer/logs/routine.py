@@ -15,7 +15,9 @@ from .sentences import is_complaint, is_sentence
 
 LONG = 30  # lines from which a report is a log that nobody cut
 REPEATS = 3  # lines of one form that make it routine
-LATE = 0.4  # of a log: a form that is seen only in so much of its end, and to its last lines, is news
+LATE = (
+    0.4  # of a log: a form that is seen only in so much of its end, and to its last lines, is news
+)
 NEAR_BEFORE, NEAR_AFTER = 12, 6  # lines around a failure that belong to it
 PAUSE = 15  # lines without a sentence that somebody's words may hold
 BESIDE = 2  # lines before and after a complaint that are heard with it
@@ -43,8 +45,12 @@ def routine_of(lines: list[Line], pasted: bool) -> Routine | None:
         sources.setdefault(line.source, []).append(at)
     if len(sources) < 2:
         return _of_one(lines, pasted)
-    parts = [(own, _of_one([lines[at] for at in own], pasted)) for own in sources.values()]  # each rank's log has an end of its own
-    places, told = ([own[at] for own, part in parts if part for at in part[field]] for field in (0, 1))
+    parts = [
+        (own, _of_one([lines[at] for at in own], pasted)) for own in sources.values()
+    ]  # each rank's log has an end of its own
+    places, told = (
+        [own[at] for own, part in parts if part for at in part[field]] for field in (0, 1)
+    )
     return Routine(tuple(sorted(places)), tuple(sorted(told))) if places or told else None
 
 
@@ -54,10 +60,18 @@ def _of_one(lines: list[Line], pasted: bool) -> Routine | None:
     forms = [_form(line.text) for line in lines]
     last = {form: at for at, form in enumerate(forms)}
     new = set(forms).difference(forms[: -int(LATE * len(lines))])
-    often = {form for form, count in Counter(forms).items() if count >= REPEATS and not (form in new and last[form] >= len(lines) - 1 - REPEATS)}
+    often = {
+        form
+        for form, count in Counter(forms).items()
+        if count >= REPEATS and not (form in new and last[form] >= len(lines) - 1 - REPEATS)
+    }
     places = tuple([at for at, form in enumerate(forms) if form in often and _repeats(lines[at])])
     start, stop = (places[0], places[-1]) if places else (len(lines), -1)
-    told = tuple(dict.fromkeys((*(_told_first(lines, start) if pasted else ()), *_told_last(lines, stop + 1, pasted))))
+    told = tuple(
+        dict.fromkeys(
+            (*(_told_first(lines, start) if pasted else ()), *_told_last(lines, stop + 1, pasted))
+        )
+    )
     return Routine(places, told) if places or told else None
 
 

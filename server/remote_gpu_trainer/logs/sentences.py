@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-SURE_CHINESE, SOME_CHINESE = 14, 6  # characters: of a sentence, and of one that also asks or speaks of its writer
+SURE_CHINESE, SOME_CHINESE = (
+    14,
+    6,
+)  # characters: of a sentence, and of one that also asks or speaks of its writer
 PROSE = 0.75  # of a line's characters that are words and blanks
 
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
@@ -12,10 +15,63 @@ _ASKS = re.compile("[我请为么吗呢？却但]")
 _WORD = re.compile(r"[A-Za-z']+")
 _COMMAND = re.compile(r"\s*(?:\S+@\S+|[#>$%{\[(|+*=<-])")  # a prompt, a banner
 _PRINTED = re.compile(r"\s*(?:(?:import|from|def|class|set|export|module) |warnings\.|wandb:)")
-_SELF = frozenset("i my we our me us i'm i've".split())
+_SELF = frozenset(["i", "my", "we", "our", "me", "us", "i'm", "i've"])
 _LITTLE = frozenset(
-    "a an and any anyone are but can do does doesn don for get has have help how i if in is isn it just me my no not of on or same so that the then there this to "
-    "try tried use using was we what when where while why with without".split()
+    [
+        "a",
+        "an",
+        "and",
+        "any",
+        "anyone",
+        "are",
+        "but",
+        "can",
+        "do",
+        "does",
+        "doesn",
+        "don",
+        "for",
+        "get",
+        "has",
+        "have",
+        "help",
+        "how",
+        "i",
+        "if",
+        "in",
+        "is",
+        "isn",
+        "it",
+        "just",
+        "me",
+        "my",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "same",
+        "so",
+        "that",
+        "the",
+        "then",
+        "there",
+        "this",
+        "to",
+        "try",
+        "tried",
+        "use",
+        "using",
+        "was",
+        "we",
+        "what",
+        "when",
+        "where",
+        "while",
+        "why",
+        "with",
+        "without",
+    ]
 )
 _ENDED_WELL = re.compile(r"\b(?:completed?|finished|done|saved|success\w*)\b|完成|成功", re.I)
 _WRONG = re.compile(
@@ -33,8 +89,18 @@ def is_sentence(text: str, of_oneself: bool = False) -> bool:
     if chinese >= SOME_CHINESE:
         said = bool(_ASKS.search(text))
     else:
-        said = len(words) >= 4 and little >= 1 and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
-    return said or (not of_oneself and (chinese >= SURE_CHINESE or (len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text))))
+        said = (
+            len(words) >= 4
+            and little >= 1
+            and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
+        )
+    return said or (
+        not of_oneself
+        and (
+            chinese >= SURE_CHINESE
+            or (len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text))
+        )
+    )
 
 
 def _prose(text: str) -> tuple[list[str], int]:

@@ -30,7 +30,9 @@ LOST_PEER = re.compile(
 def is_secondary(text: str) -> bool:
     """Whether a text may only say that somebody else is gone, or that time ran out."""
     low = text[:SAYS_SO].lower()
-    if "timeout" in low:  # the names of arguments and settings say nothing: "unexpected keyword argument 'timeout_s'"
+    if (
+        "timeout" in low
+    ):  # the names of arguments and settings say nothing: "unexpected keyword argument 'timeout_s'"
         low = low.replace("timeout_", " ").replace("_timeout", " ")
     for told in _SECONDARY:
         if told in low:

@@ -45,9 +45,17 @@ def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
     rest = [line for line in evidence.lines if id(line) not in marked and line.kind != "trace"]
     if any(line.kind in APART for line in rest):
         if not evidence.failed() and any(line.kind == "told" for line in rest):
-            return [line for line in evidence.decisive if id(line) in marked] + [line for line in rest if line.kind == "told"]
+            return [line for line in evidence.decisive if id(line) in marked] + [
+                line for line in rest if line.kind == "told"
+            ]
         told, aside, routine = ([line for line in rest if line.kind == kind] for kind in APART)
-        rest = told + [line for line in rest if line.kind not in APART] + aside[-MOST_ASIDE // 2 :] + aside[: MOST_ASIDE // 2] + routine[-MOST_ROUTINE:]
+        rest = (
+            told
+            + [line for line in rest if line.kind not in APART]
+            + aside[-MOST_ASIDE // 2 :]
+            + aside[: MOST_ASIDE // 2]
+            + routine[-MOST_ROUTINE:]
+        )
     if len(rest) > 2 * MAX_LINES:
         rest = rest[-MAX_LINES * 3 // 2 :] + rest[: MAX_LINES // 2]
     return [line for line in evidence.decisive if id(line) in marked] + rest

@@ -34,6 +34,10 @@ def _unescaped(text: str) -> str:
         return ""
     inner = text[1:-1] if text[:1] == text[-1:] == '"' and len(text) > 1 else text
     try:
-        return json.loads(f'"{inner}"').encode("utf-8", "replace").decode("utf-8").replace("\0", " ")  # half of a pair is no character
+        return (
+            json.loads(f'"{inner}"').encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+        )  # half of a pair is no character
     except ValueError:
-        return inner.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+        return (
+            inner.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+        )

@@ -21,7 +21,9 @@ HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever the
 AROUND = 3000  # bytes kept before a telling row, and after it
 SHORT = 48  # bytes that a row counts at least, so that a megabyte of short rows is not a million rows of work
 PER_SHAPE = 3
-MAX_KEPT = 1 << 20  # bytes of windows, PER_ROW more for each row; what comes later only counts among the latest
+MAX_KEPT = (
+    1 << 20
+)  # bytes of windows, PER_ROW more for each row; what comes later only counts among the latest
 PER_ROW = 60
 MAX_SHAPES, MAX_TELLING, MAX_LATEST = 100_000, 20_000, 300
 MAX_ROW = 16_000  # bytes of a row that are kept
@@ -41,7 +43,9 @@ def cost(rows: int, size: int) -> int:
     return size + PER_ROW * rows
 
 
-def keep(blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...], most: int | None = None) -> list[Row]:
+def keep(
+    blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...], most: int | None = None
+) -> list[Row]:
     """Everything of a small input; of a large one head, tail and windows. `most`: about what may be kept (see `cost`) of a log that is one of many."""
     first: list[bytes] = []
     seen = rows = 0
@@ -50,7 +54,12 @@ def keep(blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...], 
         first.append(block)
         seen += len(block)
         rows += block.count(b"\n") + block.count(b"\r")
-        if seen > WHOLE or rows > WHOLE_ROWS or (size or 0) > WHOLE or (most is not None and cost(rows, seen) > most):
+        if (
+            seen > WHOLE
+            or rows > WHOLE_ROWS
+            or (size or 0) > WHOLE
+            or (most is not None and cost(rows, seen) > most)
+        ):
             break
     else:
         return [row for row in _rows(b"".join(first), 1) if row[1].strip()]
@@ -68,9 +77,15 @@ class _Keeper:
     def __init__(self, needles: tuple[bytes, ...], most: int | None = None):
         self.head, self.end, self.most, self.windows = HEAD, TAIL, MAX_KEPT, MAX_LATEST
         if most is not None:
-            self.head, self.end, self.most = min(HEAD, most // 12), min(TAIL, most // 4), min(MAX_KEPT, most // 3)
+            self.head, self.end, self.most = (
+                min(HEAD, most // 12),
+                min(TAIL, most // 4),
+                min(MAX_KEPT, most // 3),
+            )
             self.windows = min(MAX_LATEST, most // (6 * AROUND) + 1)
-        self.anchors: dict[bytes, list[bytes]] = {}  # a word of a folded needle: the needles that hold it
+        self.anchors: dict[
+            bytes, list[bytes]
+        ] = {}  # a word of a folded needle: the needles that hold it
         self.plain = [word.translate(_FOLD) for word in TELLING]
         for needle in needles:
             folded = needle.translate(_FOLD, _DIGITS)
@@ -83,10 +98,12 @@ class _Keeper:
         self.telling: dict[bytes, int] = {}  # how often a window of this shape was kept
         self.kept: dict[Row, None] = {}
         self.size = 0
-        self.latest: "OrderedDict[bytes, list[Row]]" = OrderedDict()
+        self.latest: OrderedDict[bytes, list[Row]] = OrderedDict()
         self.number, self.seen, self.owed = 1, 0, 0
         self.last: _Block | None = None
-        self.repeats: set[bytes] = set()  # telling shapes of the last block that no window was kept for
+        self.repeats: set[bytes] = (
+            set()
+        )  # telling shapes of the last block that no window was kept for
         self.tail: list[tuple[int, bytes]] = []
 
     def add(self, block: bytes) -> None:
@@ -102,7 +119,11 @@ class _Keeper:
         self._remember(self.repeats - found)
         if self.owed or self.seen < self.head:
             self._whole(now, max(self.owed, self.head - self.seen))
-        early = {shape for shape in found if self.telling[shape] < PER_SHAPE} if self.size < self.most else set()
+        early = (
+            {shape for shape in found if self.telling[shape] < PER_SHAPE}
+            if self.size < self.most
+            else set()
+        )
         self.repeats = found - early
         if early:
             self._windows(now, early)
@@ -118,20 +139,27 @@ class _Keeper:
         text = b"\n".join(fresh)
         wanted = [word for word in self.plain if word in text]
         words = set(text.split())
-        wanted += [needle for anchor in self.anchors.keys() & words for needle in self.anchors[anchor] if needle in text]
+        wanted += [
+            needle
+            for anchor in self.anchors.keys() & words
+            for needle in self.anchors[anchor]
+            if needle in text
+        ]
         for shape in fresh if wanted else ():
             if len(self.telling) < MAX_TELLING and any(word in shape for word in wanted):
                 self.telling.setdefault(shape, 0)
 
-    def _whole(self, block: "_Block", size: int) -> None:
+    def _whole(self, block: _Block, size: int) -> None:
         """What is kept whatever it holds: the head of the log, and the rest of a window that the last block ended."""
         self.owed = 0
         for row in block.rows(0, block.reach(0, size)):
             self._keep(row)
 
-    def _windows(self, block: "_Block", early: set[bytes]) -> None:
+    def _windows(self, block: _Block, early: set[bytes]) -> None:
         """Windows around the first rows of each of these shapes; further rows of theirs are repeats."""
-        reach = ahead = before = 0  # a window ends before row `reach`, `ahead` bytes after row `before`
+        reach = ahead = before = (
+            0  # a window ends before row `reach`, `ahead` bytes after row `before`
+        )
         for at, shape in enumerate(block.shapes):
             if shape not in early:
                 continue
@@ -139,7 +167,9 @@ class _Keeper:
                 self.repeats.add(shape)
                 continue
             self.telling[shape] += 1
-            if at < reach:  # the window goes on: each row is looked at once, however many of them tell
+            if (
+                at < reach
+            ):  # the window goes on: each row is looked at once, however many of them tell
                 ahead -= block.size(before + 1, at + 1)
             else:
                 ahead, reach = 0, block.start(at)
@@ -168,7 +198,9 @@ class _Keeper:
                 if not missing or len(places) == self.windows:  # more would push these out
                     break
         for at in reversed(places):
-            self.latest[shapes[at]] = self.last.rows(self.last.start(at), self.last.reach(at + 1, AROUND))
+            self.latest[shapes[at]] = self.last.rows(
+                self.last.start(at), self.last.reach(at + 1, AROUND)
+            )
             self.latest.move_to_end(shapes[at])
             if len(self.latest) > self.windows:
                 self.latest.popitem(last=False)

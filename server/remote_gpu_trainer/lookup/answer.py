@@ -33,7 +33,12 @@ ALSO_ALONE = 10  # titles when no match is claimed
 # `also`, because a reader of the log chooses better among them than the ranking did.
 FIRST = {True: 332, False: 230}  # of the first match
 OTHER = {True: 36, False: 55}  # of each further match, its title and check
-SHARES = (("fix", 0.48), ("check", 0.74), ("root_cause", 0.92), ("distinguish", 1.0))  # of what is left for the texts, in this order
+SHARES = (
+    ("fix", 0.48),
+    ("check", 0.74),
+    ("root_cause", 0.92),
+    ("distinguish", 1.0),
+)  # of what is left for the texts, in this order
 DISTINGUISH = 45
 TITLE = 15  # of a further title beside matches: their checks need the room
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
@@ -57,7 +62,10 @@ class Answer:
         return isinstance(other, Answer) and self.as_dict() == other.as_dict()
 
     def as_dict(self) -> dict:
-        return {name: getattr(self, name) for name in ("matches", "evidence", "first_failure", "ask", "also")}
+        return {
+            name: getattr(self, name)
+            for name in ("matches", "evidence", "first_failure", "ask", "also")
+        }
 
 
 def look_up(
@@ -88,7 +96,21 @@ def look_up(
     def ranked(read: Evidence) -> tuple:
         told = told_by(read.lines)
         points = (told.entry, told.first) if told and told.entry in entries else None
-        return told, _there(search.rank(read, ranking, signatures, limit + ALSO, said, shows, unlearned, leads, points, foreign), entries)
+        return told, _there(
+            search.rank(
+                read,
+                ranking,
+                signatures,
+                limit + ALSO,
+                said,
+                shows,
+                unlearned,
+                leads,
+                points,
+                foreign,
+            ),
+            entries,
+        )
 
     alone = bystanders.without(evidence)
     told, found = ranked(alone)
@@ -101,13 +123,17 @@ def look_up(
         evidence = alone
     found = found._replace(candidates=general_first(found.candidates, entries, text))
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
-    candidates = sorted(found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0))
+    candidates = sorted(
+        found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0)
+    )
     unsigned = found.confidence and not candidates[0].hit
     elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
     if elsewhere and found.confidence == "high":
         found = found._replace(confidence="medium")
     # An entry that is found by its literal text alone is claimed as medium, and still its fix helps more than titles would.
-    sure = found.confidence == "high" or bool(found.confidence and candidates[0].hit and candidates[0].id not in ranking.column)
+    sure = found.confidence == "high" or bool(
+        found.confidence and candidates[0].hit and candidates[0].id not in ranking.column
+    )
     lines, chars = EVIDENCE[sure]
     answer = Answer(
         evidence=evidence_lines(evidence, told, lines, chars),
@@ -116,7 +142,9 @@ def look_up(
     if not found.confidence:
         answer.ask = what_helps(
             evidence,
-            "Not sure that anything in the catalogue fits; see whether a title says what you see." if found.doubtful else "Nothing in the catalogue fits.",
+            "Not sure that anything in the catalogue fits; see whether a title says what you see."
+            if found.doubtful
+            else "Nothing in the catalogue fits.",
             heard=said is not None,
         )
         if found.doubtful:
@@ -128,7 +156,9 @@ def look_up(
         match = {
             "id": entry.id,
             "title": plain(entry.title),
-            "why": told.why if told and entry.id == told.entry and not candidate.hit else _why(candidate),
+            "why": told.why
+            if told and entry.id == told.entry and not candidate.hit
+            else _why(candidate),
             "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
             "severity": entry.severity,
             "check": "",
@@ -164,19 +194,29 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     return found._replace(candidates=candidates, confidence="", doubtful=bool(candidates))
 
 
-def _title(candidate: search.Candidate, entries: Mapping[str, Entry], most: float = math.inf) -> dict:
+def _title(
+    candidate: search.Candidate, entries: Mapping[str, Entry], most: float = math.inf
+) -> dict:
     """Id and title, cut to about `most` tokens."""
     return {"id": candidate.id, "title": cut(plain(entries[candidate.id].title), most)}
 
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
     """The texts of the first match, in `room` tokens beside its title and reason. What a short one leaves goes to the next."""
-    texts = {"fix": opening(entry.fix), "root_cause": first_paragraph(entry.root_cause), "distinguish": _distinguish(entry, others)}
+    texts = {
+        "fix": opening(entry.fix),
+        "root_cause": first_paragraph(entry.root_cause),
+        "distinguish": _distinguish(entry, others),
+    }
     left = room - 36 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
     spent, whole = 0.0, left
     for name, share in SHARES:
         most = max(whole * share - spent, 12.0)
-        match[name] = _check(entry, most) if name == "check" else cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
+        match[name] = (
+            _check(entry, most)
+            if name == "check"
+            else cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
+        )
         spent += tokens(match[name])
 
 
@@ -188,7 +228,9 @@ def _check(entry: Entry, most: float) -> str:
 def check_limit(limit: int) -> None:
     """Raises BadRequest unless the limit is one of 1–10."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not LIMITS[0] <= limit <= LIMITS[1]:
-        raise BadRequest(f"found limit {limit!r}, expected a whole number from {LIMITS[0]} to {LIMITS[1]}")
+        raise BadRequest(
+            f"found limit {limit!r}, expected a whole number from {LIMITS[0]} to {LIMITS[1]}"
+        )
 
 
 def plain(text: str) -> str:
@@ -206,7 +248,11 @@ def _why(candidate: search.Candidate) -> str:
 
 def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking) -> str:
     """What a match after the first is worth, by its own probability: beside a first one that is nearly certain it is nearly nothing."""
-    return "medium" if found.confidence != "low" and candidate.probability >= ranking.limits["medium"] else "low"
+    return (
+        "medium"
+        if found.confidence != "low" and candidate.probability >= ranking.limits["medium"]
+        else "low"
+    )
 
 
 def _distinguish(entry: Entry, others: list[Entry]) -> str:
@@ -228,7 +274,9 @@ def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[st
     for entry in entries:
         stale = stale_entry(entry, today)
         if stale:
-            doubts[entry.id] = f"last checked {stale.checked}, {(today - stale.checked).days} days ago; {stale.limit_days} is the limit"
+            doubts[entry.id] = (
+                f"last checked {stale.checked}, {(today - stale.checked).days} days ago; {stale.limit_days} is the limit"
+            )
     if installed and installed.strip():
         from ..platforms import installed as environment  # packaging is only needed here
         from ..platforms.versions import out_of_range

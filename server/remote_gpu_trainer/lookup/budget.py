@@ -38,7 +38,11 @@ _WORDS = Remembered(tokens)
 def tokens_of_json(value) -> float:
     """About how many tokens a value has as JSON: part by part, because most texts of an answer are of the catalogue and come again."""
     if isinstance(value, dict):
-        return (1 + max(1, 2 * len(value))) * SIGN + sum(map(_TEXTS.__getitem__, value)) + sum(map(tokens_of_json, value.values()))
+        return (
+            (1 + max(1, 2 * len(value))) * SIGN
+            + sum(map(_TEXTS.__getitem__, value))
+            + sum(map(tokens_of_json, value.values()))
+        )
     if isinstance(value, list):
         return (1 + max(1, len(value))) * SIGN + sum(map(tokens_of_json, value))
     return _TEXTS[value] if isinstance(value, str) else tokens(_AS_JSON(value))
@@ -81,4 +85,8 @@ def first_paragraph(text: str) -> str:
 def opening(text: str) -> str:
     """The first paragraph, and the list that it announces: "By what the check says:" alone is no fix."""
     first, rest = first_paragraph(text), text.partition("\n\n")[2]
-    return f"{first} {first_paragraph(rest)}" if first.endswith(":") and rest.startswith(("- ", "1. ")) else first
+    return (
+        f"{first} {first_paragraph(rest)}"
+        if first.endswith(":") and rest.startswith(("- ", "1. "))
+        else first
+    )

@@ -17,18 +17,35 @@ MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
 def evidence_lines(evidence: Evidence, told: Told | None, most: int, chars: int) -> list[dict]:
     """The lines that were judged by; of an out-of-memory message what its numbers say."""
     if not told or not told.said:
-        return [line_shown(line, chars, READ if evidence.seen and line.kind == "message" else "") for line in evidence.decisive[:most]]
+        return [
+            line_shown(line, chars, READ if evidence.seen and line.kind == "message" else "")
+            for line in evidence.decisive[:most]
+        ]
     line = told.line
-    others = [other for other in evidence.decisive if (other.source, other.number) != (line.source, line.number)]
-    return [line_shown(line, chars, READ, told.said), *(line_shown(other, chars) for other in others[: most - 1])]
+    others = [
+        other
+        for other in evidence.decisive
+        if (other.source, other.number) != (line.source, line.number)
+    ]
+    return [
+        line_shown(line, chars, READ, told.said),
+        *(line_shown(other, chars) for other in others[: most - 1]),
+    ]
 
 
 def line_shown(line: Line, chars: int, by: str = "", said: str = "") -> dict:
     """A line as the answer shows it: cut, and masked. `by`: how it was read; `said`: what was read in it, in its place."""
     text = by + said if said else by + shown(line.text.strip(), MAX_SHOWN)[: chars + 2 * len(by)]
-    while (cost := tokens(text)) > LINE:  # a line of rare characters must not take the room of the fix
+    while (
+        cost := tokens(text)
+    ) > LINE:  # a line of rare characters must not take the room of the fix
         text = text[: int(len(text) * LINE / cost)]
-    return {"source": shown(line.source, NAME), "line": line.number, "rank": line.rank, "text": text}
+    return {
+        "source": shown(line.source, NAME),
+        "line": line.number,
+        "rank": line.rank,
+        "text": text,
+    }
 
 
 def place_of(line: Line) -> dict:

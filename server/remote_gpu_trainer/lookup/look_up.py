@@ -17,7 +17,10 @@ from ..text.errors import BadRequest
 from .answer import Answer, check_limit, look_up
 
 MAX_TEXT = 20_000_000  # characters of a pasted report
-WORDS, LONGEST_SENTENCE = (4, 20), 240  # of a sentence before a report; two Chinese characters count as a word
+WORDS, LONGEST_SENTENCE = (
+    (4, 20),
+    240,
+)  # of a sentence before a report; two Chinese characters count as a word
 LONG = 100_000  # characters from which a report may be read in windows
 
 
@@ -47,7 +50,14 @@ def prepare() -> None:
 
 
 def answer_for(
-    *, text: str | None = None, log: str | None = None, stream=None, limit: int = 3, installed: str | None = None, progress=None, seconds: float = 40
+    *,
+    text: str | None = None,
+    log: str | None = None,
+    stream=None,
+    limit: int = 3,
+    installed: str | None = None,
+    progress=None,
+    seconds: float = 40,
 ) -> Answer:
     """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log or stream joins its evidence. `seconds`: most for a folder or a log at HOST:PATH.
 
@@ -56,21 +66,33 @@ def answer_for(
     check_limit(limit)
     prepare()
     if text and len(text) > MAX_TEXT:
-        raise BadRequest(f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that")
+        raise BadRequest(
+            f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that"
+        )
     text = unfolded(text) if text else text
     if log is not None:
         found = _of_path(log, progress, seconds)
     elif stream is not None:
         found = log_reading.from_stream(stream, needles=_needles(), progress=progress)
     else:
-        found = log_reading.from_text(text or "", needles=_needles() if text and len(text) > LONG else ())
+        found = log_reading.from_text(
+            text or "", needles=_needles() if text and len(text) > LONG else ()
+        )
     beside = log is not None or stream is not None
     if beside and text and text.strip():
         found = log_reading.with_words(found, text)
     said = sentence_of(text, beside) if text else ""
     heard = log_reading.from_text(said) if said else None
     answer = look_up(
-        found, shelf.load(), ranking.load(), signatures(), limit=limit, today=date.today(), installed=installed, said=heard, unlearned=waiting.load()
+        found,
+        shelf.load(),
+        ranking.load(),
+        signatures(),
+        limit=limit,
+        today=date.today(),
+        installed=installed,
+        said=heard,
+        unlearned=waiting.load(),
     )
     numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
     answer.ask = " ".join(filter(None, (found.left_out, numbers, answer.ask)))
@@ -82,14 +104,22 @@ def sentence_of(text: str, with_log: bool = False) -> str:
     head, _, rest = text.strip()[: LONGEST_SENTENCE * 4].partition("\n")
     if not (rest.partition("\n")[0].strip() == "" if rest.strip() else with_log):
         return ""
-    words = sum(0.5 if "\u3000" < c < "\uffef" else 0 for c in head) + len([word for word in head.split() if word.isascii()])
-    return head.strip() if WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE and not is_command(head) else ""
+    words = sum(0.5 if "\u3000" < c < "\uffef" else 0 for c in head) + len(
+        [word for word in head.split() if word.isascii()]
+    )
+    return (
+        head.strip()
+        if WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE and not is_command(head)
+        else ""
+    )
 
 
 def _of_path(log: str, progress, seconds: float) -> log_reading.Evidence:
     if ":" not in log:
         return log_reading.from_path(log, _needles(), progress, seconds)
-    from ..logs import remote as remote_logs  # ssh and all that comes with it, for paths that may be HOST:PATH
+    from ..logs import (
+        remote as remote_logs,  # ssh and all that comes with it, for paths that may be HOST:PATH
+    )
 
     return remote_logs.from_path(log, log_reading, _needles(), progress, seconds)
 

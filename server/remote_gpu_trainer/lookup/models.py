@@ -82,9 +82,13 @@ class Staleness(BaseModel):
     """What may not hold any more. All lists empty: nothing speaks against what was asked about."""
 
     stale: list[StaleItem] = Field(description="past its limit, soonest first")
-    out_of_range: list[Bound] = Field(description="entries about other versions than the installed ones")
+    out_of_range: list[Bound] = Field(
+        description="entries about other versions than the installed ones"
+    )
     concerns: list[Bound] = Field(description="entries bound to versions that are installed")
-    doubt: list[Doubt] = Field(description="facts that no dated page says, and entries checked before the release")
+    doubt: list[Doubt] = Field(
+        description="facts that no dated page says, and entries checked before the release"
+    )
     contradictions: list[Contradiction]
 
 
@@ -109,7 +113,9 @@ class RunScript(BaseModel):
     """A script and the lines around it. Nothing was started. BOX stands for the box's name in the user's ssh configuration."""
 
     file_name: str
-    script: str | None = Field(None, description="the whole script; with write_to it lies at `path`")
+    script: str | None = Field(
+        None, description="the whole script; with write_to it lies at `path`"
+    )
     path: str | None = None
     start: str
     watch: str
@@ -154,5 +160,11 @@ class BoxHealth(BaseModel):
     about: list[str] | None = Field(None, description="container, MIG, vGPU, WSL and the like")
     left_out: dict[str, int] | None = Field(None, description="further findings by level")
     stress: dict[str, Any] | None = Field(None, description="what was measured under load")
-    partial: str | None = Field(None, description="what of the question was left out for lack of time, and the command that does it")
-    why: str | None = Field(None, description="why there is no answer, such as host-key-unknown, auth, restricted or overtime")
+    partial: str | None = Field(
+        None,
+        description="what of the question was left out for lack of time, and the command that does it",
+    )
+    why: str | None = Field(
+        None,
+        description="why there is no answer, such as host-key-unknown, auth, restricted or overtime",
+    )

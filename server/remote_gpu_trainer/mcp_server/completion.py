@@ -28,7 +28,11 @@ def candidates(where: str, name: str, begun: str) -> list[str]:
     """All values that go on from what is typed, for an argument of a prompt or of a resource template."""
     if (where, name) == ("entry://{id}", "id"):
         return _ids(begun.strip())
-    if (where, name) in {("profile://{name}", "name"), ("before_renting", "profile"), ("before_releasing", "profile")}:
+    if (where, name) in {
+        ("profile://{name}", "name"),
+        ("before_renting", "profile"),
+        ("before_releasing", "profile"),
+    }:
         return [stem for stem in _platforms() if stem.startswith(begun.strip().lower())]
     if (where, name) == ("before_renting", "target"):
         from ..runs.render import TARGETS  # the templates come with it
@@ -47,7 +51,11 @@ def _ids(begun: str) -> list[str]:
     first = [entry.id for entry in entries if entry.id.upper().startswith(begun.upper())]
     if len(begun) < IN_TITLES:
         return first
-    return first + [entry.id for entry in entries if begun.lower() in entry.title.lower() and entry.id not in first]
+    return first + [
+        entry.id
+        for entry in entries
+        if begun.lower() in entry.title.lower() and entry.id not in first
+    ]
 
 
 def _platforms() -> list[str]:

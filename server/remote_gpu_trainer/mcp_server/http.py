@@ -26,10 +26,20 @@ def serve(server: MCPServer, host: str = "127.0.0.1", port: int = 8931) -> None:
         address, port = listening.getsockname()[:2]
         name = f"[{address}]" if ":" in address else address
         names = [f"{one}:{port}" for one in dict.fromkeys((name, "localhost"))]
-        guard = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{one}" for one in names])
-        app = server.streamable_http_app(host=address, transport_security=guard, max_request_body_size=MOST_BODY)
-        print(f"remote-gpu-trainer serve: http://{name}:{port}/mcp (this machine only, no login)", file=sys.stderr, flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", proxy_headers=False, server_header=False)).run([listening])
+        guard = TransportSecuritySettings(
+            allowed_hosts=names, allowed_origins=[f"http://{one}" for one in names]
+        )
+        app = server.streamable_http_app(
+            host=address, transport_security=guard, max_request_body_size=MOST_BODY
+        )
+        print(
+            f"remote-gpu-trainer serve: http://{name}:{port}/mcp (this machine only, no login)",
+            file=sys.stderr,
+            flush=True,
+        )
+        uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", proxy_headers=False, server_header=False)
+        ).run([listening])
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -45,12 +55,16 @@ def bound(host: str, port: int) -> socket.socket:
         )
     if not 0 <= port <= 65535:
         raise BadRequest(f"found --port {port}, expected 0 (any that is free) to 65535")
-    listening = socket.socket(socket.AF_INET6 if here.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+    listening = socket.socket(
+        socket.AF_INET6 if here.version == 6 else socket.AF_INET, socket.SOCK_STREAM
+    )
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address, port))
         listening.listen(128)
     except OSError as error:
         listening.close()
-        raise BadRequest(f"found {address} port {port} not free ({error.strerror}), expected one to listen on; do: --port 0 takes any") from None
+        raise BadRequest(
+            f"found {address} port {port} not free ({error.strerror}), expected one to listen on; do: --port 0 takes any"
+        ) from None
     return listening

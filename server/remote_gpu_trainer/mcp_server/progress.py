@@ -21,7 +21,13 @@ READING = 44.0  # of them for a log, so that what was read can still be judged
 T = TypeVar("T")
 
 
-async def told(context: Context, work: Callable[[], T], says: Callable[[], str], most: float = MOST, every: float = EVERY) -> T:
+async def told(
+    context: Context,
+    work: Callable[[], T],
+    says: Callable[[], str],
+    most: float = MOST,
+    every: float = EVERY,
+) -> T:
     """The result of `work`, which runs in a thread; `says` makes the text of a report. Raises what `work` raises, and TimeoutError.
 
     A cancelled call or one out of time leaves its thread behind: `work` must end by itself soon after.
@@ -88,5 +94,8 @@ async def look_up(context: Context, ask: Callable[[Reading], T], most: float = M
 
 def leave() -> None:
     """End the process when the client is gone, although the thread of a call may still wait for a box: nobody is left to answer."""
-    if any(not thread.daemon and thread is not threading.current_thread() for thread in threading.enumerate()):
+    if any(
+        not thread.daemon and thread is not threading.current_thread()
+        for thread in threading.enumerate()
+    ):
         os._exit(0)

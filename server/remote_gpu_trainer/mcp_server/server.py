@@ -56,38 +56,68 @@ def _listing(installed: str | None) -> str | None:
 def make_server() -> MCPServer:
     """A server with its tools, resources and prompts registered."""
     server = Server(
-        "remote-gpu-trainer", title="Remote GPU trainer", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING", extensions=[skill_files.Skills()]
+        "remote-gpu-trainer",
+        title="Remote GPU trainer",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
+        extensions=[skill_files.Skills()],
     )
     mcp_prompts.add_to(server)
     completion.add_to(server)
 
     @server.tool(
         title="Look up a failing training run",
-        annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False),
+        annotations=ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        ),
     )
     async def lookup_symptom(
         context: Context,
-        symptom: Annotated[str, Field(description="one sentence of yours on what is seen and when, a blank line, the error text")] = "",
-        limit: Annotated[int, Field(description="how many matches", ge=LIMITS[0], le=LIMITS[1])] = 3,
-        log_path: Annotated[str | None, Field(description="a log file or folder of per-rank logs, here or HOST:PATH")] = None,
+        symptom: Annotated[
+            str,
+            Field(
+                description="one sentence of yours on what is seen and when, a blank line, the error text"
+            ),
+        ] = "",
+        limit: Annotated[
+            int, Field(description="how many matches", ge=LIMITS[0], le=LIMITS[1])
+        ] = 3,
+        log_path: Annotated[
+            str | None,
+            Field(description="a log file or folder of per-rank logs, here or HOST:PATH"),
+        ] = None,
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     ) -> Annotated[CallToolResult, Lookup]:
         """Call before editing code or retrying when training fails, hangs, prints NaN, is killed, or is slow or wrong; takes the error text, a log file or folder, or HOST:PATH; may answer that nothing fits."""
         listing, log = _listing(installed), log_path and os.path.expanduser(log_path)
         try:
-            answer = await look_up(context, lambda reading: answer_for(text=symptom, log=log, limit=limit, installed=listing, progress=reading))
+            answer = await look_up(
+                context,
+                lambda reading: answer_for(
+                    text=symptom, log=log, limit=limit, installed=listing, progress=reading
+                ),
+            )
         except (BadRequest, Unreadable, bundle.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(answer.as_dict())
 
     @server.tool(
         title="Check what is out of date",
-        annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False),
+        annotations=ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+        ),
     )
     def check_staleness(
-        installed: Annotated[str | None, Field(description="text of pip freeze, requirements.txt or uv.lock")] = None,
-        released: Annotated[str | None, Field(description="a new release, such as 'torch 2.14'")] = None,
-        scope: Annotated[str | None, Field(description="an id, family, page or platform, such as runpod")] = None,
+        installed: Annotated[
+            str | None, Field(description="text of pip freeze, requirements.txt or uv.lock")
+        ] = None,
+        released: Annotated[
+            str | None, Field(description="a new release, such as 'torch 2.14'")
+        ] = None,
+        scope: Annotated[
+            str | None, Field(description="an id, family, page or platform, such as runpod")
+        ] = None,
         on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
     ) -> Annotated[CallToolResult, Staleness]:
         """Call before telling the user a price, quota or billing command, and after changing torch or the driver; with `scope` for one platform or entry."""
@@ -95,23 +125,46 @@ def make_server() -> MCPServer:
 
         listing = _listing(installed)
         try:
-            found = checking.check(read_day(on), packages=listing, released=released or None, scope=scope or None).as_dict()
+            found = checking.check(
+                read_day(on), packages=listing, released=released or None, scope=scope or None
+            ).as_dict()
         except (BadQuestion, FactError, bundle.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(as_data(found))
 
     @server.tool(
         title="Render a run script",
-        annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False),
+        annotations=ToolAnnotations(
+            read_only_hint=False,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
+        ),
     )
     def render_run_script(
-        job: Annotated[dict[str, Any], Field(description="name, command, deadline and more: read schema://job")],
-        profile: Annotated[str, Field(description="the platform, such as runpod, slurm or generic-ssh")],
-        target: Annotated[str | None, Field(description="ssh, slurm, kubernetes, skypilot or local; default: what fits the platform")] = None,
-        write_to: Annotated[str | None, Field(description="a folder or file here: the answer then holds its path, not the script")] = None,
+        job: Annotated[
+            dict[str, Any], Field(description="name, command, deadline and more: read schema://job")
+        ],
+        profile: Annotated[
+            str, Field(description="the platform, such as runpod, slurm or generic-ssh")
+        ],
+        target: Annotated[
+            str | None,
+            Field(
+                description="ssh, slurm, kubernetes, skypilot or local; default: what fits the platform"
+            ),
+        ] = None,
+        write_to: Annotated[
+            str | None,
+            Field(
+                description="a folder or file here: the answer then holds its path, not the script"
+            ),
+        ] = None,
     ) -> Annotated[CallToolResult, RunScript]:
         """Call instead of writing nohup, tmux or sbatch yourself for anything that runs over ten minutes on a box; starts nothing and spends nothing."""
-        from ..runs.job_reading import JobError  # the model of a job takes a while to build, and most sessions don't need it
+        from ..runs.job_reading import (
+            JobError,  # the model of a job takes a while to build, and most sessions don't need it
+        )
         from ..runs.rendering import rendered
 
         try:
@@ -121,13 +174,30 @@ def make_server() -> MCPServer:
 
     @server.tool(
         title="Check whether a GPU box is fit to train on",
-        annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True),
+        annotations=ToolAnnotations(
+            read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True
+        ),
     )
     async def gpu_health(
         context: Context,
-        host: Annotated[str | None, Field(description="ssh name, user@host or the provider's ssh line; default: this machine")] = None,
-        expect: Annotated[str | None, Field(description="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550")] = None,
-        stress_seconds: Annotated[float, Field(description="load on all GPUs, about 15 fit into a call; not while a job runs there", ge=0, le=3600)] = 0,
+        host: Annotated[
+            str | None,
+            Field(
+                description="ssh name, user@host or the provider's ssh line; default: this machine"
+            ),
+        ] = None,
+        expect: Annotated[
+            str | None,
+            Field(description="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550"),
+        ] = None,
+        stress_seconds: Annotated[
+            float,
+            Field(
+                description="load on all GPUs, about 15 fit into a call; not while a job runs there",
+                ge=0,
+                le=3600,
+            ),
+        ] = 0,
     ) -> Annotated[CallToolResult, BoxHealth]:
         """Call after the first login to a new or restarted box, before installing, and when a run hangs, slows down or dies without a traceback."""
         from ..boxes import box
@@ -137,33 +207,51 @@ def make_server() -> MCPServer:
         if pairs == "help":
             pairs = "help="  # the script's list of names is no reply; refused as a pair, it comes back in the error
         try:
-            asked, place = examine.Question(pairs, stress=stress_seconds), box.parse(host or "local")
-            found = await told(context, lambda: examine.examine_in_a_call(place, asked), lambda: "waiting for the box")
+            asked, place = (
+                examine.Question(pairs, stress=stress_seconds),
+                box.parse(host or "local"),
+            )
+            found = await told(
+                context,
+                lambda: examine.examine_in_a_call(place, asked),
+                lambda: "waiting for the box",
+            )
         except TimeoutError:
             found = examine.late(place)
         except (BadRequest, box.BadBox, bundle.CatalogueError) as error:
             raise ToolError(str(error)) from None
         return _complete(found.as_dict())
 
-    @server.resource("schema://job", name="job", title="The fields of a job", mime_type="application/schema+json")
+    @server.resource(
+        "schema://job", name="job", title="The fields of a job", mime_type="application/schema+json"
+    )
     def job_schema() -> str:
         """JSON schema of the `job` that render_run_script takes."""
         from ..runs.job import Job
 
         return json.dumps(Job.model_json_schema(), ensure_ascii=False, separators=(",", ":"))
 
-    @server.resource("profile://{name}", name="profile", title="The facts of one platform", mime_type="application/json")
+    @server.resource(
+        "profile://{name}",
+        name="profile",
+        title="The facts of one platform",
+        mime_type="application/json",
+    )
     def profile_facts(name: str) -> str:
         """Billing, deletion, storage, ssh, limits and preemption of one platform, each with source, date and what speaks against it."""
         from ..platforms.choosing import as_dict
         from ..platforms.profile import ProfileError, get
 
         try:
-            return json.dumps(as_data(as_dict(get(name), date.today())), ensure_ascii=False, indent=1)
+            return json.dumps(
+                as_data(as_dict(get(name), date.today())), ensure_ascii=False, indent=1
+            )
         except (ProfileError, bundle.CatalogueError) as error:
             raise ResourceNotFoundError(str(error)) from None
 
-    @server.resource("entry://{id}", name="entry", title="One entry of the catalogue", mime_type="text/markdown")
+    @server.resource(
+        "entry://{id}", name="entry", title="One entry of the catalogue", mime_type="text/markdown"
+    )
     def entry(id: str) -> str:
         """One whole entry: symptom, root cause, fix, check, signatures, sources."""
         try:
@@ -171,7 +259,12 @@ def make_server() -> MCPServer:
         except bundle.CatalogueError as error:
             raise ResourceNotFoundError(str(error)) from None
 
-    @server.resource(skill_files.HOME + "{+path}", name="skill", title="A file of the skill", mime_type="text/markdown")
+    @server.resource(
+        skill_files.HOME + "{+path}",
+        name="skill",
+        title="A file of the skill",
+        mime_type="text/markdown",
+    )
     def skill_file(path: str) -> str:
         """SKILL.md, a page or a script of the skill, by its path there."""
         return skill_files.read(path)

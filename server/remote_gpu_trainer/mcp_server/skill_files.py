@@ -12,7 +12,13 @@ from urllib.parse import quote
 from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PaginatedRequestParams, RequestParams, Resource
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    PaginatedRequestParams,
+    RequestParams,
+    Resource,
+)
 
 from ..catalogue.bundle import CatalogueError, bundle_root
 
@@ -22,7 +28,12 @@ MAIN = f"{HOME}SKILL.md"
 FOLDERS = ("references", "profiles", "scripts")
 MODERN = frozenset({"2026-07-28"})
 FRESH = {"ttlMs": 60_000, "cacheScope": "private"}
-TYPES = {".md": "text/markdown", ".py": "text/x-python", ".sh": "text/x-shellscript", ".json": "application/json"}
+TYPES = {
+    ".md": "text/markdown",
+    ".py": "text/x-python",
+    ".sh": "text/x-shellscript",
+    ".json": "application/json",
+}
 
 
 class GetParams(RequestParams):
@@ -37,7 +48,10 @@ class Skills(Extension):
     identifier = "io.modelcontextprotocol/skills"
 
     def methods(self):
-        return [MethodBinding("skills/list", PaginatedRequestParams, _list, MODERN), MethodBinding("skills/get", GetParams, _get, MODERN)]
+        return [
+            MethodBinding("skills/list", PaginatedRequestParams, _list, MODERN),
+            MethodBinding("skills/get", GetParams, _get, MODERN),
+        ]
 
 
 async def _list(context, params: PaginatedRequestParams) -> dict:
@@ -61,14 +75,29 @@ def entry() -> dict:
     listed = []
     for path in files(root):
         content = path.read_bytes()
-        listed.append({"uri": HOME + quote(path.relative_to(root).as_posix()), "digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content)})
+        listed.append(
+            {
+                "uri": HOME + quote(path.relative_to(root).as_posix()),
+                "digest": f"sha256:{hashlib.sha256(content).hexdigest()}",
+                "size": len(content),
+            }
+        )
     return {"uri": MAIN, "frontmatter": front_matter(root), "resources": listed}
 
 
 def files(root: Path) -> list[Path]:
     """Every file of the skill, SKILL.md first. What the interpreter leaves behind is none."""
-    found = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*")) if path.is_file() and not path.is_symlink()]
-    hidden = [path for path in found if any(part.startswith((".", "__")) for part in path.relative_to(root).parts)]
+    found = [
+        path
+        for folder in FOLDERS
+        for path in sorted((root / folder).rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    ]
+    hidden = [
+        path
+        for path in found
+        if any(part.startswith((".", "__")) for part in path.relative_to(root).parts)
+    ]
     return [path for path in [root / "SKILL.md", *found] if path.is_file() and path not in hidden]
 
 
@@ -93,7 +122,15 @@ def listed() -> list[Resource]:
         about = {}
     if not about:
         return []
-    return [Resource(uri=MAIN, name=about["name"], title="The skill itself", description=about["description"], mime_type="text/markdown")]
+    return [
+        Resource(
+            uri=MAIN,
+            name=about["name"],
+            title="The skill itself",
+            description=about["description"],
+            mime_type="text/markdown",
+        )
+    ]
 
 
 def kind(uri: str) -> str:
@@ -110,4 +147,6 @@ def read(path: str) -> str:
     for file in files(root):
         if file.relative_to(root).as_posix() == path:
             return file.read_bytes().decode()
-    raise ResourceNotFoundError(f"found no file {path[:80]!r} in the skill, expected one that skills/list names, such as {MAIN}")
+    raise ResourceNotFoundError(
+        f"found no file {path[:80]!r} in the skill, expected one that skills/list names, such as {MAIN}"
+    )

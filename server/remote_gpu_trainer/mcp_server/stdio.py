@@ -12,9 +12,13 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jso
 from pydantic import ValidationError
 
 AFTER = 5.0  # seconds that work may go on when the client is gone
-_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)")
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
 # The id, where it stands before all that may hold another one.
-_ID = re.compile(r'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*(?:(\d{1,15})|"([^"\\]{1,100})")\s*,')
+_ID = re.compile(
+    r'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*(?:(\d{1,15})|"([^"\\]{1,100})")\s*,'
+)
 
 
 class Messages:
@@ -33,7 +37,9 @@ class Messages:
         while True:
             try:
                 item = await self.read.receive()
-            except anyio.EndOfStream:  # nobody is left to answer, and a tool may wait for a disk that hangs
+            except (
+                anyio.EndOfStream
+            ):  # nobody is left to answer, and a tool may wait for a disk that hangs
                 if not self.end.is_alive():
                     self.end.start()
                 raise
@@ -70,7 +76,11 @@ def mended(fault: ValidationError):
     if faults[0]["type"] != "json_invalid":
         tops = [one["input"] for one in faults if one["type"] == "missing" and len(one["loc"]) == 2]
         number = tops[0].get("id") if tops and "method" in tops[0] else None
-        return _error(number, INVALID_REQUEST, "no request of JSON-RPC 2.0") if type(number) in (int, str) else None
+        return (
+            _error(number, INVALID_REQUEST, "no request of JSON-RPC 2.0")
+            if type(number) in (int, str)
+            else None
+        )
     whole = _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], line)
     if whole != line:
         try:
@@ -78,8 +88,20 @@ def mended(fault: ValidationError):
         except ValidationError as error:
             return mended(error)
     named = _ID.match(line)
-    return _error(int(named[1]) if named[1] else named[2], PARSE_ERROR, "a message that can't be read as JSON") if named else None
+    return (
+        _error(
+            int(named[1]) if named[1] else named[2],
+            PARSE_ERROR,
+            "a message that can't be read as JSON",
+        )
+        if named
+        else None
+    )
 
 
 def _error(number: int | str, code: int, found: str) -> JSONRPCError:
-    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=f"found {found}, expected one message a line"))
+    return JSONRPCError(
+        jsonrpc="2.0",
+        id=number,
+        error=ErrorData(code=code, message=f"found {found}, expected one message a line"),
+    )

@@ -42,34 +42,68 @@ def findings(numbers: Numbers) -> list[Finding]:
             if series.name.rstrip().endswith("5"):  # of five guesses
                 continue
             series = series._replace(values=[value / percent for value in series.values])
-        by_kind.setdefault(("val " if series.held_out and series.kind in ("loss", "acc", "score", "ppl") else "") + series.kind, []).append(series)
+        by_kind.setdefault(
+            ("val " if series.held_out and series.kind in ("loss", "acc", "score", "ppl") else "")
+            + series.kind,
+            [],
+        ).append(series)
     loss = _main(by_kind.get("loss", []))
     norm, acc = _first(by_kind, "norm"), _first(by_kind, "acc")
     found: list[Finding | None] = []
-    for series in [loss, *by_kind.get("loss", []), *by_kind.get("val loss", []), *by_kind.get("ppl", []), *by_kind.get("val ppl", [])]:
+    for series in [
+        loss,
+        *by_kind.get("loss", []),
+        *by_kind.get("val loss", []),
+        *by_kind.get("ppl", []),
+        *by_kind.get("val ppl", []),
+    ]:
         if series and not any(found):
-            found.append(not_finite(series, norm if series is loss else None, from_the_start(numbers)))
+            found.append(
+                not_finite(series, norm if series is loss else None, from_the_start(numbers))
+            )
     lost = list(found)
     if loss and not any(found):
-        one = twice(loss, norm) or clamped(loss, acc) or clamped(_first(by_kind, "val loss") or loss, _first(by_kind, "val acc"))
+        one = (
+            twice(loss, norm)
+            or clamped(loss, acc)
+            or clamped(_first(by_kind, "val loss") or loss, _first(by_kind, "val acc"))
+        )
         dice = any("dice" in series.name.lower() for series in numbers.series)
         found += (
             [one]
             if one
-            else [zero(loss, norm), apart(loss, norm), negative(loss) if not dice else None, huge(loss), flat(loss, numbers, by_kind), levels_off(loss, acc)]
+            else [
+                zero(loss, norm),
+                apart(loss, norm),
+                negative(loss) if not dice else None,
+                huge(loss),
+                flat(loss, numbers, by_kind),
+                levels_off(loss, acc),
+            ]
         )
         found += resumed(loss, numbers, _first(by_kind, "lr"))
     if by_kind.get("reward"):  # a policy's loss is often 0 or below, and wanders
-        found = [finding for finding in found if finding and finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.said]
+        found = [
+            finding
+            for finding in found
+            if finding and finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.said
+        ]
         found.append(_collapses(by_kind))
     if norm:
         found += [_norm_is_zero(norm), _norm_jumps(norm) if not any(found) else None]
     causes = [_of(by_kind, "scale", _scale), _of(by_kind, "lr", _lr)]
     found = causes + found if not any(lost) else found + causes  # they explain a flat loss
     if by_kind.get("reward") or by_kind.get("margin"):
-        found += [_kl(series) for series in by_kind.get("kl", []) if "approx" not in series.name.lower()][:1]
+        found += [
+            _kl(series) for series in by_kind.get("kl", []) if "approx" not in series.name.lower()
+        ][:1]
     found += _held_out(loss, by_kind) if not any(found) else []
-    found += [_of(by_kind, "time", _slower), _of(by_kind, "ram", _grows), _of(by_kind, "memory", _grows), _waits(by_kind)]
+    found += [
+        _of(by_kind, "time", _slower),
+        _of(by_kind, "ram", _grows),
+        _of(by_kind, "memory", _grows),
+        _waits(by_kind),
+    ]
     return sorted((finding for finding in found if finding), key=lambda finding: not finding.fault)
 
 
@@ -86,9 +120,26 @@ def _of(by_kind: dict[str, list[Series]], kind: str, judge) -> Finding | None:
 def _main(losses: list[Series]) -> Series | None:
     """The loss that is trained on: the one that is named so, else the one that is told most often."""
     for series in losses:
-        if series.name.lower().strip() in ("loss", "total_loss", "total loss", "train_loss", "train loss", "training loss", "lm loss", "损失", "训练损失"):
+        if series.name.lower().strip() in (
+            "loss",
+            "total_loss",
+            "total loss",
+            "train_loss",
+            "train loss",
+            "training loss",
+            "lm loss",
+            "损失",
+            "训练损失",
+        ):
             return series
-    return max(losses, key=lambda series: (len(series.values) * 2 > len(losses[0].values), series.values[0])) if losses else None
+    return (
+        max(
+            losses,
+            key=lambda series: (len(series.values) * 2 > len(losses[0].values), series.values[0]),
+        )
+        if losses
+        else None
+    )
 
 
 def _norm_is_zero(norm: Series) -> Finding | None:
@@ -104,7 +155,11 @@ def _norm_jumps(norm: Series) -> Finding | None:
     if not 2 < len(jumps) < len(values) / 3 or jumps[2] < len(values) / 20:
         return None
     most = max(norm.values[at] for at in jumps)
-    return Finding(norm.rows[jumps[0]], f"grad_norm jumps from {usual:.2g} to {most:.0f} on single batches, in {len(jumps)} of {len(norm.values)} steps", "P13")
+    return Finding(
+        norm.rows[jumps[0]],
+        f"grad_norm jumps from {usual:.2g} to {most:.0f} on single batches, in {len(jumps)} of {len(norm.values)} steps",
+        "P13",
+    )
 
 
 def _lr(lr: Series) -> Finding | None:
@@ -113,14 +168,24 @@ def _lr(lr: Series) -> Finding | None:
         return None
     if not any(lr.values):
         return Finding(lr.rows[0], "logged learning rate is 0 in every step", "O23")
-    return Finding(lr.rows[-zero], "learning rate reaches zero early, long before the end of training", "O8")
+    return Finding(
+        lr.rows[-zero], "learning rate reaches zero early, long before the end of training", "O8"
+    )
 
 
 def _scale(scale: Series) -> Finding | None:
     values = scale.values
-    if len(values) < FEWEST or values[-1] >= values[0] / 2**FEWEST or any(b > a for a, b in zip(values, values[1:])):
+    if (
+        len(values) < FEWEST
+        or values[-1] >= values[0] / 2**FEWEST
+        or any(b > a for a, b in zip(values, values[1:]))
+    ):
         return None
-    return Finding(scale.rows[0], f"fp16 loss scale halves again and again, from {values[0]:g} to {values[-1]:g}", "O24")
+    return Finding(
+        scale.rows[0],
+        f"fp16 loss scale halves again and again, from {values[0]:g} to {values[-1]:g}",
+        "O24",
+    )
 
 
 def _kl(kl: Series) -> Finding | None:
@@ -130,9 +195,15 @@ def _kl(kl: Series) -> Finding | None:
     quarter = max(3, len(values) // 4)
     head, tail = mean(values[:quarter]), mean(values[-quarter:])
     if tail < -0.01 and sum(value < 0 for value in values[-quarter:]) * 4 >= quarter * 3:
-        return Finding(kl.rows[-quarter], f"KL divergence to the reference is negative, {tail:.3g}", "R2")
+        return Finding(
+            kl.rows[-quarter], f"KL divergence to the reference is negative, {tail:.3g}", "R2"
+        )
     if tail > 10 and tail > 10 * abs(head):
-        return Finding(kl.rows[-quarter], f"KL to the reference model grows without end, from {head:.3g} to {tail:.3g}", "R2")
+        return Finding(
+            kl.rows[-quarter],
+            f"KL to the reference model grows without end, from {head:.3g} to {tail:.3g}",
+            "R2",
+        )
     return None
 
 
@@ -142,33 +213,70 @@ def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
     quarter = max(3, len(reward) // 4)
     if len(reward) < TREND or mean(reward[-quarter:]) <= mean(reward[:quarter]):
         return None
-    for kind, what in (("length", "answers turn very short"), ("entropy", "entropy collapses to 0, answers turn identical")):
+    for kind, what in (
+        ("length", "answers turn very short"),
+        ("entropy", "entropy collapses to 0, answers turn identical"),
+    ):
         series = _first(by_kind, kind)
         if series and len(series.values) >= TREND and mean(series.values[:quarter]) > 0:
             if median(series.values[-quarter:]) < 0.2 * mean(series.values[:quarter]):
-                return Finding(series.rows[-quarter], f"reward keeps rising, then {what}, from {series.values[0]:.3g} to {series.values[-1]:.3g}", "R1")
+                return Finding(
+                    series.rows[-quarter],
+                    f"reward keeps rising, then {what}, from {series.values[0]:.3g} to {series.values[-1]:.3g}",
+                    "R1",
+                )
     return None
 
 
 def _held_out(loss: Series | None, by_kind: dict[str, list[Series]]) -> list[Finding]:
-    held, acc, held_acc = (next((s for s in by_kind.get(kind, []) if len(s.values) >= FEWEST), None) for kind in ("val loss", "acc", "val acc"))
+    held, acc, held_acc = (
+        next((s for s in by_kind.get(kind, []) if len(s.values) >= FEWEST), None)
+        for kind in ("val loss", "acc", "val acc")
+    )
     falls = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.8 * loss.values[0])
     far = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.5 * loss.values[0])
     if held_acc and max(held_acc.values) - min(held_acc.values) < 0.15:
         usual, top = median(held_acc.values), acc.values[-1] if acc else 0
-        if (top > 0.6 and max(held_acc.values) < 0.5 * top) or (not acc and far and max(held_acc.values) < 0.4):
-            other = f"training accuracy is high, {acc.values[-1]:.3g}" if acc else "the training loss falls as it should"
-            return [Finding(held_acc.rows[0], f"validation accuracy stays near chance at {usual:.3g} though {other}", "V1")]
+        if (top > 0.6 and max(held_acc.values) < 0.5 * top) or (
+            not acc and far and max(held_acc.values) < 0.4
+        ):
+            other = (
+                f"training accuracy is high, {acc.values[-1]:.3g}"
+                if acc
+                else "the training loss falls as it should"
+            )
+            return [
+                Finding(
+                    held_acc.rows[0],
+                    f"validation accuracy stays near chance at {usual:.3g} though {other}",
+                    "V1",
+                )
+            ]
     for series in (acc, held_acc):
         if series and len(set(series.values)) == 1 and 0 < series.values[0] < 0.98:
             name = "validation accuracy" if series.held_out else "accuracy"
             end = ", training loss falls" if falls else ""
-            return [Finding(series.rows[0], f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts one class{end}")]
+            return [
+                Finding(
+                    series.rows[0],
+                    f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts one class{end}",
+                )
+            ]
     for score in [*by_kind.get("val score", []), *by_kind.get("score", [])]:
         if len(score.values) >= 3 and not any(score.values):
             end = " while the loss falls" if falls else ""
-            entry = "V5" if "iou" in score.name.lower() else "V3" if "ap" in score.name.lower() else "V6"
-            return [Finding(score.rows[0], f"{plain(score)} is exactly 0 in every evaluation{end}", entry)]
+            entry = (
+                "V5"
+                if "iou" in score.name.lower()
+                else "V3"
+                if "ap" in score.name.lower()
+                else "V6"
+            )
+            return [
+                Finding(
+                    score.rows[0], f"{plain(score)} is exactly 0 in every evaluation{end}", entry
+                )
+            ]
     if held and falls and all(map(math.isfinite, held.values)):
         low = min(range(len(held.values)), key=held.values.__getitem__)
         if held.values[-1] > 1.15 * held.values[low] > 0 and low < 0.75 * len(held.values):
@@ -184,12 +292,20 @@ def _slower(time: Series) -> Finding | None:
     steps = _quarters(values)
     if not steps or steps[3] < SLOWER * steps[0] or steps != sorted(steps):
         return None
-    return Finding(time.rows[0], f"each step takes longer and longer, {steps[0]:.3g} s at the beginning and {steps[3]:.3g} s at last", fault=False)
+    return Finding(
+        time.rows[0],
+        f"each step takes longer and longer, {steps[0]:.3g} s at the beginning and {steps[3]:.3g} s at last",
+        fault=False,
+    )
 
 
 def _grows(memory: Series) -> Finding | None:
     steps = _quarters(memory.values)
-    if not steps or steps[3] < GROWN * steps[0] or not all(b > 1.05 * a for a, b in zip(steps, steps[1:])):
+    if (
+        not steps
+        or steps[3] < GROWN * steps[0]
+        or not all(b > 1.05 * a for a, b in zip(steps, steps[1:]))
+    ):
         return None
     text = f"from {memory.values[0]:.4g} to {memory.values[-1]:.4g}"
     if memory.kind == "ram":
@@ -200,14 +316,28 @@ def _grows(memory: Series) -> Finding | None:
 def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
     """A step that mostly waits for its data."""
     data, time = _first(by_kind, "data"), _first(by_kind, "time")
-    if not data or not time or len(data.values) < TREND or median(time.values) <= 0 or median(data.values) < 0.5 * median(time.values):
+    if (
+        not data
+        or not time
+        or len(data.values) < TREND
+        or median(time.values) <= 0
+        or median(data.values) < 0.5 * median(time.values)
+    ):
         return None
     share = 100 * median(data.values) / median(time.values)
-    return Finding(data.rows[0], f"data loading takes {share:.0f} % of each step, the GPU waits for its input", "U24")
+    return Finding(
+        data.rows[0],
+        f"data loading takes {share:.0f} % of each step, the GPU waits for its input",
+        "U24",
+    )
 
 
 def _quarters(values: list[float]) -> list[float]:
     """The medians of the four quarters of a long series of positive values, else nothing."""
     quarter = len(values) // 4
-    found = [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)] if len(values) >= 2 * TREND else []
+    found = (
+        [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
+        if len(values) >= 2 * TREND
+        else []
+    )
     return found if found and min(found) > 0 else []

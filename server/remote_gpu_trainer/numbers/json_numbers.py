@@ -7,5 +7,10 @@ import math
 
 def finite(value: object, below: float = 1e15) -> float | None:
     """The value as a float, None unless it is a finite number whose size is under `below`. True and False are no numbers."""
-    fine = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < below and math.isfinite(value)
+    fine = (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) < below
+        and math.isfinite(value)
+    )
     return float(value) if fine else None

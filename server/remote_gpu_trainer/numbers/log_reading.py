@@ -11,28 +11,53 @@ from ..logs.judging import ENDING, Evidence, Failure, judge
 from ..logs.lines import APART, QUIET, Line, lines_of, mask, rank_of
 from ..logs.windows import Row
 
-__all__ = ["Evidence", "Failure", "Line", "Unreadable", "from_path", "from_stream", "from_text", "mask"]
+__all__ = [
+    "Evidence",
+    "Failure",
+    "Line",
+    "Unreadable",
+    "from_path",
+    "from_stream",
+    "from_text",
+    "mask",
+]
 
 
 def from_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> Evidence:
     """Evidence of a pasted report. Raises Unreadable when it is blank or binary."""
     rows = logfiles.of_text(text, source, needles)
-    return _with_numbers(judge(lines_of(rows, source, None), pasted=True), rows, source, pasted=True)
+    return _with_numbers(
+        judge(lines_of(rows, source, None), pasted=True), rows, source, pasted=True
+    )
 
 
-def from_stream(stream, source: str = "stdin", needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None) -> Evidence:
+def from_stream(
+    stream,
+    source: str = "stdin",
+    needles: Iterable[bytes] = (),
+    progress: Callable[[int], None] | None = None,
+) -> Evidence:
     """Evidence of a binary stream of any length. `progress(bytes_read)` is called once a block."""
     rows = logfiles.of_stream(stream, source, None, needles, progress)
     return _with_numbers(judge(lines_of(rows, source, None)), rows, source)
 
 
-def from_path(path: str, needles: Iterable[bytes] = (), progress: Callable[[int], None] | None = None, seconds: float | None = None) -> Evidence:
+def from_path(
+    path: str,
+    needles: Iterable[bytes] = (),
+    progress: Callable[[int], None] | None = None,
+    seconds: float | None = None,
+) -> Evidence:
     """Evidence of a file, or of a folder of per-rank logs read as one run, as much of it as `seconds` allow. Raises Unreadable."""
     if os.path.isdir(path):
         from ..logs import folder as log_folder  # most logs are single files
 
         read = log_folder.read(path, tuple(needles), progress, seconds)
-        return _with_numbers(judge(read.lines, read.silent)._replace(left_out=read.left_out), read.numbers, read.named)
+        return _with_numbers(
+            judge(read.lines, read.silent)._replace(left_out=read.left_out),
+            read.numbers,
+            read.named,
+        )
     name = os.path.basename(path)
     rows = logfiles.of_file(path, needles, progress)
     return _with_numbers(judge(lines_of(rows, name, rank_of(name, sure=True))), rows, name)
@@ -50,7 +75,12 @@ def with_words(found: Evidence, text: str) -> Evidence:
     if found.failed():
         return found._replace(lines=lines, seen=seen)
     told = said.decisive or [line for line in said.lines if line.kind == "told"][:ENDING]
-    return found._replace(lines=lines, decisive=[*told, *found.decisive][:12], is_log=bool(seen) or said.is_log, seen=seen)
+    return found._replace(
+        lines=lines,
+        decisive=[*told, *found.decisive][:12],
+        is_log=bool(seen) or said.is_log,
+        seen=seen,
+    )
 
 
 def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = False) -> Evidence:
@@ -75,15 +105,27 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
 
 def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Evidence:
     """With what is seen in the numbers in place of the lines that hold them."""
-    decisive = [Line(source, finding.row, None, finding.said, "message") for finding in seen if finding.fault]
+    decisive = [
+        Line(source, finding.row, None, finding.said, "message")
+        for finding in seen
+        if finding.fault
+    ]
     told = any(line.kind == "told" for line in found.decisive)
-    lines = [line if _counts(line, rows if line.source == source else frozenset(), bool(decisive)) else _unheard(line) for line in found.lines]
+    lines = [
+        line
+        if _counts(line, rows if line.source == source else frozenset(), bool(decisive))
+        else _unheard(line)
+        for line in found.lines
+    ]
     return found._replace(
         lines=[*decisive, *lines],
         decisive=[*decisive, *found.decisive][:12],
         is_log=True,
         numbers="; ".join(finding.said for finding in seen if not finding.fault),
-        seen=next((finding.entry for finding in seen if finding.entry), "fault" if decisive else "" if told else "sound"),
+        seen=next(
+            (finding.entry for finding in seen if finding.entry),
+            "fault" if decisive else "" if told else "sound",
+        ),
     )
 
 

@@ -9,8 +9,44 @@ from .numbers import Numbers, Series
 
 FEWEST, TREND = 5, 10  # values from which a series says anything, and from which it has a trend
 # Losses that a model has before it knows anything: ln of so many classes or tokens.
-CLASSES = (2, 3, 4, 5, 6, 7, 8, 10, 14, 20, 21, 37, 50, 65, 80, 100, 101, 102, 200, 256, 365, 1000, 21841, 30522, 32000, 32128, 50257, 50304, 128256, 151936)
-NEAR, STILL, STEADY, APART = 0.007, 0.02, 0.003, 0.05  # of a loss: this near to ln(classes), moved this little, values this little apart
+CLASSES = (
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    10,
+    14,
+    20,
+    21,
+    37,
+    50,
+    65,
+    80,
+    100,
+    101,
+    102,
+    200,
+    256,
+    365,
+    1000,
+    21841,
+    30522,
+    32000,
+    32128,
+    50257,
+    50304,
+    128256,
+    151936,
+)
+NEAR, STILL, STEADY, APART = (
+    0.007,
+    0.02,
+    0.003,
+    0.05,
+)  # of a loss: this near to ln(classes), moved this little, values this little apart
 LITTLE = 0.005  # of a loss, in a run of which the log has the beginning
 RISEN, LOST = 1.5, 0.15  # times the least value, and of what was won
 
@@ -33,19 +69,54 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Findi
     bad = [at for at, value in enumerate(series.values) if not math.isfinite(value)]
     if not bad or (len(bad) < 2 and bad[0] < len(series.values) - 1):
         return None
-    at, name, entry = bad[0], plain(series), "L7" if series.held_out and series.kind == "ppl" else "P9"
+    at, name, entry = (
+        bad[0],
+        plain(series),
+        "L7" if series.held_out and series.kind == "ppl" else "P9",
+    )
     what = "nan" if any(math.isnan(series.values[i]) for i in bad) else "inf"
     lost = series.kind == "loss" and not series.held_out
     if at == 0:
-        return Finding(series.rows[0], f"{name} is {what} from the first step" if began is not False else f"{name} is {what} in every line", entry, lost=lost)
+        return Finding(
+            series.rows[0],
+            f"{name} is {what} from the first step"
+            if began is not False
+            else f"{name} is {what} in every line",
+            entry,
+            lost=lost,
+        )
     if len(bad) * 2 < len(series.values) - at:
-        return Finding(series.rows[at], f"{name} is {what} in {len(bad)} of {len(series.values)} steps", entry)
+        return Finding(
+            series.rows[at], f"{name} is {what} in {len(bad)} of {len(series.values)} steps", entry
+        )
     before = series.values[at - 1]
     if at >= FEWEST and (before > 2 * min(series.values[:at]) or before > 1.5 * series.values[0]):
-        return Finding(series.rows[at], f"{name} diverges, then becomes {what} and stays {what}", "P12", lost=lost)
-    norms = [value for row, value in zip(norm.rows, norm.values) if row < series.rows[at] and math.isfinite(value)] if norm else []
-    climbed = ", gradient norm climbed before" if len(norms) > 3 and norms[-1] > 10 * median(norms) else ""
-    return Finding(series.rows[at], f"{name} suddenly becomes {what} and stays {what}{climbed}", entry, lost=lost)
+        return Finding(
+            series.rows[at],
+            f"{name} diverges, then becomes {what} and stays {what}",
+            "P12",
+            lost=lost,
+        )
+    norms = (
+        [
+            value
+            for row, value in zip(norm.rows, norm.values)
+            if row < series.rows[at] and math.isfinite(value)
+        ]
+        if norm
+        else []
+    )
+    climbed = (
+        ", gradient norm climbed before"
+        if len(norms) > 3 and norms[-1] > 10 * median(norms)
+        else ""
+    )
+    return Finding(
+        series.rows[at],
+        f"{name} suddenly becomes {what} and stays {what}{climbed}",
+        entry,
+        lost=lost,
+    )
 
 
 def levels_off(loss: Series, acc: Series | None) -> Finding | None:
@@ -56,7 +127,11 @@ def levels_off(loss: Series, acc: Series | None) -> Finding | None:
     for classes in (10, 100, 1000):
         least = math.log(1 + (classes - 1) / math.e)
         if least * 0.999 < min(loss.values) and tail < least * 1.06:
-            return Finding(loss.rows[-1], f"loss never gets below {least:.2f} with {classes} classes though accuracy is {max(acc.values):.3g}", "O12")
+            return Finding(
+                loss.rows[-1],
+                f"loss never gets below {least:.2f} with {classes} classes though accuracy is {max(acc.values):.3g}",
+                "O12",
+            )
     return None
 
 
@@ -65,9 +140,13 @@ def clamped(loss: Series, acc: Series | None) -> Finding | None:
     if not acc or len(acc.values) != len(loss.values) or len(loss.values) < TREND:
         return None
     pairs = list(zip(loss.rows, loss.values, acc.values))[-FEWEST:]
-    if all(value > 5 and abs(value - 100 * (1 - right)) < 0.03 * value for _, value, right in pairs):
+    if all(
+        value > 5 and abs(value - 100 * (1 - right)) < 0.03 * value for _, value, right in pairs
+    ):
         row = next(row for row, value in zip(loss.rows, loss.values) if value > 5)
-        return Finding(row, f"binary loss jumps to {loss.values[-1]:.3g} of 100, outputs are saturated", "O13")
+        return Finding(
+            row, f"binary loss jumps to {loss.values[-1]:.3g} of 100, outputs are saturated", "O13"
+        )
     return None
 
 
@@ -75,9 +154,19 @@ def zero(loss: Series, norm: Series | None) -> Finding | None:
     end = run_at_end(loss.values, lambda value: value == 0)
     if end < FEWEST:
         return None
-    if norm and sum(not math.isfinite(value) for value in norm.values[-end:]) * 2 > min(end, len(norm.values)):
-        return Finding(loss.rows[len(loss.values) - end], "loss drops to exactly 0.0 and grad_norm is nan in every step", "P9")
-    return Finding(loss.rows[0], "loss is exactly 0.0 from the first step") if end == len(loss.values) else None
+    if norm and sum(not math.isfinite(value) for value in norm.values[-end:]) * 2 > min(
+        end, len(norm.values)
+    ):
+        return Finding(
+            loss.rows[len(loss.values) - end],
+            "loss drops to exactly 0.0 and grad_norm is nan in every step",
+            "P9",
+        )
+    return (
+        Finding(loss.rows[0], "loss is exactly 0.0 from the first step")
+        if end == len(loss.values)
+        else None
+    )
 
 
 def apart(loss: Series, norm: Series | None) -> Finding | None:
@@ -86,7 +175,9 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
     if len(values) < TREND or min(values) <= 0:
         return None
     width = max(3, len(values) // 10)
-    smooth = [median(values[max(0, at - width + 1) : at + 1]) for at in range(width - 1, len(values))]
+    smooth = [
+        median(values[max(0, at - width + 1) : at + 1]) for at in range(width - 1, len(values))
+    ]
     low = min(range(len(smooth)), key=smooth.__getitem__)
     least, last, first = smooth[low], smooth[-1], smooth[0]
     noise = median([abs(b - a) for a, b in zip(values, values[1:])])
@@ -100,68 +191,132 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
         return None
     row = loss.rows[min(len(values) - 1, low + width)]
     climbed = ""
-    if norm and len(norm.values) >= TREND and median(norm.values[-width:]) > 3 * median(norm.values[: len(norm.values) // 2]):
+    if (
+        norm
+        and len(norm.values) >= TREND
+        and median(norm.values[-width:]) > 3 * median(norm.values[: len(norm.values) // 2])
+    ):
         climbed = ", gradient norm climbed"
     if last > RISEN * first:
-        return Finding(row, f"loss diverges: it rises from {least:.3g} to {last:.3g} and explodes{climbed}", "P12")
-    return Finding(row, f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}", "P12")
+        return Finding(
+            row,
+            f"loss diverges: it rises from {least:.3g} to {last:.3g} and explodes{climbed}",
+            "P12",
+        )
+    return Finding(
+        row, f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}", "P12"
+    )
 
 
 def twice(loss: Series, norm: Series | None) -> Finding | None:
     """Two runs in one log, of which the second has the first one's losses times a whole number: what is accumulated was never divided."""
     half = len(loss.values) // 2
-    if half < FEWEST or len(loss.values) % 2 or not 0 < loss.values[half - 1] < loss.values[0] or (norm and len(norm.values) != len(loss.values)):
+    if (
+        half < FEWEST
+        or len(loss.values) % 2
+        or not 0 < loss.values[half - 1] < loss.values[0]
+        or (norm and len(norm.values) != len(loss.values))
+    ):
         return None
-    ratios = [b / a for series in (loss, norm) if series for a, b in zip(series.values[:half], series.values[half:]) if a > 0]
+    ratios = [
+        b / a
+        for series in (loss, norm)
+        if series
+        for a, b in zip(series.values[:half], series.values[half:])
+        if a > 0
+    ]
     times = round(median(ratios))
     if times < 2 or any(abs(ratio - times) > 0.05 * times for ratio in ratios):
         return None
     what = "loss and gradient norm are" if norm else "loss is"
     return Finding(
-        loss.rows[half], f"{what} exactly {times} times larger in the second run, step by step, as with gradient accumulation that doesn't divide", "O9"
+        loss.rows[half],
+        f"{what} exactly {times} times larger in the second run, step by step, as with gradient accumulation that doesn't divide",
+        "O9",
     )
 
 
 def negative(loss: Series) -> Finding | None:
     below = sum(value < 0 for value in loss.values)  # of a Dice loss all are, see its caller
-    if any(word in loss.name.lower() for word in ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")):  # these may be below zero
+    if any(
+        word in loss.name.lower()
+        for word in ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")
+    ):  # these may be below zero
         return None
-    if len(loss.values) < TREND or below * 4 < len(loss.values) or loss.values[-1] >= 0 or loss.values[-1] > min(loss.values) / 2:
+    if (
+        len(loss.values) < TREND
+        or below * 4 < len(loss.values)
+        or loss.values[-1] >= 0
+        or loss.values[-1] > min(loss.values) / 2
+    ):
         return None
     row = next(row for row, value in zip(loss.rows, loss.values) if value < 0)
-    return Finding(row, f"training loss is negative and falls without limit, at last {loss.values[-1]:.4g}", "O16")
+    return Finding(
+        row,
+        f"training loss is negative and falls without limit, at last {loss.values[-1]:.4g}",
+        "O16",
+    )
 
 
 def huge(loss: Series) -> Finding | None:
     first = loss.values[0]
-    if len(loss.values) < FEWEST or not first > 100 or any(word in loss.name.lower() for word in ("mse", "l1", "recon", "elbo")):
+    if (
+        len(loss.values) < FEWEST
+        or not first > 100
+        or any(word in loss.name.lower() for word in ("mse", "l1", "recon", "elbo"))
+    ):
         return None
     return Finding(loss.rows[0], f"first loss is in the hundreds, {first:.0f}", "P17")
 
 
 def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Finding | None:
     """Flat where it began, at a value that a model has which knows nothing, or that doesn't move at all."""
-    values, began = [value for value in loss.values if math.isfinite(value)], from_the_start(numbers)
+    values, began = (
+        [value for value in loss.values if math.isfinite(value)],
+        from_the_start(numbers),
+    )
     if len(values) < TREND or min(values) <= 0:
         return None
     quarter, middle = max(3, len(values) // 4), mean(values)
     moved = (mean(values[:quarter]) - mean(values[-quarter:])) / middle
     spread = math.sqrt(mean([(value - middle) ** 2 for value in values])) / middle
-    acc = next((series for kind in ("acc", "val acc") for series in by_kind.get(kind, []) if len(series.values) >= 3), None)
+    acc = next(
+        (
+            series
+            for kind in ("acc", "val acc")
+            for series in by_kind.get(kind, [])
+            if len(series.values) >= 3
+        ),
+        None,
+    )
     if acc and mean(acc.values[-quarter:]) - mean(acc.values[:quarter]) > 0.1:
         return None
     classes = min(CLASSES, key=lambda k: abs(math.log(k) - middle))
     guessed = bool(acc) and abs(median(acc.values) - 1 / classes) < 0.05
-    chance = abs(math.log(classes) - middle) < NEAR * middle * (4 if guessed and classes < 11 else 1)
+    chance = abs(math.log(classes) - middle) < NEAR * middle * (
+        4 if guessed and classes < 11 else 1
+    )
     if abs(moved) > STILL * (1.5 if chance else 1) or spread > APART:
         return None
-    slow = _sinks(values) or (not chance and began and len(values) >= 2 * TREND and spread < STILL and abs(moved) < LITTLE)
-    if not (chance and (began is not False or spread < STEADY)) and not (began and (spread < STEADY or slow)):
+    slow = _sinks(values) or (
+        not chance and began and len(values) >= 2 * TREND and spread < STILL and abs(moved) < LITTLE
+    )
+    if not (chance and (began is not False or spread < STEADY)) and not (
+        began and (spread < STEADY or slow)
+    ):
         return None
-    how = "falls smoothly but so slowly that nothing is gained" if slow else "doesn't fall, the model learns nothing"
+    how = (
+        "falls smoothly but so slowly that nothing is gained"
+        if slow
+        else "doesn't fall, the model learns nothing"
+    )
     if slow and not chance:
         return Finding(loss.rows[0], f"loss {how}, from {values[0]:.4g} to {values[-1]:.4g}", "O7")
-    said = f"loss stays at {middle:.3f}" + (f", ln({classes})," if chance else "") + f" from the start, {how}"
+    said = (
+        f"loss stays at {middle:.3f}"
+        + (f", ln({classes})," if chance else "")
+        + f" from the start, {how}"
+    )
     if any(series.kind == "margin" for series in numbers.series):
         said = f"DPO {said}, rewards margins near 0"
     elif acc:
@@ -204,7 +359,11 @@ def run_at_end(values: list[float], is_so) -> int:
 
 def plain(series: Series) -> str:
     name = " ".join(series.name.replace("_", " ").replace("/", " ").split())
-    return name if series.kind in ("score", "ppl") else ("validation loss" if series.held_out else "loss")
+    return (
+        name
+        if series.kind in ("score", "ppl")
+        else ("validation loss" if series.held_out else "loss")
+    )
 
 
 def unit(series: Series) -> float:

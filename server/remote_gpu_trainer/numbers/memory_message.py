@@ -11,7 +11,15 @@ import re
 from ..logs.lines import Line
 from ..text.records import record
 
-_UNITS = {"bytes": 1 / 2**30, "KiB": 1 / 2**20, "MiB": 1 / 2**10, "GiB": 1.0, "TiB": 2.0**10, "PiB": 2.0**20, "EiB": 2.0**30}
+_UNITS = {
+    "bytes": 1 / 2**30,
+    "KiB": 1 / 2**20,
+    "MiB": 1 / 2**10,
+    "GiB": 1.0,
+    "TiB": 2.0**10,
+    "PiB": 2.0**20,
+    "EiB": 2.0**30,
+}
 _SIZE = r"(\d{1,6}(?:\.\d{1,3})?) ?(bytes|[KMGTPE]iB)"
 _WANTED = re.compile(r"ried to allocate " + _SIZE)
 # By the names below: how each number is written, newest first.
@@ -26,8 +34,13 @@ _FORMS = {
 _PROCESS = re.compile(r"Process \d{1,10} has " + _SIZE + " memory in use")
 WRAPPED = 5  # lines over which a message may be broken
 LONG = 1500  # characters of one
-CONTEXT = 1.0  # GiB that a process holds beside torch's own, at most, where the message doesn't count it
-OTHERS, GUESSED = 0.1, 0.15  # share of the card from which others count: counted by the driver, or what is left over
+CONTEXT = (
+    1.0  # GiB that a process holds beside torch's own, at most, where the message doesn't count it
+)
+OTHERS, GUESSED = (
+    0.1,
+    0.15,
+)  # share of the card from which others count: counted by the driver, or what is left over
 UNUSED = 0.2  # share of the card that is held and unused, from which it is fragments: with less the model is too large as well
 _TOLD = {
     "size": "one tensor is larger than the card",
@@ -54,11 +67,19 @@ class Memory:
         """Why there was no room: "size" (one tensor larger than the card), "others", "fragments", "limit" (there was room: something else forbids it), or "own"."""
         if self.wanted > self.total:
             return "size"
-        if self.others >= max(2.0 if self.guessed else 1.0, (GUESSED if self.guessed else OTHERS) * self.total, self.unused):
+        if self.others >= max(
+            2.0 if self.guessed else 1.0,
+            (GUESSED if self.guessed else OTHERS) * self.total,
+            self.unused,
+        ):
             return "others"
         if self.free >= self.wanted:
             return "limit"
-        return "fragments" if self.unused >= max(self.wanted - self.free, UNUSED * self.total) else "own"
+        return (
+            "fragments"
+            if self.unused >= max(self.wanted - self.free, UNUSED * self.total)
+            else "own"
+        )
 
     def said(self, moment: str = "") -> str:
         """The sum in one sentence. `moment`: where in the run it failed."""
@@ -88,11 +109,20 @@ def read(text: str) -> Memory | None:
     if min(found["total"], found["free"], found["allocated"]) < 0:
         return None
     total, free, allocated = found["total"], found["free"], found["allocated"]
-    unused = found["unused"] if found["unused"] >= 0 else found["reserved"] - allocated if found["reserved"] >= 0 else -1.0
+    unused = (
+        found["unused"]
+        if found["unused"] >= 0
+        else found["reserved"] - allocated
+        if found["reserved"] >= 0
+        else -1.0
+    )
     held = allocated + max(unused, 0.0)
     own, guessed = found["own"], False
     if own < 0:  # without its own number: in a container
-        own = min((size for size in map(_gib, _PROCESS.findall(text)) if size >= held - 0.01), default=-1.0)
+        own = min(
+            (size for size in map(_gib, _PROCESS.findall(text)) if size >= held - 0.01),
+            default=-1.0,
+        )
     if own < 0:
         own, guessed = held + CONTEXT, True
     others = max(0.0, total - free - own) if unused >= 0 else -1.0

@@ -9,9 +9,33 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BREAK = re.compile(r"[\s/_.:@-]+")
 
 HELD_OUT = frozenset(
-    "dev eval вал evaluate evaluation prueba test testing val valid validación validation validierung 検証 検証損失 测试 测试集 验证 验证准确率 验证损失 验证集".split()
+    [
+        "dev",
+        "eval",
+        "вал",
+        "evaluate",
+        "evaluation",
+        "prueba",
+        "test",
+        "testing",
+        "val",
+        "valid",
+        "validación",
+        "validation",
+        "validierung",
+        "検証",
+        "検証損失",
+        "测试",
+        "测试集",
+        "验证",
+        "验证准确率",
+        "验证损失",
+        "验证集",
+    ]
 )
-TRAINED = frozenset("entrenamiento обуч обучение train training 训练 训练损失 训练集".split())
+TRAINED = frozenset(
+    ["entrenamiento", "обуч", "обучение", "train", "training", "训练", "训练损失", "训练集"]
+)
 _KINDS = {
     kind: frozenset(names.split())
     for kind, names in {
@@ -32,7 +56,21 @@ _KINDS = {
         "time": "dt time",
     }.items()
 }
-_NOT_TIMES = frozenset(("total", "train", "data", "wall", "elapsed", "eta", "remaining", "fetch", "load", "runtime", "epoch"))
+_NOT_TIMES = frozenset(
+    (
+        "total",
+        "train",
+        "data",
+        "wall",
+        "elapsed",
+        "eta",
+        "remaining",
+        "fetch",
+        "load",
+        "runtime",
+        "epoch",
+    )
+)
 
 
 @lru_cache(maxsize=1024)
@@ -40,7 +78,12 @@ def words_of(name: str) -> tuple[str, ...]:
     """The words of a name in lower case; of trainLoss also its parts, before the whole."""
     whole = name.lower()
     parts = _CAMEL.sub(" ", name).lower()
-    return tuple(word for text in ((parts, whole) if parts != whole else (whole,)) for word in _BREAK.split(text) if word)
+    return tuple(
+        word
+        for text in ((parts, whole) if parts != whole else (whole,))
+        for word in _BREAK.split(text)
+        if word
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -49,9 +92,17 @@ def kind_of(name: str) -> tuple[str, bool]:
     words = words_of(name)
     held_out = bool(HELD_OUT.intersection(words))
     low = name.lower()
-    if ("scale" in words and ("loss" in words or "grad" in words)) or "scaler" in words or "loss_scale" in low:
+    if (
+        ("scale" in words and ("loss" in words or "grad" in words))
+        or "scaler" in words
+        or "loss_scale" in low
+    ):
         return "scale", held_out
-    if ("learning" in words and "rate" in words) or (words and words[-1] == "lr") or words[:1] == ("lr",):
+    if (
+        ("learning" in words and "rate" in words)
+        or (words and words[-1] == "lr")
+        or words[:1] == ("lr",)
+    ):
         return "lr", held_out
     if "norm" in words and ("grad" in words or "gradient" in words):
         return "norm", held_out

@@ -35,7 +35,11 @@ def moment(lines: list[Line], failed: Line) -> str:
 
 def _is(told: tuple[str, str, str, str], function: str, file: str, code: str) -> bool:
     """Whether a call is one of a kind: by its function's whole name, a part of its file's path, or its code."""
-    return bool((function and re.fullmatch(told[1], function)) or (told[2] and re.search(told[2], file)) or re.search(told[3], code))
+    return bool(
+        (function and re.fullmatch(told[1], function))
+        or (told[2] and re.search(told[2], file))
+        or re.search(told[3], code)
+    )
 
 
 def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:

@@ -14,7 +14,11 @@ from ..text.records import record
 from .metric_names import HELD_OUT, TRAINED, kind_of, words_of
 
 BEFORE = 60  # characters of what may name a number
-SHAPES, PER_SHAPE, MOST_ROWS = 2_000, 250, 1_500  # rows that differ in more than digits, of each of them evenly spread, and in all
+SHAPES, PER_SHAPE, MOST_ROWS = (
+    2_000,
+    250,
+    1_500,
+)  # rows that differ in more than digits, of each of them evenly spread, and in all
 
 _UNIT = r"(?:[ ]?(?:ms|s/it|it/s|s|[GM]i?B?|%))?"
 _VALUE = r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30}|,\d{2,6}(?![\d,]))?|\.\d{1,30})(?:[eE][-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?\b)"
@@ -25,8 +29,14 @@ _NAMED = re.compile(
 )
 _WRAPPED = re.compile(r"np\.float\d\d\(([^()]{1,30})\)")
 _SPEED = re.compile(r"(?<![\d.])(\d{1,9}(?:\.\d{1,9})?) ?(it/s|s/it|ms/step|s/step|ms/it)\b")
-_COUNT = re.compile(r"(?:\b(?:epoch|step|iter(?:ation)?|update|round|batch)s?|第)\W{0,4}(\d{1,9})(?:\.\d+)?\b(?!%)|(?<![\w./])(\d{1,9})/\d{1,9}(?![\w/])", re.I)
-_RESUMED = re.compile(r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b.{0,40}\b(?:checkpoint|state|ckpt)|恢复训练|断点", re.I)
+_COUNT = re.compile(
+    r"(?:\b(?:epoch|step|iter(?:ation)?|update|round|batch)s?|第)\W{0,4}(\d{1,9})(?:\.\d+)?\b(?!%)|(?<![\w./])(\d{1,9})/\d{1,9}(?![\w/])",
+    re.I,
+)
+_RESUMED = re.compile(
+    r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b.{0,40}\b(?:checkpoint|state|ckpt)|恢复训练|断点",
+    re.I,
+)
 _BAR = re.compile(r"\s\d{1,3}%\|.*")
 COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
 
@@ -63,7 +73,9 @@ def of_rows(rows: list[Row]) -> Numbers:
         text = raw[: ROW * 4].decode("utf-8", "replace")[:ROW]
         shape, pairs = shape_of(raw), _of_columns(columns, text)
         if not pairs:
-            columns = _header(text) or (columns if "%|" in text or not any(map(str.isdigit, text)) else [])
+            columns = _header(text) or (
+                columns if "%|" in text or not any(map(str.isdigit, text)) else []
+            )
             pairs = _of_words(text)
         for name, value in dict(reversed(pairs)).items():  # of two numbers of one name the first
             series = found.get(name)
@@ -74,15 +86,25 @@ def of_rows(rows: list[Row]) -> Numbers:
                 series.rows.append(number)
                 series.values.append(value)
                 told.add(shape)
-        known = shape in told and any(kind_of(name)[0] not in ("", "lr", "memory") for name, _ in pairs)
-        if known and (count := next((value for name, value in pairs if name.lower() in COUNTS), None)) is not None:
+        known = shape in told and any(
+            kind_of(name)[0] not in ("", "lr", "memory") for name, _ in pairs
+        )
+        if (
+            known
+            and (count := next((value for name, value in pairs if name.lower() in COUNTS), None))
+            is not None
+        ):
             counts.append((number, count, "step"))
         elif known and (count := _COUNT.search(text)):
-            counts.append((number, float(count[1] or count[2]), count[0][:4].lower() if count[1] else ""))
+            counts.append(
+                (number, float(count[1] or count[2]), count[0][:4].lower() if count[1] else "")
+            )
         elif not known and _RESUMED.search(text):
             resumed.append(number)
     ordered = sorted((s for s in found.values() if s.kind), key=lambda s: -len(s.values))
-    return Numbers(ordered, counts, resumed, frozenset(number for number, raw in rows if shape_of(raw) in told))
+    return Numbers(
+        ordered, counts, resumed, frozenset(number for number, raw in rows if shape_of(raw) in told)
+    )
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
@@ -97,7 +119,11 @@ def _thinned(rows: list[Row]) -> list[Row]:
     most = max(3, min(PER_SHAPE, MOST_ROWS // len(shapes)))
     chosen: set[int] = set()
     for places in sorted(shapes.values(), key=len, reverse=True):
-        chosen.update(places if len(places) <= most else [places[i * (len(places) - 1) // (most - 1)] for i in range(most)])
+        chosen.update(
+            places
+            if len(places) <= most
+            else [places[i * (len(places) - 1) // (most - 1)] for i in range(most)]
+        )
         if len(chosen) > MOST_ROWS:
             break
     return [rows[at] for at in sorted(chosen)]
@@ -106,7 +132,11 @@ def _thinned(rows: list[Row]) -> list[Row]:
 def _of_words(text: str) -> list[tuple[str, float]]:
     """(name, value) of each number that words name, and the time of a step by its unit."""
     pairs: list[tuple[str, float]] = []
-    held_out, end, within = text.lstrip().startswith("* "), 0, ""  # " * Acc@1 71.2" sums up an evaluation
+    held_out, end, within = (
+        text.lstrip().startswith("* "),
+        0,
+        "",
+    )  # " * Acc@1 71.2" sums up an evaluation
     if "np.float" in text:
         text = _WRAPPED.sub(r"\1", text)
     for found in _NUMBER.finditer(text):
@@ -121,7 +151,10 @@ def _of_words(text: str) -> list[tuple[str, float]]:
         if not named:
             continue
         *before_it, last = named[1].split()
-        name, value = " ".join([word for word in before_it if not any(map(str.isdigit, word))] + [last]), _number(found[1], found[2])
+        name, value = (
+            " ".join([word for word in before_it if not any(map(str.isdigit, word))] + [last]),
+            _number(found[1], found[2]),
+        )
         within = name if before.endswith("[") and kind_of(name)[0] == "score" else ""
         words = words_of(name)
         if HELD_OUT.intersection(words):
@@ -134,7 +167,14 @@ def _of_words(text: str) -> list[tuple[str, float]]:
     for speed in _SPEED.finditer(text):
         value = float(speed[1])
         if value > 0:
-            pairs.append(("s/it", {"it/s": 1 / value, "ms/step": value / 1000, "ms/it": value / 1000}.get(speed[2], value)))
+            pairs.append(
+                (
+                    "s/it",
+                    {"it/s": 1 / value, "ms/step": value / 1000, "ms/it": value / 1000}.get(
+                        speed[2], value
+                    ),
+                )
+            )
     head = text.find(pairs[0][0]) if pairs and not held_out else 0
     if head > 0 and HELD_OUT.intersection(words_of(text[:head])):
         pairs = [("val " + name, value) for name, value in pairs]
@@ -144,7 +184,11 @@ def _of_words(text: str) -> list[tuple[str, float]]:
 def _header(text: str) -> list[str]:
     """The names of columns, where a row is nothing but names of which one is a metric."""
     cells = _cells(_BAR.sub("", text))
-    if len(cells) < 3 or any(_float(cell) is not None for cell in cells) or not all(len(cell) < 32 for cell in cells):
+    if (
+        len(cells) < 3
+        or any(_float(cell) is not None for cell in cells)
+        or not all(len(cell) < 32 for cell in cells)
+    ):
         return []
     return cells if any(kind_of(cell)[0] in ("loss", "acc", "score") for cell in cells) else []
 
@@ -154,9 +198,21 @@ def _of_columns(columns: list[str], text: str) -> list[tuple[str, float]]:
         return []
     cells = _cells(text)[: len(columns)]
     values = [_float(cell) for cell in cells]
-    if len(cells) == len(columns) and columns[0].lower() in ("class", "category", "类别"):  # a table of classes: their scores, each by its class
-        return [(f"{cells[0]} {name}", value) for name, value in zip(columns[1:], values[1:]) if value is not None and kind_of(name)[0] == "score"]
-    if len(cells) < len(columns) or values[0] is None or sum(value is not None for value in values) * 3 < len(columns) * 2:
+    if len(cells) == len(columns) and columns[0].lower() in (
+        "class",
+        "category",
+        "类别",
+    ):  # a table of classes: their scores, each by its class
+        return [
+            (f"{cells[0]} {name}", value)
+            for name, value in zip(columns[1:], values[1:])
+            if value is not None and kind_of(name)[0] == "score"
+        ]
+    if (
+        len(cells) < len(columns)
+        or values[0] is None
+        or sum(value is not None for value in values) * 3 < len(columns) * 2
+    ):
         return []
     return [(name, value) for name, value in zip(columns, values) if value is not None]
 
@@ -165,7 +221,9 @@ def _cells(text: str) -> list[str]:
     if text.count("|") > 1:
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")]
         return [cells[0].split()[-1] if cells[0] else "", *cells[1:]]  # "ep 3 | 0.69 | 0.51"
-    return [cell.strip() for cell in text.strip().split(",")] if text.count(",") > 1 else text.split()
+    return (
+        [cell.strip() for cell in text.strip().split(",")] if text.count(",") > 1 else text.split()
+    )
 
 
 def _float(text: str) -> float | None:
@@ -178,5 +236,8 @@ def _float(text: str) -> float | None:
 
 def _number(text: str, unit: str) -> float:
     text = text.replace(",", ".")
-    value, unit = float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text), unit.strip().lower()  # Lightning writes nan.0
+    value, unit = (
+        float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text),
+        unit.strip().lower(),
+    )  # Lightning writes nan.0
     return value * {"ms": 0.001, "m": 0.001, "mb": 0.001, "mib": 0.001, "it/s": 1.0}.get(unit, 1.0)

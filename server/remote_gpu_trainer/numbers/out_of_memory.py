@@ -12,7 +12,12 @@ from .moments import moment
 _GPU = re.compile(r"(?:CUDA|HIP) (?:error: )?out of memory")
 FRAGMENTS = "M8"
 # By place: the entry, and whether it goes before what words say. In an optimizer's step it may be ZeRO, in a backward pass FSDP or what came before.
-PLACES = {"in an evaluation": ("M15", True), "in the optimizer's step": ("M17", False), "in the backward pass": ("M14", False), "while saving": ("C5", False)}
+PLACES = {
+    "in an evaluation": ("M15", True),
+    "in the optimizer's step": ("M17", False),
+    "in the backward pass": ("M14", False),
+    "while saving": ("C5", False),
+}
 
 
 @record
@@ -29,7 +34,18 @@ class Told:
 def told_by(lines: list[Line]) -> Told | None:
     """What the last such message of these lines tells, None where there is none."""
     counted = memory_of(lines)
-    line = counted[0] if counted else next((line for line in reversed(lines) if "out of memory" in line.text and _GPU.search(line.text)), None)
+    line = (
+        counted[0]
+        if counted
+        else next(
+            (
+                line
+                for line in reversed(lines)
+                if "out of memory" in line.text and _GPU.search(line.text)
+            ),
+            None,
+        )
+    )
     if not line:
         return None
     place = moment(lines, line)

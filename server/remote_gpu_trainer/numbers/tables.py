@@ -13,17 +13,39 @@ ALONE = 0.8  # share of the lines that a table must be
 HELD = 1_000  # MiB that a card holds for nobody
 DRAW, HOT = 0.4, 90  # of its limit, below which a card that says 100 % does little; degrees
 
-_CARD = re.compile(r"\|\s*\S+\s+(\d{1,3})C\s+P\d{1,2}\s+(\d{1,4})W\s*/\s*(\d{1,4})W\s*\|\s*(\d{1,7})MiB\s*/\s*(\d{1,7})MiB\s*\|\s*(\d{1,3})%")
-_NAMED = re.compile(r"\|\s*(\d{1,3})\s+\S.{5,60}\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s+\S{1,3}\s*\|\s*(\d{1,9}|N/A|Off)\s*\|")
-_PROCESS = re.compile(r"\|\s*(\d{1,3})\s+(?:\S+\s+\S+\s+)?(\d{1,9})\s+([CGM+]{1,3})\s+(\S.{0,60}?)\s+(\d{1,7})MiB\s*\|")
+_CARD = re.compile(
+    r"\|\s*\S+\s+(\d{1,3})C\s+P\d{1,2}\s+(\d{1,4})W\s*/\s*(\d{1,4})W\s*\|\s*(\d{1,7})MiB\s*/\s*(\d{1,7})MiB\s*\|\s*(\d{1,3})%"
+)
+_NAMED = re.compile(
+    r"\|\s*(\d{1,3})\s+\S.{5,60}\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s+\S{1,3}\s*\|\s*(\d{1,9}|N/A|Off)\s*\|"
+)
+_PROCESS = re.compile(
+    r"\|\s*(\d{1,3})\s+(?:\S+\s+\S+\s+)?(\d{1,9})\s+([CGM+]{1,3})\s+(\S.{0,60}?)\s+(\d{1,7})MiB\s*\|"
+)
 _FULL = re.compile(r"(\S+)\s+\S+\s+\S+\s+(\S+)\s+(\d{1,3})%\s+(/\S*)\s*$")
-_STATES = {"OUT_OF_MEMORY": "SLURM4", "OUT_OF_ME+": "SLURM4", "TIMEOUT": "SLURM2", "PREEMPTED": "SLURM2"}
-_NEVER_FULL = ("/snap/", "/dev/loop", "squashfs", "/cdrom", "/sys/", "/proc/")  # read-only: always at 100 %
+_STATES = {
+    "OUT_OF_MEMORY": "SLURM4",
+    "OUT_OF_ME+": "SLURM4",
+    "TIMEOUT": "SLURM2",
+    "PREEMPTED": "SLURM2",
+}
+_NEVER_FULL = (
+    "/snap/",
+    "/dev/loop",
+    "squashfs",
+    "/cdrom",
+    "/sys/",
+    "/proc/",
+)  # read-only: always at 100 %
 
 
 def findings(rows: list[Row]) -> list[Finding] | None:
     """What a table of these rows says; an empty list for one that is as it should be, None where no table is most of the text."""
-    texts = [(number, raw[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST]) for number, raw in rows[:MOST] if raw.strip()]
+    texts = [
+        (number, raw[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST])
+        for number, raw in rows[:MOST]
+        if raw.strip()
+    ]
     for known, read in _TABLES:
         held = [at for at, (_, text) in enumerate(texts) if known(text)]
         if held:
@@ -40,25 +62,49 @@ def _smi(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
     for number, text in texts:
         nobody = nobody or "No running processes found" in text
         if "ERR!" in text:
-            found.append(Finding(number, "nvidia-smi shows ERR! in place of a value, the card is lost", "HW1"))
+            found.append(
+                Finding(
+                    number, "nvidia-smi shows ERR! in place of a value, the card is lost", "HW1"
+                )
+            )
         if head := _NAMED.match(text):
             named = int(head[1])
             if head[2].isdigit() and int(head[2]):
-                found.append(Finding(number, f"nvidia-smi counts {head[2]} uncorrectable ECC errors on GPU {named}", "HW2"))
+                found.append(
+                    Finding(
+                        number,
+                        f"nvidia-smi counts {head[2]} uncorrectable ECC errors on GPU {named}",
+                        "HW2",
+                    )
+                )
         elif card := _CARD.match(text):
             heat, draw, limit, used, whole, use = map(int, card.groups())
             cards[named] = number, used
             if use >= 99 and draw < DRAW * limit:
-                found.append(Finding(number, f"nvidia-smi shows {use} % utilisation on GPU {named}, yet power draw is {draw} of {limit} W", "U21"))
+                found.append(
+                    Finding(
+                        number,
+                        f"nvidia-smi shows {use} % utilisation on GPU {named}, yet power draw is {draw} of {limit} W",
+                        "U21",
+                    )
+                )
             if heat >= HOT:
                 found.append(Finding(number, f"GPU {named} is at {heat} degrees", fault=False))
             if used > 0.95 * whole:
-                found.append(Finding(number, f"GPU {named} has {used} of {whole} MiB taken", fault=False))
+                found.append(
+                    Finding(number, f"GPU {named} has {used} of {whole} MiB taken", fault=False)
+                )
         elif process := _PROCESS.match(text):
             busy.add(int(process[1]))
     for card, (number, used) in cards.items():
         if used > HELD and nobody and not busy:
-            found.append(Finding(number, f"GPU {card}: {used} MiB of GPU memory taken, nvidia-smi lists no process", "U11"))
+            found.append(
+                Finding(
+                    number,
+                    f"GPU {card}: {used} MiB of GPU memory taken, nvidia-smi lists no process",
+                    "U11",
+                )
+            )
     return found, lines
 
 
@@ -71,7 +117,9 @@ def _df(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
         if not row or int(row[3]) < 99 or any(name in text for name in _NEVER_FULL):
             continue
         if inodes:
-            found.append(Finding(number, f"inodes used up on {row[4]}, files can't be created", "U7"))
+            found.append(
+                Finding(number, f"inodes used up on {row[4]}, files can't be created", "U7")
+            )
         elif row[4] == "/dev/shm":
             found.append(Finding(number, "shared memory /dev/shm is full", "DP15"))
         else:
@@ -84,7 +132,10 @@ def _sacct(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
     for number, text in texts:
         for state, entry in _STATES.items():
             if state in text.split():
-                said = {"SLURM4": "Slurm job killed for memory, state OUT_OF_MEMORY", "SLURM2": f"Slurm job ended at its limit, state {state}"}[entry]
+                said = {
+                    "SLURM4": "Slurm job killed for memory, state OUT_OF_MEMORY",
+                    "SLURM2": f"Slurm job ended at its limit, state {state}",
+                }[entry]
                 found.append(Finding(number, said, entry))
                 return found, len(texts)
     return found, len(texts)

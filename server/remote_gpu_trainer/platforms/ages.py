@@ -14,7 +14,13 @@ from ..catalogue.front_matter import FactHead
 from ..text.records import record
 
 # Kind: days. Kinds of facts stand in their pages, those of entries follow from `kind_of`.
-LIMITS: dict[str, int] = {"price": 90, "quota": 90, "platform": 180, "library": 365, "mechanism": 730}
+LIMITS: dict[str, int] = {
+    "price": 90,
+    "quota": 90,
+    "platform": 180,
+    "library": 365,
+    "mechanism": 730,
+}
 
 
 class BadQuestion(Exception):
@@ -42,7 +48,13 @@ class Stale:
 
     def as_dict(self) -> dict[str, object]:
         """The finding as the answers hold it."""
-        return {"id": self.id, "what": self.what, "checked": self.checked.isoformat(), "limit_days": self.limit_days, "source": self.source}
+        return {
+            "id": self.id,
+            "what": self.what,
+            "checked": self.checked.isoformat(),
+            "limit_days": self.limit_days,
+            "source": self.source,
+        }
 
 
 def read_day(told: str | None) -> date:
@@ -63,21 +75,31 @@ def read_limits(overrides: Iterable[str]) -> dict[str, int]:
     for item in overrides:
         kind, _, days = item.partition("=")
         if kind not in limits or not days.isascii() or not days.isdigit():
-            raise BadQuestion(f"found limit {item[:40]!r}, expected KIND=DAYS with one of {', '.join(limits)}")
+            raise BadQuestion(
+                f"found limit {item[:40]!r}, expected KIND=DAYS with one of {', '.join(limits)}"
+            )
         limits[kind] = int(days)
     return limits
 
 
 def kind_of(entry: Entry) -> str:
     """What an entry speaks about: a platform, a library (any name in `Applies to`), else a mechanism."""
-    if entry.path.startswith("profiles/") or any(item.startswith("platform:") for item in entry.applies_to):
+    if entry.path.startswith("profiles/") or any(
+        item.startswith("platform:") for item in entry.applies_to
+    ):
         return "platform"
     return "library" if any(":" not in item for item in entry.applies_to) else "mechanism"
 
 
 def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
     """The entry as a finding when it is past its limit on that day, else None. On the limit itself it still counts."""
-    found = Stale(entry.id, entry.title.replace("`", ""), entry.verified, limits[kind_of(entry)], entry.sources[0] if entry.sources else "")
+    found = Stale(
+        entry.id,
+        entry.title.replace("`", ""),
+        entry.verified,
+        limits[kind_of(entry)],
+        entry.sources[0] if entry.sources else "",
+    )
     return found if found.past(on) else None
 
 
@@ -85,11 +107,20 @@ def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> 
     """The fact as a finding when it is past its limit on that day. One without a date has no age: it is in doubt, not stale."""
     if fact.date is None:
         return None
-    found = Stale(fact.id, f"{fact.kind} fact of {fact.profile}", fact.date, limits[fact.kind], fact.source)
+    found = Stale(
+        fact.id, f"{fact.kind} fact of {fact.profile}", fact.date, limits[fact.kind], fact.source
+    )
     return found if found.past(on) else None
 
 
-def past(entries: Iterable[Entry], facts: Iterable[FactHead], on: date, limits: Mapping[str, int] = LIMITS) -> list[Stale]:
+def past(
+    entries: Iterable[Entry],
+    facts: Iterable[FactHead],
+    on: date,
+    limits: Mapping[str, int] = LIMITS,
+) -> list[Stale]:
     """Everything past its limit, what came due first at the head."""
-    found = [stale_entry(entry, on, limits) for entry in entries] + [stale_fact(fact, on, limits) for fact in facts]
+    found = [stale_entry(entry, on, limits) for entry in entries] + [
+        stale_fact(fact, on, limits) for fact in facts
+    ]
     return sorted((item for item in found if item), key=lambda item: (item.due, item.id))

@@ -26,7 +26,11 @@ def ways(profile: Profile, on: date) -> list[Way]:
     facts, found = profile.facts, []
     if facts.survives and facts.stop_billing:
         keeps = facts.survives.value.stop_keeps_disk
-        disk = {True: "the disk is kept", False: "the disk isn't kept", None: "whether the disk is kept isn't known"}[keeps]
+        disk = {
+            True: "the disk is kept",
+            False: "the disk isn't kept",
+            None: "whether the disk is kept isn't known",
+        }[keeps]
         found.append(
             Way(
                 "stop",
@@ -39,10 +43,28 @@ def ways(profile: Profile, on: date) -> list[Way]:
         )
     if facts.self_stop and facts.self_stop.value.possible:
         stop = facts.self_stop
-        found.append(Way("stop from inside", stop.value.survives, "as after a stop", stop.value.command, mark(stop, on), stop.source))
+        found.append(
+            Way(
+                "stop from inside",
+                stop.value.survives,
+                "as after a stop",
+                stop.value.command,
+                mark(stop, on),
+                stop.source,
+            )
+        )
     if facts.stop_billing:
         end = facts.stop_billing
-        found.append(Way("end it", f"deletes: {end.value.deletes}", end.value.still_billed, end.value.command, mark(end, on), end.source))
+        found.append(
+            Way(
+                "end it",
+                f"deletes: {end.value.deletes}",
+                end.value.still_billed,
+                end.value.command,
+                mark(end, on),
+                end.source,
+            )
+        )
     return found
 
 
@@ -50,7 +72,10 @@ def ways_as_text(found: list[Way]) -> str:
     out = []
     for way in found:
         out.append(f"{way.name}{' [' + way.mark + ']' if way.mark else ''} ({way.source})")
-        out += [f"    keeps: {way.keeps}" if way.name != "end it" else f"    {way.keeps}", f"    still billed: {way.billed}"]
+        out += [
+            f"    keeps: {way.keeps}" if way.name != "end it" else f"    {way.keeps}",
+            f"    still billed: {way.billed}",
+        ]
         if way.command:
             out.append(f"    yours to approve and run: {way.command}")
     return "\n".join(out)

@@ -33,10 +33,23 @@ def check(
 
 def as_text(report: staleness.Report) -> str:
     """The report for a terminal, one line a finding."""
-    out = [f"{s['id']}: stale, checked {s['checked']}, limit {s['limit_days']} days: {s['source']}" for s in report.stale]
-    out += [f"{c['id']}: contradiction: " + "; ".join(f"{v['value']} in {v['place']}" for v in c["values"]) for c in report.contradictions]
-    out += [f"{o['id']}: doesn't concern this environment: about {o['requirement']}, installed is {o['installed']}" for o in report.out_of_range]
-    out += [f"{c['id']}: concerns this environment: {c['requirement']}, installed is {c['installed']}" for c in report.concerns]
+    out = [
+        f"{s['id']}: stale, checked {s['checked']}, limit {s['limit_days']} days: {s['source']}"
+        for s in report.stale
+    ]
+    out += [
+        f"{c['id']}: contradiction: "
+        + "; ".join(f"{v['value']} in {v['place']}" for v in c["values"])
+        for c in report.contradictions
+    ]
+    out += [
+        f"{o['id']}: doesn't concern this environment: about {o['requirement']}, installed is {o['installed']}"
+        for o in report.out_of_range
+    ]
+    out += [
+        f"{c['id']}: concerns this environment: {c['requirement']}, installed is {c['installed']}"
+        for c in report.concerns
+    ]
     out += [f"{d['id']}: in doubt: {d['why']}: {d['source']}" for d in report.doubt]
     return "\n".join(out) or "nothing stale"
 
@@ -44,11 +57,21 @@ def as_text(report: staleness.Report) -> str:
 def as_markdown(report: staleness.Report, on: date) -> str:
     """The report as a page for an issue: one table a kind of finding, cut at what an issue holds."""
     tables = (
-        ("Past their limit, soonest first", ("id", "checked", "limit_days", "source"), report.stale),
+        (
+            "Past their limit, soonest first",
+            ("id", "checked", "limit_days", "source"),
+            report.stale,
+        ),
         (
             "Contradictions",
             ("id", "values"),
-            [{"id": c["id"], "values": "; ".join(f"{v['value']} ({v['place']})" for v in c["values"])} for c in report.contradictions],
+            [
+                {
+                    "id": c["id"],
+                    "values": "; ".join(f"{v['value']} ({v['place']})" for v in c["values"]),
+                }
+                for c in report.contradictions
+            ],
         ),
         ("Not about this environment", ("id", "requirement", "installed"), report.out_of_range),
         ("About this environment", ("id", "requirement", "installed"), report.concerns),
@@ -57,8 +80,16 @@ def as_markdown(report: staleness.Report, on: date) -> str:
     out = [f"# Staleness on {on}", ""]
     for title, columns, rows in tables:
         if rows:
-            out += [f"## {title} ({len(rows)})", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-            out += ["| " + " | ".join(str(row[c]).replace("|", "\\|") for c in columns) + " |" for row in rows] + [""]
+            out += [
+                f"## {title} ({len(rows)})",
+                "",
+                "| " + " | ".join(columns) + " |",
+                "|" + "---|" * len(columns),
+            ]
+            out += [
+                "| " + " | ".join(str(row[c]).replace("|", "\\|") for c in columns) + " |"
+                for row in rows
+            ] + [""]
     text = "\n".join(out if len(out) > 2 else [*out, "Nothing is stale.", ""])
     if len(text.encode()) <= MOST_BYTES:
         return text

@@ -23,7 +23,9 @@ class Need:
     test: Callable[[object, float], bool | None]
     says: str
     number: bool = False
-    endless: bool = False  # where no number is written, there is no limit but what the fact's words say
+    endless: bool = (
+        False  # where no number is written, there is no limit but what the fact's words say
+    )
 
 
 def _at_least(written: float | None, asked: float) -> bool | None:
@@ -39,14 +41,45 @@ NEEDS = {
         "a kind that isn't taken for another customer",
     ),
     "notice": Need(
-        "preemption", "notice_seconds", lambda v, n: not v.possible or (v.notice_seconds or 0) >= n, "so many seconds of notice before a preemption", True
+        "preemption",
+        "notice_seconds",
+        lambda v, n: not v.possible or (v.notice_seconds or 0) >= n,
+        "so many seconds of notice before a preemption",
+        True,
     ),
-    "resume": Need("survives", "outlives", lambda v, _: v.outlives, "storage that outlives the box, to resume from"),
-    "stop": Need("survives", "stop_keeps_disk", lambda v, _: v.stop_keeps_disk, "a stop that keeps the disk"),
-    "self-stop": Need("self_stop", "keeps_disk", lambda v, _: v.possible and v.keeps_disk, "a box that can stop itself and keeps its disk"),
-    "disk": Need("quota", "disk_gb", lambda v, n: _at_least(v.disk_gb, n), "a disk of so many GB", True),
-    "inodes": Need("quota", "inodes", lambda v, n: _at_least(v.inodes, n), "room for so many files in the durable place", True),
-    "hours": Need("limits", "most_hours", lambda v, n: _at_least(v.most_hours, n), "so many hours in one go", True, True),
+    "resume": Need(
+        "survives",
+        "outlives",
+        lambda v, _: v.outlives,
+        "storage that outlives the box, to resume from",
+    ),
+    "stop": Need(
+        "survives", "stop_keeps_disk", lambda v, _: v.stop_keeps_disk, "a stop that keeps the disk"
+    ),
+    "self-stop": Need(
+        "self_stop",
+        "keeps_disk",
+        lambda v, _: v.possible and v.keeps_disk,
+        "a box that can stop itself and keeps its disk",
+    ),
+    "disk": Need(
+        "quota", "disk_gb", lambda v, n: _at_least(v.disk_gb, n), "a disk of so many GB", True
+    ),
+    "inodes": Need(
+        "quota",
+        "inodes",
+        lambda v, n: _at_least(v.inodes, n),
+        "room for so many files in the durable place",
+        True,
+    ),
+    "hours": Need(
+        "limits",
+        "most_hours",
+        lambda v, n: _at_least(v.most_hours, n),
+        "so many hours in one go",
+        True,
+        True,
+    ),
     "ssh": Need("ssh", "full", lambda v, _: v.full, "a full ssh: scp, rsync, forwarding"),
     "free-egress": Need("egress", "free", lambda v, _: v.free, "traffic out that costs nothing"),
 }
@@ -63,7 +96,10 @@ def read_needs(asked: list[str]) -> list[tuple[str, float]]:
         except ValueError:
             need = None
         if need is None or need.number != bool(mark) or not 0 <= number < float("inf"):
-            raise BadNeed(f"found need {item[:40]!r}, expected one of " + ", ".join(f"{n}=N" if need.number else n for n, need in NEEDS.items()))
+            raise BadNeed(
+                f"found need {item[:40]!r}, expected one of "
+                + ", ".join(f"{n}=N" if need.number else n for n, need in NEEDS.items())
+            )
         found.append((name, number))
     return found
 
@@ -84,14 +120,25 @@ class Choice:
 
     def as_dict(self) -> dict:
         """The choice as JSON."""
-        told = {"against": list(self.against), "unknown": list(self.unknown), "doubts": list(self.doubts)}
-        return {"name": self.profile.name, "title": self.profile.title, "qualifies": self.qualifies, **told}
+        told = {
+            "against": list(self.against),
+            "unknown": list(self.unknown),
+            "doubts": list(self.doubts),
+        }
+        return {
+            "name": self.profile.name,
+            "title": self.profile.title,
+            "qualifies": self.qualifies,
+            **told,
+        }
 
 
 def choose(profiles: list[Profile], asked: list[tuple[str, float]], on: date) -> list[Choice]:
     """Every platform, those that qualify first, then those of which too little is written."""
     found = [_judged(profile, asked, on) for profile in profiles]
-    return sorted(found, key=lambda choice: (bool(choice.against), bool(choice.unknown), choice.profile.name))
+    return sorted(
+        found, key=lambda choice: (bool(choice.against), bool(choice.unknown), choice.profile.name)
+    )
 
 
 def as_lines(choices: list[Choice], asked: bool) -> list[str]:
@@ -100,7 +147,9 @@ def as_lines(choices: list[Choice], asked: bool) -> list[str]:
     for choice in choices:
         sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if asked else "   "
         why = choice.against or choice.unknown
-        out.append(f"{sign} {choice.profile.name}: {'; '.join(why) or choice.profile.title}{''.join(f' [{doubt}]' for doubt in choice.doubts if not why)}")
+        out.append(
+            f"{sign} {choice.profile.name}: {'; '.join(why) or choice.profile.title}{''.join(f' [{doubt}]' for doubt in choice.doubts if not why)}"
+        )
     return out
 
 
@@ -113,29 +162,48 @@ def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choic
         said = f"{name}={number:g}" if need.number else name
         if fact is None:
             # Nothing takes one's own machine away, and no provider bounds its disk; what it doesn't have, it doesn't have.
-            if name not in ("steady", "notice", "disk", "inodes", "free-egress") or profile.kind != "own":
+            if (
+                name not in ("steady", "notice", "disk", "inodes", "free-egress")
+                or profile.kind != "own"
+            ):
                 against.append(f"{said}: there is no {need.fact.replace('_', ' ')} here")
             continue
-        shown, field, verdict = need.fact.replace("_", " "), need.field, need.test(fact.value, number)
+        shown, field, verdict = (
+            need.fact.replace("_", " "),
+            need.field,
+            need.test(fact.value, number),
+        )
         if need.fact == "preemption" and fact.value.possible:
             if not spot and fact.value.on_demand is False:
                 verdict = True
             elif spot and name == "steady":
                 verdict, field = False, "possible"
         if verdict is False:
-            against.append(f"{said}: {shown}: {field} is {getattr(fact.value, field)} ({fact.status}, {fact.source})")
+            against.append(
+                f"{said}: {shown}: {field} is {getattr(fact.value, field)} ({fact.status}, {fact.source})"
+            )
         elif fact.status != "confirmed":
-            against.append(f"{said}: {shown} is unconfirmed ({fact.note.split('. ')[0] or fact.source})")
+            against.append(
+                f"{said}: {shown} is unconfirmed ({fact.note.split('. ')[0] or fact.source})"
+            )
         elif verdict is None and not (need.endless and profile.kind != "scheduler"):
             unknown.append(f"{said}: {shown}: {field} is not written ({_words(fact)}{fact.source})")
         else:
-            doubts += [f"{said}: {told}" for told in (_words(fact).rstrip("; ") if verdict is None else "", mark(fact, on)) if told]
+            doubts += [
+                f"{said}: {told}"
+                for told in (_words(fact).rstrip("; ") if verdict is None else "", mark(fact, on))
+                if told
+            ]
     return Choice(profile, tuple(against), tuple(unknown), tuple(doubts))
 
 
 def _words(fact: Fact) -> str:
     """What the fact says where it has no number."""
-    told = getattr(fact.value, "text", "") or getattr(fact.value, "storage", "") or getattr(fact.value, "form", "")
+    told = (
+        getattr(fact.value, "text", "")
+        or getattr(fact.value, "storage", "")
+        or getattr(fact.value, "form", "")
+    )
     return f"{told.split('. ')[0].rstrip('.')}; " if told else ""
 
 
@@ -144,7 +212,11 @@ def mark(fact: Fact, on: date) -> str:
     if fact.status != "confirmed":
         return "unconfirmed"
     days = (on - fact.date).days
-    return f"stale: of {fact.date}, {days} days old, the limit is {LIMITS[fact.kind]}" if days > LIMITS[fact.kind] else ""
+    return (
+        f"stale: of {fact.date}, {days} days old, the limit is {LIMITS[fact.kind]}"
+        if days > LIMITS[fact.kind]
+        else ""
+    )
 
 
 def as_dict(profile: Profile, on: date) -> dict:
@@ -168,7 +240,9 @@ def as_text(profile: Profile, on: date) -> str:
         out.append(f"{name}: [{against or f'confirmed {fact.date}'}] {fact.source}")
         for field, value in fact.value.model_dump().items():
             if value not in ("", None, []):
-                out.append(f"    {'' if field == 'text' else field + ': '}{', '.join(map(str, value)) if isinstance(value, list) else value}")
+                out.append(
+                    f"    {'' if field == 'text' else field + ': '}{', '.join(map(str, value)) if isinstance(value, list) else value}"
+                )
         if fact.note:
             out.append(f"    note: {fact.note}")
     return "\n".join(out)

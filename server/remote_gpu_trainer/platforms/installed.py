@@ -28,12 +28,20 @@ _ROW = re.compile(r"([A-Za-z0-9][\w.-]*)\s+(\d\S*)(?:\s.*)?")
 _CONDA = re.compile(r"([A-Za-z0-9][\w.-]*)=(\d[^=\s]*)(?:=\S+)?")  # of `conda list --export`
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?", re.I)
 _LIST = "import importlib.metadata as m\nfor d in m.distributions():\n n = d.metadata['Name']\n n and print(n + '==' + d.version)"
-_BOX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64", "extra": ""}
+_BOX = {
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "os_name": "posix",
+    "platform_machine": "x86_64",
+    "extra": "",
+}
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "tensorflow-gpu": "tensorflow"}
 EXPECTED = "expected 'pip freeze' text, requirements.txt, uv.lock, 'pip list', 'conda list', an interpreter or a virtual environment"
 LONGEST = 30  # seconds that an interpreter may take to list its packages
 
-Versions = dict[str, tuple[Version, ...]]  # canonical name: the versions that may be there, nearly always one
+Versions = dict[
+    str, tuple[Version, ...]
+]  # canonical name: the versions that may be there, nearly always one
 
 
 class InstalledError(BadQuestion):
@@ -44,7 +52,13 @@ def versions(text: str) -> Versions:
     """The pinned packages of a listing, a requirements file or a lock file. Raises InstalledError when it is broken, or pins nothing."""
     text = text.lstrip("\ufeff")
     found: Versions = {}
-    rows = _of_lock(text) if _LOCK.search(text) else _of_json(text) if text.lstrip()[:1] == "[" else _of_lines(text)
+    rows = (
+        _of_lock(text)
+        if _LOCK.search(text)
+        else _of_json(text)
+        if text.lstrip()[:1] == "["
+        else _of_lines(text)
+    )
     for name, version in rows:
         name = canonicalize_name(name)
         name = _CONDA_NAMES.get(name, name)
@@ -56,7 +70,9 @@ def versions(text: str) -> Versions:
         if read not in known:
             found[name] = (*known, read)
     if not found:
-        raise InstalledError(f"found no package with a version in it ({' '.join(text.split())[:40]!r}), {EXPECTED}")
+        raise InstalledError(
+            f"found no package with a version in it ({' '.join(text.split())[:40]!r}), {EXPECTED}"
+        )
     return found
 
 
@@ -77,7 +93,9 @@ def _of_lines(text: str) -> Iterator[tuple[str, str]]:
             if wanted.marker and not _holds([str(wanted.marker)]):
                 continue
             if wanted.url:
-                _, version, *_ = parse_wheel_filename(unquote(wanted.url.split("#")[0]).split("/")[-1])
+                _, version, *_ = parse_wheel_filename(
+                    unquote(wanted.url.split("#")[0]).split("/")[-1]
+                )
                 yield wanted.name, str(version)
         except (InvalidRequirement, InvalidWheelFilename, InvalidVersion):
             continue
@@ -104,14 +122,20 @@ def _of_lock(text: str) -> Iterator[tuple[str, str]]:
     try:
         read = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InstalledError(f"found a lock file that is broken ({error}), expected uv.lock as uv wrote it; run 'uv lock'") from None
+        raise InstalledError(
+            f"found a lock file that is broken ({error}), expected uv.lock as uv wrote it; run 'uv lock'"
+        ) from None
     return _pairs(read.get("package") or read.get("packages"))
 
 
 def _pairs(rows: object) -> Iterator[tuple[str, str]]:
     """(name, version) of the rows that have both and are for Linux."""
     for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and isinstance(row.get("name"), str) and isinstance(row.get("version"), str):
+        if (
+            isinstance(row, dict)
+            and isinstance(row.get("name"), str)
+            and isinstance(row.get("version"), str)
+        ):
             told = row.get("resolution-markers") or row.get("marker") or row.get("markers") or []
             if _holds([told] if isinstance(told, str) else told if isinstance(told, list) else []):
                 yield row["name"], row["version"]
@@ -133,14 +157,24 @@ def read(place: str) -> str:
     """Text for `versions` from a path: a file as it is, or what an interpreter lists. Raises InstalledError."""
     path = Path(place)
     if path.is_dir():  # a virtual environment
-        path = next((p for p in (path / "bin/python", path / "Scripts/python.exe") if p.exists()), path)
+        path = next(
+            (p for p in (path / "bin/python", path / "Scripts/python.exe") if p.exists()), path
+        )
     if path.is_file() and os.access(path, os.X_OK) and _PYTHON.fullmatch(path.name):
         try:
             done = subprocess.run(
-                [str(path.absolute()), "-c", _LIST], capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST, check=True, cwd=path.parent
+                [str(path.absolute()), "-c", _LIST],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=LONGEST,
+                check=True,
+                cwd=path.parent,
             )
         except (OSError, subprocess.SubprocessError) as error:
-            raise InstalledError(f"found interpreter {place} that doesn't list its packages ({error}), expected a Python with importlib.metadata") from None
+            raise InstalledError(
+                f"found interpreter {place} that doesn't list its packages ({error}), expected a Python with importlib.metadata"
+            ) from None
         return done.stdout
     try:
         data = path.read_bytes()

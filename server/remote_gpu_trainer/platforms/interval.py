@@ -22,8 +22,16 @@ class Interval:
 
 def between_saves(save_seconds: float, hours_between_kills: float, boxes: int = 1) -> Interval:
     """`hours_between_kills`: mean of one box; of several that fail together with any one, it is divided by their number. Raises ValueError."""
-    if not (math.isfinite(save_seconds) and math.isfinite(hours_between_kills) and save_seconds > 0 and hours_between_kills > 0 and boxes >= 1):
-        raise ValueError(f"found save {save_seconds} s, {hours_between_kills} h between kills, {boxes} boxes, expected positive numbers")
+    if not (
+        math.isfinite(save_seconds)
+        and math.isfinite(hours_between_kills)
+        and save_seconds > 0
+        and hours_between_kills > 0
+        and boxes >= 1
+    ):
+        raise ValueError(
+            f"found save {save_seconds} s, {hours_between_kills} h between kills, {boxes} boxes, expected positive numbers"
+        )
     kills = hours_between_kills * 3600 / boxes
     young = math.sqrt(2 * save_seconds * kills)
     if save_seconds < 2 * kills:

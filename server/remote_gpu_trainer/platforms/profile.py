@@ -35,7 +35,9 @@ class Fact(Strict, Generic[Value]):
 
     value: Value
     source: str = Field(pattern=r"^https?://\S+$", description="the page that says so")
-    date: datetime.date | None = Field(description="date of that page, or of the stored copy that was read; null when it has none")
+    date: datetime.date | None = Field(
+        description="date of that page, or of the stored copy that was read; null when it has none"
+    )
     status: Literal["confirmed", "unconfirmed"]
     kind: Kind = "platform"
     note: str = Field("", description="what disagrees, or what wasn't found")
@@ -43,12 +45,16 @@ class Fact(Strict, Generic[Value]):
     @model_validator(mode="after")
     def _confirmed_needs_a_date(self):
         if self.status == "confirmed" and self.date is None:
-            raise ValueError("found a confirmed fact without a date, expected the date of the page, or status: unconfirmed")
+            raise ValueError(
+                "found a confirmed fact without a date, expected the date of the page, or status: unconfirmed"
+            )
         return self
 
 
 class StopBilling(Strict):
-    command: str = Field(description="what a user runs to stop the charges, or the steps in the console")
+    command: str = Field(
+        description="what a user runs to stop the charges, or the steps in the console"
+    )
     deletes: str = Field(description="what it deletes for ever")
     still_billed: str = Field(description="what goes on being billed after it")
 
@@ -56,16 +62,27 @@ class StopBilling(Strict):
 class SelfStop(Strict):
     possible: bool
     command: str = Field(description="what the box runs to stop itself; empty when it can't")
-    credential: str = Field(description="the key that it needs on the box, and how narrow that can be made")
+    credential: str = Field(
+        description="the key that it needs on the box, and how narrow that can be made"
+    )
     survives: str = Field(description="what is left afterwards")
-    keeps_disk: bool | None = Field(None, description="whether the disk is kept; null: not known, so a program doesn't rely on it")
+    keeps_disk: bool | None = Field(
+        None,
+        description="whether the disk is kept; null: not known, so a program doesn't rely on it",
+    )
 
 
 class Survives(Strict):
     stop: str = Field(description="what outlives a stop, and for how long")
     destroy: str = Field(description="what outlives the end of the box")
-    outlives: bool | None = Field(None, description="whether any storage outlives the end of the box and can be used by the next one; null: not known")
-    stop_keeps_disk: bool | None = Field(None, description="whether a stopped box keeps its disk; null: not known, or there is no stop")
+    outlives: bool | None = Field(
+        None,
+        description="whether any storage outlives the end of the box and can be used by the next one; null: not known",
+    )
+    stop_keeps_disk: bool | None = Field(
+        None,
+        description="whether a stopped box keeps its disk; null: not known, or there is no stop",
+    )
 
 
 class Paths(Strict):
@@ -76,8 +93,13 @@ class Paths(Strict):
 
 class Quota(Strict):
     storage: str = Field(description="sizes and prices of disks and shared storage")
-    inodes: int | None = Field(description="most files of the durable place; null where no limit is written")
-    disk_gb: float | None = Field(None, description="largest disk, in GB, that one box can be given; null where no limit is written")
+    inodes: int | None = Field(
+        description="most files of the durable place; null where no limit is written"
+    )
+    disk_gb: float | None = Field(
+        None,
+        description="largest disk, in GB, that one box can be given; null where no limit is written",
+    )
 
 
 class Ssh(Strict):
@@ -96,19 +118,24 @@ class Limits(Strict):
 class Preemption(Strict):
     possible: bool
     on_demand: bool | None = Field(
-        None, description="whether a box that isn't of the interruptible kind can be taken for another customer as well; null: not known"
+        None,
+        description="whether a box that isn't of the interruptible kind can be taken for another customer as well; null: not known",
     )
     notice_seconds: float | None = Field(description="null: none is promised")
     form: str = Field(description="how the box learns of it: a signal, a metadata URL, nothing")
 
 
 class Spot(Strict):
-    offered: bool | None = Field(None, description="whether there is an interruptible kind; null: not known")
+    offered: bool | None = Field(
+        None, description="whether there is an interruptible kind; null: not known"
+    )
     text: str
 
 
 class Egress(Strict):
-    free: bool | None = Field(None, description="whether traffic out costs nothing; null: not known")
+    free: bool | None = Field(
+        None, description="whether traffic out costs nothing; null: not known"
+    )
     text: str
 
 
@@ -125,20 +152,30 @@ class Facts(Strict):
     ssh: Fact[Ssh]
     limits: Fact[Limits]
     preemption: Fact[Preemption] | None
-    spot: Fact[Spot] | None = Field(description="whether there is an interruptible kind, how it is asked for, what it costs beside the other")
+    spot: Fact[Spot] | None = Field(
+        description="whether there is an interruptible kind, how it is asked for, what it costs beside the other"
+    )
     egress: Fact[Egress] | None = Field(description="price of traffic out")
     network: Fact[Text] = Field(description="mirrors and proxy that are needed or offered")
     scheduler: Fact[Text]
     ports: Fact[Text]
     container: Fact[Text] = Field(description="root, nested containers, /dev/shm, memory limit")
-    driver: Fact[Text] = Field(description="which driver or CUDA ceiling, and how it is chosen or seen")
-    listing: Fact[Text] | None = Field(description="the command that lists what is running and billed")
-    price: Fact[Text] | None = Field(description="an example, to show the order of magnitude, and where today's stands")
+    driver: Fact[Text] = Field(
+        description="which driver or CUDA ceiling, and how it is chosen or seen"
+    )
+    listing: Fact[Text] | None = Field(
+        description="the command that lists what is running and billed"
+    )
+    price: Fact[Text] | None = Field(
+        description="an example, to show the order of magnitude, and where today's stands"
+    )
 
 
 # Facts that may be null: the thing doesn't exist there, or belongs to a provider that the page doesn't know.
 NOT_THERE: dict[str, frozenset[str]] = {
-    "own": frozenset({"stop_billing", "self_stop", "egress", "spot", "price", "quota", "listing", "preemption"}),
+    "own": frozenset(
+        {"stop_billing", "self_stop", "egress", "spot", "price", "quota", "listing", "preemption"}
+    ),
     "scheduler": frozenset({"egress", "spot", "price"}),
     "unnamed": frozenset({"egress", "spot", "price", "listing"}),
 }
@@ -154,8 +191,12 @@ class Profile(Strict):
     @model_validator(mode="after")
     def _only_what_cannot_be_there_is_null(self):
         for name in Facts.model_fields:
-            if getattr(self.facts, name) is None and name not in NOT_THERE.get(self.kind, frozenset()):
-                raise ValueError(f"found {name}: null, expected a fact; a platform of kind {self.kind} has one")
+            if getattr(self.facts, name) is None and name not in NOT_THERE.get(
+                self.kind, frozenset()
+            ):
+                raise ValueError(
+                    f"found {name}: null, expected a fact; a platform of kind {self.kind} has one"
+                )
         return self
 
 
@@ -168,11 +209,15 @@ def read(path: Path) -> tuple[Profile, str]:
     """(facts, body) of a profile page. Raises ProfileError."""
     head, body = split(path.read_text(encoding="utf-8"))
     if not head:
-        raise ProfileError(f"{path}: found no YAML front matter, expected it between two lines of ---")
+        raise ProfileError(
+            f"{path}: found no YAML front matter, expected it between two lines of ---"
+        )
     try:
         return Profile.model_validate(yaml.load(head, _LOADER)), body
     except yaml.YAMLError as error:
-        raise ProfileError(f"{path}: found YAML that can't be read ({str(error).splitlines()[0]})") from None
+        raise ProfileError(
+            f"{path}: found YAML that can't be read ({str(error).splitlines()[0]})"
+        ) from None
     except ValidationError as error:
         lines = [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
         raise ProfileError("\n".join(lines)) from None

@@ -16,12 +16,22 @@ from ..text.masking import shown
 from ..text.secret_forms import ANSI
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{2,120}\Z")
-_NONE = re.compile(r"(?:no (?:active |running )?(?:sessions|instances|machines|pods|containers|jobs|resources|kernels)\b.{0,60}|listed 0 items\.?)\Z", re.I)
-_HEADER = re.compile(r"#|id|name|.{0,20}[ _]?id|instance.{0,12}|job.{0,12}|status|state|machine.{0,12}|zone|gpus?|pod|node.{0,12}|ref", re.I)
+_NONE = re.compile(
+    r"(?:no (?:active |running )?(?:sessions|instances|machines|pods|containers|jobs|resources|kernels)\b.{0,60}|listed 0 items\.?)\Z",
+    re.I,
+)
+_HEADER = re.compile(
+    r"#|id|name|.{0,20}[ _]?id|instance.{0,12}|job.{0,12}|status|state|machine.{0,12}|zone|gpus?|pod|node.{0,12}|ref",
+    re.I,
+)
 _CELLS = re.compile(r"\s{2,}|\t+|\s*[|│┃]\s*")
 _MORE = ("nextToken", "NextToken", "next_token", "nextPageToken", "next_page_token")
 _CUT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.:/-]{2,120})(?:…|\.{3})")
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 
 
 @dataclass(frozen=True)
@@ -45,19 +55,34 @@ def listed(text: str, ids: list[str], address: str = "") -> Listed:
     text = ANSI.sub("", text)
     for one in ids:
         if not _ID.match(one):
-            return Listed(None, f"found the id {shown(one, 60)!r}, expected letters, digits and -_.:/")
+            return Listed(
+                None, f"found the id {shown(one, 60)!r}, expected letters, digits and -_.:/"
+            )
     host = address.rpartition(":")[0]
     for one in (*ids, *([host] if host and host not in ("127.0.0.1", "localhost") else [])):
         place = re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(one)}(?![A-Za-z0-9_-])", text, re.I)
         if place:
             line = shown(text[text.rfind("\n", 0, place.start()) + 1 :].split("\n", 1)[0], 160)
-            return Listed(False, f"found {one} in the list ({line}), expected it gone; stopped boxes are listed too, and may be billed")
+            return Listed(
+                False,
+                f"found {one} in the list ({line}), expected it gone; stopped boxes are listed too, and may be billed",
+            )
     if not text.strip():
-        return Listed(None, "found an empty text, expected the provider's list; do: run the listing command again and look at its errors")
+        return Listed(
+            None,
+            "found an empty text, expected the provider's list; do: run the listing command again and look at its errors",
+        )
     if not ids:
-        return Listed(None, "found no id to look for, expected --id with the instance's id; a list without the box's address proves nothing")
+        return Listed(
+            None,
+            "found no id to look for, expected --id with the instance's id; a list without the box's address proves nothing",
+        )
     why = _no_list(text) or _cut(text, ids)
-    return Listed(None, why) if why else Listed(True, f"{', '.join(ids)} isn't in the list of {len(text.splitlines())} lines")
+    return (
+        Listed(None, why)
+        if why
+        else Listed(True, f"{', '.join(ids)} isn't in the list of {len(text.splitlines())} lines")
+    )
 
 
 def _no_list(text: str) -> str:
@@ -74,7 +99,11 @@ def _no_list(text: str) -> str:
         return f"found no list ({start}), expected the provider's list as JSON, or a table with its header"
     if isinstance(read, dict) and any(read.get(name) for name in _MORE):
         return "found the first page of a longer list, expected all of it; do: ask for every page"
-    if isinstance(read, list) or (isinstance(read, dict) and any(isinstance(value, list) for value in _within(read)) and not read.get("error")):
+    if isinstance(read, list) or (
+        isinstance(read, dict)
+        and any(isinstance(value, list) for value in _within(read))
+        and not read.get("error")
+    ):
         return ""
     return f"found JSON without a list ({start}), expected the provider's list"
 

@@ -15,7 +15,9 @@ from ..text.records import record
 from . import ages
 from .ages import BadQuestion
 
-_RELEASED = re.compile(r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*")
+_RELEASED = re.compile(
+    r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*"
+)
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
 
 
@@ -42,7 +44,12 @@ class Report:
     @property
     def fresh(self) -> bool:
         """Nothing past its limit, nothing contradicted, nothing in doubt because of a release, nothing out of range."""
-        return not (self.stale or self.contradictions or self.out_of_range or any(item["why"] != UNDATED for item in self.doubt))
+        return not (
+            self.stale
+            or self.contradictions
+            or self.out_of_range
+            or any(item["why"] != UNDATED for item in self.doubt)
+        )
 
     def as_dict(self) -> dict:
         return dict(vars(self))
@@ -55,7 +62,7 @@ UNDATED = "no page with a date says it"
 def check(
     entries: Iterable[Entry],
     facts: Iterable[FactHead],
-    statements: Iterable["Statement"] = (),
+    statements: Iterable[Statement] = (),
     *,
     on: date,
     packages: str | None = None,
@@ -70,13 +77,23 @@ def check(
     entries, facts = list(entries), list(facts)
     release = read_release(released) if released is not None else None
     if release and not any(_names(entry, release.name) for entry in entries):
-        raise BadQuestion(f"found released {released[:40]!r}, which no entry names; expected one of {', '.join(_libraries(entries))}")
+        raise BadQuestion(
+            f"found released {released[:40]!r}, which no entry names; expected one of {', '.join(_libraries(entries))}"
+        )
     if scope:
         entries, facts = _within(scope, entries, facts)
     report = Report([item.as_dict() for item in ages.past(entries, facts, on, limits)])
     for fact in facts:
         if fact.date is None:
-            report.doubt.append({"id": fact.id, "what": f"{fact.kind} fact of {fact.profile}", "checked": None, "why": UNDATED, "source": fact.source})
+            report.doubt.append(
+                {
+                    "id": fact.id,
+                    "what": f"{fact.kind} fact of {fact.profile}",
+                    "checked": None,
+                    "why": UNDATED,
+                    "source": fact.source,
+                }
+            )
     if packages is not None:
         from . import installed, versions  # packaging takes longer to import than all else here
 
@@ -84,18 +101,30 @@ def check(
         for entry in entries:
             fits, fails = versions.judged(entry.applies_to, have)
             told, found = (report.out_of_range, fails) if fails else (report.concerns, fits)
-            told += [{"id": entry.id, "requirement": str(wanted), "installed": str(version)} for wanted, version in found[:1]]
+            told += [
+                {"id": entry.id, "requirement": str(wanted), "installed": str(version)}
+                for wanted, version in found[:1]
+            ]
     if release:
         report.doubt += by_release(entries, release, on)
-    report.contradictions = [found for found in contradictions(statements) if not scope or _concerns(scope, found)]
+    report.contradictions = [
+        found for found in contradictions(statements) if not scope or _concerns(scope, found)
+    ]
     return report
 
 
-def _within(scope: str, entries: list[Entry], facts: list[FactHead]) -> tuple[list[Entry], list[FactHead]]:
+def _within(
+    scope: str, entries: list[Entry], facts: list[FactHead]
+) -> tuple[list[Entry], list[FactHead]]:
     """What a scope names: `references`, `profiles/runpod.md`, `runpod`, `RP`, `RP3`, `runpod.price`."""
     asked = _asked(scope)
     chosen = [
-        e for e in entries if asked.upper() in (e.id.upper(), e.family) or e.path == asked or e.path.startswith(asked + "/") or e.path == f"profiles/{asked}.md"
+        e
+        for e in entries
+        if asked.upper() in (e.id.upper(), e.family)
+        or e.path == asked
+        or e.path.startswith(asked + "/")
+        or e.path == f"profiles/{asked}.md"
     ]
     heads = [f for f in facts if asked in (f.id, f.profile, f"profiles/{f.profile}.md", "profiles")]
     if not chosen and not heads:
@@ -112,9 +141,16 @@ def _asked(scope: str) -> str:
 def _concerns(scope: str, found: dict) -> bool:
     """Whether a contradiction is about what a scope names, or stands on one of its pages."""
     asked = _asked(scope)
-    named = found["id"] == asked or found["id"].startswith(asked + ".") or asked.startswith(found["id"] + ".")
+    named = (
+        found["id"] == asked
+        or found["id"].startswith(asked + ".")
+        or asked.startswith(found["id"] + ".")
+    )
     pages = (asked, f"profiles/{asked}.md")
-    return named or any(value["place"].split(":")[0] in pages or value["place"].startswith(asked + "/") for value in found["values"])
+    return named or any(
+        value["place"].split(":")[0] in pages or value["place"].startswith(asked + "/")
+        for value in found["values"]
+    )
 
 
 def read_release(text: str) -> Release:
@@ -124,10 +160,16 @@ def read_release(text: str) -> Release:
     found = _RELEASED.fullmatch(text)
     try:
         if found:
-            return Release(SAME.get(found[1].lower(), found[1].lower()), str(Version(found[2].lstrip("="))), date.fromisoformat(found[3]) if found[3] else None)
+            return Release(
+                SAME.get(found[1].lower(), found[1].lower()),
+                str(Version(found[2].lstrip("="))),
+                date.fromisoformat(found[3]) if found[3] else None,
+            )
     except (InvalidVersion, ValueError):
         pass
-    raise BadQuestion(f"found released {text[:40]!r}, expected a name and a version, such as 'torch 2.14', and the day if you know it: 'torch 2.14 2026-12-01'")
+    raise BadQuestion(
+        f"found released {text[:40]!r}, expected a name and a version, such as 'torch 2.14', and the day if you know it: 'torch 2.14 2026-12-01'"
+    )
 
 
 def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dict]:
@@ -142,9 +184,14 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
     for entry in entries:
         if entry.verified > on or not _names(entry, release.name):
             continue
-        wanted = [r for r in versions.requirements(entry.applies_to) if canonicalize_name(r.name) == name]
+        wanted = [
+            r for r in versions.requirements(entry.applies_to) if canonicalize_name(r.name) == name
+        ]
         ran = {canonicalize_name(n): v for n, v in _RAN.findall(entry.ran)}
-        if any(r.specifier and not r.specifier.contains(versions.plain(version), prereleases=True) for r in wanted):
+        if any(
+            r.specifier and not r.specifier.contains(versions.plain(version), prereleases=True)
+            for r in wanted
+        ):
             continue  # it ends before this version
         if name in ran:
             if versions.plain(Version(ran[name])) >= versions.plain(version):
@@ -154,7 +201,9 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
             continue
         else:
             why = f"last read {entry.verified}, " + (
-                f"before {release.name} {version} of {release.day}" if release.day else f"and the day of {release.name} {version} isn't told"
+                f"before {release.name} {version} of {release.day}"
+                if release.day
+                else f"and the day of {release.name} {version} isn't told"
             )
         out.append(
             {
@@ -174,12 +223,20 @@ def _names(entry: Entry, name: str) -> bool:
 
     from . import versions
 
-    if any(canonicalize_name(r.name) == canonicalize_name(name) for r in versions.requirements(entry.applies_to)):
+    if any(
+        canonicalize_name(r.name) == canonicalize_name(name)
+        for r in versions.requirements(entry.applies_to)
+    ):
         return True
     if any(canonicalize_name(n) == canonicalize_name(name) for n, _ in _RAN.findall(entry.ran)):
         return True
     spelled = re.escape(re.sub(r"[-.]", "_", name))
-    return bool(re.search(rf"(?<![\w.]){spelled}\.[a-zA-Z_]|\b(?:import|from|install) {spelled}\b", entry.fix + entry.check + entry.root_cause))
+    return bool(
+        re.search(
+            rf"(?<![\w.]){spelled}\.[a-zA-Z_]|\b(?:import|from|install) {spelled}\b",
+            entry.fix + entry.check + entry.root_cause,
+        )
+    )
 
 
 def _libraries(entries: Iterable[Entry]) -> list[str]:
@@ -188,8 +245,14 @@ def _libraries(entries: Iterable[Entry]) -> list[str]:
 
     from . import versions
 
-    named = {canonicalize_name(r.name) for entry in entries for r in versions.requirements(entry.applies_to)}
-    return sorted(named | {canonicalize_name(n) for entry in entries for n, _ in _RAN.findall(entry.ran)})
+    named = {
+        canonicalize_name(r.name)
+        for entry in entries
+        for r in versions.requirements(entry.applies_to)
+    }
+    return sorted(
+        named | {canonicalize_name(n) for entry in entries for n, _ in _RAN.findall(entry.ran)}
+    )
 
 
 @record

@@ -38,7 +38,10 @@ def read(root: Path) -> list[Statement]:
     found += _front_matter(texts, wanted)
     version = _VERSION.search(front_matter.split(texts.get("SKILL.md", ""))[0])
     if version:
-        found += [Statement("version", version[1], "SKILL.md"), Statement("version", __version__, "package")]
+        found += [
+            Statement("version", version[1], "SKILL.md"),
+            Statement("version", __version__, "package"),
+        ]
     return found
 
 
@@ -56,7 +59,9 @@ def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[St
         head = front_matter.split(texts.get(place, ""))[0]
         value = front_matter.value(head, fact, *field) or _parsed(head, fact, field)
         if value is None:
-            raise front_matter.FactError(f"found the mark {thing}, expected a field of profiles/NAME.md, such as runpod.preemption.notice_seconds")
+            raise front_matter.FactError(
+                f"found the mark {thing}, expected a field of profiles/NAME.md, such as runpod.preemption.notice_seconds"
+            )
         yield Statement(thing, value, place)
 
 

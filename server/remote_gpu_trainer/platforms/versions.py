@@ -26,7 +26,9 @@ def requirements(applies_to: Iterable[str]) -> Iterator[Requirement]:
             continue
         first, *ranges = item.replace(",", " ").split()
         try:
-            yield Requirement(",".join([first, *ranges]) if ranges or any(c in first for c in "<>=!~") else first)
+            yield Requirement(
+                ",".join([first, *ranges]) if ranges or any(c in first for c in "<>=!~") else first
+            )
         except InvalidRequirement:
             continue
 
@@ -34,14 +36,20 @@ def requirements(applies_to: Iterable[str]) -> Iterator[Requirement]:
 Match = tuple[Requirement, Version]
 
 
-def judged(applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]) -> tuple[list[Match], list[Match]]:
+def judged(
+    applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]
+) -> tuple[list[Match], list[Match]]:
     """(what fits, what doesn't) of the requirements that have a range and whose package is installed. Of several versions one that fits is enough."""
     fits: list[Match] = []
     fails: list[Match] = []
     for wanted in requirements(applies_to):
         there = have.get(canonicalize_name(wanted.name), ())
         if there and wanted.specifier:
-            fitting = [version for version in there if wanted.specifier.contains(plain(version), prereleases=True)]
+            fitting = [
+                version
+                for version in there
+                if wanted.specifier.contains(plain(version), prereleases=True)
+            ]
             (fits if fitting else fails).append((wanted, (fitting or there)[0]))
     return fits, fails
 

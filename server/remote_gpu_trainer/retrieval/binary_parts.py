@@ -36,7 +36,9 @@ def _cut(parts: list[list], data: memoryview, name: str, maker: str) -> dict[str
             found[part_name] = part.cast(code) if sys.byteorder == "little" else _turned(code, part)
         place = end
     if place != len(data):
-        raise ValueError(f"found {len(data)} bytes after the head of {name}, expected {place}; run {maker}")
+        raise ValueError(
+            f"found {len(data)} bytes after the head of {name}, expected {place}; run {maker}"
+        )
     return found
 
 
@@ -50,10 +52,18 @@ def _turned(code: str, data: memoryview) -> memoryview:
 def pack(about: dict, parts: dict[str, array]) -> bytes:
     """The bytes of such a file. `about` holds what its reader takes from the head, but not `parts`."""
     head = {**about, "parts": [[name, part.typecode, len(part)] for name, part in parts.items()]}
-    return json.dumps(head, ensure_ascii=False).encode() + b"\n" + b"".join(part.tobytes() for part in parts.values())
+    return (
+        json.dumps(head, ensure_ascii=False).encode()
+        + b"\n"
+        + b"".join(part.tobytes() for part in parts.values())
+    )
 
 
 def told_again(data: bytes, changes: dict) -> bytes:
     """The same parts, with some of what the line of JSON says changed."""
     end = data.find(b"\n") + 1
-    return json.dumps({**json.loads(data[:end]), **changes}, ensure_ascii=False).encode() + b"\n" + data[end:]
+    return (
+        json.dumps({**json.loads(data[:end]), **changes}, ensure_ascii=False).encode()
+        + b"\n"
+        + data[end:]
+    )

@@ -100,7 +100,9 @@ def _stems(words: str) -> list[str]:
     return [word if word[0] == "#" or "_" in word else stem(word) for word in words.split()]
 
 
-def _compile() -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[tuple[frozenset[str], str], ...]], dict[str, str]]:
+def _compile() -> tuple[
+    dict[str, tuple[str, ...]], dict[str, tuple[tuple[frozenset[str], str], ...]], dict[str, str]
+]:
     single: dict[str, tuple[str, ...]] = {}
     first: dict[str, tuple[tuple[frozenset[str], str], ...]] = {}
     chinese: dict[str, str] = {}

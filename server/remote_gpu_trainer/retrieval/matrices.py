@@ -48,7 +48,12 @@ class Matrix:
         """For each column the sum of weight times value, over rows and their weights in thousandths, 0 to 3000."""
         found = self._found(rows)
         total = sum(map(mul, found, weights))
-        return self._summed(total, sum(weights) if all(found) else sum(weight for lanes, weight in zip(found, weights) if lanes))
+        return self._summed(
+            total,
+            sum(weights)
+            if all(found)
+            else sum(weight for lanes, weight in zip(found, weights) if lanes),
+        )
 
     def sums_alike(self, groups: Iterable[tuple[int, list[int]]]) -> list[float]:
         """As `sums`, over (weight in thousandths, its rows): rows of one weight are added up first, so there are as many multiplications as weights."""
@@ -123,19 +128,27 @@ class Dense(Matrix):
         top = max(map(abs, numbers), default=0.0)
         step = 3 * STEPS / (top if top > LEAST else 1.0)
         weights = [int(number * step) for number in numbers]
-        total = sum(map(mul, compress(self._every, weights), compress(weights, weights)), self._half)
+        total = sum(
+            map(mul, compress(self._every, weights), compress(weights, weights)), self._half
+        )
         return self._lanes_of(total), HALF + MIDDLE * sum(weights), step
 
 
 def beside(one: Dense, other: Dense) -> Callable[[list[float]], tuple[list[float], list[float]]]:
     """The products of one vector with two matrices of as many rows, for the price of one."""
     cut, rows = one.columns, len(one.bytes) // one.columns
-    parts = (matrix.bytes[row * matrix.columns : (row + 1) * matrix.columns] for row in range(rows) for matrix in (one, other))
+    parts = (
+        matrix.bytes[row * matrix.columns : (row + 1) * matrix.columns]
+        for row in range(rows)
+        for matrix in (one, other)
+    )
     both = Dense(b"".join(parts), cut + other.columns, 1.0)
 
     def product(numbers: list[float]) -> tuple[list[float], list[float]]:
         lanes, middle, step = both._product(numbers)
         first, second = one.scale / step, other.scale / step
-        return [(lane - middle) * first for lane in lanes[:cut]], [(lane - middle) * second for lane in lanes[cut:]]
+        return [(lane - middle) * first for lane in lanes[:cut]], [
+            (lane - middle) * second for lane in lanes[cut:]
+        ]
 
     return product

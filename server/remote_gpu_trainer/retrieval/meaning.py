@@ -28,11 +28,20 @@ class Meaning:
         about, parts = unpack(data, "meaning.bin", "evals/training/distil.py")
         scales, biases = about["scales"], about["biases"]
         self.made_from: dict = about["made_from"]
-        self._pieces = Pieces(Rows(parts["words"], parts["word starts"], parts["word slots"]).__getitem__)
+        self._pieces = Pieces(
+            Rows(parts["words"], parts["word starts"], parts["word slots"]).__getitem__
+        )
         self._weights = parts["weights"]
-        inner, hidden, outer = len(parts["pieces"]) // len(self._weights), len(biases["hidden"]), len(biases["out"])
+        inner, hidden, outer = (
+            len(parts["pieces"]) // len(self._weights),
+            len(biases["hidden"]),
+            len(biases["out"]),
+        )
         self._vectors = Dense(parts["pieces"], inner, scales["pieces"])
-        self._onward = beside(Dense(parts["to hidden"], hidden, scales["to hidden"]), Dense(parts["straight"], outer, scales["straight"]))
+        self._onward = beside(
+            Dense(parts["to hidden"], hidden, scales["to hidden"]),
+            Dense(parts["straight"], outer, scales["straight"]),
+        )
         self._out = Dense(parts["out"], outer, scales["out"])
         self._hidden_bias, self._out_bias = biases["hidden"], biases["out"]
 

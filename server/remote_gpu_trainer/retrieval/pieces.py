@@ -56,4 +56,6 @@ def folded(text: str) -> str:
     """Small letters without accents."""
     if text.isascii():
         return text.lower()
-    return "".join(c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c))
+    return "".join(
+        c for c in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(c)
+    )

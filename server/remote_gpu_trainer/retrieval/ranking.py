@@ -20,7 +20,16 @@ from .meaning import load as load_meaning
 from .vocabulary import Rows
 
 NONE = "none"
-VOTERS = ("learned", "counted share", "counted", "signature share", "signature", "signature elsewhere", "network", "meaning")
+VOTERS = (
+    "learned",
+    "counted share",
+    "counted",
+    "signature share",
+    "signature",
+    "signature elsewhere",
+    "network",
+    "meaning",
+)
 GATE = (
     "inside",
     "best learned",
@@ -58,7 +67,9 @@ class Ranking:
         about, parts = unpack(data, PLACE.name, "evals/train.py")
         self.classes: list[str] = about["classes"]
         self.weights: list[float] = about["weights"]
-        self.gate_weights: list[float] = about["gate_weights"]  # of the voters but meaning, by which the gate ranks
+        self.gate_weights: list[float] = about[
+            "gate_weights"
+        ]  # of the voters but meaning, by which the gate ranks
         self.gate: list[float] = about["gate"]
         self.limits: dict[str, float] = about["limits"]
         self.bias: list[float] = about["bias"]
@@ -71,11 +82,25 @@ class Ranking:
         scales, columns, hidden = about["scales"], len(self.classes), len(self.hidden_bias)
         self.rows = Rows(parts["words"], parts["word starts"], parts["word slots"])
         self.network_words = len(parts["words to hidden"]) // hidden
-        self._learned = Sparse(parts["learned starts"], parts["learned places"], parts["learned values"], columns, scales["learned"])
-        self._counted = Sparse(parts["counted starts"], parts["counted places"], parts["counted values"], columns, scales["counted"])
+        self._learned = Sparse(
+            parts["learned starts"],
+            parts["learned places"],
+            parts["learned values"],
+            columns,
+            scales["learned"],
+        )
+        self._counted = Sparse(
+            parts["counted starts"],
+            parts["counted places"],
+            parts["counted values"],
+            columns,
+            scales["counted"],
+        )
         self._to_hidden = Dense(parts["words to hidden"], hidden, scales["words to hidden"])
         self._to_classes = Dense(parts["hidden to classes"], columns, scales["hidden to classes"])
-        self._to_head = Dense(parts["points to head"], len(self.head_bias), scales["points to head"])
+        self._to_head = Dense(
+            parts["points to head"], len(self.head_bias), scales["points to head"]
+        )
         self._of_head = Dense(parts["head to classes"], columns, scales["head to classes"])
         self.encoder = load_meaning()
         self.rarity, self.inside = parts["rarity"], parts["inside"]
@@ -96,7 +121,11 @@ class Ranking:
         known = [row is not None for row in rows]
         found = list(compress(rows, known))
         return Question(
-            list(compress(values, known)), found, list(compress(values.values(), known)), list(map(self.rarity.__getitem__, found)), len(rows) - len(found)
+            list(compress(values, known)),
+            found,
+            list(compress(values.values(), known)),
+            list(map(self.rarity.__getitem__, found)),
+            len(rows) - len(found),
         )
 
     def learned(self, asked: Question) -> tuple[list[float], float]:
@@ -109,25 +138,51 @@ class Ranking:
         for row, weight in zip(asked.rows, asked.weights):
             alike[weight].append(row)
         length = sum(map(mul, map(mul, asked.weights, asked.weights), asked.rarities))
-        rare = sum(map(mul, asked.rarities, asked.rarities), asked.unknown * self.unknown * self.unknown)
+        rare = sum(
+            map(mul, asked.rarities, asked.rarities), asked.unknown * self.unknown * self.unknown
+        )
         inside = sum(map(self.inside.__getitem__, asked.rows))
         length = math.sqrt(length) or 1.0
-        sums = [s / length + b for s, b in zip(self._learned.sums_alike((int(weight * STEPS), rows) for weight, rows in alike.items()), self.bias)]
+        sums = [
+            s / length + b
+            for s, b in zip(
+                self._learned.sums_alike(
+                    (int(weight * STEPS), rows) for weight, rows in alike.items()
+                ),
+                self.bias,
+            )
+        ]
         return sums, inside / (math.sqrt(rare) or 1.0) + self.bias[-1]
 
     def network(self, asked: Question) -> list[float]:
         """Log-odds of every class, NONE the last, by a network with one hidden layer over single words."""
         last = self.network_words
         known = [row < last for row in asked.rows]
-        weighed = [weight * math.sqrt(rarity) for weight, rarity in zip(compress(asked.weights, known), compress(asked.rarities, known))]
+        weighed = [
+            weight * math.sqrt(rarity)
+            for weight, rarity in zip(
+                compress(asked.weights, known), compress(asked.rarities, known)
+            )
+        ]
         gain = 4 * INPUT_GAIN / (math.sqrt(sum(map(mul, weighed, weighed))) or 1.0)
-        raised = self._to_hidden.sums(list(compress(asked.rows, known)), [int(value * STEPS / 4) for value in weighed])
-        hidden = [max(0, min(3 * STEPS, int((s * gain + b) * STEPS / 4))) for s, b in zip(raised, self.hidden_bias)]
-        return [4 * s + b for s, b in zip(self._to_classes.sums(range(len(hidden)), hidden), self.network_bias)]
+        raised = self._to_hidden.sums(
+            list(compress(asked.rows, known)), [int(value * STEPS / 4) for value in weighed]
+        )
+        hidden = [
+            max(0, min(3 * STEPS, int((s * gain + b) * STEPS / 4)))
+            for s, b in zip(raised, self.hidden_bias)
+        ]
+        return [
+            4 * s + b
+            for s, b in zip(self._to_classes.sums(range(len(hidden)), hidden), self.network_bias)
+        ]
 
     def meaning(self, point: list[float]) -> list[float]:
         """Log-odds of every class, NONE the last, by a network with one hidden layer over what `encoder` makes of a report."""
-        raised = [max(0.0, MEANING_GAIN * s + b) for s, b in zip(self._to_head.product(point), self.head_bias)]
+        raised = [
+            max(0.0, MEANING_GAIN * s + b)
+            for s, b in zip(self._to_head.product(point), self.head_bias)
+        ]
         return list(map(add, self._of_head.product(raised), self.meaning_bias))
 
     def counted(self, asked: Question) -> list[float]:
@@ -138,21 +193,32 @@ class Ranking:
         """How many words and concepts of a question the ranking has seen, counted up to `most`. Plain numbers and pairs don't count."""
         count = 0
         for word in asked.words:
-            count += "+" not in word and word[0] != "%" and word[:2] not in ("x:", "#n") and not word[1:].isdigit()
+            count += (
+                "+" not in word
+                and word[0] != "%"
+                and word[:2] not in ("x:", "#n")
+                and not word[1:].isdigit()
+            )
             if count == most:
                 break
         return count
 
     def strongest(self, asked: Question) -> list[tuple[str, int, float]]:
         """The single words of a question that are asked why, heaviest first."""
-        heaviest = sorted(range(len(asked.words)), key=asked.weights.__getitem__, reverse=True)[:MOST_REASONS]
+        heaviest = sorted(range(len(asked.words)), key=asked.weights.__getitem__, reverse=True)[
+            :MOST_REASONS
+        ]
         words = [(asked.words[at], asked.rows[at], asked.weights[at]) for at in heaviest]
         return [told for told in words if is_single(told[0])]
 
-    def reasons(self, name: str, strongest: list[tuple[str, int, float]], most: int = 5) -> list[str]:
+    def reasons(
+        self, name: str, strongest: list[tuple[str, int, float]], most: int = 5
+    ) -> list[str]:
         """The words that speak most for a class, of those that `strongest` gave."""
         column, matrix = self.column[name], self._learned
-        spoken = sorted([(value * matrix.at(row, column), word) for word, row, value in strongest], reverse=True)
+        spoken = sorted(
+            [(value * matrix.at(row, column), word) for word, row, value in strongest], reverse=True
+        )
         told: list[str] = []
         for weight, word in spoken:
             if weight <= 0 or len(told) == most:

@@ -24,15 +24,24 @@ from .voting import gate_score, gate_values, scores_of, shares_of, votes
 from .waiting import Guess, Waiting
 
 LEAST_WORDS = 2  # known words without which a report says nothing
-SAID, EVEN = 0.3, 0.66  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
-TOLD, UNTOLD = 0.82, 0.75  # the share of its limit that a long log must stay under, with and without somebody's sentence: it holds words of all kinds
+SAID, EVEN = (
+    0.3,
+    0.66,
+)  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
+TOLD, UNTOLD = (
+    0.82,
+    0.75,
+)  # the share of its limit that a long log must stay under, with and without somebody's sentence: it holds words of all kinds
 WARNED = 0.5  # and a report whose only literal texts are warnings, which healthy runs print too
 SHOWN = 0.75  # the same for a report that names the platform of the first entry
 MATCHES = 3  # of an answer, usually; what follows is a title
 WORDED = 0.3  # the least share of an entry by words alone for it to stand before one whose literal text is there
 FAR = 2.0  # times as likely as the first entry, for one that the ranking doesn't know to come before it
 REASONED = 3  # first entries that say by which words they were found
-SURE_WORDS = {"high": 6, "medium": 3}  # and without which no such confidence is claimed, unless a signature decides
+SURE_WORDS = {
+    "high": 6,
+    "medium": 3,
+}  # and without which no such confidence is claimed, unless a signature decides
 
 
 @record
@@ -83,7 +92,9 @@ def rank(
     read = read_of(evidence, ranking)
     asked, shares, none = _weighed(read, hits, ranking)
     if said is not None:
-        _, others, nothing = _weighed(read_of(said, ranking), _parted(signatures.find(said), ranking)[0], ranking)
+        _, others, nothing = _weighed(
+            read_of(said, ranking), _parted(signatures.find(said), ranking)[0], ranking
+        )
         shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
     elif (kinds := {line.kind for line in evidence.lines}).intersection(APART):
@@ -94,50 +105,97 @@ def rank(
         best[hit.entry_id] = hit
     spoken = [name for _, name in ordered[:REASONED] if name not in best]
     strongest = ranking.strongest(asked) if spoken else []
-    candidates = tuple(Candidate(name, share, best.get(name), tuple(ranking.reasons(name, strongest)) if name in spoken else ()) for share, name in ordered)
+    candidates = tuple(
+        Candidate(
+            name,
+            share,
+            best.get(name),
+            tuple(ranking.reasons(name, strongest)) if name in spoken else (),
+        )
+        for share, name in ordered
+    )
     known = ranking.telling(asked, max(SURE_WORDS.values()))
     literal = any(hit.decisive for hit in hits)
     if literal and not (candidates[0].hit and candidates[0].hit.decisive):
-        share, name = max((share, name) for share, name in zip(shares, ranking.entries) if name in best and best[name].decisive)
+        share, name = max(
+            (share, name)
+            for share, name in zip(shares, ranking.entries)
+            if name in best and best[name].decisive
+        )
         told = Candidate(name, share, best[name])
-        candidates = put_first(told, candidates, ranking.limits["medium"]) if candidates[0].probability < WORDED else _behind(1, [told], candidates)
+        candidates = (
+            put_first(told, candidates, ranking.limits["medium"])
+            if candidates[0].probability < WORDED
+            else _behind(1, [told], candidates)
+        )
     worded = False  # whether words alone decide
     if literal and waiting:
-        candidates = _behind(1, [Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates)
+        candidates = _behind(
+            1, [Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates
+        )
     elif waiting:
-        candidates = candidates if none <= ranking.limits["none"] else ()  # what the ranking isn't sure of doesn't stand beside a literal text
+        candidates = (
+            candidates if none <= ranking.limits["none"] else ()
+        )  # what the ranking isn't sure of doesn't stand beside a literal text
         for name, hit in waiting.items():
             candidates = put_first(Candidate(name, 0.0, hit), candidates, ranking.limits["medium"])
-    if evidence.seen == "sound" and literal:  # a run that goes on: what it warns of, and no guess beside it
-        warned = {name: Candidate(name, ranking.limits["medium"], hit) for name, hit in best.items() if hit.decisive}
+    if (
+        evidence.seen == "sound" and literal
+    ):  # a run that goes on: what it warns of, and no guess beside it
+        warned = {
+            name: Candidate(name, ranking.limits["medium"], hit)
+            for name, hit in best.items()
+            if hit.decisive
+        }
         candidates = tuple([c for c in candidates if c.id in warned]) or tuple(warned.values())
-    failed = evidence.seen == "sound" or any(hit.decisive and hit.line.kind != "warning" for hit in hits)
+    failed = evidence.seen == "sound" or any(
+        hit.decisive and hit.line.kind != "warning" for hit in hits
+    )
     if literal and not failed:
         none = min(1.0, none / WARNED)
     if (literal and failed) or waiting:
-        none = min(none, ranking.limits["none"])  # the literal text of a failure is always worth an answer, that of a warning is where the report is about it
+        none = min(
+            none, ranking.limits["none"]
+        )  # the literal text of a failure is always worth an answer, that of a warning is where the report is about it
         known = max(SURE_WORDS.values())
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
         candidates = put_first(Candidate(evidence.seen, 0.0), candidates, ranking.limits["medium"])
-    elif evidence.seen == "sound" or known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
+    elif (
+        evidence.seen == "sound"
+        or known < LEAST_WORDS
+        or only_versions(line.text for line in evidence.lines)
+    ):
         none = 1.0
     else:
         worded = True
     if points and worded:  # it says more than words, but not that it was a training run
         new = Candidate(points[0], 0.0)
-        candidates = put_first(new, candidates, ranking.limits["medium"]) if points[1] else _behind(1, [new], candidates)
+        candidates = (
+            put_first(new, candidates, ranking.limits["medium"])
+            if points[1]
+            else _behind(1, [new], candidates)
+        )
     if ranking.limits["none"] < none <= SHOWN and shows(candidates[0].id):
         none = ranking.limits["none"]
     confidence = _confidence(candidates, none, known, ranking)
     found = Found(candidates, none, confidence, not confidence and none <= ranking.limits["titles"])
     guess = unlearned.guess(read.words, read.point) if unlearned and worded else None
-    if guess and confidence and (confidence == "high" or guess.enough == "title") and leads(candidates[0].id, guess.id):
+    if (
+        guess
+        and confidence
+        and (confidence == "high" or guess.enough == "title")
+        and leads(candidates[0].id, guess.id)
+    ):
         new, first = Candidate(guess.id, guess.probability, words=guess.words), candidates[0]
         if foreign(first.id) and guess.probability > (1 - none) * first.probability:
-            return found._replace(candidates=put_first(new, candidates, ranking.limits["medium"]), confidence="medium")
+            return found._replace(
+                candidates=put_first(new, candidates, ranking.limits["medium"]), confidence="medium"
+            )
         return found._replace(candidates=_behind(1, [new], candidates))
-    return _with(guess, found, ranking.limits["medium"]) if guess and confidence != "high" else found
+    return (
+        _with(guess, found, ranking.limits["medium"]) if guess and confidence != "high" else found
+    )
 
 
 def _with(guess: Guess, found: Found, least: float) -> Found:
@@ -147,7 +205,11 @@ def _with(guess: Guess, found: Found, least: float) -> Found:
     if not found.confidence:
         if guess.enough == "title":
             return found._replace(candidates=first) if found.doubtful else found
-        return found._replace(candidates=first, confidence="medium" if guess.enough == "alone" else "", doubtful=guess.enough != "alone")
+        return found._replace(
+            candidates=first,
+            confidence="medium" if guess.enough == "alone" else "",
+            doubtful=guess.enough != "alone",
+        )
     if guess.enough == "title":
         return found._replace(candidates=_behind(MATCHES, [new], found.candidates))
     if guess.probability > FAR * (1 - found.none) * found.candidates[0].probability:
@@ -158,7 +220,9 @@ def _with(guess: Guess, found: Found, least: float) -> Found:
 def _parted(hits: list[Hit], ranking: Ranking) -> tuple[list[Hit], dict[str, Hit]]:
     """(hits of entries that the ranking was made with, the decisive hit of each that waits for its first training: its literal text alone finds it)."""
     known = [hit for hit in hits if hit.entry_id in ranking.column]
-    return known, {hit.entry_id: hit for hit in hits if hit.decisive and hit.entry_id not in ranking.column}
+    return known, {
+        hit.entry_id: hit for hit in hits if hit.decisive and hit.entry_id not in ranking.column
+    }
 
 
 @record
@@ -179,7 +243,9 @@ def _weighed(read: Read, hits: list[Hit], ranking: Ranking) -> tuple[Question, l
     """(the question, each entry's share, the probability that none fits)."""
     asked = ranking.question(read.words)
     voted = votes(asked, read.point, hits, ranking)
-    inside = gate_score(gate_values(voted, scores_of(voted.by_voter, ranking.gate_weights)), ranking.gate)
+    inside = gate_score(
+        gate_values(voted, scores_of(voted.by_voter, ranking.gate_weights)), ranking.gate
+    )
     none = 1 / (1 + math.exp(min(50.0, max(-50.0, inside))))
     return asked, shares_of(scores_of(voted.by_voter, ranking.weights)), none
 
@@ -189,11 +255,20 @@ def _normal(shares: list[float]) -> list[float]:
     return [share / total for share in shares]
 
 
-def put_first(candidate: Candidate, candidates: tuple[Candidate, ...], least: float) -> tuple[Candidate, ...]:
+def put_first(
+    candidate: Candidate, candidates: tuple[Candidate, ...], least: float
+) -> tuple[Candidate, ...]:
     """With this entry before the others, at no less than this probability and they at less than its."""
     found = next((c for c in candidates if c.id == candidate.id), candidate)
     found = found._replace(probability=max(found.probability, least))
-    return (found, *[c._replace(probability=min(c.probability, 0.99 * found.probability)) for c in candidates if c.id != candidate.id])
+    return (
+        found,
+        *[
+            c._replace(probability=min(c.probability, 0.99 * found.probability))
+            for c in candidates
+            if c.id != candidate.id
+        ],
+    )
 
 
 def of_these_first(name: str, found: Found) -> Found:
@@ -201,7 +276,10 @@ def of_these_first(name: str, found: Found) -> Found:
     known = next((c for c in found.candidates[1:] if c.id == name), None)
     if known is None or not found.confidence:
         return found
-    return found._replace(candidates=put_first(known, found.candidates, found.candidates[0].probability), confidence="medium")
+    return found._replace(
+        candidates=put_first(known, found.candidates, found.candidates[0].probability),
+        confidence="medium",
+    )
 
 
 def before(found: Found, others: Found) -> Found:
@@ -210,7 +288,9 @@ def before(found: Found, others: Found) -> Found:
     return found._replace(candidates=_behind(1, named, found.candidates)) if named else found
 
 
-def _behind(count: int, others: list[Candidate], candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+def _behind(
+    count: int, others: list[Candidate], candidates: tuple[Candidate, ...]
+) -> tuple[Candidate, ...]:
     """With these behind the first `count`, unless one of them is there."""
     names = {other.id for other in others}
     if any(c.id in names for c in candidates[:count]):
@@ -219,7 +299,11 @@ def _behind(count: int, others: list[Candidate], candidates: tuple[Candidate, ..
     return (
         *candidates[:count],
         *[other._replace(probability=least) for other in others],
-        *[c._replace(probability=min(c.probability, 0.99 * least)) for c in candidates[count:] if c.id not in names],
+        *[
+            c._replace(probability=min(c.probability, 0.99 * least))
+            for c in candidates[count:]
+            if c.id not in names
+        ],
     )
 
 

@@ -20,7 +20,9 @@ from .search import Candidate, put_first
 NEAR = 4  # first candidates among which an entry for any box goes before a provider's
 ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
 _TOKENS = re.compile(r"^tokens:(.*(?:\n- .*)*)", re.M)
-_TOKEN = re.compile(r"""["']([^"'\n]{3,})["']|(?<=- )([^"'\s][^\n]{2,})|(?<=[\[,] )([^"',\]\n]{3,})|(?<=\[)([^"',\]\n]{3,})""")
+_TOKEN = re.compile(
+    r"""["']([^"'\n]{3,})["']|(?<=- )([^"'\s][^\n]{2,})|(?<=[\[,] )([^"',\]\n]{3,})|(?<=\[)([^"',\]\n]{3,})"""
+)
 # What people write for it, beside the name of its page.
 _ALSO = {
     "vastai": ("vast",), "china": ("恒源", "矩池", "揽睿", "gpushare", "matpool"), "notebooks": ("kaggle", "jupyter", "notebook"), "kubernetes": ("k8s", "pod", "kubectl"),
@@ -43,12 +45,18 @@ def platform_shown(entry: Entry, text: str) -> bool:
     return bool(named) and _shown(named, text)
 
 
-def general_first(candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str) -> tuple[Candidate, ...]:
+def general_first(
+    candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str
+) -> tuple[Candidate, ...]:
     """The candidates of `search.rank`, best first: where a provider's entry leads that the report doesn't show, one that holds anywhere and whose literal text stands there too goes before it."""
     if not candidates or not platform_not_shown(entries[candidates[0].id], text):
         return candidates
     for candidate in candidates[:NEAR]:
-        if candidate.hit and candidate.hit.decisive and not entries[candidate.id].path.startswith("profiles/"):
+        if (
+            candidate.hit
+            and candidate.hit.decisive
+            and not entries[candidate.id].path.startswith("profiles/")
+        ):
             return put_first(candidate, candidates, candidates[0].probability)
     return candidates
 
@@ -56,7 +64,13 @@ def general_first(candidates: tuple[Candidate, ...], entries: Mapping[str, Entry
 def _provider(entry: Entry) -> list[str]:
     """The platforms of an entry that is about a provider, and not about any box, or a place."""
     named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
-    return [] if not entry.path.startswith("profiles/") or not ANYWHERE.isdisjoint(named) or entry.family == "CN" else named
+    return (
+        []
+        if not entry.path.startswith("profiles/")
+        or not ANYWHERE.isdisjoint(named)
+        or entry.family == "CN"
+        else named
+    )
 
 
 def _shown(named: list[str], text: str) -> bool:
@@ -72,5 +86,9 @@ def signs(name: str) -> tuple[str, ...]:
     except OSError:
         head = ""
     tokens = _TOKENS.search(head)
-    found = [next(filter(None, groups)).strip().lower() for groups in _TOKEN.findall(tokens[1])] if tokens else []
+    found = (
+        [next(filter(None, groups)).strip().lower() for groups in _TOKEN.findall(tokens[1])]
+        if tokens
+        else []
+    )
     return (name, *_ALSO.get(name, ()), *found)

@@ -9,7 +9,9 @@ from ..catalogue.signatures import Hit
 from ..text.records import record
 from .ranking import VOTERS, Question, Ranking
 
-LEARNED, COUNTED, SIGNATURE, NETWORK = map(VOTERS.index, ("learned", "counted", "signature", "network"))
+LEARNED, COUNTED, SIGNATURE, NETWORK = map(
+    VOTERS.index, ("learned", "counted", "signature", "network")
+)
 
 
 @record
@@ -77,7 +79,10 @@ def scores_of(by_voter: list[list[float]], weights: list[float]) -> list[float]:
     found = [0.0] * len(by_voter[0])
     while len(heard) > 3:  # several at once are quicker than one by one
         (a, one), (b, two), (c, three), (d, four) = heard[:4]
-        found = [score + a * p + b * q + c * r + d * t for score, p, q, r, t in zip(found, one, two, three, four)]
+        found = [
+            score + a * p + b * q + c * r + d * t
+            for score, p, q, r, t in zip(found, one, two, three, four)
+        ]
         heard = heard[4:]
     for weight, numbers in heard:
         found = [score + weight * number for score, number in zip(found, numbers)]

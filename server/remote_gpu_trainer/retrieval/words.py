@@ -13,11 +13,76 @@ from .concepts import concepts, stem
 from .remembered import Remembered
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?|[\u4e00-\u9fff]+")
-_ASCII_TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?", re.A)  # the same for most lines, and quicker
+_ASCII_TOKEN = re.compile(
+    r"[A-Za-z_]\w*|\d+(?:\.\d+)?", re.A
+)  # the same for most lines, and quicker
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _STOP = frozenset(
-    "a an the of to in on at is are was were be been it its this that these those and or for with as by from i my me we our you your "
-    "he she they them there here so if then than just also very can could would should will do does did have has had am im ive any some".split()
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "to",
+        "in",
+        "on",
+        "at",
+        "is",
+        "are",
+        "was",
+        "were",
+        "be",
+        "been",
+        "it",
+        "its",
+        "this",
+        "that",
+        "these",
+        "those",
+        "and",
+        "or",
+        "for",
+        "with",
+        "as",
+        "by",
+        "from",
+        "i",
+        "my",
+        "me",
+        "we",
+        "our",
+        "you",
+        "your",
+        "he",
+        "she",
+        "they",
+        "them",
+        "there",
+        "here",
+        "so",
+        "if",
+        "then",
+        "than",
+        "just",
+        "also",
+        "very",
+        "can",
+        "could",
+        "would",
+        "should",
+        "will",
+        "do",
+        "does",
+        "did",
+        "have",
+        "has",
+        "had",
+        "am",
+        "im",
+        "ive",
+        "any",
+        "some",
+    ]
 )
 _NUMBERS = (
     (0.685, 0.6975, "#ln2"), (1.0975, 1.0995, "#ln3"), (1.38, 1.39, "#ln4"), (2.295, 2.31, "#ln10"), (4.59, 4.62, "#ln100"),
@@ -43,18 +108,30 @@ def _parts(token: str) -> tuple[str, ...]:
         if token in _CODES:
             return (_CODES[token],)
         value = float(token[:18])
-        named = next((name for low, high, name in _NUMBERS if "." in token and low <= value <= high), None)
+        named = next(
+            (name for low, high, name in _NUMBERS if "." in token and low <= value <= high), None
+        )
         return (named,) if named else (("#" + token,) if len(token) <= 2 else ("#num",))
     if "\u4e00" <= token[0] <= "\u9fff":
         return tuple(token[i : i + 2] for i in range(len(token) - 1)) or (token,)
-    if token[-1] == "s" and token[:-1].isupper() and len(token) > 2:  # GPUs, LRs: the plural of an acronym
+    if (
+        token[-1] == "s" and token[:-1].isupper() and len(token) > 2
+    ):  # GPUs, LRs: the plural of an acronym
         return (stem(token[:-1].lower()),)
     low = token.lower()
     pieces = (
-        [p.lower() for p in _CAMEL.findall(token)] if ("_" in token.strip("_") or (token != low and token != token.upper() and token[1:] != low[1:])) else []
+        [p.lower() for p in _CAMEL.findall(token)]
+        if (
+            "_" in token.strip("_")
+            or (token != low and token != token.upper() and token[1:] != low[1:])
+        )
+        else []
     )
     if len(pieces) > 1:
-        return (low, *(stem(p) for p in pieces if len(p) > 1 and p not in _STOP and not p.isdigit()))
+        return (
+            low,
+            *(stem(p) for p in pieces if len(p) > 1 and p not in _STOP and not p.isdigit()),
+        )
     bare = low.strip("_")
     return (stem(bare),) if bare and low not in _STOP else ()
 
@@ -65,7 +142,11 @@ _PARTS = Remembered(_parts)
 def words(text: str) -> list[str]:
     """The counted words of a text, in order, concepts last. Numbers are named, not kept."""
     plain = text.isascii()
-    found = list(chain.from_iterable(map(_PARTS.__getitem__, (_ASCII_TOKEN if plain else _TOKEN).findall(text))))
+    found = list(
+        chain.from_iterable(
+            map(_PARTS.__getitem__, (_ASCII_TOKEN if plain else _TOKEN).findall(text))
+        )
+    )
     return found + concepts(found, text, not plain)
 
 

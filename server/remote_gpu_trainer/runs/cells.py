@@ -26,11 +26,15 @@ def read_queue(text: str, where: str = "queue") -> list[dict]:
         except ValueError as error:
             if "closing quotation" in str(error):  # a quoted value may hold line breaks
                 continue
-            raise CellError(f"{where}:{first}: {error}, expected NAME and arguments quoted as in a shell") from None
+            raise CellError(
+                f"{where}:{first}: {error}, expected NAME and arguments quoted as in a shell"
+            ) from None
         cells.append({"name": name, "arguments": arguments})
         begun = ""
     if begun:
-        raise CellError(f"{where}:{first}: No closing quotation, expected NAME and arguments quoted as in a shell")
+        raise CellError(
+            f"{where}:{first}: No closing quotation, expected NAME and arguments quoted as in a shell"
+        )
     if not cells:
         raise CellError(f"{where}: found no cell, expected one a line: NAME ARGUMENT …")
     return cells
@@ -42,19 +46,35 @@ def expand(sweep: dict, where: str = "sweep") -> list[dict]:
     A cell is named by its values: lr=0.0001_seed=1. Raises CellError.
     """
     grid = sweep.get("grid")
-    if not isinstance(grid, dict) or not grid or not all(isinstance(values, list) and values for values in grid.values()):
-        raise CellError(f"{where}: expected `grid`, an object that gives each option a list of values")
+    if (
+        not isinstance(grid, dict)
+        or not grid
+        or not all(isinstance(values, list) and values for values in grid.values())
+    ):
+        raise CellError(
+            f"{where}: expected `grid`, an object that gives each option a list of values"
+        )
     if unknown := sorted(set(sweep) - {"grid", "arguments"}):
         raise CellError(f"{where}: found {unknown[0]!r}, expected grid and arguments")
     always = [_text(value, where) for value in sweep.get("arguments", [])]
     cells, seen = [], {}
     for values in itertools.islice(itertools.product(*grid.values()), MOST + 1):
         texts = [_text(value, where) for value in values]
-        name = "_".join(f"{_short(option)}={_short(text)}" for option, text in zip(grid, texts))[:90].strip("._-=+") or "cell"
+        name = (
+            "_".join(f"{_short(option)}={_short(text)}" for option, text in zip(grid, texts))[
+                :90
+            ].strip("._-=+")
+            or "cell"
+        )
         seen[name] = seen.get(name, 0) + 1
         if seen[name] > 1:
             name = f"{name}-{seen[name]}"
-        cells.append({"name": name, "arguments": [*always, *itertools.chain.from_iterable(zip(map(str, grid), texts))]})
+        cells.append(
+            {
+                "name": name,
+                "arguments": [*always, *itertools.chain.from_iterable(zip(map(str, grid), texts))],
+            }
+        )
     if len(cells) > MOST:
         raise CellError(f"{where}: found more than {MOST:,} combinations, expected fewer")
     return cells
@@ -62,7 +82,9 @@ def expand(sweep: dict, where: str = "sweep") -> list[dict]:
 
 def _text(value: object, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise CellError(f"{where}: found {value!r:.40}, expected text or a number; write true and false in quotes")
+        raise CellError(
+            f"{where}: found {value!r:.40}, expected text or a number; write true and false in quotes"
+        )
     return str(value)
 
 

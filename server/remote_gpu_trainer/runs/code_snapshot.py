@@ -28,23 +28,41 @@ class Snapshot:
 def take(folder: Path) -> Snapshot:
     """The state of a code folder. Raises CodeError."""
     if not folder.is_dir():
-        raise CodeError(f"code: found no folder at {str(folder)[:100]}, expected one with the program")
+        raise CodeError(
+            f"code: found no folder at {str(folder)[:100]}, expected one with the program"
+        )
     if _git(folder, "rev-parse", "--is-inside-work-tree").strip() != "true":
-        return Snapshot("no git repository: the files were sent as they were\n", "", "", tracked=False)
+        return Snapshot(
+            "no git repository: the files were sent as they were\n", "", "", tracked=False
+        )
     commit = _git(folder, "log", "-1", "--format=%H %cI %s") or "no commit yet\n"
     difference = _git(folder, "diff", "HEAD", "--", ".") if not commit.startswith("no ") else ""
-    if (size := len(difference.encode())) > MOST_DIFFERENCE:  # the files themselves are sent all the same
+    if (
+        size := len(difference.encode())
+    ) > MOST_DIFFERENCE:  # the files themselves are sent all the same
         whole = hashlib.sha256(difference.encode()).hexdigest()
-        difference = difference.encode()[:MOST_DIFFERENCE].decode(errors="ignore") + f"\n… cut here: {size:,} bytes in all, sha256 {whole}\n"
-    ignored = _git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory").splitlines()
-    told = ignored[:MOST_NAMES] + ([f"… and {len(ignored) - MOST_NAMES} more"] if len(ignored) > MOST_NAMES else [])
+        difference = (
+            difference.encode()[:MOST_DIFFERENCE].decode(errors="ignore")
+            + f"\n… cut here: {size:,} bytes in all, sha256 {whole}\n"
+        )
+    ignored = _git(
+        folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory"
+    ).splitlines()
+    told = ignored[:MOST_NAMES] + (
+        [f"… and {len(ignored) - MOST_NAMES} more"] if len(ignored) > MOST_NAMES else []
+    )
     return Snapshot(commit, difference, "".join(f"{name}\n" for name in told), tracked=True)
 
 
 def _git(folder: Path, *arguments: str) -> str:
     """Output of a git command that only reads; '' when it fails or git is missing."""
     try:
-        done = subprocess.run(["git", "-C", str(folder), "-c", "core.quotepath=off", *arguments], capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            ["git", "-C", str(folder), "-c", "core.quotepath=off", *arguments],
+            capture_output=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace").replace("\0", "") if done.returncode == 0 else ""

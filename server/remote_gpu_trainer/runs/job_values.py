@@ -22,7 +22,32 @@ _SECRET_NAME = re.compile(
 )
 # What bash computes or keeps to itself: given a value, they don't reach the program as they are.
 _BASH = frozenset(
-    "_ COMP_WORDBREAKS DIRSTACK EPOCHREALTIME EPOCHSECONDS EUID FUNCNAME GROUPS HISTCMD IFS LINENO OLDPWD OPTARG OPTIND PIPESTATUS PPID PWD RANDOM REPLY SECONDS SHELLOPTS SHLVL SRANDOM UID".split()
+    [
+        "_",
+        "COMP_WORDBREAKS",
+        "DIRSTACK",
+        "EPOCHREALTIME",
+        "EPOCHSECONDS",
+        "EUID",
+        "FUNCNAME",
+        "GROUPS",
+        "HISTCMD",
+        "IFS",
+        "LINENO",
+        "OLDPWD",
+        "OPTARG",
+        "OPTIND",
+        "PIPESTATUS",
+        "PPID",
+        "PWD",
+        "RANDOM",
+        "REPLY",
+        "SECONDS",
+        "SHELLOPTS",
+        "SHLVL",
+        "SRANDOM",
+        "UID",
+    ]
 )
 
 
@@ -34,7 +59,9 @@ def _carried(text: str) -> str:
     if "\0" in text:
         raise ValueError("found a NUL character, expected text that a shell can hold")
     if size > MOST_BYTES:
-        raise ValueError(f"found {size:,} bytes, expected at most {MOST_BYTES:,}; put it into a file and send that with the code")
+        raise ValueError(
+            f"found {size:,} bytes, expected at most {MOST_BYTES:,}; put it into a file and send that with the code"
+        )
     return text
 
 
@@ -51,15 +78,21 @@ def _on_one_line(text: str) -> str:
 
 def _no_token(text: str) -> str:
     if _TOKEN.search(text):
-        raise ValueError("found what looks like a key itself, expected it in a file or variable of the box that `secrets` names")
+        raise ValueError(
+            "found what looks like a key itself, expected it in a file or variable of the box that `secrets` names"
+        )
     return text
 
 
 def _not_ours(name: str) -> str:
     if name.startswith("RGT_"):
-        raise ValueError("found a name beginning with RGT_, expected another; the runner uses these")
+        raise ValueError(
+            "found a name beginning with RGT_, expected another; the runner uses these"
+        )
     if name in _BASH or name.startswith("BASH"):
-        raise ValueError(f"found {name}, expected another name; bash sets this one itself, so the program would see another value")
+        raise ValueError(
+            f"found {name}, expected another name; bash sets this one itself, so the program would see another value"
+        )
     return name
 
 
@@ -90,15 +123,31 @@ def _deadline(value: object) -> str:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise ValueError(f"found {text[:40]!r}, expected a span such as 20h, 90m or 2d, or a time with its zone such as 2026-11-22T09:00+00:00")
+        raise ValueError(
+            f"found {text[:40]!r}, expected a span such as 20h, 90m or 2d, or a time with its zone such as 2026-11-22T09:00+00:00"
+        )
     return f"at:{int(at.astimezone(timezone.utc).timestamp())}"
 
 
-Text = Annotated[str, BeforeValidator(_plain_text), AfterValidator(_carried), AfterValidator(_no_token)]
-Line = Annotated[str, AfterValidator(_carried), AfterValidator(_on_one_line), AfterValidator(_no_token)]
-BoxPath = Annotated[Line, Field(min_length=1, description="on the box; relative to the code, absolute, or beginning with ~/")]
+Text = Annotated[
+    str, BeforeValidator(_plain_text), AfterValidator(_carried), AfterValidator(_no_token)
+]
+Line = Annotated[
+    str, AfterValidator(_carried), AfterValidator(_on_one_line), AfterValidator(_no_token)
+]
+BoxPath = Annotated[
+    Line,
+    Field(
+        min_length=1, description="on the box; relative to the code, absolute, or beginning with ~/"
+    ),
+]
 RunDir = Annotated[str, Field(pattern=r"^(~/|/)[A-Za-z0-9._][A-Za-z0-9._/-]*$", max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$")]
-Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"), AfterValidator(_not_ours), AfterValidator(_no_token)]
+Variable = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"),
+    AfterValidator(_not_ours),
+    AfterValidator(_no_token),
+]
 Minutes = Annotated[float, Field(ge=0, le=60 * 24 * 30)]
 Deadline = Annotated[str, BeforeValidator(_deadline)]

@@ -38,16 +38,38 @@ class Opened:
 def place() -> Path:
     """The ledger's file."""
     state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~")) / ".local" / "state"
+    base = (
+        Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~")) / ".local" / "state"
+    )
     return base / "remote-gpu-trainer" / "ledger.jsonl"
 
 
-def opened(address: str, name: str, *, profile: str = "", price: float | None = None, now: float | None = None) -> bool:
+def opened(
+    address: str,
+    name: str,
+    *,
+    profile: str = "",
+    price: float | None = None,
+    now: float | None = None,
+) -> bool:
     """Remember a box; nothing happens when it is open already and nothing new is known. False when it couldn't be written."""
     known = next((box for box in still_open() if box.address == address), None)
-    if known and (not profile or profile == known.profile) and (price is None or price == known.price):
+    if (
+        known
+        and (not profile or profile == known.profile)
+        and (price is None or price == known.price)
+    ):
         return True
-    return _append({"t": _now(now), "event": OPENED, "address": address, "name": name, "profile": profile, "price": price})
+    return _append(
+        {
+            "t": _now(now),
+            "event": OPENED,
+            "address": address,
+            "name": name,
+            "profile": profile,
+            "price": price,
+        }
+    )
 
 
 def gone(address: str, name: str, why: str, now: float | None = None) -> bool:
@@ -91,8 +113,14 @@ def reminder(now: float | None = None) -> str:
     told = []
     for box in boxes[:5]:
         hours = max(0.0, (_now(now) - box.since) / 3600)
-        price = f", {box.price:g} an hour, about {box.price * hours:.2f} so far" if box.price is not None else ""
-        told.append(f"{shown(box.name, 60)} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(box.since))} ({hours:.1f} h{price})")
+        price = (
+            f", {box.price:g} an hour, about {box.price * hours:.2f} so far"
+            if box.price is not None
+            else ""
+        )
+        told.append(
+            f"{shown(box.name, 60)} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(box.since))} ({hours:.1f} h{price})"
+        )
     more = f" and {len(boxes) - 5} more" if len(boxes) > 5 else ""
     return f"opened and not confirmed gone: {'; '.join(told)}{more}; see remote-gpu-trainer release --help"
 
@@ -121,7 +149,11 @@ def _append(event: dict) -> bool:
             if fcntl:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             size = os.fstat(descriptor).st_size
-            if size and os.lseek(descriptor, size - 1, os.SEEK_SET) and os.read(descriptor, 1) != b"\n":
+            if (
+                size
+                and os.lseek(descriptor, size - 1, os.SEEK_SET)
+                and os.read(descriptor, 1) != b"\n"
+            ):
                 line = b"\n" + line  # somebody's line was torn: it stays alone
             os.write(descriptor, line)
         finally:

@@ -22,7 +22,11 @@ from ..text.masking import shown, shown_lines
 
 HASHING = 3 * 3600  # seconds; a terabyte from a network disk
 MOST_LIST = 256 << 20  # bytes of the list of files
-LEFT_THERE = ("lock", "heartbeat", "rehearsal")  # of the runner, at the top of its folder: two change while being read, one holds trial checkpoints
+LEFT_THERE = (
+    "lock",
+    "heartbeat",
+    "rehearsal",
+)  # of the runner, at the top of its folder: two change while being read, one holds trial checkpoints
 MANIFEST = "PULL_MANIFEST.json"
 
 # Runs there: every plain file below a folder with its size and SHA-256, every link with its target.
@@ -74,14 +78,26 @@ class Released:
         return asdict(self)
 
 
-def bring_home(box: Box, source: str, to: Path, *, also: tuple[str, ...] = (), expect: int | None = None, load: bool = True) -> Released:
+def bring_home(
+    box: Box,
+    source: str,
+    to: Path,
+    *,
+    also: tuple[str, ...] = (),
+    expect: int | None = None,
+    load: bool = True,
+) -> Released:
     """Pull `source` and the folders of `also` into `to`, and verify. Raises Unreleased."""
     script = bundle.bundle_root() / "scripts" / "verify_local.py"
     if not script.is_file():
-        raise Unreleased(f"found no {script}, expected the script that loads results; do: install the package again")
+        raise Unreleased(
+            f"found no {script}, expected the script that loads results; do: install the package again"
+        )
     places = [("", source), *((_safe_name(folder), folder) for folder in also)]
     if len({name for name, _ in places}) < len(places):
-        raise Unreleased("found two folders of one name under --also, expected different ones; do: pull one of them by itself")
+        raise Unreleased(
+            "found two folders of one name under --also, expected different ones; do: pull one of them by itself"
+        )
     found = Released(shown(source), str(to))
     listed: dict[str, tuple[int, str]] = {}
     for name, folder in places:
@@ -89,15 +105,26 @@ def bring_home(box: Box, source: str, to: Path, *, also: tuple[str, ...] = (), e
         try:
             here.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Unreleased(f"found {here} unusable ({error.strerror}), expected a folder that can be written; do: give another with --to") from None
+            raise Unreleased(
+                f"found {here} unusable ({error.strerror}), expected a folder that can be written; do: give another with --to"
+            ) from None
         files, links, differing = _pull(box, folder, here, () if name else LEFT_THERE)
         found.links += [shown(f"{name}/{link}" if name else link) for link in links]
         found.differing += [shown(f"{name}/{path}" if name else path) for path in differing]
         listed.update({(f"{name}/{path}" if name else path): what for path, what in files.items()})
     found.files, found.bytes = len(listed), sum(size for size, _ in listed.values())
     found.outside, apart = outside(to / "run.sh", source, also)
-    rows = [{"path": path, "bytes": size, "sha256": digest} for path, (size, digest) in sorted(listed.items())]
-    (to / MANIFEST).write_text(json.dumps({"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}, indent=1) + "\n", encoding="utf-8")
+    rows = [
+        {"path": path, "bytes": size, "sha256": digest}
+        for path, (size, digest) in sorted(listed.items())
+    ]
+    (to / MANIFEST).write_text(
+        json.dumps(
+            {"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}, indent=1
+        )
+        + "\n",
+        encoding="utf-8",
+    )
     if found.differing:
         found.verdict = "bad"
         return found
@@ -107,17 +134,23 @@ def bring_home(box: Box, source: str, to: Path, *, also: tuple[str, ...] = (), e
     return found
 
 
-def _pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> tuple[dict[str, tuple[int, str]], list[str], list[str]]:
+def _pull(
+    box: Box, folder: str, here: Path, left: tuple[str, ...]
+) -> tuple[dict[str, tuple[int, str]], list[str], list[str]]:
     """(files there, links there, files that differ here). `left`: names at the top that stay there. A file that changed meanwhile gets a second chance."""
     for attempt in (1, 2):
         copied = boxes.pull(box, folder, str(here), exclude=tuple(f"/{name}" for name in left))
         if copied.outcome != "ok" or copied.code not in (0, 24):
             raise Unreleased(_why(copied, f"the copy of {shown(folder)}"))
-        reply = boxes.run(box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST)
+        reply = boxes.run(
+            box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST
+        )
         if reply.outcome != "ok" or reply.code != 0 or reply.cut:
             raise Unreleased(_why(reply, f"the hashes of {shown(folder)}"))
         files, links = read_list(reply.out)
-        differing = [path for path, (size, digest) in files.items() if not _same(here / path, size, digest)]
+        differing = [
+            path for path, (size, digest) in files.items() if not _same(here / path, size, digest)
+        ]
         if not differing:
             break
     return files, links, differing
@@ -130,11 +163,21 @@ def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
         files = {str(path): (int(size), str(digest)) for path, size, digest in told["files"]}
         links = [f"{path} -> {target}" for path, target in told["links"]]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise Unreleased("found a list of files that can't be read, expected JSON; do: try again") from None
+        raise Unreleased(
+            "found a list of files that can't be read, expected JSON; do: try again"
+        ) from None
     for path in files:
         pure = PurePosixPath(path)
-        if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in path or "\\" in path:
-            raise Unreleased(f"found the path {ascii(path)[:100]} in the box's list, expected one below the folder; do: rename it there")
+        if (
+            pure.is_absolute()
+            or ".." in pure.parts
+            or not pure.parts
+            or "\0" in path
+            or "\\" in path
+        ):
+            raise Unreleased(
+                f"found the path {ascii(path)[:100]} in the box's list, expected one below the folder; do: rename it there"
+            )
     return files, links
 
 
@@ -158,7 +201,9 @@ def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str]
     except OSError:
         return [], False
     named: dict[str, list[str]] = {"WORK_DIR": [], "CHECKPOINT_DIR": [], "EXPECT": []}
-    for name, value in re.findall(r"^RGT_(CHECKPOINT_DIR|EXPECT|WORK_DIR)=\(?(.*?)\)?$", text, re.M):
+    for name, value in re.findall(
+        r"^RGT_(CHECKPOINT_DIR|EXPECT|WORK_DIR)=\(?(.*?)\)?$", text, re.M
+    ):
         try:
             named[name] += shlex.split(value)
         except ValueError:
@@ -167,7 +212,11 @@ def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str]
     inside += ("~/" + "/".join(PurePosixPath(source).parts[-2:]) + "/",)
 
     def left(words: list[str]) -> list[str]:
-        return [word for word in words if word.startswith(("/", "~/")) and not f"{word}/".startswith(inside)]
+        return [
+            word
+            for word in words
+            if word.startswith(("/", "~/")) and not f"{word}/".startswith(inside)
+        ]
 
     work, results = left(named["WORK_DIR"]), named["CHECKPOINT_DIR"] + named["EXPECT"]
     apart = left(results)
@@ -179,11 +228,16 @@ def _verify(found: Released, script: Path, to: Path, expect: int | None, load: b
     command = [sys.executable, str(script), str(to), "--manifest", str(to / MANIFEST), "--json"]
     command += [] if expect is None else ["--expect", str(expect)]
     command += [] if load else ["--no-load"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace", timeout=HASHING)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, errors="replace", timeout=HASHING
+    )
     found.verdict = {0: "verified", 1: "bad"}.get(done.returncode, "unknown")
     try:
         told = json.loads(done.stdout)["findings"]
-        found.checked = [shown(": ".join(str(row[key]) for key in ("level", "path", "found")) + f"; {row['do']}") for row in told][:20]
+        found.checked = [
+            shown(": ".join(str(row[key]) for key in ("level", "path", "found")) + f"; {row['do']}")
+            for row in told
+        ][:20]
     except (ValueError, TypeError, KeyError):
         found.checked = shown_lines(done.stderr or done.stdout, 5)
 
@@ -191,12 +245,17 @@ def _verify(found: Released, script: Path, to: Path, expect: int | None, load: b
 def _safe_name(folder: str) -> str:
     name = PurePosixPath(folder).name
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-        raise Unreleased(f"found the folder {shown(folder, 80)}, expected one whose last part is a plain name")
+        raise Unreleased(
+            f"found the folder {shown(folder, 80)}, expected one whose last part is a plain name"
+        )
     return name
 
 
 def _why(reply: Reply, what: str) -> str:
     if reply.outcome != "ok":
         return reply.text
-    last = next(iter(shown_lines(reply.errors, 1, 200)), "the list is too long" if reply.cut else "no message")
+    last = next(
+        iter(shown_lines(reply.errors, 1, 200)),
+        "the list is too long" if reply.cut else "no message",
+    )
     return f"found {what} ended with {reply.code} ({last}), expected 0; do: look at the folder there, and try again: what is here already stays"

@@ -22,9 +22,19 @@ from .target_options import field_of, folders, for_kubernetes, for_skypilot, for
 from .targets import kubernetes, skypilot, slurm
 
 TARGETS = ("ssh", "slurm", "kubernetes", "skypilot", "local")
-_ENGINES = {"slurm": (slurm, for_slurm), "kubernetes": (kubernetes, for_kubernetes), "skypilot": (skypilot, for_skypilot)}
+_ENGINES = {
+    "slurm": (slurm, for_slurm),
+    "kubernetes": (kubernetes, for_kubernetes),
+    "skypilot": (skypilot, for_skypilot),
+}
 _USUAL = {"slurm": "slurm", "kubernetes": "kubernetes", "local": "local"}
-ENDINGS = {"ssh": "run.sh", "local": "run.sh", "slurm": "sbatch", "kubernetes": "k8s.yaml", "skypilot": "sky.yaml"}
+ENDINGS = {
+    "ssh": "run.sh",
+    "local": "run.sh",
+    "slurm": "sbatch",
+    "kubernetes": "k8s.yaml",
+    "skypilot": "sky.yaml",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,14 @@ def usual_target(profile: Profile) -> str:
     return _USUAL.get(profile.name, "ssh")
 
 
-def render(job: Job, profile: Profile, target: str, on: date, snapshot: Snapshot | None = None, file: str | None = None) -> Rendered:
+def render(
+    job: Job,
+    profile: Profile,
+    target: str,
+    on: date,
+    snapshot: Snapshot | None = None,
+    file: str | None = None,
+) -> Rendered:
     """The script for a target. `on`: the day by which facts are judged stale; `file`: where the script will lie. Raises Unfit."""
     if target not in TARGETS:
         raise Unfit(f"target: found {target[:40]!r}, expected one of {', '.join(TARGETS)}")
@@ -69,12 +86,25 @@ def render(job: Job, profile: Profile, target: str, on: date, snapshot: Snapshot
             raise Unfit(field_of(str(error))) from None
     name = f"{job.name}.{ENDINGS[target]}"
     around = commands(job, target, file or name, snapshot)
-    return Rendered(name, text, around.start, around.watch, around.stop, around.resume, warnings(job, profile, target, on))
+    return Rendered(
+        name,
+        text,
+        around.start,
+        around.watch,
+        around.stop,
+        around.resume,
+        warnings(job, profile, target, on),
+    )
 
 
 def fingerprint(job: Job) -> str:
     """SHA-256 of the job's canonical JSON, first 16 digits."""
-    text = json.dumps(job.model_dump(mode="json", by_alias=True), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(
+        job.model_dump(mode="json", by_alias=True),
+        sort_keys=True,
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -17,7 +17,13 @@ from .runner_values import Unfit
 OURS = "# Rendered by remote-gpu-trainer "
 
 
-def rendered(given: Any, profile_name: str, target: str | None = None, write_to: str | None = None, on: date | None = None) -> dict:
+def rendered(
+    given: Any,
+    profile_name: str,
+    target: str | None = None,
+    write_to: str | None = None,
+    on: date | None = None,
+) -> dict:
     """The answer of `render_run_script`. With `write_to`, a folder or a file, `path` stands in place of `script`.
 
     Raises JobError, and ProfileError for an unknown platform.
@@ -28,7 +34,9 @@ def rendered(given: Any, profile_name: str, target: str | None = None, write_to:
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}") if write_to else None
     try:
         snapshot = code_snapshot.take(Path(job.code)) if job.code else None
-        made = render(job, platform, chosen, on or date.today(), snapshot, str(place) if place else None)
+        made = render(
+            job, platform, chosen, on or date.today(), snapshot, str(place) if place else None
+        )
     except (Unfit, code_snapshot.CodeError) as error:
         raise JobError(str(error)) from None
     answer = made.as_dict()
@@ -44,8 +52,17 @@ def difference(old: Path, new: str) -> str:
     try:
         before = old.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"{old}: {getattr(error, 'strerror', None) or 'found bytes that are not UTF-8'}, expected a script to compare with") from None
-    return "".join(difflib.unified_diff(before.splitlines(keepends=True), new.splitlines(keepends=True), str(old), "rendered now"))
+        raise JobError(
+            f"{old}: {getattr(error, 'strerror', None) or 'found bytes that are not UTF-8'}, expected a script to compare with"
+        ) from None
+    return "".join(
+        difflib.unified_diff(
+            before.splitlines(keepends=True),
+            new.splitlines(keepends=True),
+            str(old),
+            "rendered now",
+        )
+    )
 
 
 def _place(write_to: str, name: str) -> Path:
@@ -58,17 +75,25 @@ def _place(write_to: str, name: str) -> Path:
         why = "a NUL in it"
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-    raise JobError(f"write_to: found {write_to[:80]!r} not usable ({why}), expected a folder or a file that can be written")
+    raise JobError(
+        f"write_to: found {write_to[:80]!r} not usable ({why}), expected a folder or a file that can be written"
+    )
 
 
 def _write(path: Path, made: Rendered) -> None:
     """Writes the script whole or not at all. A file that wasn't rendered is never replaced."""
     try:
         if path.exists() and not (path.is_file() and OURS.encode() in _head(path)):
-            raise JobError(f"write_to: found a file at {path} that wasn't rendered, expected a new name or a rendered script")
-        whole_file.write(path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755)
+            raise JobError(
+                f"write_to: found a file at {path} that wasn't rendered, expected a new name or a rendered script"
+            )
+        whole_file.write(
+            path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755
+        )
     except OSError as error:
-        raise JobError(f"write_to: {path}: {error.strerror}, expected a place that can be written") from None
+        raise JobError(
+            f"write_to: {path}: {error.strerror}, expected a place that can be written"
+        ) from None
 
 
 def _head(path: Path) -> bytes:

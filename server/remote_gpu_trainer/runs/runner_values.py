@@ -10,9 +10,24 @@ from .job import Job, Resume, Secret
 from .targets.fields import Value
 
 UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
-RETRIES = {"preempted": 9, "killed": 3, "stall": 2, "network": 3, "hang": 2, "unknown": 1, "bug": 0, "oom": 0, "host-oom": 0, "disk": 0, "gpu": 0}
+RETRIES = {
+    "preempted": 9,
+    "killed": 3,
+    "stall": 2,
+    "network": 3,
+    "hang": 2,
+    "unknown": 1,
+    "bug": 0,
+    "oom": 0,
+    "host-oom": 0,
+    "disk": 0,
+    "gpu": 0,
+}
 STEP = """(global_step|[Ss]tep|[Ii]ter(ation)?)["' =:#]*[0-9]+|[|] +[0-9]+/"""  # "step 12", "'global_step': 12", a progress bar's "| 12/100"
-NOTICES = {"aws": "aws", "gcp": "gcp"}  # whose metadata service tells of a preemption; the others send signals, or nothing
+NOTICES = {
+    "aws": "aws",
+    "gcp": "gcp",
+}  # whose metadata service tells of a preemption; the others send signals, or nothing
 _KEY = re.compile(r"\$\{?([A-Z][A-Z0-9_]*(?:KEY|TOKEN)[A-Z0-9_]*)")
 
 
@@ -20,7 +35,15 @@ class Unfit(ValueError):
     """A job that this target can't carry. One line: field, found, expected."""
 
 
-def values(job: Job, profile: Profile, target: str, version: str, sha: str, folders: tuple[str, str], snapshot: Snapshot | None = None) -> dict[str, Value]:
+def values(
+    job: Job,
+    profile: Profile,
+    target: str,
+    version: str,
+    sha: str,
+    folders: tuple[str, str],
+    snapshot: Snapshot | None = None,
+) -> dict[str, Value]:
     """{variable: value} for the runner. Raises Unfit."""
     stop, needs = self_stop(job, profile)
     found: dict[str, Value] = {
@@ -40,8 +63,14 @@ def values(job: Job, profile: Profile, target: str, version: str, sha: str, fold
         "RGT_RDZV_HOST": (job.rendezvous or "").partition(":")[0],
         "RGT_RDZV_PORT": (job.rendezvous or "").partition(":")[2] or "29400",
         "RGT_ENV": [f"{name}={value}" for name, value in sorted(job.variables.items())],
-        "RGT_SECRET_FILES": [f"{name}={secret.file}" for name, secret in sorted(job.secrets.items()) if secret.file],
-        "RGT_SECRET_VARS": [_secret_variable(name, secret) for name, secret in sorted(job.secrets.items()) if secret.variable],
+        "RGT_SECRET_FILES": [
+            f"{name}={secret.file}" for name, secret in sorted(job.secrets.items()) if secret.file
+        ],
+        "RGT_SECRET_VARS": [
+            _secret_variable(name, secret)
+            for name, secret in sorted(job.secrets.items())
+            if secret.variable
+        ],
         "RGT_SETUP": setup(job),
         "RGT_STAGE": [path for copy in job.data for path in (copy.source, copy.to)],
         "RGT_SAVE_SIGNAL": job.save_signal,
@@ -61,7 +90,9 @@ def values(job: Job, profile: Profile, target: str, version: str, sha: str, fold
         "RGT_NOTIFY": job.notify,
         "RGT_NOTIFY_EVERY": 600,
         "RGT_NOTICE": NOTICES.get(profile.name, ""),
-        "RGT_RETRY": [f"{name}={count}" for name, count in sorted({**RETRIES, **job.retries}.items())],
+        "RGT_RETRY": [
+            f"{name}={count}" for name, count in sorted({**RETRIES, **job.retries}.items())
+        ],
         "RGT_STALL_LOG_SECONDS": _number(job.stall.log_minutes * 60),
         "RGT_STALL_STEP_SECONDS": _number(job.stall.step_minutes * 60),
         "RGT_STALL_POWER_SECONDS": _number(job.stall.idle_power_minutes * 60 if job.gpus else 0),
@@ -87,9 +118,19 @@ def self_stop(job: Job, profile: Profile) -> tuple[str, str]:
     The credential is the name of a variable on the box, or NAME=FILE.
     """
     fact = profile.facts.self_stop
-    if job.at_end.do != "stop" or profile.kind != "rental" or fact is None or not fact.value.possible or fact.value.keeps_disk is not True:
+    if (
+        job.at_end.do != "stop"
+        or profile.kind != "rental"
+        or fact is None
+        or not fact.value.possible
+        or fact.value.keeps_disk is not True
+    ):
         return "", ""
-    line = re.sub(r"\b(?:INSTANCE_)?ID\b(?!=)", '"$RGT_BOX_ID"', re.sub(r"(?<= )KEY\b", '"$RGT_STOP_KEY"', _without_variables(fact.value.command)))
+    line = re.sub(
+        r"\b(?:INSTANCE_)?ID\b(?!=)",
+        '"$RGT_BOX_ID"',
+        re.sub(r"(?<= )KEY\b", '"$RGT_STOP_KEY"', _without_variables(fact.value.command)),
+    )
     line = _with_variables(line)
     if "$RGT_BOX_ID" in line and not job.at_end.box_id:
         return "", ""
@@ -117,7 +158,9 @@ def setup(job: Job) -> list[str]:
         return ["conda", "env", "update", "--file", path]
     if name.endswith(".txt"):
         return [job.python, "-m", "pip", "install", "--requirement", path]
-    raise Unfit("environment: expected requirements.txt, environment.yml or uv.lock; install anything else in the image")
+    raise Unfit(
+        "environment: expected requirements.txt, environment.yml or uv.lock; install anything else in the image"
+    )
 
 
 def _secret_variable(name: str, secret: Secret) -> str:
@@ -126,14 +169,19 @@ def _secret_variable(name: str, secret: Secret) -> str:
 
 def _resume(job: Job) -> dict[str, Value]:
     if isinstance(job.resume, Resume):
-        return {"RGT_RESUME": "flag" if job.resume.flag else "variable", "RGT_RESUME_NAME": job.resume.flag or job.resume.variable or ""}
+        return {
+            "RGT_RESUME": "flag" if job.resume.flag else "variable",
+            "RGT_RESUME_NAME": job.resume.flag or job.resume.variable or "",
+        }
     return {"RGT_RESUME": job.resume, "RGT_RESUME_NAME": ""}
 
 
 def _queue(job: Job) -> dict[str, Value]:
     for place, cell in enumerate(job.queue.cells):
         if any(UNIT in argument for argument in cell.arguments):
-            raise Unfit(f"queue.cells.{place}.arguments: found the character U+001F, expected arguments without it")
+            raise Unfit(
+                f"queue.cells.{place}.arguments: found the character U+001F, expected arguments without it"
+            )
     return {
         "RGT_CELLS": [UNIT.join([cell.name, *cell.arguments]) for cell in job.queue.cells],
         "RGT_CLAIMS": job.queue.claims or "",

@@ -40,13 +40,21 @@ def assignments(values: Mapping[str, Value]) -> str:
 def body(template: Path) -> str:
     """A runner's text without its first line and the comment below it."""
     lines = template.read_text(encoding="utf-8").splitlines(keepends=True)
-    start = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    start = next(
+        (number for number, line in enumerate(lines) if not line.startswith("#")), len(lines)
+    )
     return "".join(lines[start:]).lstrip("\n")
 
 
 def script(values: Mapping[str, Value], scripts: Path, about: str = "", queue: bool = False) -> str:
     """A whole script: what it is, the values, the runner."""
-    parts = ["#!/usr/bin/env bash\n", comment(about) if about else "", "\n", assignments(values), "\n"]
+    parts = [
+        "#!/usr/bin/env bash\n",
+        comment(about) if about else "",
+        "\n",
+        assignments(values),
+        "\n",
+    ]
     if queue:
         parts += [body(scripts / QUEUE), "\n"]
     return "".join([*parts, body(scripts / RUNNER)])
@@ -55,7 +63,9 @@ def script(values: Mapping[str, Value], scripts: Path, about: str = "", queue: b
 def _quote(value: str) -> str:
     if "\0" in value:
         raise ValueError("found a NUL character in a value, expected text that a shell can hold")
-    if _CONTROL.search(value):  # as an escape: YAML would have to put a whole script that holds one into double quotes
+    if _CONTROL.search(
+        value
+    ):  # as an escape: YAML would have to put a whole script that holds one into double quotes
         inner = value.replace("\\", "\\\\").replace("'", "\\'")
         return "$'" + _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", inner) + "'"
     return shlex.quote(value)

@@ -19,7 +19,13 @@ class Commands:
 
 def commands(job: Job, target: str, file: str, snapshot: Snapshot | None) -> Commands:
     """The lines for a target. `file`: the rendered script here."""
-    return {"ssh": _ssh, "local": _local, "slurm": _slurm, "kubernetes": _kubernetes, "skypilot": _skypilot}[target](job, _here(file), snapshot)
+    return {
+        "ssh": _ssh,
+        "local": _local,
+        "slurm": _slurm,
+        "kubernetes": _kubernetes,
+        "skypilot": _skypilot,
+    }[target](job, _here(file), snapshot)
 
 
 def _here(path: str) -> str:
@@ -35,7 +41,9 @@ def _code(job: Job, snapshot: Snapshot | None, destination: str) -> list[str]:
     if snapshot is not None and not snapshot.tracked:
         return [f"rsync -az --exclude=.git -- {_here(folder + '/')} {destination}"]
     listed = f"git -C {_here(folder)} ls-files -co --exclude-standard -z"
-    return [f"{listed} | rsync -az --from0 --files-from=- --ignore-missing-args -- {_here(folder + '/')} {destination}"]
+    return [
+        f"{listed} | rsync -az --from0 --files-from=- --ignore-missing-args -- {_here(folder + '/')} {destination}"
+    ]
 
 
 def _from_home(folder: str) -> str:
@@ -46,7 +54,11 @@ def _from_home(folder: str) -> str:
 def _ssh(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
     folder = job.folder
     verb = "start --queue" if job.queue else "start"
-    box, rank, before, after = ("BOX$n", " --node-rank $n", f"for n in $(seq 0 {job.nodes - 1}); do\n", "\ndone") if job.nodes > 1 else ("BOX", "", "", "")
+    box, rank, before, after = (
+        ("BOX$n", " --node-rank $n", f"for n in $(seq 0 {job.nodes - 1}); do\n", "\ndone")
+        if job.nodes > 1
+        else ("BOX", "", "", "")
+    )
     send = [
         f"ssh {box} 'mkdir -p {folder}/code'",
         *_code(job, snapshot, f"{box}:{_from_home(folder)}/code/"),
@@ -65,7 +77,11 @@ def _ssh(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
 
 def _local(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
     folder, verb = job.folder, " --queue" if job.queue else ""
-    lines = [f"mkdir -p {folder}/code", *_code(job, snapshot, f"{folder}/code/"), f"cp {file} {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh"]
+    lines = [
+        f"mkdir -p {folder}/code",
+        *_code(job, snapshot, f"{folder}/code/"),
+        f"cp {file} {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh",
+    ]
     return Commands(
         "\n".join([*lines, f"bash {folder}/run.sh start{verb}"]),
         f"remote-gpu-trainer status local --run {job.name if job.run_dir is None else folder} --wait",
@@ -82,7 +98,9 @@ def _slurm(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
         *_code(job, snapshot, f"{folder}/code/"),
         f"cp {file} {folder}/run.sh.new && mv {folder}/run.sh.new {folder}/run.sh",
     ]
-    submit = f"sbatch --chdir {folder} {folder}/run.sh"  # a shell doesn't read ~ behind an equals sign
+    submit = (
+        f"sbatch --chdir {folder} {folder}/run.sh"  # a shell doesn't read ~ behind an equals sign
+    )
     return Commands(
         "\n".join([*lines, submit]),
         f"squeue --me --name={job.name} --start && bash {folder}/run.sh status --json",
@@ -92,11 +110,16 @@ def _slurm(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
 
 
 def _kubernetes(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
-    space = f" --namespace={job.kubernetes.namespace}" if job.kubernetes and job.kubernetes.namespace else ""
+    space = (
+        f" --namespace={job.kubernetes.namespace}"
+        if job.kubernetes and job.kubernetes.namespace
+        else ""
+    )
     lines = []
     if names := sorted({s.variable for s in job.secrets.values() if s.variable}):
         lines.append(
-            f"# once, the values from files: kubectl{space} create secret generic {job.name}-secrets " + " ".join(f"--from-file={name}=FILE" for name in names)
+            f"# once, the values from files: kubectl{space} create secret generic {job.name}-secrets "
+            + " ".join(f"--from-file={name}=FILE" for name in names)
         )
     return Commands(
         "\n".join([*lines, f"kubectl{space} apply --server-side -f {file}"]),
@@ -107,8 +130,17 @@ def _kubernetes(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
 
 
 def _skypilot(job: Job, file: str, snapshot: Snapshot | None) -> Commands:
-    secrets = "".join(f" --secret {name}" for name in sorted({s.variable for s in job.secrets.values() if s.variable}))
+    secrets = "".join(
+        f" --secret {name}"
+        for name in sorted({s.variable for s in job.secrets.values() if s.variable})
+    )
     verb = "jobs launch" if job.skypilot.spot else f"launch -c {job.name}"
     name = f" -n {job.name}" if job.skypilot.spot else ""
-    watch, stop = (f"sky jobs logs -n {job.name}", f"sky jobs cancel -n {job.name}") if job.skypilot.spot else (f"sky logs {job.name}", f"sky stop {job.name}")
-    return Commands(f"sky {verb}{name}{secrets} {file}", watch, stop, f"sky {verb}{name}{secrets} {file}")
+    watch, stop = (
+        (f"sky jobs logs -n {job.name}", f"sky jobs cancel -n {job.name}")
+        if job.skypilot.spot
+        else (f"sky logs {job.name}", f"sky stop {job.name}")
+    )
+    return Commands(
+        f"sky {verb}{name}{secrets} {file}", watch, stop, f"sky {verb}{name}{secrets} {file}"
+    )

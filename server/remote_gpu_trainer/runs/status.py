@@ -11,7 +11,10 @@ from ..text.masking import shown
 from .status_reading import Status, read
 
 LIMIT = 30  # seconds for one question
-INTERVAL, MOST_PAUSE = 30.0, 60.0  # seconds between questions; and at most, while there is no answer
+INTERVAL, MOST_PAUSE = (
+    30.0,
+    60.0,
+)  # seconds between questions; and at most, while there is no answer
 LOST = 900.0  # seconds without an answer after which the box is called unreachable
 FOR_GOOD = ("host-key-unknown", "host-key-changed", "restricted", "no-ssh")  # waiting doesn't help
 AT_FIRST = ("name", "auth")  # nor here, when nothing was ever reached
@@ -55,11 +58,31 @@ def ask(box: Box, run: str = "", *, accept_new: bool = False, now: float | None 
     if reply.outcome == "unreachable":
         return Status("unreachable", name, why=reply.why, text=reply.text)
     if reply.outcome == "overtime":
-        return Status("unknown", name, why="overtime", text=f"{reply.text}; do: look whether a disk there hangs")
-    return read(name, reply.out.decode("utf-8", "replace"), reply.cut, run, time.time() if now is None else now, reply.errors)
+        return Status(
+            "unknown",
+            name,
+            why="overtime",
+            text=f"{reply.text}; do: look whether a disk there hangs",
+        )
+    return read(
+        name,
+        reply.out.decode("utf-8", "replace"),
+        reply.cut,
+        run,
+        time.time() if now is None else now,
+        reply.errors,
+    )
 
 
-def wait(question: Callable[[], Status], *, most: float, interval: float = INTERVAL, lost: float = LOST, clock=time.monotonic, sleep=time.sleep) -> Status:
+def wait(
+    question: Callable[[], Status],
+    *,
+    most: float,
+    interval: float = INTERVAL,
+    lost: float = LOST,
+    clock=time.monotonic,
+    sleep=time.sleep,
+) -> Status:
     """Ask until the run is no longer alive, its loss is nan, or `most` seconds are over. Times without an answer aren't the run's death: they end it after `lost` seconds only."""
     began, silent_since, tries, reached = clock(), None, 0, False
     while True:
@@ -112,13 +135,18 @@ def explain(status: Status) -> None:
         return
     have = {match["id"] for match in status.matches}
     status.matches += [
-        {"id": m["id"], "title": m["title"], "by": f"the log's end, {m['confidence']} confidence"} for m in answer.matches if m["id"] not in have
+        {"id": m["id"], "title": m["title"], "by": f"the log's end, {m['confidence']} confidence"}
+        for m in answer.matches
+        if m["id"] not in have
     ]
 
 
 def as_text(status: Status) -> str:
     """The status for a terminal."""
-    out = [f"{status.state}: {status.dir or status.box}" + (" (still, at the ceiling of the wait)" if status.ceiling else "")]
+    out = [
+        f"{status.state}: {status.dir or status.box}"
+        + (" (still, at the ceiling of the wait)" if status.ceiling else "")
+    ]
     out += [f"    {status.text}"] if status.text else []
     out += [f"    {line}" for line in status.evidence]
     out += [f"    {match['id']}  {match['title']} ({match['by']})" for match in status.matches]

@@ -53,7 +53,13 @@ class Status:
     @property
     def code(self) -> int:
         """The exit code: 0 alive or finished, 1 bad or with a loss that is nan, 2 could not tell."""
-        return int(bool(self.numbers)) if self.state in ("alive", "finished") else 1 if self.state in BAD else 2
+        return (
+            int(bool(self.numbers))
+            if self.state in ("alive", "finished")
+            else 1
+            if self.state in BAD
+            else 2
+        )
 
 
 def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
@@ -65,14 +71,20 @@ def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "
     status = Status("unknown", name, place, runs=runs)
     if not found:
         wanted = f"a run script in {place}" if run else "a run under ~/runs"
-        status.state, status.text = "nothing", f"found no run on {name}, expected {wanted}; do: start one, or name its folder with --run"
+        status.state, status.text = (
+            "nothing",
+            f"found no run on {name}, expected {wanted}; do: start one, or name its folder with --run",
+        )
         return status
     try:
         data = json.loads(body[body.index("{") : body.rindex("}") + 1])
     except (ValueError, RecursionError):
         last = next(iter(shown_lines(errors or body, 1, 160)), "nothing")
         what = "a reply over 4 MB" if cut else "a reply that isn't JSON"
-        status.why, status.text = "unreadable", f"found {what} from {place}/run.sh status ({last}), expected one JSON object; do: look at the script there"
+        status.why, status.text = (
+            "unreadable",
+            f"found {what} from {place}/run.sh status ({last}), expected one JSON object; do: look at the script there",
+        )
         return status
     _fill(status, data)
     _judge(status, data, now)
@@ -85,17 +97,32 @@ def _hear(status: Status) -> None:
     """Whether the numbers at the end of the log say that the loss is lost: every further hour of such a run is paid for nothing."""
     from ..numbers import curves, numbers  # only where a run seems well
 
-    for finding in curves.findings(numbers.of_rows([(at, line.encode()) for at, line in enumerate(status.tail, 1)])):
+    for finding in curves.findings(
+        numbers.of_rows([(at, line.encode()) for at, line in enumerate(status.tail, 1)])
+    ):
         if finding.lost:
-            status.numbers, status.entry = f"by the end of the log {finding.said}", status.entry or finding.entry
-            status.evidence.insert(0, f"{status.numbers}: what it makes is worth nothing; do: remote-gpu-trainer lookup --id {finding.entry}")
+            status.numbers, status.entry = (
+                f"by the end of the log {finding.said}",
+                status.entry or finding.entry,
+            )
+            status.evidence.insert(
+                0,
+                f"{status.numbers}: what it makes is worth nothing; do: remote-gpu-trainer lookup --id {finding.entry}",
+            )
             return
 
 
 def _fill(status: Status, data: dict) -> None:
-    status.phase, status.failure, status.reason = (shown(_text(data, key), 300) for key in ("phase", "class", "reason"))
-    status.step, status.attempt, status.exit = (_whole(data, key) for key in ("step", "attempt", "exit"))
-    status.deadline, status.heartbeat_age = _number(data, "deadline"), _number(data, "heartbeat_age")
+    status.phase, status.failure, status.reason = (
+        shown(_text(data, key), 300) for key in ("phase", "class", "reason")
+    )
+    status.step, status.attempt, status.exit = (
+        _whole(data, key) for key in ("step", "attempt", "exit")
+    )
+    status.deadline, status.heartbeat_age = (
+        _number(data, "deadline"),
+        _number(data, "heartbeat_age"),
+    )
     status.log = shown(_text(data, "log"), 300)
     status.tail = shown_lines(_text(data, "tail"), 40, 300)
     entry = _text(data, "entry")
@@ -110,7 +137,10 @@ def _judge(status: Status, data: dict, now: float) -> None:
     if status.phase in ENDED:
         status.state = ENDED[status.phase]
     elif status.phase == "new" and not alive:
-        status.state, status.text = "nothing", f"found the run in {status.dir} not started, expected a started one; do: bash run.sh start there"
+        status.state, status.text = (
+            "nothing",
+            f"found the run in {status.dir} not started, expected a started one; do: bash run.sh start there",
+        )
     elif status.phase in GOING or status.phase == "new":
         lost = _lost_runner(data, status.heartbeat_age) if alive else ""
         status.state = "stalled" if alive and (stalled or lost) else "alive" if alive else "failed"
@@ -120,13 +150,20 @@ def _judge(status: Status, data: dict, now: float) -> None:
                 f"the run is on {shown(_text(data, 'host'), 80) or 'another machine'}, judged by its heartbeat alone: its processes can't be seen from here"
             )
         if not alive:
-            said.append("no process of the run is there, and it left no word: killed, or the box was started again")
+            said.append(
+                "no process of the run is there, and it left no word: killed, or the box was started again"
+            )
             status.failure = status.failure or "killed"
     else:
-        status.why, status.text = "unreadable", f"found phase {status.phase!r} from {status.dir}, expected one of {', '.join((*ENDED, 'new', *GOING))}"
+        status.why, status.text = (
+            "unreadable",
+            f"found phase {status.phase!r} from {status.dir}, expected one of {', '.join((*ENDED, 'new', *GOING))}",
+        )
     said.append(f"{where}, heartbeat {_ago(status.heartbeat_age)}, log {_ago(log_age)}")
     if status.exit is not None or status.failure:
-        said.append(f"exit {_or_none(status.exit)}{', class ' + status.failure if status.failure else ''}{', entry ' + status.entry if status.entry else ''}")
+        said.append(
+            f"exit {_or_none(status.exit)}{', class ' + status.failure if status.failure else ''}{', entry ' + status.entry if status.entry else ''}"
+        )
     if status.reason:
         said.append(f"reason: {status.reason}")
     _warn(status, data, now)
@@ -148,16 +185,22 @@ def _warn(status: Status, data: dict, now: float) -> None:
     said, going = status.evidence, status.state in ("alive", "stalled")
     if status.deadline:  # 0 before the first start
         hours = (status.deadline - now) / 3600
-        said.append(f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago")
+        said.append(
+            f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"
+        )
         if going and data.get("keeper_alive") is False:
             said.append("the deadline's keeper is not alive: nothing on the box ends the run")
     sync = data.get("last_sync")
     if isinstance(sync, dict):
         t = _number(sync, "t")
-        said.append(f"last sync {_outcome(sync)}, {_ago(None if t is None else now - t)}, to {shown(sync.get('to', ''), 120)}")
+        said.append(
+            f"last sync {_outcome(sync)}, {_ago(None if t is None else now - t)}, to {shown(sync.get('to', ''), 120)}"
+        )
     missing = data.get("expect_missing")
     if isinstance(missing, list) and missing and not going:
-        said.append("expected results missing: " + ", ".join(shown(path, 100) for path in missing[:10]))
+        said.append(
+            "expected results missing: " + ", ".join(shown(path, 100) for path in missing[:10])
+        )
     free = _number(data, "disk_free_mb")
     if free is not None and free < 2000:
         said.append(f"disk: {free:.0f} MB free")
@@ -167,11 +210,19 @@ def _warn(status: Status, data: dict, now: float) -> None:
 
 def _outcome(sync: dict) -> str:
     absent = sync.get("absent")
-    absent = ", ".join(shown(item, 60) for item in absent[:5]) if isinstance(absent, list) and absent else ""
+    absent = (
+        ", ".join(shown(item, 60) for item in absent[:5])
+        if isinstance(absent, list) and absent
+        else ""
+    )
     if sync.get("ok") is not True:
         return f"not verified (not there: {absent})" if absent else "not verified"
     if absent:
-        return f"verified (but not there: {absent})" if _number(sync, "copied") else f"copied nothing (not there: {absent})"
+        return (
+            f"verified (but not there: {absent})"
+            if _number(sync, "copied")
+            else f"copied nothing (not there: {absent})"
+        )
     return "verified"
 
 

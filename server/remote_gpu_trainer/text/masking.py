@@ -22,6 +22,8 @@ def shown_lines(text: object, most: int = 40, width: int = 300) -> list[str]:
     """The last `most` lines that hold anything. A carriage return ends a line, as on a terminal."""
     flat = str(text)
     near = max(0, len(flat) - most * width * 4)
-    begin = max(flat.rfind("\n", 0, near), flat.rfind("\r", 0, near)) + 1  # whole lines: half a secret can't be told from a word
+    begin = (
+        max(flat.rfind("\n", 0, near), flat.rfind("\r", 0, near)) + 1
+    )  # whole lines: half a secret can't be told from a word
     cut = [shown(line, width) for line in re.split(r"[\r\n]+", flat[begin:])]
     return [line for line in cut if line.strip()][-most:]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-Value = str | int | float | Sequence[str]  # what a variable of the runner can hold: a sequence becomes an array
+Value = (
+    str | int | float | Sequence[str]
+)  # what a variable of the runner can hold: a sequence becomes an array
 
 SHEBANG = "#!/usr/bin/env bash\n"
 MAIN = 'rgt_main "$@"\n'
@@ -28,7 +30,9 @@ fi
 def refuse(field: str, found: object, expected: str, do: str) -> ValueError:
     """The error for a field, on one line. A long value is cut."""
     shown = repr(found)
-    return ValueError(f"{field}: found {shown if len(shown) <= 80 else shown[:77] + '...'}, expected {expected}; {do}")
+    return ValueError(
+        f"{field}: found {shown if len(shown) <= 80 else shown[:77] + '...'}, expected {expected}; {do}"
+    )
 
 
 def matched(field: str, value: object, pattern: str, expected: str, do: str) -> None:
@@ -45,14 +49,18 @@ def whole(field: str, value: object, low: int, high: int, do: str) -> None:
 
 def hours(field: str, value: object, do: str) -> None:
     """Raises ValueError unless the value is a number of hours, above 0 and at most a year, or None."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 8784):
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 8784
+    ):
         raise refuse(field, value, "hours, more than 0 and at most 8784", do)
 
 
 def same(field: str, value: object, values: Mapping[str, Value], variable: str) -> None:
     """Raises ValueError when the script's variable says something else than the engine's option."""
     if str(values.get(variable, value)) != str(value):
-        raise refuse(field, value, f"{values[variable]!r}, which is {variable}", "give both the same value")
+        raise refuse(
+            field, value, f"{values[variable]!r}, which is {variable}", "give both the same value"
+        )
 
 
 def encodable(field: str, value: str) -> int:
@@ -60,7 +68,12 @@ def encodable(field: str, value: str) -> int:
     try:
         size = len(value.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise refuse(field, value[error.start : error.end], "text that UTF-8 can hold", "write the whole character") from None
+        raise refuse(
+            field,
+            value[error.start : error.end],
+            "text that UTF-8 can hold",
+            "write the whole character",
+        ) from None
     if "\0" in value:
         raise refuse(field, "\0", "text without NUL", "take it out: no shell can hold it")
     return size
@@ -72,6 +85,11 @@ def before_main(script: str, lines: str) -> str:
     Raises ValueError when the script isn't one of ours from its first line to its last, or holds what no text file can.
     """
     if not script.startswith(SHEBANG) or not script.endswith("\n" + MAIN):
-        raise refuse("script", script[-40:], f"a script from {SHEBANG.strip()} to {MAIN.strip()}", "give the text that shell_text.script returns")
+        raise refuse(
+            "script",
+            script[-40:],
+            f"a script from {SHEBANG.strip()} to {MAIN.strip()}",
+            "give the text that shell_text.script returns",
+        )
     encodable("script", script)
     return script[: -len(MAIN)] + lines + MAIN

@@ -65,24 +65,71 @@ class Options:
             "1 to 50 of a-z, 0-9 and '-', for several nodes a letter first",
             "choose another name",
         )
-        fields.matched("image", self.image, _IMAGE, "the name of an image", "take away what is no part of one")
+        fields.matched(
+            "image", self.image, _IMAGE, "the name of an image", "take away what is no part of one"
+        )
         fields.hours("hours", self.hours, "give the job a deadline")
-        fields.hours("wait_hours", self.wait_hours or None, "give the hours that the job may wait for a node")
+        fields.hours(
+            "wait_hours", self.wait_hours or None, "give the hours that the job may wait for a node"
+        )
         fields.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         fields.whole("nodes", self.nodes, 1, 10_000, "give the number of pods")
-        for field, high in (("shm_gb", 100_000), ("cpus", 4096), ("memory_gb", 100_000), ("backoff_limit", 1000)):
+        for field, high in (
+            ("shm_gb", 100_000),
+            ("cpus", 4096),
+            ("memory_gb", 100_000),
+            ("backoff_limit", 1000),
+        ):
             fields.whole(field, getattr(self, field), 0, high, "give it for one node, or 0")
         for field in ("claim", "secret", "pull_secret"):
             if getattr(self, field):
-                fields.matched(field, getattr(self, field), _SUBDOMAIN, "the name of an object: a-z, 0-9, '-' and '.'", "write it as kubectl shows it")
+                fields.matched(
+                    field,
+                    getattr(self, field),
+                    _SUBDOMAIN,
+                    "the name of an object: a-z, 0-9, '-' and '.'",
+                    "write it as kubectl shows it",
+                )
         if self.namespace:
-            fields.matched("namespace", self.namespace, _LABEL.replace("48", "61"), "1 to 63 of a-z, 0-9 and '-'", "look at `kubectl get namespaces`")
-        fields.matched("mount", self.mount, _PATH, "an absolute path of letters, digits and . _ / -", "choose another folder")
-        if any(_inside(taken, self.mount) or _inside(self.mount, taken) for taken in (_SCRIPT_DIR, _SHM_DIR)):
-            raise fields.refuse("mount", self.mount, f"a folder apart from {_SCRIPT_DIR} and {_SHM_DIR}", "choose another folder")
+            fields.matched(
+                "namespace",
+                self.namespace,
+                _LABEL.replace("48", "61"),
+                "1 to 63 of a-z, 0-9 and '-'",
+                "look at `kubectl get namespaces`",
+            )
+        fields.matched(
+            "mount",
+            self.mount,
+            _PATH,
+            "an absolute path of letters, digits and . _ / -",
+            "choose another folder",
+        )
+        if any(
+            _inside(taken, self.mount) or _inside(self.mount, taken)
+            for taken in (_SCRIPT_DIR, _SHM_DIR)
+        ):
+            raise fields.refuse(
+                "mount",
+                self.mount,
+                f"a folder apart from {_SCRIPT_DIR} and {_SHM_DIR}",
+                "choose another folder",
+            )
         for key, value in self.node_selector:
-            fields.matched("node_selector", key, _KEY, "a label's name", "look at `kubectl get nodes --show-labels`")
-            fields.matched("node_selector", value, _VALUE, "a label's value", "look at `kubectl get nodes --show-labels`")
+            fields.matched(
+                "node_selector",
+                key,
+                _KEY,
+                "a label's name",
+                "look at `kubectl get nodes --show-labels`",
+            )
+            fields.matched(
+                "node_selector",
+                value,
+                _VALUE,
+                "a label's value",
+                "look at `kubectl get nodes --show-labels`",
+            )
 
 
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
@@ -91,12 +138,24 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     fields.same("gpus", options.gpus, values, "RGT_GPUS")
     run_dir = str(values.get("RGT_RUN_DIR", ""))
     if options.claim and not _inside(run_dir, options.mount):
-        raise fields.refuse("RGT_RUN_DIR", run_dir, f"a folder below {options.mount}, where the claim is mounted", f"take {options.mount}/runs/{options.name}")
+        raise fields.refuse(
+            "RGT_RUN_DIR",
+            run_dir,
+            f"a folder below {options.mount}, where the claim is mounted",
+            f"take {options.mount}/runs/{options.name}",
+        )
     if (options.nodes > 1) and not options.claim:
-        raise fields.refuse("claim", "", "a ReadWriteMany PersistentVolumeClaim, which all nodes see", "name one")
+        raise fields.refuse(
+            "claim", "", "a ReadWriteMany PersistentVolumeClaim, which all nodes see", "name one"
+        )
     whole = fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED)
     if (size := fields.encodable("script", whole)) > MIB:
-        raise fields.refuse("script", f"{size:,} bytes", f"at most {MIB:,}, what a ConfigMap holds", "put long values into files of the code")
+        raise fields.refuse(
+            "script",
+            f"{size:,} bytes",
+            f"at most {MIB:,}, what a ConfigMap holds",
+            "put long values into files of the code",
+        )
     documents = [_config_map(values, options, whole)]
     if options.nodes > 1:
         documents.append(_service(values, options))
@@ -116,16 +175,34 @@ def _labels(values: Mapping[str, Value]) -> dict:
 
 
 def _metadata(values: Mapping[str, Value], options: Options) -> dict:
-    return {"name": options.name, **({"namespace": options.namespace} if options.namespace else {}), "labels": _labels(values)}
+    return {
+        "name": options.name,
+        **({"namespace": options.namespace} if options.namespace else {}),
+        "labels": _labels(values),
+    }
 
 
 def _config_map(values: Mapping[str, Value], options: Options, script: str) -> dict:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(values, options), "data": {"run.sh": script}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(values, options),
+        "data": {"run.sh": script},
+    }
 
 
 def _service(values: Mapping[str, Value], options: Options) -> dict:
-    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"batch.kubernetes.io/job-name": options.name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(values, options), "spec": spec}
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": {"batch.kubernetes.io/job-name": options.name},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(values, options),
+        "spec": spec,
+    }
 
 
 def _job(values: Mapping[str, Value], options: Options) -> dict:
@@ -134,11 +211,21 @@ def _job(values: Mapping[str, Value], options: Options) -> dict:
     if pod_seconds:
         spec["activeDeadlineSeconds"] = pod_seconds + math.ceil(options.wait_hours * 3600)
     if options.nodes > 1:
-        spec |= {"completions": options.nodes, "parallelism": options.nodes, "completionMode": "Indexed"}
+        spec |= {
+            "completions": options.nodes,
+            "parallelism": options.nodes,
+            "completionMode": "Indexed",
+        }
     spec["podFailurePolicy"] = {
         "rules": [
-            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-            {"action": "FailJob", "onExitCodes": {"containerName": _CONTAINER, "operator": "NotIn", "values": _AGAIN}},
+            {
+                "action": "Ignore",
+                "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+            },
+            {
+                "action": "FailJob",
+                "onExitCodes": {"containerName": _CONTAINER, "operator": "NotIn", "values": _AGAIN},
+            },
         ]
     }
     pod: dict = {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace(values)}
@@ -150,20 +237,33 @@ def _job(values: Mapping[str, Value], options: Options) -> dict:
     if options.node_selector:
         pod["nodeSelector"] = dict(sorted(options.node_selector))
     if options.gpus:
-        pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        pod["tolerations"] = [
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+        ]
     if options.pull_secret:
         pod["imagePullSecrets"] = [{"name": options.pull_secret}]
     mounts, volumes = _storage(values, options)
     pod["containers"] = [_container(values, options, mounts)]
     pod["volumes"] = volumes
     spec["template"] = {"metadata": {"labels": _labels(values)}, "spec": pod}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(values, options), "spec": spec}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(values, options),
+        "spec": spec,
+    }
 
 
 def grace(values: Mapping[str, Value]) -> int:
     """Seconds from TERM to KILL: a save, and the last copy to the durable place. Raises ValueError when RGT_SAVE_SECONDS is no number."""
     seconds = str(values.get("RGT_SAVE_SECONDS", 30))
-    fields.matched("RGT_SAVE_SECONDS", seconds, r"[0-9]{1,6}", "whole seconds", "give what one save takes, at worst")
+    fields.matched(
+        "RGT_SAVE_SECONDS",
+        seconds,
+        r"[0-9]{1,6}",
+        "whole seconds",
+        "give what one save takes, at worst",
+    )
     return int(seconds) + _FINAL_SYNC_SECONDS
 
 
@@ -173,7 +273,11 @@ def _container(values: Mapping[str, Value], options: Options, mounts: list[dict]
     if options.nodes > 1:
         command += ["--node-rank", "$(JOB_COMPLETION_INDEX)"]
         env.append({"name": "RGT_RENDEZVOUS", "value": f"{options.name}-0.{options.name}"})
-    amounts = {"nvidia.com/gpu": options.gpus, "cpu": options.cpus, "memory": options.memory_gb and f"{options.memory_gb}Gi"}
+    amounts = {
+        "nvidia.com/gpu": options.gpus,
+        "cpu": options.cpus,
+        "memory": options.memory_gb and f"{options.memory_gb}Gi",
+    }
     limits = {name: str(amount) for name, amount in amounts.items() if amount}
     container: dict = {"name": _CONTAINER, "image": options.image, "command": command}
     if env:
@@ -187,32 +291,70 @@ def _container(values: Mapping[str, Value], options: Options, mounts: list[dict]
 def _secret_variable(item: str, options: Options) -> dict:
     """`NAME`, or `NAME=KEY`: the runner reads KEY and gives it to the program as NAME."""
     key = item.partition("=")[2] or item
-    fields.matched("RGT_SECRET_VARS", key, r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of a variable", "name it in letters, digits and '_'")
-    return {"name": key, "valueFrom": {"secretKeyRef": {"name": _secret(options, "RGT_SECRET_VARS", key), "key": key}}}
+    fields.matched(
+        "RGT_SECRET_VARS",
+        key,
+        r"[A-Za-z_][A-Za-z0-9_]{0,127}",
+        "the name of a variable",
+        "name it in letters, digits and '_'",
+    )
+    return {
+        "name": key,
+        "valueFrom": {
+            "secretKeyRef": {"name": _secret(options, "RGT_SECRET_VARS", key), "key": key}
+        },
+    }
 
 
 def _secret(options: Options, field: str, found: str) -> str:
     if not options.secret:
-        raise fields.refuse(field, found, "the name of the Secret that holds it", "set `secret`, and make it with `kubectl create secret generic`")
+        raise fields.refuse(
+            field,
+            found,
+            "the name of the Secret that holds it",
+            "set `secret`, and make it with `kubectl create secret generic`",
+        )
     return options.secret
 
 
 def _storage(values: Mapping[str, Value], options: Options) -> tuple[list[dict], list[dict]]:
     """The container's mounts and the pod's volumes."""
     shm = {"medium": "Memory", **({"sizeLimit": f"{options.shm_gb}Gi"} if options.shm_gb else {})}
-    mounts = [{"name": "script", "mountPath": _SCRIPT_DIR, "readOnly": True}, {"name": "shm", "mountPath": _SHM_DIR}]
-    volumes = [{"name": "script", "configMap": {"name": options.name}}, {"name": "shm", "emptyDir": shm}]
+    mounts = [
+        {"name": "script", "mountPath": _SCRIPT_DIR, "readOnly": True},
+        {"name": "shm", "mountPath": _SHM_DIR},
+    ]
+    volumes = [
+        {"name": "script", "configMap": {"name": options.name}},
+        {"name": "shm", "emptyDir": shm},
+    ]
     if options.claim:
         mounts.append({"name": "work", "mountPath": options.mount})
         volumes.append({"name": "work", "persistentVolumeClaim": {"claimName": options.claim}})
     items = []
     for item in sorted(values.get("RGT_SECRET_FILES", [])):
         key, _, path = item.partition("=")
-        fields.matched("RGT_SECRET_FILES", key, r"[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of a variable", "name it in letters, digits and '_'")
-        fields.matched("RGT_SECRET_FILES", path, _PATH, "an absolute path in the pod, of letters, digits and . _ / -", f"take /secrets/{key}")
+        fields.matched(
+            "RGT_SECRET_FILES",
+            key,
+            r"[A-Za-z_][A-Za-z0-9_]{0,127}",
+            "the name of a variable",
+            "name it in letters, digits and '_'",
+        )
+        fields.matched(
+            "RGT_SECRET_FILES",
+            path,
+            _PATH,
+            "an absolute path in the pod, of letters, digits and . _ / -",
+            f"take /secrets/{key}",
+        )
         mounts.append({"name": "secrets", "mountPath": path, "subPath": key, "readOnly": True})
         items.append({"key": key, "path": key})
     if items:
-        secret = {"secretName": _secret(options, "RGT_SECRET_FILES", items[0]["key"]), "defaultMode": 0o400, "items": items}
+        secret = {
+            "secretName": _secret(options, "RGT_SECRET_FILES", items[0]["key"]),
+            "defaultMode": 0o400,
+            "items": items,
+        }
         volumes.append({"name": "secrets", "secret": secret})
     return mounts, volumes

@@ -61,28 +61,64 @@ class Options:
     file_mounts: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        fields.matched("name", self.name, _NAME, "letters and digits, with '.', '_' or '-' between them", "choose another name")
+        fields.matched(
+            "name",
+            self.name,
+            _NAME,
+            "letters and digits, with '.', '_' or '-' between them",
+            "choose another name",
+        )
         fields.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         fields.whole("nodes", self.nodes, 1, 10_000, "give the number of boxes")
         for field in ("disk_gb", "cpus", "memory_gb"):
             fields.whole(field, getattr(self, field), 0, 1_000_000, "give it for one node, or 0")
         if self.accelerator or self.gpus:
-            fields.matched("accelerator", self.accelerator, r"[A-Za-z][A-Za-z0-9._-]{0,63}", "the name of a GPU, such as H100", "take it from `sky show-gpus`")
+            fields.matched(
+                "accelerator",
+                self.accelerator,
+                r"[A-Za-z][A-Za-z0-9._-]{0,63}",
+                "the name of a GPU, such as H100",
+                "take it from `sky show-gpus`",
+            )
         if self.accelerator and not self.gpus:
-            raise fields.refuse("accelerator", self.accelerator, "a GPU only where gpus is above 0", "set gpus")
+            raise fields.refuse(
+                "accelerator", self.accelerator, "a GPU only where gpus is above 0", "set gpus"
+            )
         if self.infra:
-            fields.matched("infra", self.infra, _PART, "CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE", "look at `sky check`")
+            fields.matched(
+                "infra",
+                self.infra,
+                _PART,
+                "CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE",
+                "look at `sky check`",
+            )
         if self.image:
-            fields.matched("image", self.image, _PART, "docker:IMAGE:TAG or the cloud's id of an image", "take away what is no part of an image's name")
-        for field, path in [("workdir", self.workdir), *(("file_mounts", path) for pair in self.file_mounts for path in pair)]:
+            fields.matched(
+                "image",
+                self.image,
+                _PART,
+                "docker:IMAGE:TAG or the cloud's id of an image",
+                "take away what is no part of an image's name",
+            )
+        for field, path in [
+            ("workdir", self.workdir),
+            *(("file_mounts", path) for pair in self.file_mounts for path in pair),
+        ]:
             if fields.encodable(field, path) and ("$" in path or not path.isprintable()):
-                raise fields.refuse(field, path, "a path in which SkyPilot finds no variable and no line ends", "rename it")
+                raise fields.refuse(
+                    field,
+                    path,
+                    "a path in which SkyPilot finds no variable and no line ends",
+                    "rename it",
+                )
 
 
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     """The task as YAML. Raises ValueError where values, options and script don't belong together."""
     fields.same("nodes", options.nodes, values, "RGT_NODES")
-    return yaml_text.dump([_task(values, options, fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED))])
+    return yaml_text.dump(
+        [_task(values, options, fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED))]
+    )
 
 
 def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
@@ -101,7 +137,9 @@ def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
         "num_nodes": options.nodes,
         "workdir": options.workdir,
         "file_mounts": dict(options.file_mounts),
-        "secrets": dict.fromkeys(sorted({_on_the_box(item) for item in values.get("RGT_SECRET_VARS", [])})),
+        "secrets": dict.fromkeys(
+            sorted({_on_the_box(item) for item in values.get("RGT_SECRET_VARS", [])})
+        ),
         "run": run(script, options, "queue" if values.get("RGT_CELLS") else "run"),
     }
     return _given(**task)
@@ -114,7 +152,13 @@ def _given(**items: object) -> dict:
 def _on_the_box(item: str) -> str:
     """`NAME` or `NAME=VARIABLE` -> the variable that the box must have."""
     variable = item.partition("=")[2] or item
-    fields.matched("RGT_SECRET_VARS", variable, _VARIABLE, "the name of a variable", "name it in letters, digits and '_'")
+    fields.matched(
+        "RGT_SECRET_VARS",
+        variable,
+        _VARIABLE,
+        "the name of a variable",
+        "name it in letters, digits and '_'",
+    )
     return variable
 
 
@@ -125,4 +169,11 @@ def run(script: str, options: Options, verb: str) -> str:
     while delimiter in lines:
         delimiter += "_"
     start = (_ONE_NODE if options.nodes == 1 else _NODES).format(verb=verb)
-    return _RUN_HEAD.format(name=options.name, delimiter=delimiter) + script + delimiter + "\n" + _RUN_TAIL + start
+    return (
+        _RUN_HEAD.format(name=options.name, delimiter=delimiter)
+        + script
+        + delimiter
+        + "\n"
+        + _RUN_TAIL
+        + start
+    )

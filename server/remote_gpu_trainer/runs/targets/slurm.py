@@ -57,32 +57,78 @@ class Options:
         fields.whole("nodes", self.nodes, 1, 10_000, "look at `sinfo`")
         fields.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         fields.whole("cpus", self.cpus, 0, 4096, "give the cores of one node, or 0")
-        fields.whole("memory_mb", self.memory_mb, 0, 100_000_000, "give the memory of one node in MB, or 0")
+        fields.whole(
+            "memory_mb", self.memory_mb, 0, 100_000_000, "give the memory of one node in MB, or 0"
+        )
         for field in ("gpu_type", "partition", "account", "qos"):
             if getattr(self, field) != "":
-                fields.matched(field, getattr(self, field), _WORD, _WORD_SAYS, "write it as `sinfo` or `sacctmgr` shows it")
+                fields.matched(
+                    field,
+                    getattr(self, field),
+                    _WORD,
+                    _WORD_SAYS,
+                    "write it as `sinfo` or `sacctmgr` shows it",
+                )
         if self.constraint:
             fields.matched(
-                "constraint", self.constraint, r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}", "features joined by '&' or '|'", "write them as `sinfo -o %f` shows them"
+                "constraint",
+                self.constraint,
+                r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}",
+                "features joined by '&' or '|'",
+                "write them as `sinfo -o %f` shows them",
             )
         if self.gpu_type and not self.gpus:
-            raise fields.refuse("gpu_type", self.gpu_type, "a type only where gpus is above 0", "set gpus")
-        fields.whole("cells", self.cells, 0, 1_000_000, "give the number of lines of the queue, or 0")
-        fields.whole("at_once", self.at_once, 0, 1_000_000, "give how many cells may run at the same time, or 0")
+            raise fields.refuse(
+                "gpu_type", self.gpu_type, "a type only where gpus is above 0", "set gpus"
+            )
+        fields.whole(
+            "cells", self.cells, 0, 1_000_000, "give the number of lines of the queue, or 0"
+        )
+        fields.whole(
+            "at_once",
+            self.at_once,
+            0,
+            1_000_000,
+            "give how many cells may run at the same time, or 0",
+        )
         if self.cells and self.nodes > 1:
-            raise fields.refuse("nodes", self.nodes, "1 for a queue of cells", "run cells on one node each, or a job without a queue")
-        fields.whole("signal_seconds", self.signal_seconds, 1, _SIGNAL_LIMIT, "give the seconds that a save needs")
+            raise fields.refuse(
+                "nodes",
+                self.nodes,
+                "1 for a queue of cells",
+                "run cells on one node each, or a job without a queue",
+            )
+        fields.whole(
+            "signal_seconds",
+            self.signal_seconds,
+            1,
+            _SIGNAL_LIMIT,
+            "give the seconds that a save needs",
+        )
         if self.minutes is not None and self.minutes * 60 < self.signal_seconds + 60:
-            raise fields.refuse("signal_seconds", self.signal_seconds, f"a minute less than the time of {self.minutes} min", "ask for more time or save faster")
+            raise fields.refuse(
+                "signal_seconds",
+                self.signal_seconds,
+                f"a minute less than the time of {self.minutes} min",
+                "ask for more time or save faster",
+            )
         if self.output:
-            fields.matched("output", self.output, r"[A-Za-z0-9%_./-]{1,255}", "a path of letters, digits and % _ . / -", "choose another path")
+            fields.matched(
+                "output",
+                self.output,
+                r"[A-Za-z0-9%_./-]{1,255}",
+                "a path of letters, digits and % _ . / -",
+                "choose another path",
+            )
 
     @property
     def minutes(self) -> int | None:
         """What `--time` asks for: the deadline and a margin, so that the runner's own deadline comes first, within the limit. None: the partition's own."""
         given = [math.floor(self.limit_hours * 60)] if self.limit_hours is not None else []
         if self.hours is not None:
-            given.append(math.ceil(self.hours * 60) + math.ceil(self.signal_seconds / 60) + _MARGIN_MINUTES)
+            given.append(
+                math.ceil(self.hours * 60) + math.ceil(self.signal_seconds / 60) + _MARGIN_MINUTES
+            )
         return max(1, min(given)) if given else None
 
 
@@ -176,13 +222,34 @@ def tail(options: Options) -> str:
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     """The whole batch script. Raises ValueError where values, options and script don't belong together."""
     fields.same("nodes", options.nodes, values, "RGT_NODES")
-    fields.same("requeue", "yes" if options.requeue else "no", {"RGT_REQUEUE": values.get("RGT_REQUEUE") or "no"}, "RGT_REQUEUE")
+    fields.same(
+        "requeue",
+        "yes" if options.requeue else "no",
+        {"RGT_REQUEUE": values.get("RGT_REQUEUE") or "no"},
+        "RGT_REQUEUE",
+    )
     save = str(values.get("RGT_SAVE_SECONDS", 0))
-    fields.matched("RGT_SAVE_SECONDS", save, r"[0-9]{1,6}", "whole seconds", "give what one save takes, at worst")
+    fields.matched(
+        "RGT_SAVE_SECONDS",
+        save,
+        r"[0-9]{1,6}",
+        "whole seconds",
+        "give what one save takes, at worst",
+    )
     if int(save) > options.signal_seconds:
-        raise fields.refuse("signal_seconds", options.signal_seconds, f"at least {save}, what a save takes", "let Slurm tell earlier")
+        raise fields.refuse(
+            "signal_seconds",
+            options.signal_seconds,
+            f"at least {save}, what a save takes",
+            "let Slurm tell earlier",
+        )
     cells = values.get("RGT_CELLS", [])
     if options.cells != len(cells):
-        raise fields.refuse("cells", options.cells, f"{len(cells)}, the number of RGT_CELLS", "give one array task a cell")
+        raise fields.refuse(
+            "cells",
+            options.cells,
+            f"{len(cells)}, the number of RGT_CELLS",
+            "give one array task a cell",
+        )
     whole = fields.before_main(script, tail(options))
     return fields.SHEBANG + head(options) + whole[len(fields.SHEBANG) :]
