@@ -1,8 +1,13 @@
-"""Tests that measure seconds or need the whole machine have it to themselves: under several workers, no other test runs beside one marked `alone`."""
+"""Which tests run by default, and that tests which measure seconds have the machine to themselves.
+
+`python -m pytest` alone runs what needs nothing but pip and takes a moment. `--all`, a marker (`-m engine`), a
+name (`-k`) or a path runs the rest as well.
+"""
 
 import os
 import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,30 +16,69 @@ try:
 except ImportError:  # Windows: there, run the tests with one worker
     fcntl = None
 
+ROOT = Path(__file__).resolve().parent
+LEFT_OUT = {"slow", "engine", "clients", "site", "proof"}  # markers, of a run without options
+ENGINES = {"sshd", "boxes", "cluster", "slurm"}  # fixtures that start a program pip can't install
 
-def pytest_collection_modifyitems(items):
-    items.sort(
-        key=lambda item: item.get_closest_marker("alone") is not None
-    )  # last, where few others wait for them
+
+def pytest_addoption(parser):
+    """Add the options that choose the tests."""
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="also run the slow tests and those of engines, clients, the site and the proofs",
+    )
+
+
+def _narrowed(config) -> bool:
+    """Whether this is a run without a choice: no path, no marker, no name, not --all."""
+    chosen = config.option.all or config.option.markexpr or config.option.keyword
+    return not chosen and config.args_source is not config.ArgsSource.ARGS
+
+
+def pytest_xdist_auto_num_workers(config):
+    """All cores for a run of many tests; none of its own for a chosen few."""
+    return None if _narrowed(config) or config.option.all else 0
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mark what is slow or needs an engine, leave it out where nothing was chosen, sort."""
+    slow = set((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if name in slow or name.partition("::")[0] in slow:
+            item.add_marker("slow")
+        if ENGINES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("engine")
+        if name.startswith("evals/proofs/"):
+            item.add_marker("proof")
+    if _narrowed(config):
+        left_out = [item for item in items if LEFT_OUT & {mark.name for mark in item.iter_markers()}]
+        if left_out:
+            gone = set(map(id, left_out))
+            items[:] = [item for item in items if id(item) not in gone]
+            config.hook.pytest_deselected(items=left_out)
+    # Last, where few others wait for them.
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
+    """Run a test marked `alone` while no other worker runs one."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if not run or not fcntl:
         return (yield)
-    with _turn(
-        os.path.join(tempfile.gettempdir(), f"remote-gpu-trainer-tests-{run}"),
-        item.get_closest_marker("alone") is not None,
-    ):
+    place = os.path.join(tempfile.gettempdir(), f"remote-gpu-trainer-tests-{run}")
+    with _turn(place, item.get_closest_marker("alone") is not None):
         return (yield)
 
 
 @contextmanager
 def _turn(path: str, alone: bool):
-    """Shared with all others, or alone. Who waits to be alone holds the gate, so that nobody new begins.
+    """Hold the machine, shared or alone. A test that waits to be alone holds the gate, so no new one begins.
 
-    `lockf`, because a lock of `flock` lives on in a forked child: a data loader's worker that outlives its test would hold up every test to come.
+    `lockf`, because a lock of `flock` lives on in a forked child: a data loader's worker that
+    outlives its test would hold up every later test.
     """
     with open(path + ".gate", "a+") as gate, open(path, "a+") as running:
         fcntl.lockf(gate, fcntl.LOCK_EX)

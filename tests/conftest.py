@@ -1,10 +1,12 @@
 """What several tests share: a small catalogue in a folder, and what to do when an engine is missing."""
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,44 @@ def pytest_addoption(parser):
         action="store_true",
         help="rewrite the golden files; read the difference before you commit it",
     )
+    parser.addoption(
+        "--record",
+        action="store_true",
+        help="run long campaigns whole and write tests/records; otherwise those are replayed",
+    )
+
+
+class Campaign:
+    """A long test that is run whole now and then, and replayed from its record in between.
+
+    `live` picks what runs this time: everything under --record, else every tenth. A record holds
+    the commit and the day of the run beside its results.
+    """
+
+    def __init__(self, name: str, recording: bool):
+        self.place = ROOT / "tests" / "records" / f"{name}.json"
+        self.recording = recording
+
+    def live(self, all_of_it: list) -> list:
+        """What is run for real this time."""
+        return all_of_it if self.recording else all_of_it[::10]
+
+    def recorded(self, results: object = None) -> object:
+        """The results of the whole campaign: these, written down, under --record; else as read."""
+        if self.recording and results is not None:
+            git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+            commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+            told = {"commit": commit, "date": str(date.today()), "results": results}
+            self.place.parent.mkdir(exist_ok=True)
+            text = json.dumps(told, ensure_ascii=False, indent=1)
+            self.place.write_text(text + "\n", encoding="utf-8")
+        return json.loads(self.place.read_text(encoding="utf-8"))["results"]
+
+
+@pytest.fixture
+def campaign(request):
+    """Give a campaign by its name: campaign('forty_runs')."""
+    return lambda name: Campaign(name, request.config.getoption("--record"))
 
 
 @pytest.fixture

@@ -88,11 +88,40 @@ def named(path: Path) -> tuple[int | None, list[str]]:
     return (found.first_failure or {}).get("rank"), [match["id"] for match in found.matches]
 
 
-def grade(folder: Path, workers: int = 2) -> list[tuple[Run, int | None, list[str]]]:
-    """Record every run under `folder`; each with the rank and the entries that were named."""
-    runs = all_runs()
+def record_all(runs: list[Run], folder: Path, workers: int = 2) -> dict[str, dict[str, str]]:
+    """Run them under `folder`. Returns {name of a run: {file of its log: text}}."""
     with ThreadPoolExecutor(workers) as pool:
-        paths = list(
-            pool.map(lambda pair: record(pair[1], folder / f"{pair[0]:02d}"), enumerate(runs))
-        )
-    return [(run, *named(path)) for run, path in zip(runs, paths)]
+        places = pool.map(lambda pair: record(pair[1], folder / f"{pair[0]:02d}"), enumerate(runs))
+        return {run.name: _texts(place) for run, place in zip(runs, places, strict=True)}
+
+
+def _texts(place: Path) -> dict[str, str]:
+    """{file: text} of a log or a folder of logs, without the paths of this machine."""
+    home = place if place.is_dir() else place.parent
+    files = sorted(path for path in home.rglob("*") if path.is_file())
+    found = {}
+    for path in files:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for here, there in (
+            (str(WORKER.parent), "/root/code"),
+            (sys.prefix, "/opt/venv"),
+            (sys.base_prefix, "/usr"),
+            (str(home), "/root/run"),
+        ):
+            text = text.replace(here, there)
+        found[path.relative_to(home).as_posix()] = text
+    return found
+
+
+def grade(logs: dict[str, dict[str, str]], folder: Path) -> list[tuple[Run, int | None, list[str]]]:
+    """Each of these runs with the rank and the entries that the look-up names. `folder`: to write the logs to."""
+    graded = []
+    for run in all_runs():
+        if run.name not in logs:
+            continue
+        home = folder / str(len(graded))
+        for name, text in logs[run.name].items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text, encoding="utf-8")
+        graded.append((run, *named(home if run.form == "folder" else home / "run.log")))
+    return graded

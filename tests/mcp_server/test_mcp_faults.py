@@ -452,7 +452,7 @@ def test_a_tilde_in_the_path_of_a_log_is_the_home(tmp_path):
 
 
 def test_the_process_ends_with_its_input_although_a_tool_waits(tmp_path):
-    code = "import remote_gpu_trainer.rendering as r, sys, time\ndef waits(*_): print('waits', file=sys.stderr, flush=True); time.sleep(100)\nr.rendered = waits\nfrom remote_gpu_trainer.cli.main import main\nsys.exit(main(['serve']))"
+    code = "import remote_gpu_trainer.runs.rendering as r, sys, time\ndef waits(*_): print('waits', file=sys.stderr, flush=True); time.sleep(100)\nr.rendered = waits\nfrom remote_gpu_trainer.cli.main import main\nsys.exit(main(['serve']))"
     with Child([sys.executable, "-c", code]) as child:
         child.initialize()
         child.start(
@@ -625,7 +625,7 @@ def test_two_sessions_of_one_server_over_http_each_get_their_own_answers():
 
 NOISY = """
 import os, subprocess, sys
-import remote_gpu_trainer.answering as answering
+import remote_gpu_trainer.lookup.look_up as answering
 whole = answering.prepare
 def noisy():
     print("a stray print", flush=True); os.write(1, b"bytes\\n"); subprocess.run(["echo", "a child speaks"]); return whole()

@@ -26,6 +26,23 @@ POSIX_ONLY = (
 )
 
 
+JOB = """\
+name: toy
+command: [python, train.py]
+deadline: 2h
+gpus: 0
+checkpoint: {folder: /data/out}
+kubernetes: {image: "python:3.12", claim: data, mount: /data}
+"""
+TARGETS = {
+    "ssh": "runpod",
+    "local": "local",
+    "slurm": "slurm",
+    "kubernetes": "kubernetes",
+    "skypilot": "aws",
+}
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """A wheel built from this checkout, without touching the checkout."""
@@ -112,6 +129,12 @@ def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_
         [command, "profile", "runpod"], cwd=tmp_path, capture_output=True, text=True
     )
     assert profile.returncode == 0 and profile.stdout.startswith("runpod: ")
+    (tmp_path / "job.yaml").write_text(JOB)
+    for target, platform in TARGETS.items():
+        render = [command, "render", "job.yaml", "--target", target, "--profile", platform]
+        made = subprocess.run(render, cwd=tmp_path, capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+        assert "RGT_NAME=toy" in made.stdout and "rgt_main" in made.stdout, target
     [script] = (tmp_path / "v").rglob("_bundle/scripts/check_staleness.py")
     stale = subprocess.run(
         [str(scripts / "python"), str(script), "--on", "2020-01-01"],

@@ -17,7 +17,7 @@ from remote_gpu_trainer.runs import shell_text
 
 from tests.conftest import ROOT
 
-PROGRAM = ROOT / "tests" / "runner_program.py"
+PROGRAM = ROOT / "tests" / "runs" / "runner_program.py"
 
 
 class Box:

@@ -151,7 +151,7 @@ def test_a_checkpoint_that_does_not_load_is_bad(ended):
 
 
 def test_a_missing_script_is_named(ended, monkeypatch, tmp_path):
-    monkeypatch.setattr(release.catalogue, "bundle_root", lambda: tmp_path)
+    monkeypatch.setattr(release.bundle, "bundle_root", lambda: tmp_path)
     with pytest.raises(Unreleased) as refused:
         bring(ended)
     assert (

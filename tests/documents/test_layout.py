@@ -1,0 +1,65 @@
+"""The rooms of the package: what may import what, and how large a room and a module may be."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT, module
+
+PACKAGE = ROOT / "server/remote_gpu_trainer"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MOST_IN_A_ROOM, MOST_LINES, MOST_MODULES = 20, 400, 134
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess:
+    module("importlinter", "pip install -e '.[test]'")
+    program = "import sys; sys.path.insert(0, 'server'); from importlinter.cli import lint_imports_command as run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "--no-cache"], cwd=root, capture_output=True, text=True
+    )
+
+
+def test_a_room_imports_only_the_rooms_below_it():
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_import_of_a_room_above_is_found(tmp_path):
+    shutil.copytree(
+        PACKAGE,
+        tmp_path / "server/remote_gpu_trainer",
+        ignore=shutil.ignore_patterns("__pycache__", "*.bin"),
+    )
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    below = tmp_path / "server/remote_gpu_trainer/logs/banners.py"
+    text = below.read_text(encoding="utf-8")
+    below.write_text(text + "\nfrom ..lookup import answer  # noqa\n", encoding="utf-8")
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1
+    assert "logs.banners -> remote_gpu_trainer.lookup.answer" in re.sub(r"\s+", " ", done.stdout)
+
+
+def test_no_room_and_no_module_is_too_large():
+    rooms = {}
+    for path in MODULES:
+        rooms.setdefault(path.parent, []).append(path)
+    assert not {str(room): len(held) for room, held in rooms.items() if len(held) > MOST_IN_A_ROOM}
+    lines = {str(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert not {path: count for path, count in lines.items() if count > MOST_LINES}
+    assert len(MODULES) <= MOST_MODULES
+
+
+def test_only_boxes_start_ssh():
+    starts = re.compile(r"""["']ssh["'](?!\s*[:)\]}]|.*\bTARGETS\b)""")
+    for path in MODULES:
+        room = path.relative_to(PACKAGE).parts[0]
+        if "subprocess" in path.read_text(encoding="utf-8") and room != "boxes":
+            assert not starts.search(path.read_text(encoding="utf-8")), path
+
+
+def test_scripts_for_a_box_never_import_the_package():
+    for path in (ROOT / "scripts").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert path.name == "check_staleness.py" or "remote_gpu_trainer" not in text, path
