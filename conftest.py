@@ -53,7 +53,9 @@ def pytest_collection_modifyitems(config, items):
         if name.startswith("evals/proofs/"):
             item.add_marker("proof")
     if _narrowed(config):
-        left_out = [item for item in items if LEFT_OUT & {mark.name for mark in item.iter_markers()}]
+        left_out = [
+            item for item in items if LEFT_OUT & {mark.name for mark in item.iter_markers()}
+        ]
         if left_out:
             gone = set(map(id, left_out))
             items[:] = [item for item in items if id(item) not in gone]

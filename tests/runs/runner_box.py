@@ -39,7 +39,7 @@ class Box:
             "RGT_PYTHON": sys.executable, "RGT_STEP_PATTERN": "step [0-9]+", "RGT_SAVE_SECONDS": 10, "RGT_RETRY_WAIT": 0, "RGT_SYNC_WAIT": 1,
             "RGT_EXPECT": [str(self.run_dir / "final.bin")],
         }  # fmt: skip
-        text = shell_text.script(given | values, ROOT / "scripts")
+        text = shell_text.script(given | values)
         new = self.script.with_suffix(".new")
         new.write_text(text, encoding="utf-8")
         os.replace(new, self.script)

@@ -1,9 +1,8 @@
 """A stand-in for the runner, in a few lines: it says what it was called with, counts steps, and saves on USR1 and TERM. For tests of what surrounds a runner."""
 
-from pathlib import Path
+from remote_gpu_trainer.runs.script_parts import Static
 
-RUNNER = r"""#!/usr/bin/env bash
-# A stub.
+RUNNER = r"""# A stub.
 rgt_resolve() { [[ $rgt_rank == 0 ]] || RGT_RUN_DIR=$RGT_RUN_DIR/node-$rgt_rank; }
 rgt_alive() { read -r rgt_pid <"$1"; }
 rgt_main() {
@@ -18,14 +17,9 @@ rgt_main() {
   while ((step < STEPS)); do step=$((step + 1)); echo "$step" >"$dir/step"; sleep 0.1; done
   printf '%s\0' "${RGT_COMMAND[@]}" >"$dir/command"
 }
-
-rgt_main "$@"
 """
 
 
-def write(folder: Path, steps: int = 0) -> Path:
-    """A folder with the stub under the runner's names, as `shell_text.script` wants it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run_one.sh.template").write_text(RUNNER.replace("STEPS", str(steps)))
-    (folder / "run_queue.sh.template").write_text("#!/usr/bin/env bash\n# A stub.\n:\n")
-    return folder
+def parts(steps: int = 0) -> list[Static]:
+    """The stub in place of the runner's parts, as `shell_text.script` takes it."""
+    return [Static(RUNNER.replace("STEPS", str(steps)))]

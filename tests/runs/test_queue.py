@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.runs import cells, shell_text
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 PROGRAM = """\
 mkdir -p "$EFFECTS"
 printf '%s\\0' "$@" >"$EFFECTS/$RGT_CELL.arguments"
@@ -38,7 +37,7 @@ class Box:
             "RGT_RETRY": ["unknown=0", "killed=0"], "RGT_RETRY_WAIT": 0,
         }  # fmt: skip
         self.script = self.home / "run.sh"
-        self.script.write_text(shell_text.script({**given, **values}, SCRIPTS, queue=True))
+        self.script.write_text(shell_text.script({**given, **values}))
         self.env = {**os.environ, "HOME": str(self.home), "HOSTNAME": name, "EFFECTS": str(effects)}
 
     def run(self, *verb: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess:

@@ -222,21 +222,3 @@ def test_a_script_from_a_pipe_is_refused(box):
         ["bash", "-s", "queue"], input=one.script.read_bytes(), env=one.env, capture_output=True
     )
     assert done.returncode == 2 and b"put it into a file" in done.stderr
-
-
-def test_shellcheck_has_nothing_to_say():
-    from tests.conftest import engine
-    from tests.runs.test_queue import SCRIPTS
-
-    for command in (
-        ["shellcheck", "-S", "warning", "-s", "bash"],
-        ["shfmt", "-i", "2", "-ci", "-d"],
-    ):
-        engine(command[0], f"apt-get install {command[0]}")
-        done = subprocess.run(
-            [*command, str(SCRIPTS / "run_queue.sh.template")],
-            capture_output=True,
-            text=True,
-            env=os.environ,
-        )
-        assert done.returncode == 0, done.stdout

@@ -1,19 +1,15 @@
-"""Claims of a queue, by the functions of run_queue.sh.template alone: two owners never hold a cell, and only its owner publishes a result."""
+"""Claims of a queue, by the functions of a queue alone: two owners never hold a cell, and only its owner publishes a result."""
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runs import shell_text
-
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 @pytest.fixture
 def shell(tmp_path):
     """Runs bash lines after the functions of queue and runner: shell('lines', box='a')."""
-    runner = shell_text.body(SCRIPTS / shell_text.RUNNER)
     values = {
         "RGT_RUN_DIR": str(tmp_path / "run"),
         "RGT_CLAIMS": str(tmp_path / "claims"),
@@ -24,12 +20,10 @@ def shell(tmp_path):
     (tmp_path / "claims").mkdir()
 
     def run(lines: str, box: str = "a", cells: list[str] = cells, **more: object) -> str:
-        text = shell_text.assignments({**values, "RGT_CELLS": cells, **more}) + shell_text.body(
-            SCRIPTS / shell_text.QUEUE
-        )
-        text += (
-            runner.rstrip().removesuffix('rgt_main "$@"')
-            + "\nRGT_SLOTS=${RGT_SLOTS-1}; rgt_resolve; rgt_queue_apply_part; rgt_queue_open\n"
+        text = shell_text.script({**values, "RGT_CELLS": cells, **more})
+        text = (
+            text.removesuffix('rgt_main "$@"\n')
+            + "RGT_SLOTS=${RGT_SLOTS-1}; rgt_resolve; rgt_queue_apply_part; rgt_queue_open\n"
             + lines
         )
         (tmp_path / "lines.sh").write_text(text)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -10,15 +9,20 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import ROOT
+from remote_gpu_trainer.runs import shell_text
 
 
 @pytest.fixture(scope="module")
 def checker(tmp_path_factory) -> Path:
-    text = (ROOT / "scripts" / "run_one.sh.template").read_text()
+    script = shell_text.script({"RGT_CHECKPOINT_GLOB": "*"}).removesuffix('rgt_main "$@"\n')
     path = tmp_path_factory.mktemp("checker") / "check_checkpoint.py"
-    path.write_text(re.search(r"cat <<'PY'\n(.*?)\nPY\n", text, re.DOTALL)[1])
+    with path.open("wb") as file:
+        subprocess.run(
+            ["bash", "-s"],
+            input=(script + "rgt_check_checkpoint_program\n").encode(),
+            stdout=file,
+            check=True,
+        )
     return path
 
 

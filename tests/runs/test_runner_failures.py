@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from remote_gpu_trainer.runs import shell_text
+from remote_gpu_trainer.runs import script_parts
 
 from tests.conftest import ROOT
 from tests.runs.runner_box import Box, assert_nothing_repeated, undisturbed
@@ -221,7 +221,7 @@ def test_a_full_disk_under_the_run_folder_still_gets_a_marker(box: Box):
 
 
 def test_every_entry_that_the_runner_names_is_in_the_catalogue():
-    text = shell_text.body(ROOT / "scripts" / shell_text.RUNNER)
+    text = "".join(script_parts.part(name) for name, _ in script_parts.PARTS)
     table = text.partition("rgt_entries=(")[2].partition(")\n")[0]
     named = {line.strip().strip("'").split()[2] for line in table.splitlines() if line.strip()}
     headings = "".join(

@@ -30,15 +30,7 @@ class Run:
             "RGT_REQUEUE": "yes" if options.requeue else "", "RGT_STEP_PATTERN": "step [0-9]+", "RGT_HEARTBEAT": 1, "RGT_RETRY_WAIT": 0, "RGT_EXPECT": ["final.bin"], **more,
         }  # fmt: skip
         self.script = folder / "batch.sh"
-        self.script.write_text(
-            target.text(
-                values,
-                options,
-                shell_text.script(
-                    values, ROOT / "scripts", about="A test.", queue=bool(options.cells)
-                ),
-            )
-        )
+        self.script.write_text(target.text(values, options, shell_text.script(values)))
 
     def lines(self, name):
         path = self.run / name

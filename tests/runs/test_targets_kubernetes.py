@@ -50,17 +50,12 @@ HOSTILE = st.text(
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory):
-    return stub_runner.write(tmp_path_factory.mktemp("scripts"))
-
-
-@pytest.fixture(scope="module")
-def made(scripts):
+def made():
     """The text for some values, with the script that went in."""
 
     def make(options=ONE, **values):
         given = {**VALUES, **values}
-        script = shell_text.script(given, scripts, about="A test.")
+        script = shell_text.script(given, stub_runner.parts())
         return kubernetes.text(given, options, script), script
 
     return make
@@ -358,9 +353,9 @@ def test_only_a_run_that_is_to_go_on_ends_with_75(tmp_path, verb, class_, codes)
         "RGT_DEADLINE": "hours:0.0025" if verb == "deadline" else "hours:1",
     }  # fmt: skip
     options = kubernetes.Options("tiny", "python", 1)
-    script = objects(kubernetes.text(values, options, shell_text.script(values, ROOT / "scripts")))[
-        "ConfigMap"
-    ]["data"]["run.sh"]
+    script = objects(kubernetes.text(values, options, shell_text.script(values)))["ConfigMap"][
+        "data"
+    ]["run.sh"]
     path = tmp_path / "run.sh"
     path.write_text(script)
     env = {key: value for key, value in os.environ.items() if not key.startswith("RGT_")}

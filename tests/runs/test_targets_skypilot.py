@@ -37,17 +37,12 @@ FULL = replace(
 
 
 @pytest.fixture(scope="module")
-def scripts(tmp_path_factory):
-    return stub_runner.write(tmp_path_factory.mktemp("scripts"))
-
-
-@pytest.fixture(scope="module")
-def made(scripts):
+def made():
     """The text for some values, with the script that went in."""
 
     def make(options=ONE, **values):
         given = {**VALUES, "RGT_NODES": options.nodes, **values}
-        script = shell_text.script(given, scripts, about="A test.")
+        script = shell_text.script(given, stub_runner.parts())
         return skypilot.text(given, options, script), script
 
     return make

@@ -28,7 +28,6 @@ def write(tmp_path):
     """A batch script with a stub runner; its run folder is tmp_path/run."""
 
     def make(options, steps=0, **values):
-        scripts = stub_runner.write(tmp_path / "scripts", steps)
         requeue = "yes" if options.requeue else ""
         given = {
             "RGT_RUN_DIR": str(tmp_path / "run"),
@@ -40,11 +39,7 @@ def write(tmp_path):
         }
         path = tmp_path / "batch.sh"
         path.write_text(
-            target.text(
-                given,
-                options,
-                shell_text.script(given, scripts, about="A test.", queue="RGT_CELLS" in given),
-            )
+            target.text(given, options, shell_text.script(given, stub_runner.parts(steps)))
         )
         return path
 
@@ -125,7 +120,7 @@ def test_no_value_can_add_a_line_for_sbatch(write):
         number for number, line in enumerate(text.split("\n")) if line and not line.startswith("#")
     )
     assert (
-        text.split("\n")[1 : text.count("#SBATCH --", 0, text.index("# A test")) + 1]
+        text.split("\n")[1 : text.count("#SBATCH --", 0, text.index("# Rendered by")) + 1]
         == target.head(ONE).splitlines()
     )
     assert not [
@@ -363,3 +358,17 @@ def test_a_node_that_saves_longer_than_the_other_is_waited_for(slurm, write, tmp
     slurm.client("scancel", "--batch", "--signal=USR1", job)
     assert slurm.until(job, "COMPLETED", "FAILED")["JobState"] == "FAILED"
     assert [line.split(" at ")[0] for line in lines(tmp_path, "events")] == ["saved", "saved"]
+
+
+def test_a_value_that_got_past_the_options_is_refused_at_its_line():
+    for field, value in (
+        ("partition", "a\n#SBATCH --x"),
+        ("name", "a b"),
+        ("output", "a;b"),
+        ("nodes", "1 2"),
+        ("qos", "a=b"),
+    ):
+        options = replace(ONE)
+        object.__setattr__(options, field, value)
+        with pytest.raises(ValueError, match=f"^{field}: found"):
+            target.head(options)

@@ -1,4 +1,4 @@
-"""A job and a platform in, one self-contained script out. Pure: no clock, no file but the runner's own text, no network; equal input gives equal bytes."""
+"""A job and a platform in, one self-contained script out. Pure: no clock, no file but the parts of the runner, no network; equal input gives equal bytes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
-from pathlib import Path
 
 from .. import __version__
-from ..catalogue import bundle
 from ..platforms.profile import Profile
 from . import shell_text
 from .code_snapshot import Snapshot
@@ -74,8 +71,7 @@ def render(
         raise Unfit(f"target: found {target[:40]!r}, expected one of {', '.join(TARGETS)}")
     sha = fingerprint(job)
     given = values(job, profile, target, __version__, sha, folders(job, target), snapshot)
-    about = f"Rendered by remote-gpu-trainer {__version__} for {target} from job {job.name} (sha256 {sha}) and platform {profile.name}.\nDon't edit: render again, and start under another name while this one runs."
-    text = shell_text.script(given, scripts(), about=about, queue=job.queue is not None)
+    text = shell_text.script(given)
     if target in _ENGINES:
         engine, options = _ENGINES[target]
         try:
@@ -106,8 +102,3 @@ def fingerprint(job: Job) -> str:
         separators=(",", ":"),
     )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@lru_cache(maxsize=1)
-def scripts() -> Path:
-    return bundle.bundle_root() / "scripts"

@@ -1,4 +1,4 @@
-"""A job and a platform as the variables that the runner reads. Pure; what each one means stands at the top of scripts/run_one.sh.template."""
+"""A job and a platform as the variables that the runner reads. Pure; each part in runs/templates/ names those that it reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from ..platforms.profile import Profile
 from .code_snapshot import Snapshot
 from .job import Job, Resume, Secret
-from .targets.fields import Value
+from .script_parts import Value
 
 UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
 RETRIES = {

@@ -6,25 +6,19 @@ Every refusal is a ValueError with the field, what was found, what was expected,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-Value = (
-    str | int | float | Sequence[str]
-)  # what a variable of the runner can hold: a sequence becomes an array
+from ..script_parts import Value, part
 
 SHEBANG = "#!/usr/bin/env bash\n"
 MAIN = 'rgt_main "$@"\n'
 # An engine tells only at the start which host is node 0.
-RENDEZVOUS = "RGT_RDZV_HOST=${RGT_RENDEZVOUS:-$RGT_RDZV_HOST}\n"
+RENDEZVOUS = part("engines/rendezvous.sh")
 
 # A scheduler takes 0 for "finished". A run that was stopped after a save ends with 75 instead, whatever its program said, so that it is started
 # again; not one that its user or its deadline ended.
 AGAIN = 75
-STOPPED = f"""\
-if [[ ${{1-}} == run || ${{1-}} == queue ]]; then
-  trap '[[ ${{rgt_class-}} != preempted || ${{rgt_asked-}} == asked ]] || exit {AGAIN}' EXIT
-fi
-"""
+STOPPED = part("engines/stopped.sh")
 
 
 def refuse(field: str, found: object, expected: str, do: str) -> ValueError:

@@ -13,8 +13,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..script_parts import Value
 from . import fields, yaml_text
-from .fields import Value
 
 MIB = 1024 * 1024  # The limit of a ConfigMap's data; MaxSecretSize in pkg/apis/core/types.go
 _AGAIN = [fields.AGAIN, 137, 143]  # stopped after a save, KILL, TERM

@@ -10,32 +10,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .. import shell_text
+from ..script_parts import Static, Value
 from . import fields, yaml_text
-from .fields import Value
 
 _NAME = r"[a-zA-Z0-9]+(?:[._-]{1,2}[a-zA-Z0-9]+)*"  # sky/task.py, _VALID_NAME_REGEX
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _PART = r"[A-Za-z0-9*][A-Za-z0-9*._:@/-]{0,199}"
-
-_RUN_HEAD = """\
-set +H
-set -u
-umask 077
-rgt_dir=$HOME/.remote-gpu-trainer/{name}
-mkdir -p -- "$rgt_dir" || exit 1
-cat > "$rgt_dir/run.sh.$$" <<'{delimiter}' || exit 1
-"""
-_RUN_TAIL = """\
-mv -f -- "$rgt_dir/run.sh.$$" "$rgt_dir/run.sh" || exit 1
-"""
-_ONE_NODE = """\
-exec bash "$rgt_dir/run.sh" {verb}
-"""
-_NODES = """\
-RGT_RENDEZVOUS=$(printf '%s\\n' "$SKYPILOT_NODE_IPS" | head -n 1)
-export RGT_RENDEZVOUS
-exec bash "$rgt_dir/run.sh" {verb} --node-rank "$SKYPILOT_NODE_RANK"
-"""
 
 
 @dataclass(frozen=True)
@@ -168,12 +149,11 @@ def run(script: str, options: Options, verb: str) -> str:
     delimiter = "RGT_" + hashlib.sha256(script.encode()).hexdigest()[:16].upper()
     while delimiter in lines:
         delimiter += "_"
-    start = (_ONE_NODE if options.nodes == 1 else _NODES).format(verb=verb)
-    return (
-        _RUN_HEAD.format(name=options.name, delimiter=delimiter)
-        + script
-        + delimiter
-        + "\n"
-        + _RUN_TAIL
-        + start
+    return shell_text.filled(
+        "engines/skypilot_run.j2",
+        name=options.name,
+        delimiter=delimiter,
+        script=Static(script),
+        verb=verb,
+        nodes=options.nodes,
     )

@@ -11,11 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+from jinja2 import Template
+
+from .. import shell_text
+from ..script_parts import Value, part
 from . import fields
-from .fields import Value
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_FEATURES = r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}"
+_FILE = r"[A-Za-z0-9%_./-]{1,255}"
 _WORD_SAYS = "1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
 _SIGNAL_LIMIT = 65535  # sbatch's own, man sbatch --signal
 _MARGIN_MINUTES = 5  # The runner's deadline comes first; Slurm's time is the fence behind it.
@@ -73,7 +79,7 @@ class Options:
             fields.matched(
                 "constraint",
                 self.constraint,
-                r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}",
+                _FEATURES,
                 "features joined by '&' or '|'",
                 "write them as `sinfo -o %f` shows them",
             )
@@ -116,7 +122,7 @@ class Options:
             fields.matched(
                 "output",
                 self.output,
-                r"[A-Za-z0-9%_./-]{1,255}",
+                _FILE,
                 "a path of letters, digits and % _ . / -",
                 "choose another path",
             )
@@ -132,91 +138,81 @@ class Options:
         return max(1, min(given)) if given else None
 
 
+# What may stand behind each option: sbatch knows no quoting, so anything else is refused.
+_NUMBER = r"[1-9][0-9]{0,8}"
+_FORMS = {
+    "name": _WORD,
+    "nodes": _NUMBER,
+    "gres": rf"gpu(:{_WORD})?:{_NUMBER}",
+    "cpus": _NUMBER,
+    "memory_mb": rf"{_NUMBER}M",
+    "hours": r"[0-9]{1,3}-[0-9]{2}:[0-9]{2}:00",
+    "partition": _WORD,
+    "account": _WORD,
+    "qos": _WORD,
+    "constraint": _FEATURES,
+    "cells": rf"0-[0-9]{{1,7}}(%{_NUMBER})?",
+    "signal_seconds": _NUMBER,
+    "output": _FILE,
+}
+
+
+class _Fits(str):
+    """A value in the form that its option takes."""
+
+
+def _only_fitting(value: object) -> str:
+    if not isinstance(value, _Fits):
+        raise TypeError(
+            f"found {type(value).__name__} in sbatch.j2, expected a value in its option's form"
+        )
+    return str(value)
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    return shell_text.environment(_only_fitting).get_template("sbatch.j2")
+
+
 def head(options: Options) -> str:
-    """The `#SBATCH` lines, in a fixed order. sbatch reads them up to the first line that is no comment."""
+    """The `#SBATCH` lines, in a fixed order. sbatch reads them up to the first line that is no comment.
+
+    Raises ValueError that names the field.
+    """
     days, rest = divmod(options.minutes or 0, 24 * 60)
     gpu = f"gpu:{options.gpu_type}:{options.gpus}" if options.gpu_type else f"gpu:{options.gpus}"
-    array = f"0-{options.cells - 1}" + (f"%{options.at_once}" if options.at_once else "")
-    lines = [
-        f"--job-name={options.name}",
-        f"--nodes={options.nodes}",
-        "--ntasks-per-node=1",
-        f"--gres={gpu}" if options.gpus else "",
-        f"--cpus-per-task={options.cpus}" if options.cpus else "",
-        f"--mem={options.memory_mb}M" if options.memory_mb else "",
-        f"--time={days}-{rest // 60:02}:{rest % 60:02}:00" if options.minutes else "",
-        f"--partition={options.partition}" if options.partition else "",
-        f"--account={options.account}" if options.account else "",
-        f"--qos={options.qos}" if options.qos else "",
-        f"--constraint={options.constraint}" if options.constraint else "",
-        f"--array={array}" if options.cells else "",
-        "--requeue" if options.requeue else "--no-requeue",
-        "--open-mode=append",
-        f"--signal=B:USR1@{options.signal_seconds}",
-        f"--output={options.output or ('slurm-%A_%a.out' if options.cells else 'slurm-%j.out')}",
-    ]
-    return "".join(f"#SBATCH {line}\n" for line in lines if line)
-
-
-_TAIL = r"""
-# ---- Slurm -------------------------------------------------------------------------------------------------------------------
-# Starts this file once on each node, from a folder that every node sees, and passes "save now" on.
-rgt_slurm_nodes() {
-  local run_dir=$RGT_RUN_DIR code=0 asked='' woken='' step
-  [[ ${run_dir:0:2} == \~/ ]] && run_dir=$HOME/${run_dir:2}
-  mkdir -p -- "$run_dir" && cp -- "$0" "$run_dir/.run.sh.$$" && mv -f -- "$run_dir/.run.sh.$$" "$run_dir/run.sh" || return 1
-  RGT_RENDEZVOUS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-  [[ -n $RGT_RENDEZVOUS ]] || return 1
-  export RGT_RENDEZVOUS
-  trap 'asked=USR1 woken=1; rgt_slurm_pass USR1 "$run_dir/run.sh"' USR1
-  trap 'asked=TERM woken=1; rgt_slurm_pass TERM "$run_dir/run.sh"' TERM
-  # srun no longer takes the cores of sbatch over by itself (Slurm 22.05). A node that ended must not cut the others' save
-  # short, as --kill-on-bad-exit=1 does (TERM, and KILL after KillWait): they have a quarter of an hour.
-  srun --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
-    --kill-on-bad-exit=0 --wait=900 bash "$run_dir/run.sh" &
-  step=$!
-  while :; do # a trap ends wait early
-    woken=''
-    wait "$step"
-    code=$?
-    [[ -n $woken ]] || break
-  done
-  if [[ $asked == USR1 && $RGT_REQUEUE == yes && -e $run_dir/.preempted ]]; then
-    scontrol requeue "$SLURM_JOB_ID"
-  fi
-  return "$code"
-}
-
-# scancel and srun signal every process of a step, and USR1 would end the program: a second step tells the runners alone.
-rgt_slurm_pass() {
-  RGT_PASS=$1 timeout -k 5 60 srun --overlap --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 bash "$2"
-}
-
-if [[ -n ${RGT_RENDEZVOUS-} && -n ${SLURM_NODEID-} ]]; then # one node of several
-  if [[ -n ${RGT_PASS-} ]]; then
-    rgt_rank=$SLURM_NODEID
-    rgt_resolve
-    rgt_alive "$RGT_RUN_DIR/runner.pid" && kill -s "$RGT_PASS" "$rgt_pid"
-    exit 0
-  fi
-  RGT_REQUEUE=no
-  [[ $# -gt 0 ]] || set -- run --node-rank "$SLURM_NODEID"
-elif [[ -n ${SLURM_JOB_ID-} && $# -eq 0 ]]; then # started by sbatch
-  if [[ -n ${SLURM_ARRAY_TASK_ID-} ]]; then
-    set -- queue --part "$((SLURM_ARRAY_TASK_ID + 1))/${#RGT_CELLS[@]}"
-  elif [[ $RGT_NODES -gt 1 ]]; then
-    rgt_slurm_nodes
-    exit
-  else
-    set -- run
-  fi
-fi
-"""
+    at_once = f"%{options.at_once}" if options.at_once else ""
+    found = {
+        "name": options.name,
+        "nodes": options.nodes,
+        "gres": gpu if options.gpus else "",
+        "cpus": options.cpus or "",
+        "memory_mb": f"{options.memory_mb}M" if options.memory_mb else "",
+        "hours": f"{days}-{rest // 60:02}:{rest % 60:02}:00" if options.minutes else "",
+        "partition": options.partition,
+        "account": options.account,
+        "qos": options.qos,
+        "constraint": options.constraint,
+        "cells": f"0-{options.cells - 1}{at_once}" if options.cells else "",
+        "signal_seconds": options.signal_seconds,
+        "output": options.output or ("slurm-%A_%a.out" if options.cells else "slurm-%j.out"),
+    }
+    for field, value in found.items():
+        if value != "":
+            fields.matched(
+                field,
+                str(value),
+                _FORMS[field],
+                "the form that sbatch takes",
+                "write it as sbatch's manual has it",
+            )
+    lines = {field: _Fits(value) for field, value in found.items()}
+    return _template().render(lines, requeue=options.requeue)
 
 
 def tail(options: Options) -> str:
     """The bash between the runner's functions and its last line. It is the same for all options and reads RGT_ and SLURM_ variables only."""
-    return _TAIL + fields.RENDEZVOUS
+    return "\n" + part("engines/slurm.sh") + fields.RENDEZVOUS
 
 
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:

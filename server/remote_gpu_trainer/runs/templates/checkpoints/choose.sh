@@ -1,0 +1,113 @@
+# Whole and torn checkpoints, and which one a program goes on from.
+
+: "${RGT_CHECKPOINT_GLOB=}" "${RGT_RESUME:=automatic}" "${RGT_RESUME_NAME=}"
+
+rgt_resolve_checkpoints() {
+  rgt_checkpoint_as_given=$RGT_CHECKPOINT_DIR
+  rgt_home "$RGT_CHECKPOINT_DIR" && RGT_CHECKPOINT_DIR=${rgt_path%/}
+  [[ -z $RGT_CHECKPOINT_DIR || $RGT_CHECKPOINT_DIR == /* ]] || RGT_CHECKPOINT_DIR=$RGT_WORK_DIR/$RGT_CHECKPOINT_DIR
+}
+
+rgt_find_python() {
+  local name
+  for name in python3 "$RGT_PYTHON" python; do
+    rgt_found_python=$(type -P -- "$name") && return
+  done
+  return 1
+}
+
+# The newest whole checkpoint in rgt_checkpoint ('' for none), a text that changes with it in rgt_checkpoint_id, torn newer
+# ones in rgt_torn (path, reason, path, reason).
+rgt_look_for_checkpoint() {
+  local -a answer=()
+  local at newest='' file
+  rgt_checkpoint='' rgt_checkpoint_id='' rgt_torn=()
+  [[ -n $RGT_CHECKPOINT_GLOB && -d $RGT_CHECKPOINT_DIR ]] || return 0
+  if rgt_find_python; then
+    [[ -s $RGT_RUN_DIR/check_checkpoint.py ]] || rgt_write "$RGT_RUN_DIR/check_checkpoint.py" "$(rgt_check_checkpoint_program)"
+    mapfile -d '' -t answer < <("$rgt_found_python" -I "$RGT_RUN_DIR/check_checkpoint.py" "$RGT_CHECKPOINT_DIR" \
+      "$RGT_CHECKPOINT_GLOB" "$RGT_RUN_DIR/whole.cache" 2>>"$RGT_RUN_DIR/log/runner.log" 9>&- && [[ -s $RGT_RUN_DIR/check_checkpoint.py ]] && printf 'end\0\0\0')
+    for ((at = 0; at + 2 < ${#answer[@]}; at += 3)); do
+      case ${answer[at]} in
+        whole) rgt_checkpoint=${answer[at + 1]} rgt_checkpoint_id="${answer[at + 1]} ${answer[at + 2]}" ;;
+        torn) rgt_torn+=("${answer[at + 1]}" "${answer[at + 2]}") ;;
+        end) return 0 ;;
+        unread) rgt_log "can't read ${answer[at + 1]}: ${answer[at + 2]}" ;;
+      esac
+    done
+    # A check that failed isn't "no checkpoint": a program that was told so would begin again from nothing.
+    [[ -z $rgt_checkpoint ]] || return 0
+    rgt_torn=()
+    rgt_log 'the check of the checkpoints failed; the newest is taken as it is'
+  fi
+  # Without Python nothing can be checked: the newest that isn't empty.
+  local IFS=''
+  for file in "$RGT_CHECKPOINT_DIR"/$RGT_CHECKPOINT_GLOB; do
+    [[ -s $file && $file != *.tmp && $file != *.torn ]] || continue
+    if [[ -z $newest ]] || rgt_is_newer "$file" "$newest"; then newest=$file; fi
+  done
+  rgt_checkpoint=$newest
+  [[ -z $newest ]] || rgt_checkpoint_id=$(stat -c '%n %Y %s' -- "$newest")
+}
+
+# By the number where the names differ in nothing else, as in check_checkpoint.py.
+rgt_is_newer() {
+  if [[ $1 != *[0-9].[0-9]* && $1 != "$2" && ${1//[0-9]/} == "${2//[0-9]/}" ]]; then
+    [[ $(printf '%s\0' "$1" "$2" | LC_ALL=C sort -zV | tail -zn 1 | tr -d '\0') == "$1" ]]
+  else
+    [[ $1 -nt $2 ]]
+  fi
+}
+
+# Only the first node touches what all see, and only what nobody has written to for a minute.
+rgt_is_quiet() {
+  [[ $rgt_rank == 0 && -z $(find "$1" -newermt '-60 seconds' -print -quit 2>&1) ]]
+}
+
+# Before an attempt: a torn file in the way of an automatic resume gets another name. Nothing is deleted.
+rgt_choose_checkpoint() {
+  local at path to number
+  rgt_look_for_checkpoint
+  for ((at = 0; at + 1 < ${#rgt_torn[@]}; at += 2)); do
+    path=${rgt_torn[at]}
+    rgt_entry_of torn
+    rgt_event torn-checkpoint path "$path" why "${rgt_torn[at + 1]}" entry "$rgt_id"
+    rgt_log "torn checkpoint ($rgt_id): $path: ${rgt_torn[at + 1]}"
+    [[ $RGT_RESUME == automatic ]] || continue
+    # Where nodes share the folder, another node may be writing it at this moment.
+    if ((RGT_NODES > 1)) && ! rgt_is_quiet "$path"; then continue; fi
+    to=$path.torn number=2
+    while [[ -e $to ]]; do to=$path.torn.$((number++)); done
+    mv -n -- "$path" "$to" && rgt_event renamed from "$path" to "$to"
+  done
+}
+
+# A run that had a checkpoint and finds none has lost its disk: said aloud, for it starts from nothing.
+rgt_tell_lost() {
+  local before=''
+  { IFS= read -r before <"$RGT_RUN_DIR/last-checkpoint"; } 2>/dev/null
+  if [[ -n $rgt_checkpoint ]]; then
+    [[ $before == "$rgt_checkpoint" ]] || rgt_write "$RGT_RUN_DIR/last-checkpoint" "$rgt_checkpoint"$'\n'
+  elif [[ -n $before ]]; then
+    rgt_entry_of lost
+    rgt_event lost-checkpoints entry "$rgt_id" last "$before"
+    rgt_log "no checkpoint left ($rgt_id): the last one was $before"
+    rgt_notify "$RGT_NAME: no checkpoint left ($rgt_id), the last one was $before; training starts from nothing"
+  fi
+}
+
+# The program's further arguments that name the checkpoint, in rgt_resume_with.
+rgt_resume_words() {
+  rgt_resume_with=()
+  [[ $RGT_RESUME == flag && -n $rgt_checkpoint ]] || return 0
+  if [[ $RGT_RESUME_NAME == *= ]]; then
+    rgt_resume_with=("$RGT_RESUME_NAME$rgt_checkpoint")
+  else
+    rgt_resume_with=("$RGT_RESUME_NAME" "$rgt_checkpoint")
+  fi
+}
+
+# A variable that names the checkpoint, in the program's environment.
+rgt_resume_variable() {
+  [[ $RGT_RESUME != variable || -z $rgt_checkpoint ]] || export "$RGT_RESUME_NAME=$rgt_checkpoint"
+}

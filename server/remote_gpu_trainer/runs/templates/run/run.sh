@@ -1,0 +1,115 @@
+# A run from its start to its end, in the foreground.
+
+rgt_run() {
+  local again=$1
+  rgt_make_folders
+  rgt_lock_run || {
+    echo "$RGT_NAME: a run holds $RGT_RUN_DIR/lock" >&2
+    exit 75
+  }
+  exec 2>>"$RGT_RUN_DIR/log/runner.log"
+  if [[ -e $RGT_RUN_DIR/.done && $again != again ]]; then
+    rgt_log "$RGT_NAME is done already; nothing was started (resume runs it again)"
+    exit 0
+  fi
+  if [[ $again == again ]]; then
+    rm -f -- "$RGT_RUN_DIR/.same-failure" "$RGT_RUN_DIR/last-failure"
+  elif [[ -e $RGT_RUN_DIR/.same-failure ]]; then
+    rgt_refuse_start "$RGT_NAME failed twice at the same step; mend it, then: bash $rgt_self resume"
+  fi
+  rgt_keep_script || exit 1
+  rgt_set_deadline
+  rgt_now
+  if ((rgt_t >= rgt_deadline)); then
+    rgt_refuse_start "the deadline of $RGT_NAME is over since $((rgt_t - rgt_deadline)) s; render the script with a later one"
+  fi
+  rgt_set_traps
+  rgt_started=$rgt_t
+  rgt_begin
+  rgt_boot_id
+  rgt_event start boot "$rgt_boot" target "$RGT_TARGET" job "$RGT_JOB_SHA"
+  rgt_end_orphans
+  rgt_start_keeper
+  rgt_note_results
+  rgt_set_phase preflight
+  { head -c 65536 /dev/zero >"$RGT_RUN_DIR/.spare"; } 2>/dev/null
+  rgt_write_code_notes
+  rgt_plan_sync
+  if ! rgt_preflight && [[ -z $rgt_asked || $rgt_asked == hangup ]]; then
+    : >"$RGT_RUN_DIR/.refused"
+    rgt_tell_refusals
+    rgt_class=preflight
+    case ${rgt_refusals[0]%%$'\t'*} in
+      disk | inodes) rgt_class=disk ;;
+      no-gpu | busy | held | kernel | driver) rgt_class=gpu ;;
+    esac
+    rgt_entry=${rgt_refusals[0]#*$'\t'} rgt_entry=${rgt_entry%%$'\t'*}
+    rgt_reason="preflight: ${rgt_refusals[0]##*$'\t'}"
+    rgt_finish failed
+    exit 1
+  fi
+  if [[ -n $rgt_asked && $rgt_asked != hangup ]] || ! rgt_stage; then
+    if [[ -n $rgt_asked && $rgt_asked != hangup ]]; then
+      rgt_verdict preempted preempted "$rgt_asked"
+      rgt_finish preempted
+    else
+      rgt_finish failed
+    fi
+    exit "${rgt_exit:-1}"
+  fi
+  rgt_attempts
+  case $rgt_class in
+    '') rgt_finish 'done' ;;
+    preempted | deadline) rgt_finish preempted ;;
+    *) rgt_finish failed ;;
+  esac
+  [[ $rgt_class != preempted ]] || rgt_requeue
+  # A missing result is a failure even where the program said 0.
+  [[ $rgt_class != bug || $rgt_exit != 0 ]] || exit 1
+  exit "$rgt_exit"
+}
+
+# The last run's end is forgotten, and whoever started this one is told.
+rgt_begin() {
+  # Before the old marker goes: nobody must take the last run's end for this one's.
+  rgt_phase=preflight && rgt_state
+  rm -f -- "$RGT_RUN_DIR"/.done "$RGT_RUN_DIR"/.failed "$RGT_RUN_DIR"/.preempted "$RGT_RUN_DIR"/.refused \
+    "$RGT_RUN_DIR"/asked "$RGT_RUN_DIR"/notice "$RGT_RUN_DIR"/final-sync "$RGT_RUN_DIR"/quiet
+  rgt_write_pid "$RGT_RUN_DIR/runner.pid" "$$"
+  : >"$RGT_RUN_DIR/start.begun"
+}
+
+rgt_finish() {
+  rgt_outcome=$1
+  # The box of a preempted run may go at any moment, so its marker comes first; the others wait for the copy.
+  # The state before it: who sees the marker finds the reason there.
+  if [[ $1 == preempted ]]; then
+    rgt_state
+    rgt_mark preempted
+  fi
+  rgt_finish_sync
+  rgt_phase=$1
+  rgt_state
+  rgt_event "$1" class "$rgt_class" entry "$rgt_entry" reason "$rgt_reason" exit "$rgt_exit"
+  rgt_log "$1${rgt_reason:+: $rgt_reason}"
+  rgt_mark "$1"
+  rm -f -- "$RGT_RUN_DIR/runner.pid"
+  [[ $1 == preempted ]] || rgt_notify "$RGT_NAME on ${HOSTNAME:-this box}: $1${rgt_reason:+: $rgt_reason}"
+}
+
+rgt_refuse_start() {
+  rgt_log "$1"
+  rgt_write "$RGT_RUN_DIR/start.refused" "$1"$'\n'
+  exit "${2:-1}"
+}
+
+# Environment file and data, before the first attempt. Fails with class, entry and reason set.
+rgt_stage() {
+  local mark=$RGT_RUN_DIR/.stage-mark
+  rgt_set_phase staging
+  rgt_set_up || return 1
+  : >"$mark"
+  rgt_stage_data "$mark" || return 1
+  rgt_restore "$mark" || return 1
+  rm -f -- "$mark"
+}

@@ -1,0 +1,2 @@
+# Not put back into a queue.
+rgt_requeue() { :; }

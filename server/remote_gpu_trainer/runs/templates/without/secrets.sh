@@ -1,0 +1,3 @@
+# No secrets.
+rgt_check_secrets() { :; }
+rgt_load_secrets() { :; }

@@ -1,0 +1,2 @@
+# Nothing to install.
+rgt_set_up() { :; }

@@ -1,0 +1,2 @@
+# No data to bring.
+rgt_stage_data() { :; }

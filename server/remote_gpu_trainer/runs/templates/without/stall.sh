@@ -1,0 +1,2 @@
+# No test for a stall.
+rgt_end_stalled() { :; }

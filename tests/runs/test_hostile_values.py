@@ -1,0 +1,272 @@
+"""Hostile values in every field of a job that reaches a script, the lines for sbatch or a command.
+
+Each is refused by its field's name, or arrives as it is and changes nothing around it.
+"""
+
+import itertools
+import re
+import subprocess
+from datetime import date
+from functools import cache
+
+import jinja2
+import pytest
+from remote_gpu_trainer.platforms import profile
+from remote_gpu_trainer.runs import shell_text
+from remote_gpu_trainer.runs.job_reading import JobError, from_object
+from remote_gpu_trainer.runs.render import render
+from remote_gpu_trainer.runs.runner_values import Unfit, values
+from remote_gpu_trainer.runs.target_options import folders
+from remote_gpu_trainer.runs.targets import slurm
+
+DAY = date(2026, 8, 25)
+PLATFORMS = {
+    "local": "local",
+    "ssh": "vastai",
+    "slurm": "slurm",
+    "kubernetes": "kubernetes",
+    "skypilot": "aws",
+}
+HOSTILE = [
+    "'; touch pwned; '", '"; touch pwned; "', "$(touch pwned)", "`touch pwned`", "a\ntouch pwned\n", "a\rtouch pwned", "a\r\ntouch pwned", "\x01\x1b[31m", "\x7f", "a\0b",
+    "{{ 7*7 }}", "{% raw %}", "{% endraw %}", "{% endblock %}", "{# x", "#}", "{{ cycler.__init__.__globals__ }}", "\u2028touch pwned\u2029", "\x85touch pwned", "-rf", "--help", "-oProxyCommand=touch pwned",
+    "EOF", "RGT_PROGRAM", "PY", "x\n#SBATCH --partition=high\n", "x #SBATCH", "a b", "$HOME", "${x}", "!!", "\\", "\\n", "a\\'; touch pwned; '", "a) ; touch pwned ; (", "é中\U0001f600", "~/x", "*", "x; touch pwned", "x && touch pwned", "x | touch pwned",
+    "x > pwned", "", " ", "\t", "\ud800",
+]  # fmt: skip
+FIELDS = [
+    "name", "command", "command.0", "command.1", "deadline", "code", "environment", "python", "variables.A", "variables.NAME", "secrets.S.file", "secrets.S.variable", "rendezvous", "data.0.from", "data.0.to", "checkpoint.folder",
+    "checkpoint.pattern", "resume.flag", "resume.variable", "durable.to", "durable.what.0", "at_end.box_id", "at_end.credential.file", "results.0", "notify.0", "notify.1", "step_pattern", "rehearsal.arguments.0", "run_dir",
+    "queue.cells.0.name", "queue.cells.0.arguments.0", "queue.claims", "slurm.partition", "slurm.account", "slurm.qos", "slurm.gpu_type", "kubernetes.image", "kubernetes.claim", "kubernetes.namespace", "kubernetes.mount", "skypilot.accelerator", "skypilot.infra", "skypilot.image",
+]  # fmt: skip
+REFUSED = (JobError, Unfit, ValueError)
+
+
+def with_field(path: str, value: str) -> dict:
+    """A job with this value in a field, and what the field needs around it."""
+    job = {"name": "a", "command": ["x", "y"], "deadline": "1h", "gpus": 0, "kubernetes": {"image": "i", "claim": "c"}, "skypilot": {}}  # fmt: skip
+    around = {"durable": {"to": "/d", "what": ["x"]}, "checkpoint": {"folder": "f"}, "data": [{"from": "/f", "to": "t"}], "secrets": {"S": {}}, "queue": {"cells": [{"name": "c", "arguments": ["x"]}]}, "at_end": {"do": "stop"}, "resume": {}, "notify": ["n"]}  # fmt: skip
+    words = path.split(".")
+    if words[0] in around:
+        job[words[0]] = around[words[0]]
+    if path == "slurm.gpu_type":
+        job["gpus"] = 1
+    if path.startswith("skypilot.acc"):
+        job["gpus"] = 1
+    if words[-1] == "NAME":
+        job["variables"] = {value: "x"}
+        return job
+    place = job
+    for word, following in zip(words[:-1], words[1:]):
+        if isinstance(place, list):
+            place = place[int(word)]
+        else:
+            place = place.setdefault(word, [] if following.isdigit() else {})
+    if isinstance(place, list):
+        place[int(words[-1]) : int(words[-1]) + 1] = [value]
+    else:
+        place[words[-1]] = value
+    return job
+
+
+def as_bash_sees(assignments: str, names: list[str], folder) -> dict:
+    """Every variable as a bash that has read the block of assignments holds it."""
+    lines = ["set -u\n", assignments, "out() { printf '%s\\0' \"$@\"; printf '\\0\\1\\0'; }\n"]
+    lines += [f'out {name} ${{{name}[@]+"${{{name}[@]}}"}}\n' for name in names]
+    done = subprocess.run(
+        ["bash", "-s"], input="".join(lines).encode(), capture_output=True, cwd=folder, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (0, b""), done.stderr
+    blocks = [block.split("\0") for block in done.stdout.decode().split("\0\0\1\0")[:-1]]
+    return {name: parts for name, *parts in blocks}
+
+
+OPENING = shell_text.script({"RGT_NAME": "a"}).split("\nRGT_", 1)[0]
+SETTINGS = "\n# What a rendered script may leave out, and the variables of a run.\n"
+
+
+def check_script(job, target: str, folder) -> None:
+    """The block of assignments holds the values, and the rest of the script is what it is without them."""
+    snapshot = None
+    given = values(
+        job, profile.get(PLATFORMS[target]), target, "0", "0", folders(job, target), snapshot
+    )
+    text = shell_text.script(given)
+    assert text.startswith(OPENING)
+    block, _, rest = text[len(OPENING) :].partition(SETTINGS)
+    names = re.findall(r"^(RGT_[A-Z_]+)=", shell_text.script(dict.fromkeys(given, "")), re.M)
+    held = as_bash_sees(block, [name for name in names if f"\n{name}=" in block], folder)
+    for name, parts in held.items():
+        value = given[name]
+        assert parts == (
+            [str(item) for item in value] if isinstance(value, list) else [str(value)]
+        ), name
+    static = ("\n" + "".join(shell_text.script_parts.parts(given))).partition(SETTINGS)[2]
+    assert rest.replace("\n", "") == (static + 'rgt_main "$@"').replace("\n", "")
+
+
+STUBS = ("ssh", "rsync", "git", "cp", "mv", "mkdir", "sbatch", "squeue", "scancel", "timeout", "kubectl", "sky", "remote-gpu-trainer", "bash", "cat", "date", "seq")  # fmt: skip
+
+
+def programs_run(made, folder) -> list[str]:
+    """The programs that the four commands start, none of them real."""
+    tools = folder / "tools"
+    if not tools.exists():
+        tools.mkdir()
+        (folder / "empty").mkdir()
+        for name in STUBS:
+            (tools / name).write_text(f'#!/bin/sh\necho {name} >> "$CALLED"\n')
+            (tools / name).chmod(0o755)
+    called = folder / "called"
+    called.write_text("")
+    (folder / "empty" / made.file_name).write_text("")
+    env = {"PATH": str(tools), "CALLED": str(called), "HOME": str(folder / "home")}
+    for line in around(made):
+        subprocess.run(
+            ["/bin/bash", "-c", line],
+            cwd=folder / "empty",
+            env=env,
+            capture_output=True,
+            timeout=30,
+        )
+    assert sorted(path.name for path in (folder / "empty").iterdir()) == [made.file_name]
+    (folder / "empty" / made.file_name).unlink()
+    return sorted(called.read_text().split())
+
+
+def check(path: str, value: str, target: str, folder) -> bool:
+    """Is the value taken? Fails where it breaks out."""
+    try:
+        job = from_object(with_field(path, value))
+        made = render(job, profile.get(PLATFORMS[target]), target, DAY)
+    except REFUSED as refused:
+        said = str(refused).splitlines()[0]
+        assert (
+            said.startswith(("job", path.split(".")[0], "found", "rgt", "RGT_"))
+            or ": found" in said
+        ), said
+        return False
+    if target == "slurm":
+        # sbatch reads them up to the first line that is no comment.
+        comments = itertools.takewhile(
+            lambda line: not line or line.startswith("#"), made.script.split("\n")
+        )
+        lines = [line for line in comments if line.startswith("#SBATCH")]
+        assert lines == slurm.head(shell_options(job)).splitlines()
+        assert all(
+            re.fullmatch(r"#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/-]+)?", line) for line in lines
+        )
+    elif target == "local":
+        check_script(job, target, folder)
+    usual = plain(path, target)
+    if value and around(made) != around(usual):  # an empty folder of code is none
+        assert programs_run(made, folder) == programs_run(usual, folder)
+    assert not [found for found in folder.rglob("*pwned*")]
+    return True
+
+
+def shell_options(job):
+    from remote_gpu_trainer.runs.target_options import for_slurm
+
+    return for_slurm(job)
+
+
+PLAIN_VALUES = {"secrets.S.file": "/secrets/S", "deadline": "1h", "resume.flag": "--resume", "rendezvous": "a:29400", "run_dir": "~/x", "queue.cells.0.name": "c", "kubernetes.mount": "/workspace", "environment": "requirements.txt"}  # fmt: skip
+
+
+def around(made) -> tuple[str, ...]:
+    return made.start, made.watch, made.stop, made.resume
+
+
+@cache
+def plain(path: str, target: str):
+    job = from_object(with_field(path, PLAIN_VALUES.get(path, "plain")))
+    return render(job, profile.get(PLATFORMS[target]), target, DAY)
+
+
+# What reaches a command or an object, or the script alone, which all targets have in common.
+EVERYWHERE = ("name", "code", "run_dir", "secrets.S.variable", "secrets.S.file", "command.1")
+
+
+def targets_of(path: str) -> tuple[str, ...]:
+    engine = path.split(".")[0]
+    return (
+        (engine,)
+        if engine in PLATFORMS
+        else tuple(PLATFORMS)
+        if path in EVERYWHERE
+        else ("local", "slurm")
+    )
+
+
+PAIRS = [(path, target) for path in FIELDS for target in targets_of(path)]
+
+
+@pytest.mark.parametrize(("path", "target"), PAIRS)
+def test_a_hostile_value_is_refused_or_stays_where_it_is(path, target, tmp_path):
+    taken = [value for value in HOSTILE if check(path, value, target, tmp_path)]
+    assert "\0" not in "".join(taken) and "\ud800" not in taken
+
+
+@pytest.mark.parametrize(
+    "value", [value for value in HOSTILE if "\0" not in value and "\ud800" not in value]
+)
+@pytest.mark.parametrize("target", ("local", "ssh"))
+def test_a_hostile_name_of_a_file_or_folder_here_stays_one_word(value, target, tmp_path):
+    job = from_object({"name": "a", "command": ["x"], "deadline": "1h", "gpus": 0})
+    made = render(job, profile.get(PLATFORMS[target]), target, DAY, file=value or "x")
+    usual = render(job, profile.get(PLATFORMS[target]), target, DAY)
+    done = subprocess.run(["bash", "-n", "-c", made.start], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert {name for name in programs_run(made, tmp_path)} <= {
+        name for name in programs_run(usual, tmp_path)
+    }
+
+
+def test_without_the_environment_s_quoting_these_tests_fail(monkeypatch, tmp_path):
+    """What an author who forgets to quote would get."""
+
+    def unquoted(value):
+        return f"({' '.join(map(str, value))})" if isinstance(value, list) else str(value)
+
+    assert check(
+        "command.1",
+        "$(touch pwned)",
+        "local",
+        tmp_path / "a" if (tmp_path / "a").mkdir() else tmp_path / "a",
+    )
+    monkeypatch.setattr(shell_text, "_environment", lambda: shell_text.environment(unquoted))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(AssertionError):
+        check("command.1", "$(touch pwned)", "local", tmp_path / "b")
+    assert list((tmp_path / "b").rglob("pwned"))
+
+
+def test_a_value_that_is_missing_or_of_another_kind_is_no_empty_word():
+    template = shell_text.environment().from_string("{{ a }}")
+    with pytest.raises(jinja2.UndefinedError):
+        template.render()
+    for odd in (None, True, {"a": 1}, b"x"):
+        with pytest.raises(TypeError):
+            template.render(a=odd)
+    with pytest.raises(ValueError, match="NUL"):
+        template.render(a="a\0b")
+
+
+def test_a_word_inside_of_quotes_is_bare_or_refused():
+    template = shell_text.environment().from_string("'{{ a | bare }}'")
+    assert template.render(a="~/runs/a-1") == "'~/runs/a-1'"
+    for odd in ("a'b", "a b", "-x", "", "a\n", "$x", "a;b", "\u2028", "~", "~root/x"):
+        with pytest.raises(ValueError):
+            template.render(a=odd)
+
+
+def test_an_sbatch_line_takes_only_what_was_checked():
+    with pytest.raises(TypeError):
+        shell_text.environment(slurm._only_fitting).from_string("{{ a }}").render(
+            a="x\n#SBATCH --y"
+        )
+
+
+def test_a_part_may_hold_what_jinja_would_read_as_its_own():
+    part = shell_text.Static("echo ${#x} {{ 7*7 }} {% raw %} {# x #}\n")
+    assert part in shell_text.script({"RGT_NAME": "a"}, [part])
