@@ -44,8 +44,8 @@ def add_to(commands) -> None:
         "--expect",
         default="",
         metavar="LIST",
-        help="what you pay for, such as gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130;"
-        " 'help' lists the names",
+        help="what you pay for, such as gpus=8,name=H100,vram=80,nvlink=all,driver>=550,"
+        "torch=cu130; 'help' lists the names",
     )
     told.add_argument(
         "--python",
@@ -58,25 +58,32 @@ def add_to(commands) -> None:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="put a load on all GPUs for this long (needs torch on the box; not while a job runs)",
+        help="load all GPUs for this long (needs torch on the box; not while a job runs)",
     )
     told.add_argument(
-        "--record", type=Path, metavar="DIR", help="save what was read on the box in a new folder here"
+        "--record",
+        type=Path,
+        metavar="DIR",
+        help="save what was read on the box in a new folder here",
     )
     told.add_argument(
         "--replay", type=Path, metavar="DIR", help="judge such a folder instead of a box"
     )
     told.add_argument(
-        "--hosts", metavar="FILE", help="check many boxes, one a line, 16 at a time; prints a table, worst first"
+        "--hosts",
+        metavar="FILE",
+        help="check many boxes, one a line, 16 at a time; prints a table, worst first",
     )
     told.add_argument(
         "--watch",
         type=float,
         metavar="SECONDS",
-        help="write a JSON line with this interval: on this machine until a signal, on a box in the "
-        "background and into a file there",
+        help="write a JSON line with this interval: on this machine until a signal, on a box in "
+        "the background and into a file there",
     )
-    told.add_argument("--pid", type=int, metavar="PID", help="with --watch: stop when this process ends")
+    told.add_argument(
+        "--pid", type=int, metavar="PID", help="with --watch: stop when this process ends"
+    )
     told.add_argument(
         "--report",
         type=Path,

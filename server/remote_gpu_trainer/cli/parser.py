@@ -42,7 +42,7 @@ def make_parser(name: str = NAMES[0], only: str = "") -> Parser:
     """The parser of the program `name`, with all commands or with those in the module of `only`."""
     parser = Parser(
         prog=name,
-        description="Find out why a training run failed, and start the next one so that it survives.",
+        description="Find out why a training run failed, and run the next one unattended.",
         epilog=f"'{name} COMMAND --help' explains a command.",
     )
     from .. import __version__
@@ -110,8 +110,9 @@ def _near(text: str, known: Iterable[str]) -> str:
     """'did you mean X?' when one of the known words is near enough, else ''."""
     from difflib import get_close_matches
 
-    near = get_close_matches(text, known, 1)
-    return f"did you mean {near[0]}?" if near else ""
+    bare = {name.lstrip("-"): name for name in known}  # the dashes alone would make them alike
+    near = get_close_matches(text.lstrip("-"), bare, 1)
+    return f"did you mean {bare[near[0]]}?" if near else ""
 
 
 class _Help(argparse.HelpFormatter):

@@ -43,7 +43,10 @@ def add_to(commands) -> None:
         help="set a field of the job, such as deadline=20h or checkpoint.folder=out; repeatable",
     )
     made.add_argument(
-        "--queue", type=Path, metavar="FILE", help="run several cells in turn, one a line: NAME ARGUMENT …"
+        "--queue",
+        type=Path,
+        metavar="FILE",
+        help="run several cells in turn, one a line: NAME ARGUMENT …",
     )
     made.add_argument(
         "--sweep",
@@ -62,7 +65,9 @@ def add_to(commands) -> None:
         metavar="FILE",
         help="show how an existing script differs from the new one, and write nothing",
     )
-    made.add_argument("--schema", action="store_true", help="print the JSON schema of a job: all its fields")
+    made.add_argument(
+        "--schema", action="store_true", help="print the JSON schema of a job: all its fields"
+    )
     made.add_argument(
         "--json", action="store_true", help="print the object that the MCP tool returns"
     )

@@ -25,11 +25,9 @@ def is_terminal(stream) -> bool:
 
 
 def has_colours(stream) -> bool:
-    """Whether to draw on this stream: a terminal, unless NO_COLOR is set or it can't (TERM=dumb)."""
+    """Whether to draw on this stream: a terminal, unless NO_COLOR is set or TERM is dumb."""
     return (
-        is_terminal(stream)
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") != "dumb"
+        is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     )
 
 
@@ -135,7 +133,11 @@ class Progress:
             count = [progress.DownloadColumn(), progress.TransferSpeedColumn()]
         else:
             count = [progress.MofNCompleteColumn()]
-        columns = (progress.TextColumn("{task.description}", markup=False), progress.BarColumn(), *count)
+        columns = (
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            *count,
+        )
         self._bar = progress.Progress(*columns, console=console(sys.stderr), transient=True)
         self._bar.start()
         self._task = self._bar.add_task(self.text, total=self.total, completed=done)
