@@ -51,9 +51,7 @@ def test_a_configuration_that_it_does_not_understand_is_refused_and_nothing_is_w
     assert install("cursor") == 2
     told = capsys.readouterr()
     assert (
-        BROKEN[case][1] in told.err
-        and told.err.startswith("error: ")
-        and told.err.count("\n") == 1
+        BROKEN[case][1] in told.err and told.err.startswith("error: ") and told.err.count("\n") == 1
     )
     assert tree(home) == before
 

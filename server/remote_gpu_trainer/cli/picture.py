@@ -26,6 +26,7 @@ def generated(root: Path) -> str:
         file=io.StringIO(),
         record=True,
         width=WIDTH,
+        height=50,  # unused, but without it rich asks the terminal for both
         force_terminal=True,
         color_system="truecolor",
         no_color=False,
