@@ -181,7 +181,10 @@ def test_an_edited_page_is_refused_and_an_added_one_stays(home, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["codex", "--hooks"], "found --hooks for codex, expected it for claude-code or opencode"),
+        (
+            ["codex", "--hooks"],
+            "--hooks doesn't work with codex, only with claude-code and opencode; leave it out",
+        ),
         (["codex", "--project", "/nowhere/at/all"], "expected --project to name one"),
         (["codex", "--command", "'open"], "expected a command with its arguments, quotes closed"),
         (["codex", "--command", " "], "expected a command with its arguments"),

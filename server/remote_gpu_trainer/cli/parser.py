@@ -11,7 +11,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable
-from typing import NoReturn
 
 from . import terminal
 
@@ -86,7 +85,7 @@ class Parser(argparse.ArgumentParser):
         settings.setdefault("formatter_class", _Help)
         super().__init__(**settings)
 
-    def error(self, message: str, hint: str = "") -> NoReturn:
+    def error(self, message: str, hint: str = "") -> None:
         """Print the error with its hint, or where the help is, and exit with 2."""
         hint = hint or f"run '{self.prog} --help'"
         terminal.error(f"{' '.join(message.split())}; {hint}")
