@@ -116,7 +116,7 @@ def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
 def test_the_command_prints_findings_and_exits_1(bundle, page):
     root = bundle({"a.md": page(("blocks", "bad"))})
     done = subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", "lint", str(root)],
+        [sys.executable, "-m", "remote_gpu_trainer", "dev", "lint", str(root)],
         capture_output=True,
         text=True,
     )

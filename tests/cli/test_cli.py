@@ -2,12 +2,14 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 
 import pytest
-from remote_gpu_trainer.cli import main as cli
-from remote_gpu_trainer.cli.main import Progress, main
+from remote_gpu_trainer.catalogue import bundle as catalogue
+from remote_gpu_trainer.cli import parser as parsers
+from remote_gpu_trainer.cli.main import main
 
 from tests.conftest import ROOT
 
@@ -77,9 +79,18 @@ BAD = {
     "no question": (
         ["lookup"],
         b"",
-        "found no question, expected one of: a text, '-', --log FILE, --id ID",
+        "error: nothing to look up; pass a text, --log PATH, or - for standard input",
     ),
-    "two questions": (["lookup", "x", "--id", "O3"], b"", "found text and --id, expected one of"),
+    "two questions": (
+        ["lookup", "x", "--id", "O3"],
+        b"",
+        "error: a text and --id don't go together; pass --id alone",
+    ),
+    "a log and a dash": (
+        ["lookup", "-", "--log", "x"],
+        b"",
+        "error: - and --log don't go together; pass one of them",
+    ),
     "empty text": (
         ["lookup", ""],
         b"",
@@ -117,7 +128,7 @@ BAD = {
     "lint of nothing": (
         ["lint", "/nowhere"],
         b"",
-        "found no references/ in /nowhere, expected the folder that holds the catalogue",
+        "error: no references/ in /nowhere; pass the folder that holds the catalogue",
     ),
 }
 
@@ -128,18 +139,62 @@ def test_bad_input_is_one_clear_line_and_exit_2(name):
     done = run(*args, stdin=stdin)
     err = done.stderr.decode()
     assert done.returncode == 2
-    assert said in err
+    assert said in err and err.startswith("error: ")
     assert err.count("\n") == 1 and "Traceback" not in err
     assert done.stdout == b""
 
 
-@pytest.mark.parametrize(
-    "args", [["lookup", "--limit", "three", "x"], ["nonsense"], [], ["lookup", "--nope"]]
-)
-def test_wrong_usage_exits_2_without_a_traceback(args):
-    done = run(*args)
-    assert done.returncode == 2
-    assert b"Traceback" not in done.stderr and b"usage:" in done.stderr
+WRONG = {
+    "a word for a number": (
+        ["lookup", "--limit", "three", "x"],
+        "argument --limit: invalid int value: 'three'; run 'remote-gpu-trainer lookup --help'",
+    ),
+    "an unknown option": (
+        ["lookup", "--foo"],
+        "unrecognized arguments: --foo; run 'remote-gpu-trainer lookup --help'",
+    ),
+    "a near option": (["render", "--profil", "x", "--jsn"], "--jsn; did you mean --json?"),
+    "an unknown command": (["xyzzy"], "unknown command 'xyzzy'; run 'remote-gpu-trainer --help'"),
+    "a near command": (["lokup", "x"], "unknown command 'lokup'; did you mean lookup?"),
+    "a near command for maintainers": (["dev", "lnt"], "unknown command 'lnt'; did you mean lint?"),
+    "no box": (
+        ["status"],
+        "the following arguments are required: box; run 'remote-gpu-trainer status --help'",
+    ),
+    "two forms": (
+        ["lookup", "x", "--full", "--json"],
+        "argument --json: not allowed with argument --full; run 'remote-gpu-trainer lookup --help'",
+    ),
+    "an option of the old form": (
+        ["lint", "--nope"],
+        "unrecognized arguments: --nope; run 'remote-gpu-trainer dev lint --help'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_is_one_line_with_a_hint_and_exit_2(case, capsys):
+    args, said = WRONG[case]
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2 and out == ""
+    assert err.startswith("error: ") and err.endswith(f"{said}\n") and err.count("\n") == 1
+
+
+def test_no_command_prints_the_help_on_stderr_and_exits_2(capsys):
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("usage: ") and "lookup" in err
+
+
+def test_hints_name_the_program_as_it_was_called(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/usr/local/bin/rgt"])
+    with pytest.raises(SystemExit):
+        main(["lookup", "--foo"])
+    assert "run 'rgt lookup --help'" in capsys.readouterr().err
+    main(["lookup", "loss is nan"])
+    assert "whole entry: rgt lookup --id " in capsys.readouterr().out
 
 
 def test_an_unreadable_file_is_said_so(tmp_path, monkeypatch, capsys):
@@ -167,15 +222,6 @@ def test_a_broken_page_is_a_finding_of_lint_and_no_traceback(tmp_path, capsys):
     assert err == f"0 entries, {out.count(chr(10))} findings\n"
 
 
-def test_progress_is_silent_for_a_second_and_then_speaks_once_a_second(monkeypatch, capsys):
-    clock = iter([0.0, 0.5, 1.2, 1.3, 2.5])
-    monkeypatch.setattr(cli.time, "monotonic", lambda: next(clock))
-    progress = Progress()
-    for count in (1, 2, 3, 4):
-        progress(count * 1_000_000)
-    assert capsys.readouterr().err == "read 2 MB …\nread 4 MB …\n"
-
-
 def test_a_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m remote_gpu_trainer lookup --id O1 | head -c 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True)
@@ -185,16 +231,93 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_a_look_up_starts_without_the_heavy_libraries():
     program = (
         "import sys; from remote_gpu_trainer.cli.main import main; main(['lookup', 'loss stays at 0.693']);"
-        "print([m for m in ('mcp', 'pydantic', 'yaml', 'packaging', 'numpy') if m in sys.modules], file=sys.stderr)"
+        "heavy = ('mcp', 'pydantic', 'yaml', 'packaging', 'numpy', 'rich', 'jinja2', 'shtab');"
+        "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stderr.strip() == "[]"
 
 
 def test_every_command_has_a_help_that_says_something(capsys):
-    parser = cli.make_parser()
-    actions = next(a for a in parser._actions if hasattr(a, "choices") and a.choices)
-    for name, command in actions.choices.items():
+    for name, command in parsers.leaves(parsers.make_parser()).items():
         text = io.StringIO()
         command.print_help(text)
         assert name in text.getvalue() and command.description
+        assert all(action.help for action in command._actions)
+
+
+def test_help_lists_the_commands_of_users_first_and_dev_at_the_end(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    listed = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
+    users = "lookup render staleness health status release profile install uninstall serve"
+    assert listed == [*users.split(), "completion", "dev"]
+
+
+def test_each_command_is_in_the_module_that_the_table_names():
+    for name in parsers.COMMANDS:
+        assert name in parsers.subcommands(parsers.make_parser(only=name))
+    assert list(parsers.subcommands(parsers.make_parser())) == list(parsers.COMMANDS)
+
+
+@pytest.mark.parametrize("command", [["lint"], ["dev", "lint"]])
+def test_an_old_name_of_a_maintainers_command_still_works(command, tmp_path, capsys):
+    (tmp_path / "references").mkdir()
+    assert main([*command, str(tmp_path)]) in (0, 1)
+    assert "0 entries" in capsys.readouterr().err
+
+
+def test_a_text_that_names_a_file_is_read_as_its_log(capsys, monkeypatch):
+    monkeypatch.chdir(LOGS)
+    assert main(["lookup", "ddp-unused-parameters.log"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("D8  ")
+    name = "ddp-unused-parameters.log"
+    assert err == f"reading the file {name}, as with --log {name}\n"
+
+
+def test_a_folder_is_read_when_it_is_written_as_a_path_and_a_word_stays_a_word(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nan").mkdir()
+    assert main(["lookup", "nan"]) in (0, 1)
+    assert capsys.readouterr().err == ""
+    assert main(["lookup", "nan/"]) == 2
+    assert "as with --log nan/" in capsys.readouterr().err
+
+
+def test_words_without_quotes_are_one_sentence(capsys):
+    main(["lookup", "loss", "is", "nan"])
+    apart = capsys.readouterr().out
+    main(["lookup", "loss is nan"])
+    assert capsys.readouterr().out == apart
+
+
+@pytest.mark.parametrize(
+    "args", [["--log", "a.log", "b.log"], ["--log", "a.log", "b.log", "c.log"], ["a.log", "b.log"]]
+)
+def test_two_logs_are_refused_with_what_to_do(args, tmp_path, monkeypatch, capsys):
+    for name in "abc":
+        (tmp_path / f"{name}.log").write_text("loss is nan\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["lookup", *args]) == 2
+    err = capsys.readouterr().err
+    assert "only one log can be read at a time; pass the folder that holds the logs" in err
+    assert err.count("\n") == 1
+
+
+def test_what_is_piped_in_is_read_without_a_dash():
+    text = b"RuntimeError: element 0 of tensors does not require grad\n"
+    assert run("lookup", stdin=text).stdout.startswith(b"O3  ")
+    done = run("lookup", "--json", stdin=text)
+    assert json.loads(done.stdout)["matches"][0]["id"] == "O3" and done.stderr == b""
+
+
+def test_full_prints_cause_fix_and_check_of_the_first_match_as_in_its_entry(capsys):
+    entry = catalogue.load().by_id["D8"]
+    assert main(["lookup", "--full", "--log", str(LOGS / "ddp-unused-parameters.log")]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    for field in (entry.root_cause, entry.fix, entry.check):
+        assert " ".join(field.split()) in words

@@ -8,7 +8,6 @@ import sys
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli.documents import outdated
-from remote_gpu_trainer.cli.main import make_parser
 from remote_gpu_trainer.lookup.budget import tokens
 
 from tests.conftest import ROOT, valid_skill
@@ -21,7 +20,7 @@ def fenced(heading: str) -> str:
 
 
 def test_the_generated_parts_are_fresh():
-    assert outdated(ROOT, make_parser(), write=False) == []
+    assert outdated(ROOT, write=False) == []
 
 
 def test_an_old_generated_part_is_found_and_repaired(bundle, page):
@@ -32,10 +31,10 @@ def test_an_old_generated_part_is_found_and_repaired(bundle, page):
         }
     )
     (root / "README.md").write_text("No marks here.\n")
-    assert outdated(root, make_parser(), write=False) == ["references/a.md"]
-    assert outdated(root, make_parser(), write=True) == ["references/a.md"]
+    assert outdated(root, write=False) == ["references/a.md"]
+    assert outdated(root, write=True) == ["references/a.md"]
     assert "- **Part**\n  - O3 · the loss has no way back" in (root / "references/a.md").read_text()
-    assert outdated(root, make_parser(), write=False) == []
+    assert outdated(root, write=False) == []
 
 
 def test_the_two_commands_of_the_readme_are_one_line_each():

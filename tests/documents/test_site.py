@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 import yaml
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli.main import make_parser
+from remote_gpu_trainer.cli.parser import leaves, make_parser
 from remote_gpu_trainer.platforms import profile
 
 from tests.conftest import ROOT, engine, module
@@ -177,10 +177,8 @@ def test_every_platform_command_tool_and_script_is_there(pages):
         for _, fact in facts.facts
     )
     assert unsure and "unconfirmed" in compared
-    commands = next(
-        action for action in make_parser()._actions if action.choices and "lookup" in action.choices
-    ).choices
-    assert set(commands) <= pages["/reference/commands/"].anchors
+    commands = {name.replace(" ", "-") for name in leaves(make_parser())}
+    assert commands <= pages["/reference/commands/"].anchors
     for tool in ("lookup_symptom", "render_run_script", "check_staleness", "gpu_health"):
         assert tool in words("/reference/tools/")
     for path in (ROOT / "scripts").glob("*.*"):
@@ -284,6 +282,19 @@ def test_text_of_an_entry_stays_text(tmp_path, page):
     assert not read.handlers and {"fix", "check", "sources"} <= read.anchors
 
 
+def test_only_pictures_of_the_project_are_shown():
+    _, _, _, markup, page = modules()
+
+    def shown(source: str, target: str) -> str:
+        return markup.convert(f"![A <b>log](<{target}>)", page.Place("a/b/", {}, source))
+
+    picture = '<img src="../../assets/lookup.svg" alt="A &lt;b&gt;log">'
+    assert picture in shown("README.md", "docs/assets/lookup.svg")
+    assert picture in shown("docs/guides/x.md", "../assets/lookup.svg")
+    for target in ("https://x.example/docs/assets/p.png", "/etc/p.png", "docs/assets/../../p.png"):
+        assert "<img" not in shown("README.md", target)
+
+
 def test_a_folder_with_other_files_is_not_replaced(tmp_path):
     module("zensical", INSTALL)
     (tmp_path / "mine.txt").write_text("mine")
@@ -381,7 +392,7 @@ def test_the_search_says_when_nothing_fits(browser):
         )
 
 
-KINDS = {"home": "", "entry": "entries/GEN4/", "find": "find/?q=loss+is+nan", "comparison": "platforms/", "platform": "platforms/runpod/", "tools": "reference/tools/",
+KINDS = {"home": "", "entry": "entries/GEN4/", "find": "find/?q=loss+is+nan", "comparison": "platforms/", "platform": "platforms/runpod/", "tools": "reference/tools/", "glossary": "reference/glossary/",
          "commands": "reference/commands/", "figures": "figures/", "guide": "guides/add-an-entry/", "topic": "topics/distributed-launch/"}  # fmt: skip
 
 

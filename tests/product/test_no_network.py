@@ -46,8 +46,8 @@ COMMANDS = [
     (["profile", "runpod"], 0),
     (["profile", "--need", "spot", "--need", "resume"], 0),
     (["staleness", "--on", "2026-11-20", "--scope", "runpod", "--released", "torch 2.14"], None),
-    (["lint"], None),
-    (["docs"], None),
+    (["dev", "lint"], None),
+    (["dev", "docs"], None),
     (["--version"], 0),
 ]
 CALLS = [

@@ -346,7 +346,7 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
     "args, said",
     [
         (["--set", "name=a"], "command: found nothing"),
-        ([], "found no job"),
+        ([], "no job given; pass a YAML or JSON file"),
         (["gone.yaml"], "gone.yaml: No such file"),
         (["--set", "deadline"], "expected FIELD=VALUE"),
         (

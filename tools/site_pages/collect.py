@@ -11,7 +11,6 @@ from typing import Any
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.bundle import Catalogue
 from remote_gpu_trainer.cli import documents as docs
-from remote_gpu_trainer.cli.main import make_parser
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.platforms.profile import Profile
@@ -29,7 +28,9 @@ FIGURES = ("benchmarks/FIGURES.md", "evals/RESULTS.md")
 PLACES = {
     "page:entries": "entries/", "page:compare": "platforms/", "page:commands": "reference/commands/", "page:scripts": "reference/scripts/",
     "page:tools": "reference/tools/", "page:job": "reference/job/", "page:figures": "figures/", "page:find": finder.ADDRESS,
+    "page:glossary": "reference/glossary/",
 }  # fmt: skip
+REFERENCE = ("commands", "glossary")  # pages of docs/ that belong to the reference, not the guides
 
 
 @dataclass
@@ -72,7 +73,8 @@ def addresses(root: Path, found: Catalogue) -> dict[str, str]:
             known[name] = f"{'topics' if name in with_entries else 'reference'}/{path.stem}/"
     for path in sorted((root / "docs").rglob("*.md")):
         name = path.relative_to(root / "docs").as_posix().removesuffix(".md")
-        known[f"docs/{name}.md"] = "" if name == "index" else f"{name}/"
+        address = "" if name == "index" else f"{name}/"
+        known[f"docs/{name}.md"] = PLACES[f"page:{name}"] if name in REFERENCE else address
     for entry in found.entries:
         known[f"entry:{entry.id}"] = entries.address_of(entry.id)
     return known | {
@@ -123,7 +125,9 @@ def _documents(site: Site, project: Project) -> list[Page]:
     for name in (name for name in known if name.startswith("docs/")):
         here = project.place(name, every_id=True)
         included = {other: project.place(other, here.address) for other in shown}
-        guides.append(site.add(documents.guide_page(project.text(name), shown, here, included)))
+        page = site.add(documents.guide_page(project.text(name), shown, here, included))
+        if Path(name).stem not in REFERENCE:
+            guides.append(page)
     for name in (name for name in shown if name in DOCUMENTS):
         site.add(documents.document_page(shown[name], project.place(name)))
     site.add(
@@ -160,18 +164,17 @@ def _catalogue(site: Site, project: Project) -> None:
                     entry, project.place(name, entries.address_of(entry.id)), (before, after)
                 )
             )
-    parser = make_parser()
     ordered = dict(
         sorted(titles.items(), key=lambda item: item[0].startswith("profiles/"))
     )  # the training first
     site.add(
         entries.index_page(
-            found, ordered, project.place("page:entries"), docs.make("count", "", found, parser)
+            found, ordered, project.place("page:entries"), docs.make("count", "", found)
         )
     )
     site.add(
         platforms.comparison_page(
-            profiles, docs.make("shares", "", found, parser), project.place("page:compare")
+            profiles, docs.make("shares", "", found), project.place("page:compare")
         )
     )
     for fact in profile.Facts.model_fields:
@@ -184,7 +187,6 @@ def _catalogue(site: Site, project: Project) -> None:
 
 def _reference(site: Site, project: Project) -> None:
     """What the program says about itself, and the search."""
-    site.add(commands.commands_page(make_parser(), project.place("page:commands")))
     helps = {
         path.name: commands.script_help(path)
         for path in sorted((project.root / "scripts").iterdir())
@@ -236,7 +238,8 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
         {"Platforms": [item(PLACES["page:compare"]), *platform]},
         {
             "Reference": [
-                item(PLACES[f"page:{name}"]) for name in ("commands", "tools", "job", "scripts")
+                item(PLACES[f"page:{name}"])
+                for name in ("commands", "tools", "job", "scripts", "glossary")
             ]
             + about
         },

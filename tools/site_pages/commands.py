@@ -1,8 +1,7 @@
-"""The reference: every command's help, every script's, every tool of the MCP server with its schema, and the fields of a job."""
+"""The reference: every script's help, every tool of the MCP server with its schema, and the fields of a job."""
 
 from __future__ import annotations
 
-import argparse
 import html
 import os
 import subprocess
@@ -13,36 +12,6 @@ from typing import Any
 
 from . import markup
 from .page import Page, Place
-
-
-def commands_page(parser: argparse.ArgumentParser, place: Place) -> Page:
-    """What --help prints for each command, as a table that fits a narrow screen."""
-    named = next(
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    ).choices
-    parts = [
-        "# Commands",
-        markup.convert(
-            "What `--help` prints. The answer goes to standard output, everything else to standard error.",
-            place,
-        ),
-    ]
-    for name, command in named.items():
-        form = command._get_formatter()
-        rows = [
-            (form._format_action_invocation(action), form._expand_help(action))
-            for action in command._actions
-            if action.help not in (None, argparse.SUPPRESS)
-        ]
-        usage = f'<pre class="help"><code>{html.escape(" ".join(command.format_usage().removeprefix("usage: ").split()))}</code></pre>'
-        parts += [
-            f"## {name}",
-            markup.raw(
-                f"{usage}<p>{html.escape(' '.join((command.description or '').split()))}</p>"
-                + _table(("argument", "about"), rows)
-            ),
-        ]
-    return Page(place.address, "Commands", "\n\n".join(parts), f"{len(named)} commands")
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

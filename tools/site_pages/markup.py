@@ -1,7 +1,7 @@
 """Markdown of the project to the Markdown that the generator reads: headings, and between them finished HTML.
 
 The text is data. It is read by the rules that its pages have on the repository's own web page (CommonMark and tables), its HTML tags are shown
-as text, its comments are left out, its pictures are named and not loaded, and nothing of it reaches the generator's own syntax.
+as text, its comments are left out, of its pictures only those in docs/assets are shown, and nothing of it reaches the generator's own syntax.
 """
 
 from __future__ import annotations
@@ -104,7 +104,12 @@ def _fence(self, tokens, index, options, env) -> str:
 
 
 def _picture(self, tokens, index, options, env) -> str:
-    return html.escape(tokens[index].content)
+    """A picture of docs/assets is shown; of any other only the words that stand for it."""
+    words, place = html.escape(tokens[index].content), env["place"]
+    path = place.path(str(tokens[index].attrGet("src") or ""))
+    if not path.startswith("docs/assets/"):
+        return words
+    return f'<img src="{html.escape(place.to(path.removeprefix("docs/")))}" alt="{words}">'
 
 
 def _linked(state) -> None:

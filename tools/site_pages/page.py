@@ -36,13 +36,17 @@ class Place:
         """The relative link from this page to an address of the site."""
         return relative(self.address, address)
 
+    def path(self, target: str) -> str:
+        """The file of the project that a relative link of the source leads to."""
+        return posixpath.normpath(posixpath.join(posixpath.dirname(self.source), target))
+
     def link(self, target: str) -> str:
         """What a link of the source becomes; empty when it leads to nothing that the site shows."""
         if target.startswith(("https://", "http://", "#", "mailto:")):
             return target
         path, _, anchor = target.partition("#")
         if not path.startswith(("entry:", "page:")):
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(self.source), path))
+            path = self.path(path)
         if path not in self.addresses:
             return ""
         return self.to(self.addresses[path]) + (f"#{anchor}" if anchor else "")

@@ -1,60 +1,67 @@
-"""An answer as lines for a terminal."""
+"""An answer as plain text, for programs, files and terminals without colours."""
 
 from __future__ import annotations
 
 import re
+import textwrap
+from collections.abc import Mapping
 
+from ..catalogue.entry import Entry
 from ..logs.first_failure import is_step
 from ..lookup.answer import Answer
 
+WHOLE = {"root_cause": "cause", "fix": "fix", "check": "check"}  # an entry's field: its label
+LABELS = {**WHOLE, "distinguish": "don't confuse with"}
 
-def as_text(answer: Answer, whole: str = "") -> str:
-    """The answer for a terminal. `whole` tells how to read a whole entry."""
+
+def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | None = None) -> str:
+    """The answer as lines of text.
+
+    `command` prints a whole entry; `{id}` in it stands for the entry's id. With `entries`, by id,
+    cause, fix and check of the first match are as long as in its entry.
+    """
     out = []
     for place, match in enumerate(answer.matches):
         out.append(
-            f"{match['id']}  {match['title']}\n    {match['confidence']} confidence, {match['severity']}; {match['why']}"
+            f"{match['id']}  {match['title']}\n"
+            f"    {match['confidence']} confidence, {match['severity']}; {match['why']}"
         )
         if match["stale"]:
             out.append(f"    in doubt: {match['stale']}")
-        for name, label in (
-            ("root_cause", "cause"),
-            ("fix", "fix"),
-            ("check", "check"),
-            ("distinguish", "not the next one"),
-        ):
-            if match.get(name):
+        whole = entries[match["id"]] if entries and place == 0 else None
+        for name, label in LABELS.items():
+            if whole and name in WHOLE:
+                out.append(f"    {label}:\n{textwrap.indent(getattr(whole, name), ' ' * 8)}")
+            elif match.get(name):
                 out.append(_wrap(f"{label}: {match[name]}"))
-        if place == 0 and whole:
-            out.append(f"    whole entry: {whole.format(id=match['id'])}")
+        if place == 0 and command:
+            out.append(f"    whole entry: {command.format(id=match['id'])}")
     if answer.also:
-        out.append(
-            "also possible:\n" + "\n".join(f"    {a['id']}  {a['title']}" for a in answer.also)
-        )
+        out += ["also possible:", *(f"    {also['id']}  {also['title']}" for also in answer.also)]
     if answer.evidence:
-        out.append(
-            "judged by:\n"
-            + "\n".join(
-                f"    {e['source']}:{e['line']}{'' if e['rank'] is None else ' rank %d' % e['rank']}: {e['text']}"
-                for e in answer.evidence
-            )
-        )
-    if answer.first_failure and answer.first_failure["rank"] is not None:
-        first = answer.first_failure
-        said = [
-            e["text"]
-            for e in answer.evidence
-            if (e["source"], e["line"]) == (first["source"], first["line"])
-        ]
-        told = (
-            f"is behind: rank {first['rank']}"
-            if said and is_step(said[0])
-            else f"failed first: rank {first['rank']}"
-        )
-        out.append(f"{told} ({first['source']} line {first['line']})")
-    if answer.ask:
-        out.append(answer.ask)
+        out += ["evidence:", *(f"    {place_of(line)}: {line['text']}" for line in answer.evidence)]
+    out += [line for line in (first_failure(answer), answer.ask) if line]
     return "\n".join(out)
+
+
+def place_of(line: dict) -> str:
+    """Where a line of evidence stands: 'train.log:45 rank 1'."""
+    rank = "" if line["rank"] is None else f" rank {line['rank']}"
+    return f"{line['source']}:{line['line']}{rank}"
+
+
+def first_failure(answer: Answer) -> str:
+    """Which rank failed first, or is behind the others, and where it says so; '' when unknown."""
+    first = answer.first_failure
+    if not first or first["rank"] is None:
+        return ""
+    said = [
+        line["text"]
+        for line in answer.evidence
+        if (line["source"], line["line"]) == (first["source"], first["line"])
+    ]
+    what = "is behind" if said and is_step(said[0]) else "failed first"
+    return f"{what}: rank {first['rank']} ({first['source']} line {first['line']})"
 
 
 def _wrap(text: str, width: int = 108) -> str:

@@ -1,4 +1,4 @@
-"""The commands `install` and `uninstall`. Arguments in, text out, no logic."""
+"""The commands `install` and `uninstall`."""
 
 from __future__ import annotations
 
@@ -8,29 +8,42 @@ import os
 import sys
 from pathlib import Path
 
+from ..text.errors import BadRequest
+from . import terminal
+
 
 def add_to(commands) -> None:
     """Add both commands to the parser's commands."""
     from ..clients.configs import CLIENTS
 
     put = commands.add_parser(
-        "install", help="put server and skill into a coding agent's configuration",
-        description="Put the MCP server and the skill into a client's configuration, beside what is there; the change is printed. 'skill' is the folder alone, without the server. "
-        "A configuration that can't be read is left alone. Exit 0: it is there. Exit 2: refused, and nothing was changed.",
-    )  # fmt: skip
+        "install",
+        help="add the MCP server and the skill to a coding agent",
+        description="Add the MCP server and the skill to a coding agent's configuration, and print "
+        "the change. Everything else there stays. The client 'skill' gets the folder alone, "
+        "without the server. A configuration that can't be read is left alone. "
+        "Exit 0: it is there. Exit 2: refused, and nothing was changed.",
+    )
     put.add_argument(
         "--hooks",
         action="store_true",
-        help="for claude-code and opencode: suggest the look-up after a failure, show the release check before a deletion",
+        help="for claude-code and opencode: suggest the look-up after a failure, and show the "
+        "release check before a command that deletes a box",
     )
     put.add_argument(
         "--command",
         metavar="TEXT",
         dest="serve",
-        help="start the server by this command, such as 'uvx --from WHEEL remote-gpu-trainer serve' (default: this installation's)",
+        help="the command that starts the server, such as 'uvx --from WHEEL remote-gpu-trainer "
+        "serve' (default: this installation's)",
     )
     put.set_defaults(run=install)
-    out = commands.add_parser("uninstall", help="take both out again", description="Take out what 'install' put in; a file that nobody changed since is restored byte for byte.")  # fmt: skip
+    out = commands.add_parser(
+        "uninstall",
+        help="remove them again",
+        description="Remove what 'install' added. A file that nobody has changed since is restored "
+        "byte for byte.",
+    )
     out.set_defaults(run=uninstall)
     for command in (put, out):
         command.add_argument(
@@ -40,10 +53,10 @@ def add_to(commands) -> None:
             "--project",
             type=Path,
             metavar="DIR",
-            help="in this project's files (default: in the user's)",
+            help="use this project's configuration (default: the user's)",
         )
         command.add_argument(
-            "--dry-run", action="store_true", help="print the change, write nothing"
+            "--dry-run", action="store_true", help="print the change, but write nothing"
         )
 
 
@@ -52,9 +65,9 @@ def install(args: argparse.Namespace) -> int:
     from ..clients.configs import WITH_HOOKS
 
     if args.hooks and args.client not in WITH_HOOKS:
-        return _refused(
-            args,
-            f"found --hooks for {args.client}, expected it for {' or '.join(WITH_HOOKS)}; leave it out",
+        raise BadRequest(
+            f"--hooks doesn't work with {args.client}, only with {' and '.join(WITH_HOOKS)}; "
+            "leave it out"
         )
     return _do(args, hooks=args.hooks, command=args.serve)
 
@@ -80,44 +93,42 @@ def _do(args: argparse.Namespace, **how) -> int:
             return 0
         carry_out(made, os.environ)
     except (InstallError, CatalogueError) as error:
-        return _refused(args, str(error))
+        raise BadRequest(str(error)) from None
     except OSError as error:
-        return _refused(
-            args,
-            f"found {error.filename} not usable ({error.strerror}), expected to read and write there; nothing was changed",
-        )
+        raise BadRequest(
+            f"can't use {error.filename} ({error.strerror}), so nothing was changed; make it "
+            "readable and writable"
+        ) from None
     if made and made.note:
         print(made.note, file=sys.stderr)
     return 0
 
 
-def _refused(args: argparse.Namespace, text: str) -> int:
-    print(f"remote-gpu-trainer {args.command}: {text}", file=sys.stderr)
-    return 2
-
-
 def _show(made, would: str) -> None:
-    """The change as a unified diff, secrets masked; a skill's folder as one line. `would`: stands before what a dry run leaves undone."""
+    """Print the change as a unified diff with secrets masked, and a skill's folder as one line.
+
+    `would` stands before what a dry run leaves undone.
+    """
     from ..text.masking import shown
 
+    out = []
     for change in filter(None, made.changes):
         before, after = ((text or "").splitlines() for text in (change.before, change.after))
         names = (
             "/dev/null" if change.before is None else str(change.file),
             "/dev/null" if change.after is None else str(change.file),
         )
-        for line in difflib.unified_diff(before, after, *names, lineterm="", n=1):
-            print(shown(line))
+        out += map(shown, difflib.unified_diff(before, after, *names, lineterm="", n=1))
     step = made.skill
     if step.write:
-        print(
-            f"{step.folder}: {len(step.write)} files, {sum(map(len, step.write.values())) / 1e6:.1f} MB {would}written"
-        )
+        size = sum(map(len, step.write.values())) / 1e6
+        out.append(f"{step.folder}: {len(step.write)} files, {size:.1f} MB {would}written")
     if step.remove:
-        print(f"{step.folder}: {len(step.remove)} files {would}removed")
+        out.append(f"{step.folder}: {len(step.remove)} files {would}removed")
     if step.stays:
-        print(f"{step.folder}: {shown(', '.join(step.stays))} stays, it isn't ours")
+        out.append(f"{step.folder}: {shown(', '.join(step.stays))} stays, it isn't ours")
     if made.shared_with:
-        print(f"{step.folder}: stays, {', '.join(made.shared_with)} uses it")
+        out.append(f"{step.folder}: stays, {', '.join(made.shared_with)} uses it")
     if not made:
-        print("nothing to change")
+        out.append("nothing to change")
+    terminal.write("\n".join(out), terminal.DIFF)

@@ -1,72 +1,78 @@
-"""Generated parts of the documents, between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""Generated documents, whole and in parts.
 
-Names: `families` (a table of the families), `contents` (the entries of the page it stands in), `help` (every
-command's --help), `count` (how many entries there are), `schema` (the facts of a profile), `shares` (how many of
-them are confirmed), `limits` (after how many days a thing is stale). Nothing outside the marks is touched.
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`; nothing outside the marks is
+touched. Its text is the template `templates/NAME.md.j2`, filled with what the function in `PARTS`
+returns. A whole file is what its function in `WHOLE` returns.
 """
 
 from __future__ import annotations
 
-import argparse
-import io
-import os
 import re
-from contextlib import redirect_stdout
+from collections.abc import Callable
 from pathlib import Path
-from unittest import mock
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue
 from ..catalogue.front_matter import split
 from ..lookup.answer import plain
+from . import figures, picture
+from .parser import leaves, make_parser
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
-DOCUMENTS = ("README.md", "SKILL.md")
+DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,  # it is Markdown
+)
+_TEMPLATES.filters["cell"] = lambda text: text.replace("|", "\\|")  # within a table
 
 
-def outdated(root: Path, parser: argparse.ArgumentParser, write: bool) -> list[str]:
-    """Names of the documents under `root` whose generated parts differ from today's; written when asked."""
+def outdated(root: Path, write: bool) -> list[str]:
+    """The documents under `root` that differ from what they should be; written when asked.
+
+    A whole file counts only where its folder is: a wheel, for example, has no docs/.
+    """
     read = bundle.read(root)
-    found = []
+    fresh = {}
     for path in [*(root / name for name in DOCUMENTS), *bundle.pages(root)]:
-        if not path.is_file():
-            continue
-        before = path.read_text(encoding="utf-8")
-        name = path.relative_to(root).as_posix()
-        after = _PART.sub(lambda m: m[1] + make(m[2], name, read, parser) + m[4], before)
-        if after != before:
+        if path.is_file():
+            name = path.relative_to(root).as_posix()
+            text = path.read_text(encoding="utf-8")
+            fresh[name] = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
+    fresh |= {name: made(root) for name, made in WHOLE if (root / name).parent.is_dir()}
+    found = []
+    for name, text in fresh.items():
+        path = root / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
             found.append(name)
             if write:
-                path.write_text(after, encoding="utf-8")
+                path.write_text(text, encoding="utf-8", newline="\n")
     return found
 
 
-def make(part: str, page: str, read: Catalogue, parser: argparse.ArgumentParser) -> str:
-    """The text of one generated part. Raises KeyError for an unknown name."""
-    parts = {
-        "families": _families,
-        "contents": _contents,
-        "help": _help,
-        "count": _count,
-        "schema": _schema,
-        "shares": _shares,
-        "limits": _limits,
-    }
-    return parts[part](page, read, parser)
+def make(part: str, page: str, read: Catalogue) -> str:
+    """The text of a generated part in the document `page`. Raises KeyError for an unknown name."""
+    return _filled(part, **PARTS[part](page, read))
 
 
-def _families(page: str, read: Catalogue, parser) -> str:
+def _filled(template: str, **values: Any) -> str:
+    return _TEMPLATES.get_template(f"{template}.md.j2").render(values)
+
+
+def _families(page: str, read: Catalogue) -> dict[str, Any]:
     """A row for each page; a page may hold several families."""
     pages: dict[str, list[str]] = {}
     for family, group in read.families.items():
         numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
         pages.setdefault(group[0].path, []).append(f"{family}{numbers[0]}–{numbers[-1]}")
-    rows = ["| ids | what goes wrong | file |", "|---|---|---|"]
-    rows += [
-        f"| {', '.join(families)} | {_title_of(read.root / path)} | `{path}` |"
-        for path, families in pages.items()
-    ]
-    return "\n".join(rows) + "\n"
+    return {"pages": [(ids, _title_of(read.root / path), path) for path, ids in pages.items()]}
 
 
 def _title_of(path: Path) -> str:
@@ -74,90 +80,93 @@ def _title_of(path: Path) -> str:
     return first.removeprefix("# ").strip()
 
 
-def _contents(page: str, read: Catalogue, parser) -> str:
-    rows, section = [], None
+def _contents(page: str, read: Catalogue) -> dict[str, Any]:
+    """The entries of the page itself, by section."""
+    sections: list[tuple[str, list[tuple[str, str]]]] = []
     for entry in read.entries:
-        if entry.path != page:
-            continue
-        if entry.section != section:
-            section = entry.section
-            rows.append(f"- **{section}**")
-        rows.append(f"  - {entry.id} · {plain(entry.title)}")
-    return "\n".join(rows) + "\n"
+        if entry.path == page:
+            if not sections or sections[-1][0] != entry.section:
+                sections.append((entry.section, []))
+            sections[-1][1].append((entry.id, plain(entry.title)))
+    return {"sections": sections}
 
 
-def _count(page: str, read: Catalogue, parser) -> str:
+def _count(page: str, read: Catalogue) -> dict[str, Any]:
     ran = sum(bool(entry.ran) for entry in read.entries)
-    return f"{len(read.entries)} entries in {len(read.families)} families; {ran} of them are proven by a program under evals/proofs.\n"
+    return {"entries": len(read.entries), "families": len(read.families), "ran": ran}
 
 
-def _help(page: str, read: Catalogue, parser: argparse.ArgumentParser) -> str:
-    texts = []
-    with mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}):
-        commands = next(
-            a for a in parser._actions if isinstance(a, argparse._SubParsersAction)
-        ).choices
-        for command in commands.values():
-            out = io.StringIO()
-            with redirect_stdout(out):
-                command.print_help()
-            texts.append(out.getvalue().strip())
-    return "```text\n" + "\n\n".join(texts) + "\n```\n"
-
-
-def _schema(page: str, read: Catalogue, parser) -> str:
+def _schema(page: str, read: Catalogue) -> dict[str, Any]:
+    """The facts of a platform's profile: what each holds, and for which kinds it may be null."""
     from ..platforms.profile import NOT_THERE, Facts
 
-    rows = ["| fact | its value | may be null for kind |", "|---|---|---|"]
+    facts = []
     for name, field in Facts.model_fields.items():
-        model = next(
-            m
-            for m in (field.annotation, *getattr(field.annotation, "__args__", ()))
-            if hasattr(m, "model_fields")
-        )
-        value = model.model_fields["value"].annotation
-        about = [
-            f"`{key}`" + (f": {f.description}" if f.description else "")
-            for key, f in value.model_fields.items()
-        ]
-        null = ", ".join(kind for kind, names in NOT_THERE.items() if name in names)
-        rows.append(
-            f"| `{name}` {'(' + field.description + ')' if field.description else ''} | {'; '.join(about)} | {null or '–'} |"
-        )
-    return "\n".join(rows) + "\n"
+        models = (field.annotation, *getattr(field.annotation, "__args__", ()))
+        model = next(one for one in models if hasattr(one, "model_fields"))
+        values = model.model_fields["value"].annotation.model_fields
+        null = [kind for kind, names in NOT_THERE.items() if name in names]
+        facts.append((name, field.description, values, null))
+    return {"facts": facts}
 
 
-def _shares(page: str, read: Catalogue, parser) -> str:
+def _shares(page: str, read: Catalogue) -> dict[str, Any]:
+    """How many facts of each platform are confirmed, and which aren't."""
     from ..platforms.profile import Facts, read_all
 
-    rows, total, sure = ["| platform | confirmed | of | unconfirmed |", "|---|---|---|---|"], 0, 0
+    rows = []
     for platform, profile in read_all(read.root).items():
-        there = {
-            name: fact
-            for name in Facts.model_fields
-            if (fact := getattr(profile.facts, name)) is not None
-        }
-        open_ = [name for name, fact in there.items() if fact.status != "confirmed"]
-        rows.append(
-            f"| {platform} | {len(there) - len(open_)} | {len(there)} | {', '.join(open_) or '–'} |"
-        )
-        total, sure = total + len(there), sure + len(there) - len(open_)
-    rows.append(
-        f"| **all** | **{sure}** | **{total}** | **{sure / max(total, 1):.0%} confirmed** |"
-    )
-    return "\n".join(rows) + "\n"
+        facts = {name: getattr(profile.facts, name) for name in Facts.model_fields}
+        there = {name: fact for name, fact in facts.items() if fact is not None}
+        doubtful = [name for name, fact in there.items() if fact.status != "confirmed"]
+        rows.append((platform, len(there), doubtful))
+    return {"rows": rows}
 
 
-def _limits(page: str, read: Catalogue, parser) -> str:
+def _limits(page: str, read: Catalogue) -> dict[str, Any]:
     from ..platforms.ages import LIMITS
 
-    return (
-        "\n".join(
-            [
-                "| kind | days |",
-                "|---|---|",
-                *(f"| {kind} | {days} |" for kind, days in LIMITS.items()),
-            ]
-        )
-        + "\n"
-    )
+    return {"limits": LIMITS}
+
+
+PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
+    "families": _families,
+    "contents": _contents,
+    "count": _count,
+    "figures": lambda page, read: {"rows": figures.on_fresh_reports(read.root)},
+    "schema": _schema,
+    "shares": _shares,
+    "limits": _limits,
+}
+
+
+def commands_page(root: Path) -> str:
+    """docs/commands.md: what --help prints for every command."""
+    commands = []
+    for name, command in leaves(make_parser("rgt")).items():
+        usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+        arguments = [
+            (_invocation(action), action.help)
+            for action in command._actions
+            if action.dest != "help"
+        ]
+        commands.append((name, usage, command.description, arguments))
+    return _filled("commands", commands=commands)
+
+
+def _invocation(action) -> str:
+    """How an argument is typed: 'text', '--json', '-o, --output FILE'.
+
+    argparse's own form of it differs between versions of Python.
+    """
+    names = ", ".join(action.option_strings)
+    if action.nargs == 0:
+        return names
+    value = action.metavar or (action.dest.upper() if names else action.dest)
+    return f"{names} {value}".strip()
+
+
+WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
+    ("docs/commands.md", commands_page),
+    ("docs/assets/lookup.svg", picture.generated),
+)

@@ -1,4 +1,4 @@
-"""The command `health`: is this box fit to train on. Arguments in, text out, no logic."""
+"""The command `health`: whether a box is fit to train on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..text.errors import BadRequest
+from . import terminal
 from .boxes import BOX
+from .parser import program
 
 ALONE = {
     "--hosts": "hosts",
@@ -18,63 +21,81 @@ ALONE = {
     "--report": "report",
     "--watch": "watch",
 }
+COLOURS = {  # of verdicts, and of the levels of findings
+    r"(?m)^fit\b": "bold green",
+    r"(?m)^(care|warn|unknown)\b": "bold yellow",
+    r"(?m)^(unfit|fatal|degraded)\b": "bold red",
+    r" (fatal|degraded):": "bold red",
+    r"\[[A-Z][A-Z0-9]*\d\]": "cyan",
+}
 
 
 def add_to(commands) -> None:
     """Add the command to the parser's commands."""
     told = commands.add_parser(
-        "health", help="is this box fit to train on; several boxes; a watch beside a run, and its page",
-        description="Look at a box's GPUs, driver, kernel log, links and disks, and say whether it is fit to train on. Nothing is installed or changed there. "
+        "health",
+        help="check whether a box is fit to train on, or watch its GPUs during a run",
+        description="Check a box's GPUs, driver, kernel log, links and disks, and say whether it "
+        "is fit to train on. Nothing is installed or changed there. "
         "Exit 0: fit. Exit 1: care or unfit. Exit 2: could not tell.",
-    )  # fmt: skip
+    )
     told.add_argument("box", nargs="?", default="local", help=BOX + " (default: this machine)")
     told.add_argument(
         "--expect",
         default="",
         metavar="LIST",
-        help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; 'help' lists the names",
+        help="what you pay for, such as gpus=8,name=H100,vram=80,nvlink=all,driver>=550,"
+        "torch=cu130; 'help' lists the names",
     )
     told.add_argument(
         "--python",
         default="",
         metavar="PATH",
-        help="the job's own interpreter on the box: its torch, its CUDA, and a small kernel that is really launched",
+        help="the job's Python on the box: checks its torch and CUDA, and runs a small kernel",
     )
     told.add_argument(
         "--stress",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="put a load on all GPUs for so long (needs torch on the box; don't, while a job runs)",
+        help="load all GPUs for this long (needs torch on the box; not while a job runs)",
     )
     told.add_argument(
-        "--record", type=Path, metavar="DIR", help="keep what was gathered in a new folder here"
+        "--record",
+        type=Path,
+        metavar="DIR",
+        help="save what was read on the box in a new folder here",
     )
     told.add_argument(
-        "--replay", type=Path, metavar="DIR", help="judge a recording in place of a box"
+        "--replay", type=Path, metavar="DIR", help="judge such a folder instead of a box"
     )
     told.add_argument(
-        "--hosts", metavar="FILE", help="many boxes, one a line, 16 at a time; a table, worst first"
+        "--hosts",
+        metavar="FILE",
+        help="check many boxes, one a line, 16 at a time; prints a table, worst first",
     )
     told.add_argument(
         "--watch",
         type=float,
         metavar="SECONDS",
-        help="a JSON line every so many seconds: here until a signal, on a box detached and into a file there",
+        help="write a JSON line with this interval: on this machine until a signal, on a box in "
+        "the background and into a file there",
     )
-    told.add_argument("--pid", type=int, metavar="PID", help="with --watch: end with this process")
+    told.add_argument(
+        "--pid", type=int, metavar="PID", help="with --watch: stop when this process ends"
+    )
     told.add_argument(
         "--report",
         type=Path,
         metavar="WATCH.jsonl",
-        help="make one page of what --watch has written",
+        help="make an HTML page of what --watch has written",
     )
     told.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FILE.html",
-        help="with --report: where the page goes (default: beside it)",
+        help="with --report: where to write the page (default: beside it)",
     )
     told.add_argument(
         "--accept-new-host-key",
@@ -91,22 +112,7 @@ def add_to(commands) -> None:
 
 def health(args: argparse.Namespace) -> int:
     """`health`: 0 fit, 1 care or unfit, 2 could not tell."""
-    from ..text.errors import BadRequest
-
-    given = [option for option, name in ALONE.items() if getattr(args, name) is not None]
-    if len(given) > 1:
-        raise BadRequest(f"found {' and '.join(given)}, expected one of them")
-    if args.box != "local" and given and given[0] in ("--hosts", "--replay", "--report"):
-        raise BadRequest(f"found the box {args.box[:40]!r} beside {given[0]}, expected one of them")
-    if (
-        args.pid is not None
-        and args.watch is None
-        or args.output is not None
-        and args.report is None
-    ):
-        raise BadRequest("found --pid without --watch, or -o without --report, expected both")
-    if args.stress and given and given[0] != "--hosts":
-        raise BadRequest(f"found --stress beside {given[0]}, expected one of them")
+    _check_options(args)
     if args.expect.strip() == "help":
         from ..health.examine import script_path
 
@@ -120,33 +126,51 @@ def health(args: argparse.Namespace) -> int:
     return _hosts(args) if args.hosts is not None else _examine(args)
 
 
+def _check_options(args: argparse.Namespace) -> None:
+    """Raises BadRequest when options don't go together."""
+    given = [option for option, name in ALONE.items() if getattr(args, name) is not None]
+    if len(given) > 1:
+        raise BadRequest(f"{' and '.join(given)} don't go together; pass one of them")
+    if args.box != "local" and given and given[0] in ("--hosts", "--replay", "--report"):
+        raise BadRequest(
+            f"the box {args.box[:40]!r} and {given[0]} don't go together; pass one of them"
+        )
+    if args.pid is not None and args.watch is None:
+        raise BadRequest("--pid needs --watch; pass both or none")
+    if args.output is not None and args.report is None:
+        raise BadRequest("-o needs --report; pass both or none")
+    if args.stress and given and given[0] != "--hosts":
+        raise BadRequest(f"--stress and {given[0]} don't go together; pass one of them")
+
+
 def _examine(args: argparse.Namespace) -> int:
     from ..health.examine import Question, examine
     from ..health.reading import as_text
-    from ..text.errors import BadRequest
     from .boxes import box_of, remember
 
     box = box_of(args.box)
     if args.replay is not None and not os.path.lexists(args.replay):
-        raise BadRequest(f"found no {args.replay}, expected a folder that --record wrote")
+        raise BadRequest(f"no folder at {args.replay}; pass one that --record wrote")
     question = Question(
         args.expect, args.python, args.stress, str(args.replay.absolute()) if args.replay else ""
     )
     if args.stress:
         print(f"putting a load on every GPU for {args.stress:g} s …", file=sys.stderr, flush=True)
-    if args.record is not None:
-        from ..health.recording import record
+    with terminal.waiting(f"checking {args.box[:60]} …"):
+        if args.record is not None:
+            from ..health.recording import record
 
-        found = record(box, question, args.record, accept_new=args.accept_new_host_key)
-    else:
-        found = examine(box, question, accept_new=args.accept_new_host_key)
+            found = record(box, question, args.record, accept_new=args.accept_new_host_key)
+        else:
+            found = examine(box, question, accept_new=args.accept_new_host_key)
     if not found.why and not args.replay:
         remember(box)
     if args.replay:
         found.box = str(args.replay)
-    print(
-        json.dumps(found.as_dict(), ensure_ascii=False, indent=1) if args.json else as_text(found)
-    )
+    if args.json:
+        print(json.dumps(found.as_dict(), ensure_ascii=False, indent=1))
+    else:
+        terminal.write(as_text(found), COLOURS)
     return found.code
 
 
@@ -154,22 +178,18 @@ def _hosts(args: argparse.Namespace) -> int:
     from ..health import hosts as health_hosts
     from ..health.examine import Question
 
-    def progress(done: int, of: int) -> None:
-        if done % 16 == 0 and done < of:
-            print(f"{done} of {of} …", file=sys.stderr, flush=True)
-
     named = health_hosts.hosts(args.hosts)
-    found = health_hosts.examine_all(
-        named,
-        Question(args.expect, args.python, args.stress),
-        accept_new=args.accept_new_host_key,
-        progress=progress,
-    )
-    print(
-        json.dumps(health_hosts.as_dict(found), ensure_ascii=False, indent=1)
-        if args.json
-        else health_hosts.as_text(found)
-    )
+    with terminal.Progress("checking boxes", len(named), unit="boxes") as progress:
+        found = health_hosts.examine_all(
+            named,
+            Question(args.expect, args.python, args.stress),
+            accept_new=args.accept_new_host_key,
+            progress=lambda done, of: progress(done),
+        )
+    if args.json:
+        print(json.dumps(health_hosts.as_dict(found), ensure_ascii=False, indent=1))
+    else:
+        terminal.write(health_hosts.as_text(found), COLOURS)
     return health_hosts.code(found)
 
 
@@ -184,9 +204,8 @@ def _watch(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
     else:
-        print(
-            f"watching {found['box']} as process {found['pid']} there, into {found['file']}\nbring that file here, then: remote-gpu-trainer health --report FILE -o page.html"
-        )
+        print(f"watching {found['box']} as process {found['pid']} there, into {found['file']}")
+        print(f"copy that file here, then: {program()} health --report FILE -o page.html")
     return 0
 
 

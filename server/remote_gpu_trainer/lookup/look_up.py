@@ -58,8 +58,10 @@ def answer_for(
     installed: str | None = None,
     progress=None,
     seconds: float = 40,
+    today: date | None = None,
 ) -> Answer:
     """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log or stream joins its evidence. `seconds`: most for a folder or a log at HOST:PATH.
+    `today`: the day that ages are judged by (default: the clock's).
 
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
@@ -89,7 +91,7 @@ def answer_for(
         ranking.load(),
         signatures(),
         limit=limit,
-        today=date.today(),
+        today=today or date.today(),
         installed=installed,
         said=heard,
         unlearned=waiting.load(),

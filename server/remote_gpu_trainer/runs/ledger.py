@@ -103,7 +103,7 @@ def still_open() -> list[Opened]:
     return sorted(boxes.values(), key=lambda box: box.since)
 
 
-def reminder(now: float | None = None) -> str:
+def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
     """One line about the boxes that are open; '' when there is none."""
     boxes = still_open()
     if not boxes:

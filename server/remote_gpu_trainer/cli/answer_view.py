@@ -1,0 +1,122 @@
+"""An answer as a person reads it at a terminal: the first match in full, no title cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rich.console import Console, Group
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.theme import Theme
+
+from ..catalogue.entry import Entry
+from ..lookup.answer import Answer, plain
+from .answer_text import WHOLE, first_failure, place_of
+
+CONFIDENCE = {"high": "bold green", "medium": "bold yellow", "low": "bold red"}
+SEVERITY = {
+    "blocks": "stops the run",
+    "corrupts": "spoils the result",
+    "wastes": "wastes time or money",
+    "misleads": "shows misleading numbers",
+}
+THEME = Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"})
+STEMS = "words: "  # how the reason of a match begins that lists shortened words
+
+
+def draw(
+    answer: Answer, entries: Mapping[str, Entry], console: Console, command: str, said: str = ""
+) -> None:
+    """Print an answer on a console.
+
+    `entries`: by id. `command` prints a whole entry; `{id}` in it stands for the entry's id.
+    `said`: what the user wrote.
+    """
+    heard = " ".join([said, *(line["text"] for line in answer.evidence)])
+    with console.use_theme(THEME):
+        _matches(answer, entries, console, command, heard)
+    if answer.also:
+        console.print(Text("Also possible", "bold"))
+        rows = Table.grid(padding=(0, 2))
+        for also in answer.also:
+            title = Text(plain(entries[also["id"]].title))
+            rows.add_row(Text(f"    {also['id']}", "cyan"), title)
+        console.print(rows)
+        console.print()
+    if answer.evidence:
+        console.print(Text("Evidence", "bold"))
+        for line in answer.evidence:
+            console.print(_indented(Text.assemble((place_of(line), "dim"), "  ", line["text"])))
+    if told := first_failure(answer):
+        console.print(_indented(Text(told)))
+    if answer.ask:
+        console.print(Text(answer.ask))
+
+
+def _matches(
+    answer: Answer, entries: Mapping[str, Entry], console: Console, command: str, heard: str
+) -> None:
+    for place, match in enumerate(answer.matches):
+        title = plain(entries[match["id"]].title)
+        console.print(Text.assemble((match["id"], "bold cyan"), "  ", (title, "bold")))
+        console.print(_indented(_about(match, heard)))
+        console.print(
+            _first(match, entries[match["id"]], command)
+            if place == 0
+            else _further(entries[match["id"]])
+        )
+
+
+def _about(match: dict, heard: str) -> Text:
+    severity = SEVERITY.get(match["severity"], match["severity"])
+    about = Text.assemble(
+        (f"{match['confidence']} confidence", CONFIDENCE[match["confidence"]]),
+        (f" · {severity} · {_whole_words(match['why'], heard)}", "dim"),
+    )
+    if match["stale"]:
+        about.append(f"\nin doubt: {match['stale']}", "yellow")
+    return about
+
+
+def _first(match: dict, entry: Entry, command: str) -> Group:
+    """Cause, fix and check as they stand in the entry."""
+    parts = []
+    for name, label in WHOLE.items():
+        parts += [_label(label.capitalize()), _indented(_markdown(getattr(entry, name)))]
+    apart = "\n".join(f"{other}: {plain(how)}" for other, how in entry.tell_apart)
+    if apart := apart or match.get("distinguish"):
+        parts += [_label("Don't confuse with"), _indented(Text(apart))]
+    whole = command.format(id=entry.id)
+    return Group(*parts, Text.assemble("\n    Whole entry: ", (whole, "cyan"), "\n"))
+
+
+def _further(entry: Entry) -> Group:
+    """The check's first paragraph: enough to tell whether it is this instead."""
+    return Group(_indented(_markdown(f"Check: {entry.check.split(chr(10) * 2)[0]}")), "")
+
+
+def _markdown(text: str) -> Markdown:
+    return Markdown(text, code_theme="ansi_dark")  # the terminal's own colours, no background
+
+
+def _label(text: str) -> Text:
+    return Text(f"\n    {text}", "bold magenta")
+
+
+def _indented(part) -> Padding:
+    return Padding(part, (0, 0, 0, 4))
+
+
+def _whole_words(why: str, heard: str) -> str:
+    """The reason of a match; where it lists stems such as 'los', the whole words of `heard`."""
+    if not why.startswith(STEMS):
+        return why
+    words = re.findall(r"\w+", heard.lower())
+    found = [
+        next((word for word in words if word.startswith(stem)), "")
+        for stem in why.removeprefix(STEMS).split(", ")
+    ]
+    return STEMS + ", ".join(filter(None, found)) if any(found) else "similar wording"

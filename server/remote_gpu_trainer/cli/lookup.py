@@ -1,0 +1,195 @@
+"""The command `lookup`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+
+from ..text.errors import BadRequest
+from . import terminal
+from .parser import program
+
+NOTHING = "nothing to look up; pass a text, --log PATH, or - for standard input"
+ONE_LOG = (
+    "only one log can be read at a time; pass the folder that holds the logs of one run, "
+    "or run lookup once for each"
+)
+
+
+def add_to(commands) -> None:
+    """Add the command to the parser's commands."""
+    look = commands.add_parser(
+        "lookup",
+        help="find the known failure behind an error, a log or a description",
+        description="Find the known failure behind an error message, a log or a description, "
+        "with its cause, fix and check. Exit 0: found. Exit 1: nothing fits. "
+        "Exit 2: the input can't be read.",
+    )
+    look.add_argument(
+        "text",
+        nargs="*",
+        help="an error message or a description, alone or beside --log; the name of a file is "
+        "read as --log; - for standard input, which is also read when something is piped in",
+    )
+    look.add_argument(
+        "--log",
+        metavar="PATH",
+        help="a log file, or a folder with the logs of all ranks of one run; HOST:PATH reads it "
+        "on a box over ssh; - for standard input",
+    )
+    look.add_argument("--id", metavar="ID", help="print the whole entry, for example O7")
+    look.add_argument(
+        "--limit",
+        type=int,
+        default=3,
+        metavar="N",
+        help="how many matches to print, 1 to 10 (default 3)",
+    )
+    look.add_argument(
+        "--installed",
+        metavar="FILE",
+        help="what is installed: the output of 'pip freeze', requirements.txt, uv.lock, a Python "
+        "interpreter or a virtual environment; matches about other versions are marked",
+    )
+    form = look.add_mutually_exclusive_group()
+    form.add_argument(
+        "--full",
+        action="store_true",
+        help="print cause, fix and check of the first match in full, as on a terminal",
+    )
+    form.add_argument(
+        "--json", action="store_true", help="print the object that the MCP tool returns"
+    )
+    look.set_defaults(run=lookup)
+
+
+def lookup(args: argparse.Namespace) -> int:
+    """`lookup`: 0 found, 1 nothing fits."""
+    from ..lookup.answer import check_limit
+
+    text, log, stream = _question(args)
+    check_limit(args.limit)
+    if args.id is not None:
+        return _show_entry(args)
+    gc.disable()  # modules and pages stay: to look for garbage among them takes a tenth of the time
+    try:
+        from ..lookup.look_up import answer_for, prepare
+
+        prepare()
+    finally:
+        gc.enable()
+    with terminal.Progress(f"reading {log or 'standard input'}", _size(log)) as progress:
+        answer = answer_for(
+            text=text,
+            log=log,
+            stream=stream,
+            limit=args.limit,
+            installed=_installed(args.installed),
+            progress=progress,
+            seconds=600,
+        )
+    if args.json:
+        print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
+    else:
+        _print(answer, args.full, text or "")
+    return 0 if answer.matches else 1
+
+
+def _print(answer, full: bool, said: str) -> None:
+    """Print an answer: for a person in full, for a program in few words."""
+    from ..catalogue import cache
+
+    command = f"{program()} lookup --id {{id}}"
+    if terminal.has_colours(sys.stdout):
+        from .answer_view import draw
+
+        draw(answer, cache.load(), terminal.console(sys.stdout), command, said)
+        return
+    from .answer_text import as_text
+
+    whole = full or terminal.is_terminal(sys.stdout)
+    print(as_text(answer, command, cache.load() if whole else None))
+
+
+def _question(args: argparse.Namespace) -> tuple:
+    """(text, path of a log, stream): what to look up. Raises BadRequest."""
+    files = [word for word in args.text if _is_file(word)]
+    text, log = " ".join(args.text) if args.text else None, args.log
+    given = [
+        name
+        for name, value in (("a text", text), ("--log", log), ("--id", args.id))
+        if value is not None
+    ]
+    if args.id is not None and len(given) > 1:
+        raise BadRequest(f"{' and '.join(given)} don't go together; pass --id alone")
+    if text == "-" and log is not None:
+        raise BadRequest("- and --log don't go together; pass one of them")
+    if files and (log is not None or len(files) > 1):
+        also = "" if log is None else f"{files[0]} is a file, and --log takes one path: "
+        raise BadRequest(also + ONE_LOG)
+    if files and text == files[0]:
+        print(f"reading the file {text}, as with --log {text}", file=sys.stderr)
+        text, log = None, text
+    if "-" in (text, log):
+        return (None if text == "-" else text), None, sys.stdin.buffer
+    if not given:
+        return None, None, _piped()
+    return text, log and os.path.expanduser(log), None
+
+
+def _is_file(word: str) -> bool:
+    """Whether a word names a file, or a folder by a path such as logs/."""
+    if "\n" in word or len(word) > 4096:
+        return False
+    path = os.path.expanduser(word)
+    try:
+        return os.path.isfile(path) or (os.path.isdir(path) and os.sep in word)
+    except ValueError:  # a NUL in it
+        return False
+
+
+def _piped():
+    """Standard input, when something was piped into it. Raises BadRequest."""
+    if sys.stdin is None or terminal.is_terminal(sys.stdin) or not sys.stdin.buffer.peek(1):
+        raise BadRequest(NOTHING)
+    return sys.stdin.buffer
+
+
+def _size(log: str | None) -> int | None:
+    """Bytes of a log file; None for a folder, a log on a box or standard input."""
+    try:
+        return os.path.getsize(log) if log and os.path.isfile(log) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _show_entry(args: argparse.Namespace) -> int:
+    from ..catalogue import bundle
+
+    entry = bundle.load().get(args.id)
+    if args.json:
+        from ..lookup.look_up import whole_entry
+
+        print(json.dumps(whole_entry(entry), ensure_ascii=False, indent=1))
+    elif terminal.has_colours(sys.stdout):
+        from rich.markdown import Markdown
+
+        terminal.console(sys.stdout).print(Markdown(entry.markdown))
+    else:
+        print(entry.markdown, end="")
+    return 0
+
+
+def _installed(path: str | None) -> str | None:
+    """What is installed as `pip freeze` prints it. Raises BadRequest."""
+    if not path:
+        return None
+    from ..platforms.installed import InstalledError, read
+
+    try:
+        return read(path)
+    except InstalledError as error:
+        raise BadRequest(f"--installed: {error}") from None
