@@ -66,10 +66,10 @@ def main_table(cases: list[Case]) -> tuple[str, list[str]]:
     for title, asked in sets.items():
         beside = {
             name: grade.grade(asked, answer(asked))
-            for name, answer in (("look-up", systems.lookup), ("BM25", systems.bm25))
+            for name, answer in (("lookup", systems.lookup), ("BM25", systems.bm25))
         }
         told.append(report.beside(title, beside))
-        grades.append(beside["look-up"])
+        grades.append(beside["lookup"])
     fresh, reporting = grades
     return "\n\n".join(told), floor.below(HERE / "floor.json", cases, reporting, fresh)
 

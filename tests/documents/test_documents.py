@@ -15,6 +15,9 @@ from tests.conftest import ROOT, valid_skill
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+FIRST = re.search(r"```sh\n(.*?)```", README, re.S)[1].strip()
+
+
 def fenced(heading: str) -> str:
     return re.search(rf"## {heading}\n.*?```sh\n(.*?)```", README, re.S)[1].strip()
 
@@ -38,12 +41,12 @@ def test_an_old_generated_part_is_found_and_repaired(bundle, page):
 
 
 def test_the_two_commands_of_the_readme_are_one_line_each():
-    assert "\n" not in fenced("Use it") and "\n" not in fenced("Test it")
+    assert FIRST.count("\n") == 1 and "\n" not in fenced("Test it")
 
 
 def test_the_command_of_the_readme_answers_its_log():
-    command = fenced("Use it").split("&&")[1].split()
-    assert command[0] == "remote-gpu-trainer"
+    command = FIRST.splitlines()[1].split("&&")[1].split()
+    assert command[0] == "rgt"
     done = subprocess.run(
         [sys.executable, "-m", "remote_gpu_trainer", *command[1:]],
         cwd=ROOT,
@@ -51,6 +54,12 @@ def test_the_command_of_the_readme_answers_its_log():
         text=True,
     )
     assert done.returncode == 0 and done.stdout.startswith("D8  ")
+
+
+def test_the_readme_shows_its_answer_on_the_first_screen_and_is_short():
+    lines = README.splitlines()
+    assert len(lines) <= 150
+    assert any("docs/assets/lookup.svg" in line for line in lines[:20])
 
 
 def test_ci_runs_the_readmes_own_test_command_with_engines_required():

@@ -17,7 +17,7 @@ IN_LINE = re.findall(r"`([^`\n]+)`", FENCED.sub("", CHINESE))
 
 
 def test_the_blocks_are_found():
-    assert len(BLOCKS) == 6 and CHINESE.count("```") == 2 * len(BLOCKS)
+    assert len(BLOCKS) == 8 and CHINESE.count("```") == 2 * len(BLOCKS)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[1][:40])
@@ -37,8 +37,8 @@ def test_a_command_within_a_sentence_is_in_the_english_one_too():
 
 def test_the_first_command_gives_the_answer_that_is_promised():
     promised = re.search(r"答案是 ([A-Z]+\d+)", CHINESE)[1]
-    command = BLOCKS[0].splitlines()[1].split("&&")[1].split()
-    assert command[0] == "remote-gpu-trainer"
+    command = BLOCKS[0].splitlines()[2].split("&&")[1].split()
+    assert command[0] == "rgt"
     done = subprocess.run(
         [sys.executable, "-m", "remote_gpu_trainer", *command[1:]],
         cwd=ROOT,
