@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..text.secret_forms import ANSI, HINTS, hints_in, mask
+from ..text.masking import ANSI, HINTS, hints_in, mask
 from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 from .windows import Row
 

@@ -10,8 +10,7 @@ from types import ModuleType
 
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
-from ..text.masking import shown, shown_lines
-from ..text.secret_forms import mask
+from ..text.masking import mask, shown, shown_lines
 from .evidence_there import MOST, program
 from .files import Unreadable
 from .judging import Evidence
