@@ -135,13 +135,13 @@ ASKED = [
         "write_to",
     ),
     ("a day that is none", tool("check_staleness", {"on": "soon"}), "found day 'soon'"),
-    ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "found a device"),
+    ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "is a device"),
     (
         "a log that is not there",
         tool("lookup_symptom", {"log_path": "/nowhere/train.log"}),
-        "found no file",
+        "no log at /nowhere/train.log",
     ),
-    ("a log with a NUL in its name", tool("lookup_symptom", {"log_path": "a\0b"}), "found"),
+    ("a log with a NUL in its name", tool("lookup_symptom", {"log_path": "a\0b"}), "can't be read"),
     (
         "an option in place of a host",
         tool("lookup_symptom", {"log_path": "-oProxyCommand=touch /tmp/x:/root/a.log"}),

@@ -78,7 +78,9 @@ def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> l
     data = text.encode("utf-8", "replace")
     _refuse_binary(data[:HEAD], source)
     if not text.strip():
-        raise NoLog(f"no text in {source}; pass an error, a log or a sentence about what happens")
+        raise NoLog(
+            f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
+        )
     return keep(_blocks([data]), len(data), tuple(needles))
 
 
