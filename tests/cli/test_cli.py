@@ -94,21 +94,21 @@ BAD = {
     "empty text": (
         ["lookup", ""],
         b"",
-        "found no text in text, expected an error, a log or a sentence",
+        "nothing but blanks in text; pass an error, a log or a sentence",
     ),
-    "blank text": (["lookup", " \n\t "], b"", "found no text in text"),
-    "empty input": (["lookup", "-"], b"", "found nothing but blanks in stdin"),
-    "blank input": (["lookup", "-"], b"  \n\n", "found nothing but blanks in stdin"),
-    "binary input": (["lookup", "-"], b"\x00\x01\x02" * 500, "found NUL bytes in stdin"),
+    "blank text": (["lookup", " \n\t "], b"", "nothing but blanks in text"),
+    "empty input": (["lookup", "-"], b"", "nothing but blanks in stdin"),
+    "blank input": (["lookup", "-"], b"  \n\n", "nothing but blanks in stdin"),
+    "binary input": (["lookup", "-"], b"\x00\x01\x02" * 500, "NUL bytes in stdin"),
     "missing file": (
         ["lookup", "--log", "/nowhere/train.log"],
         b"",
-        "found no file /nowhere/train.log",
+        "no log at /nowhere/train.log",
     ),
     "device": (
         ["lookup", "--log", "/dev/null"],
         b"",
-        "found a device at /dev/null, expected a log file or a folder of logs",
+        "/dev/null is a device; pass a log file or a folder of logs",
     ),
     "limit 0": (
         ["lookup", "--limit", "0", "x"],
@@ -208,7 +208,7 @@ def test_an_unreadable_file_is_said_so(tmp_path, monkeypatch, capsys):
     )  # root may read everything, so the refusal is played
     assert main(["lookup", "--log", str(tmp_path / "a.log")]) == 2
     assert (
-        "unreadable (Permission denied), expected a log that this user may read"
+        "can't be read (Permission denied); pass a log that this user may read"
         in capsys.readouterr().err
     )
 

@@ -277,12 +277,12 @@ def test_a_proxied_ssh_that_runs_no_commands_is_explained(sshd, says):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("-oProxyCommand=x", "found the host"),
-        ("a b", "found the host"),
-        ("ssh -o ProxyCommand=x gpu", "found -o 'ProxyCommand'"),
-        ("gpu; rm -rf ~", "found the host"),
-        ("", "found a box name"),
-        ("ssh -A gpu", "found the option '-A'"),
+        ("-oProxyCommand=x", "isn't a name; use one from the ssh configuration"),
+        ("a b", "isn't a name; use one from the ssh configuration"),
+        ("ssh -o ProxyCommand=x gpu", "-o 'ProxyCommand' isn't allowed"),
+        ("gpu; rm -rf ~", "isn't a name; use one from the ssh configuration"),
+        ("", "isn't the name of a box"),
+        ("ssh -A gpu", "the option '-A' isn't allowed"),
     ],
 )
 def test_a_name_that_is_no_box_is_refused_before_anything_starts(name, said):

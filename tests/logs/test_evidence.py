@@ -306,11 +306,8 @@ def test_utf16_with_a_mark_is_read_as_windows_wrote_it():
 def test_what_is_no_text_is_refused_in_one_line(data):
     with pytest.raises(Unreadable) as refused:
         from_stream(io.BytesIO(data))
-    assert (
-        "found" in str(refused.value)
-        and "expected" in str(refused.value)
-        and "\n" not in str(refused.value)
-    )
+    assert "in stdin" in str(refused.value) and "; pass " in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_one_stray_nul_in_a_real_log_is_forgiven():
@@ -323,9 +320,7 @@ def test_one_stray_nul_in_a_real_log_is_forgiven():
 def test_one_line_of_50_megabytes_is_refused(tmp_path):
     path = tmp_path / "one.log"
     path.write_bytes(b"x" * 50_000_000)
-    with pytest.raises(
-        Unreadable, match="found one line of 50 MB in .*one.log, expected a log with lines"
-    ):
+    with pytest.raises(Unreadable, match="^one line of 50 MB in .*one.log; pass a log with lines$"):
         from_path(str(path))
 
 
@@ -352,7 +347,7 @@ def test_a_missing_file_a_device_a_socket_and_an_empty_folder_are_refused(tmp_pa
         ):
             with pytest.raises(Unreadable) as refused:
                 from_path(path)
-            assert "expected" in str(refused.value)
+            assert "; pass " in str(refused.value)
 
 
 @pytest.mark.parametrize(

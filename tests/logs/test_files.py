@@ -34,7 +34,7 @@ def test_compressed_logs_that_were_put_together_and_one_that_is_cut_are_read():
 def test_what_a_compressed_log_may_hold_has_a_bound(monkeypatch):
     monkeypatch.setattr(logfiles, "MOST_UNPACKED", 3 << 20)
     with pytest.raises(
-        Unreadable, match="found more than 3 MB compressed in stdin, expected less; do: gzip -dc"
+        Unreadable, match="^more than 3 MB compressed in stdin; run gzip -dc .*, and pass that$"
     ):
         first(gzip.compress(STEPS.encode() * 1_000_000))
 
@@ -53,7 +53,7 @@ def test_what_a_compressed_log_may_hold_has_a_bound(monkeypatch):
 def test_what_is_packed_or_binary_is_refused_with_what_to_do(data, told):
     with pytest.raises(Unreadable, match=told) as refused:
         from_stream(io.BytesIO(data))
-    assert "expected" in str(refused.value)
+    assert " pass " in str(refused.value)
 
 
 def test_a_chinese_log_in_gbk_and_the_controls_of_a_terminal_are_read():
@@ -124,6 +124,6 @@ def test_a_read_error_is_told_and_is_no_crash():
             raise OSError(5, "Input/output error")
 
     with pytest.raises(
-        Unreadable, match=r"found a read error after 0 bytes \(Input/output error\)"
+        Unreadable, match=r"^a read error after 0 bytes \(Input/output error\); pass a log"
     ):
         from_stream(Dying())

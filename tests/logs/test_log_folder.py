@@ -183,7 +183,7 @@ def test_when_time_is_over_what_was_read_is_judged_and_the_rest_is_told(tmp_path
     )
     with pytest.raises(
         Unreadable,
-        match="after 0.5 s, expected that; do: name one rank's file instead of the folder",
+        match="was read within 0.5 s; pass one rank's file instead of the folder",
     ):
         from_path(path, seconds=0.5)
 

@@ -191,14 +191,14 @@ def test_what_no_log_is_refused_there_as_here(sshd):
     os.mkfifo(sshd.home / "pipe")
     (sshd.home / "null").symlink_to("/dev/zero")
     for name, says in (
-        ("gone.log", "on gpu: found no file gone.log, expected a log file or a folder of logs"),
+        ("gone.log", "on gpu: no log at gone.log; pass a log file or a folder of logs"),
         ("id_ed25519", "looks like a key or a secret"),
-        ("k.log", "found a private key in k.log"),
-        ("pipe", "found no regular file at pipe"),
-        ("null", "found a device at null"),
-        ("$(touch never)", "found no file $(touch never)"),
-        ("-x; touch never", "found no file -x; touch never"),
-        ("'\"`", "found no file"),
+        ("k.log", "a private key in k.log"),
+        ("pipe", "pipe isn't a regular file"),
+        ("null", "null is a device"),
+        ("$(touch never)", "no log at $(touch never)"),
+        ("-x; touch never", "no log at -x; touch never"),
+        ("'\"`", "no log at '\"`"),
     ):
         with pytest.raises(Unreadable) as refused:
             remote_logs.from_path(f"gpu:{name}", log_reading)
@@ -231,11 +231,11 @@ def test_nothing_is_imported_from_the_folders_of_the_box(sshd):
 @pytest.mark.parametrize(
     ("python", "says"),
     [
-        ("exit 127", "found no python3 on gpu"),
+        ("exit 127", "no python3 on gpu; install 3.8"),
         ("echo Traceback >&2; exit 1", "ended with 1 (Traceback)"),
         (
-            'echo \'{"unreadable": "found Python 3.6 there, expected 3.8 or later"}\'',
-            "on gpu: found Python 3.6",
+            'echo \'{"unreadable": "Python 3.6 is too old; install 3.8 or later"}\'',
+            "on gpu: Python 3.6 is too old",
         ),
         ("echo '[]'", "can't be read"),
         ('echo \'{"lines": [[1,2]], "decisive": []}\'', "can't be read"),

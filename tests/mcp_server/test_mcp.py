@@ -204,14 +204,14 @@ def test_nothing_fits_is_an_answer_and_no_error():
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({}, "found no text in text, expected"),
-        ({"symptom": "  \n"}, "found no text in text, expected"),
-        ({"symptom": "a\x00b\x00c\x00"}, "found NUL bytes in text"),
+        ({}, "nothing but blanks in text; pass"),
+        ({"symptom": "  \n"}, "nothing but blanks in text; pass"),
+        ({"symptom": "a\x00b\x00c\x00"}, "NUL bytes in text"),
         ({"symptom": "hangs", "limit": 0}, "limit"),
         ({"symptom": "hangs", "limit": 1000}, "limit"),
         ({"symptom": 17}, "symptom"),
-        ({"log_path": "/nowhere/train.log"}, "found no file /nowhere/train.log"),
-        ({"log_path": "/dev/zero"}, "found a device at /dev/zero"),
+        ({"log_path": "/nowhere/train.log"}, "no log at /nowhere/train.log"),
+        ({"log_path": "/dev/zero"}, "/dev/zero is a device"),
         ({"symptom": "x" * 20_000_001}, "found a text of 20000001 characters"),
     ],
 )

@@ -135,19 +135,19 @@ ASKED = [
         "write_to",
     ),
     ("a day that is none", tool("check_staleness", {"on": "soon"}), "found day 'soon'"),
-    ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "found a device"),
+    ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "is a device"),
     (
         "a log that is not there",
         tool("lookup_symptom", {"log_path": "/nowhere/train.log"}),
-        "found no file",
+        "no log at /nowhere/train.log",
     ),
-    ("a log with a NUL in its name", tool("lookup_symptom", {"log_path": "a\0b"}), "found"),
+    ("a log with a NUL in its name", tool("lookup_symptom", {"log_path": "a\0b"}), "can't be read"),
     (
         "an option in place of a host",
         tool("lookup_symptom", {"log_path": "-oProxyCommand=touch /tmp/x:/root/a.log"}),
-        "found",
+        "no log at -oProxyCommand",
     ),
-    ("an option as the box", tool("gpu_health", {"host": "-oProxyCommand=id"}), "found"),
+    ("an option as the box", tool("gpu_health", {"host": "-oProxyCommand=id"}), "isn't a name"),
     (
         "a box under another name",
         tool("gpu_health", {"box": "gpu-7"}),
@@ -474,7 +474,7 @@ def test_what_is_wrong_with_a_resource_stays_in_the_error_and_holds_no_control(c
 def test_a_fifo_as_a_log_does_not_hang(child, tmp_path):
     os.mkfifo(tmp_path / "train.log")
     reply = child.call("lookup_symptom", {"log_path": str(tmp_path / "train.log")}, 10)
-    assert failed(reply) and "no regular file" in words(reply)
+    assert failed(reply) and "isn't a regular file" in words(reply)
     still_answers(child)
 
 

@@ -7,14 +7,16 @@ import re
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.look_up import answer_for
-from remote_gpu_trainer.numbers import curves, numbers
+from remote_gpu_trainer.numbers import curves, metric_series
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
 from tests.conftest import ROOT
 
 
 def said(rows):
-    found = curves.findings(numbers.of_rows([(n, row.encode()) for n, row in enumerate(rows, 1)]))
+    found = curves.findings(
+        metric_series.of_rows([(n, row.encode()) for n, row in enumerate(rows, 1)])
+    )
     return [(finding.row, finding.said) for finding in found if finding.fault]
 
 
@@ -35,7 +37,11 @@ def two_runs(times):
     return [
         f"step {i % 16} loss {v:.4f} grad_norm {n:.4f}"
         for i, (v, n) in enumerate(
-            zip([*first, *(times * v for v in first)], [*first, *(times * v for v in first)])
+            zip(
+                [*first, *(times * v for v in first)],
+                [*first, *(times * v for v in first)],
+                strict=True,
+            )
         )
     ]
 
@@ -113,7 +119,7 @@ def test_a_run_that_is_well_has_no_fault(rows):
 def test_every_entry_that_a_finding_names_exists():
     source = "".join(
         (ROOT / "server/remote_gpu_trainer/numbers" / name).read_text()
-        for name in ("curves.py", "loss_shapes.py", "resumes.py", "tables.py")
+        for name in ("curves.py", "loss_shapes.py", "resume_detection.py", "tables.py")
     )
     named = set(re.findall(r'"([A-Z]{1,5}\d{1,2})"', source))
     assert len(named) > 12 and named <= set(bundle.load().by_id)
@@ -124,7 +130,9 @@ def test_overfitting_and_slowing_down_are_told_and_are_no_fault():
         f"epoch {i} train_loss {2 - i / 12:.3f} val_loss {1.5 + abs(i - 6) / 10:.3f} time: {0.3 * 1.1**i * (1 + i % 2 / 5):.3f}"
         for i in range(24)
     ]
-    found = curves.findings(numbers.of_rows([(n, row.encode()) for n, row in enumerate(rows, 1)]))
+    found = curves.findings(
+        metric_series.of_rows([(n, row.encode()) for n, row in enumerate(rows, 1)])
+    )
     assert [f.fault for f in found] == [False, False]
     assert "which is overfitting" in found[0].said and "longer and longer" in found[1].said
 

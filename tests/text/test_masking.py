@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.numbers.log_reading import from_text
-from remote_gpu_trainer.text.masking import shown, shown_lines
-from remote_gpu_trainer.text.secret_forms import HINTS, hints_in, mask
+from remote_gpu_trainer.text.masking import HINTS, hints_in, mask, shown, shown_lines
 
 HEX = "0123456789abcdef0123456789abcdef"
 

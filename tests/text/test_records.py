@@ -1,8 +1,6 @@
 """A record looks like a dataclass, and costs what a named tuple costs."""
 
 import pickle
-import subprocess
-import sys
 
 import pytest
 from remote_gpu_trainer.catalogue.entry import Fault, Retired
@@ -35,11 +33,3 @@ def test_a_record_does_not_change_and_wants_all_its_fields():
         Place("a").other = 2
     with pytest.raises(TypeError):
         Place()
-
-
-def test_a_look_up_starts_without_what_takes_long_to_import():
-    program = "import sys; from remote_gpu_trainer.cli.main import main; main(['lookup', 'loss is nan', '--json']); print(sorted({'dataclasses', 'inspect', 'typing', 'shutil', 'yaml', 'pydantic', 'mcp', 'numpy', 'remote_gpu_trainer.platforms.profile'} & set(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,9 +1,11 @@
-"""A machine, here or over ssh: runs one program there. The only place that starts ssh and rsync.
+"""A machine, here or over ssh: run one program on it. The only module that starts ssh and rsync.
 
-What comes back is a value: the program's own reply, or why there is none. The program's text goes over stdin, its arguments quoted for the shell
-there; nothing that comes back reaches a shell here. Options come from the user's own ssh configuration, except those in ALWAYS.
+`run` and `pull` return a value: the program's own reply, or why there is none. The program's text
+goes over stdin, and its arguments are quoted for the shell there; nothing that comes back reaches
+a shell here. Options come from the user's own ssh configuration, except those in ALWAYS.
 
-Limits: a reply is cut at `most` bytes, and the program ended then. Where `timeout` is missing there, a program that runs too long is left behind.
+Limits: a reply is cut at `most` bytes, and the program is ended then. Where the box has no
+`timeout` command, a program that runs too long is left behind.
 """
 
 from __future__ import annotations
@@ -22,29 +24,37 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..text.masking import shown, shown_lines
-from .name import BadBox, Box, parse
-from .ssh_trouble import Trouble, trouble
+from .ssh import BadBox, Box, Trouble, parse, trouble
 
 __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull", "run"]
 
-MOST = 4 << 20
+MOST = 4 << 20  # bytes of a reply
 MOST_ERRORS = 64 << 10
 RSYNC_CUT = 12  # rsync's code when it sees the pipe close before it hears of ssh's 255
-BASH, PYTHON = (
-    ("bash", "-s", "--"),
-    ("python3", "-I", "-"),
-)  # -I: nothing is imported from the folder it starts in
+BASH = ("bash", "-s", "--")
+PYTHON = ("python3", "-I", "-")  # -I: nothing is imported from the folder it starts in
 ALWAYS = (
-    "-a", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3",
-    "-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
+    "-a", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
+    "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "ControlMaster=no",
+    "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
 )  # fmt: skip
-# Says that the login got as far as a shell, runs the program, and says how it ended: an exit 255 of the program isn't one of ssh.
-_WRAP = r"""n=$1; t=$2; shift 2; printf '%s\n' "$n"; if command -v timeout >/dev/null 2>&1; then timeout -k 5 "$t" "$@"; else "$@"; fi; printf '\n%s %s\n' "$n" "$?" """
+# Says that the login got as far as a shell, runs the program, and says how it ended: an exit 255
+# of the program isn't one of ssh.
+_WRAP = (
+    r"""n=$1; t=$2; shift 2; printf '%s\n' "$n"; """
+    r"""if command -v timeout >/dev/null 2>&1; then timeout -k 5 "$t" "$@"; else "$@"; fi; """
+    r"""printf '\n%s %s\n' "$n" "$?" """
+)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """`ok`: the program ran and ended with `code` (None when the reply was cut). `unreachable`: `why` as in ssh_trouble. `overtime`: it ran too long."""
+    """What became of a program.
+
+    `ok`: it ran and ended with `code`, None when the reply was cut. `unreachable`: it didn't run;
+    `why` is a reason of `ssh.Trouble`. `overtime`: it ran longer than `limit`. `out` and `errors`
+    are its stdout and stderr, `text` is a sentence for people where the outcome isn't ok.
+    """
 
     outcome: Literal["ok", "unreachable", "overtime"]
     code: int | None = None
@@ -55,8 +65,22 @@ class Reply:
     text: str = ""
 
 
-def run(box: Box, program: str, *, interpreter: tuple[str, ...] = BASH, args: tuple[str, ...] = (), limit: float = 30, most: int = MOST, accept_new: bool = False, ssh_config: str = "") -> Reply:  # fmt: skip
-    """Run a program's text there, within `limit` seconds. `accept_new`: a host key that isn't known yet is stored."""
+def run(
+    box: Box,
+    program: str,
+    *,
+    interpreter: tuple[str, ...] = BASH,
+    args: tuple[str, ...] = (),
+    limit: float = 30,
+    most: int = MOST,
+    accept_new: bool = False,
+    ssh_config: str = "",
+) -> Reply:
+    """Run a program's text on the box, for at most `limit` seconds and `most` bytes of output.
+
+    `accept_new` stores a host key that isn't known yet; a changed one is never accepted.
+    `ssh_config` is the ssh configuration to use in place of the user's.
+    """
     if box.local:
         first = (
             interpreter[0]
@@ -68,7 +92,7 @@ def run(box: Box, program: str, *, interpreter: tuple[str, ...] = BASH, args: tu
             return Reply(
                 "unreachable",
                 why="other",
-                text=f"found no {interpreter[0]} here, expected it in the PATH",
+                text=f"no {interpreter[0]} here; install it, or add it to the PATH",
             )
         return (
             _overtime(box, limit, done)
@@ -89,7 +113,7 @@ def run(box: Box, program: str, *, interpreter: tuple[str, ...] = BASH, args: tu
         return Reply(
             "unreachable",
             why="no-ssh",
-            text="found no ssh program here, expected OpenSSH's client; do: install it",
+            text="no ssh program here; install OpenSSH's client",
         )
     before, begun, rest = done.out.partition(mark.encode() + b"\n")
     if begun:
@@ -106,12 +130,13 @@ def run(box: Box, program: str, *, interpreter: tuple[str, ...] = BASH, args: tu
     if done.late:
         found = Trouble(
             "timeout",
-            f"found no answer from {shown(box.name, 80)} within {limit:g} s, expected one; do: see in the provider's console whether the box runs",
+            f"no answer from {shown(box.name, 80)} within {limit:g} s; check in the provider's "
+            "console that the box runs",
         )
-    elif begun:  # what stands on stderr may be the program's own words
+    elif begun:  # stderr may hold the program's own words
         found = Trouble(
             "lost",
-            f"found the connection to {shown(box.name, 80)} broken before the program's end, expected it to last; do: try again",
+            f"the connection to {shown(box.name, 80)} broke before the program ended; try again",
         )
     else:
         found = trouble(
@@ -133,7 +158,11 @@ def pull(
     exclude: tuple[str, ...] = (),
     ssh_config: str = "",
 ) -> Reply:
-    """Copy what a folder there holds into a folder here; a broken copy goes on where it was. Nothing here is deleted; links stay there."""
+    """Copy the contents of the folder `source` on the box into the folder `to` here, by rsync.
+
+    A copy that broke off continues where it was. Nothing here is deleted, and symbolic links
+    aren't copied. The limit is in seconds.
+    """
     rsync = [
         "rsync",
         "-rt",
@@ -153,9 +182,7 @@ def pull(
         ]
     done = _start([*rsync, "--", place, os.path.join(to, "")], b"", limit, MOST)
     if done.missing:
-        return Reply(
-            "unreachable", why="other", text="found no rsync here, expected it; do: install rsync"
-        )
+        return Reply("unreachable", why="other", text="no rsync here; install rsync")
     if done.late:
         return _overtime(box, limit, done)
     if done.code in (RSYNC_CUT, 255):
@@ -166,7 +193,10 @@ def pull(
 
 
 def address(box: Box, ssh_config: str = "") -> str:
-    """host:port that the user's ssh configuration leads to; the name itself when ssh can't tell; '' for this machine."""
+    """Return the host:port that the user's ssh configuration leads to.
+
+    The name itself when ssh can't tell, "" for this machine.
+    """
     if box.local:
         return ""
     done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", 10, MOST)
@@ -198,7 +228,10 @@ def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> l
 
 
 def _keys(box: Box, done: _Done, ssh_config: str) -> str:
-    """What ssh says about the host key that it refused; it shows the very key that accepting would store, also behind a jump host."""
+    """What ssh says about the host key that it refused, "" where it refused none.
+
+    It shows the very key that accepting would store, also behind a jump host.
+    """
     if "ost key" not in done.errors and "IDENTIFICATION" not in done.errors:
         return ""
     return _start(
@@ -214,7 +247,7 @@ def _overtime(box: Box, limit: float, done: _Done) -> Reply:
         None,
         done.out,
         done.errors,
-        text=f"found the program at {shown(box.name, 80)} still running after {limit:g} s{told}, expected it to end",
+        text=f"the program on {shown(box.name, 80)} was still running after {limit:g} s{told}",
     )
 
 
@@ -230,7 +263,10 @@ class _Done:
 
 
 def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
-    """Run an argument list, with bounds on time and on what is read. No terminal: nothing can ask a question."""
+    """Run an argument list, with bounds on time and on what is read.
+
+    It has no terminal, so nothing can ask a question.
+    """
     env = {
         name: value for name, value in os.environ.items() if name not in ("SSH_ASKPASS", "DISPLAY")
     }

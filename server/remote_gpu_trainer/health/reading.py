@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
-from ..numbers.json_numbers import finite
+from ..numbers import finite
 from ..text.masking import shown, shown_lines
 
 LEVELS = ("fatal", "degraded", "unknown", "warn")

@@ -11,7 +11,7 @@ from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..numbers.json_numbers import finite
+from ..numbers import finite
 from ..text.errors import BadRequest
 from ..text.masking import shown
 from .reading import LEVELS

@@ -1,13 +1,15 @@
-"""What the rank that failed by itself says, apart from what the others say because it is gone.
+"""What the rank that failed by itself says, without what the other ranks say because it is gone.
 
-A job of many ranks ends with the words of those that waited: a watchdog's time-out, a closed connection, the end of their own process. They are longer than
-what the first one said, and the same under every cause. So a log is judged without them first, and as a whole where that comes to nothing.
-`judging` leaves time-outs where they are: the ranking learned from reports read so.
+A job of many ranks ends with the words of those that waited: a watchdog's timeout, a closed
+connection, the end of their own process. These are longer than what the first rank said, and the
+same under every cause. So the look-up judges a log without them first, and as a whole where that
+finds nothing. `judging` keeps timeouts, because the ranking was trained on reports read that way.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from .first_failure import who
 from .judging import Evidence
@@ -15,16 +17,20 @@ from .launcher_summary import ABORT, TERM, summary_of
 from .lines import Line
 from .survivors import LOST_PEER, is_report, is_secondary
 
-CRASHED = "D20"  # the entry of a job of which one rank crashed: of all that explain the others' words the right one
+# The entry about a job of which one rank crashed. Of all entries that explain the words of the
+# others it is the right one.
+CRASHED = "D20"
 _FAILED = ("exception", "failure", "consequence")
 _TALK = ("trace", "frame", *_FAILED)
-_STACK = re.compile(
-    r"\s*(?:frame #\d+: |Exception raised from )"
-)  # of C++, which writes without a rank
+# Stacks of C++, which are printed without a rank.
+_STACK = re.compile(r"\s*(?:frame #\d+: |Exception raised from )")
 
 
 def without(found: Evidence) -> Evidence:
-    """The evidence without the words of ranks that only lost the one that failed; `found` itself where no rank failed by itself, or none lost it."""
+    """Return the evidence without the words of ranks that only lost the one that failed.
+
+    Returns `found` itself where no rank failed by itself, or none lost it.
+    """
     first = found.first
     if first is None or is_secondary(first.text) or LOST_PEER.search(first.text):
         return found
@@ -50,7 +56,8 @@ def without(found: Evidence) -> Evidence:
         return line.number >= since.get((line.source, line.rank), line.number + 1)
 
     dropped = {id(line) for line in found.lines if is_theirs(line)}
-    return found._replace(
+    return replace(
+        found,
         lines=[line for line in found.lines if id(line) not in dropped],
         failures=[failure for failure in found.failures if id(failure.line) not in dropped],
         decisive=[line for line in found.decisive if id(line) not in dropped],
@@ -58,7 +65,7 @@ def without(found: Evidence) -> Evidence:
 
 
 def _is_killed(first: Line, lines: list[Line]) -> bool:
-    """Whether all that is known of the first failure is that a signal from elsewhere ended the rank, and not the launcher's."""
+    """Whether a signal from outside the job ended the rank, and nothing more is known of it."""
     code, told = summary_of(lines).ended.get(first.rank, (None, None))
     return (
         code is not None and code < 0 and code not in (ABORT, TERM) and told.number == first.number
@@ -66,7 +73,7 @@ def _is_killed(first: Line, lines: list[Line]) -> bool:
 
 
 def _is_end(line: Line) -> bool:
-    """Whether a line without a rank tells of a peer or a time-out, or belongs to the stack of one that does."""
+    """Whether a line without a rank tells of a lost peer or a timeout, or belongs to its stack."""
     return bool(_STACK.match(line.text)) or (line.kind in _FAILED and is_secondary(line.text))
 
 
@@ -75,9 +82,10 @@ def _is_after(line: Line, first: Line) -> bool:
 
 
 def _lost(found: Evidence, first: Line, anywhere: bool) -> set[int]:
-    """The other ranks that failed after the first one, with a word of a lost peer or of a time-out, and with no exception of their own.
+    """The other ranks that failed after the first one, with no exception of their own.
 
-    `anywhere`: the first failure stands in a summary at the end, whenever it was. An exception without a rank is that of none of those who wait after it.
+    Their first failure tells of a lost peer or a timeout. `anywhere`: the first failure stands in
+    a summary at the end of the log, so the others may come before it.
     """
     lost: dict[int, bool] = {}
     for line in found.lines:

@@ -1,6 +1,7 @@
-"""A text, a stream or a file to rows. Refuses what is no log. Standard library, Python 3.8.
+"""Read a text, a stream or a file as rows, and refuse what is no log. Standard library, Python 3.8.
 
-Logs are UTF-8, or UTF-16 with a mark; either may be compressed by gzip. Everything goes through in blocks.
+Logs are UTF-8, or UTF-16 with a byte order mark; either may be compressed by gzip. Everything is
+read in blocks.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from itertools import chain
 from ..text.errors import UserError
 from .windows import BLOCK, Row, keep
 
-HEAD = 1 << 16  # bytes by which a log is told from what is none
+HEAD = 1 << 16  # first bytes, which tell whether a file is a log
 MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
 NUMBERS = 5  # lines with a loss or a score from which a log's numbers are read
-LONGEST = 8 << 20  # bytes of one line above which a file of nothing else is no log
+LONGEST = 8 << 20  # bytes of a line; a file of one longer line is no log
 
 KEY_NAME = re.compile(
-    r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
+    r"^id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?$|\.(?:pem|key|p12|pfx|kdbx|ppk)$"
+    r"|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
     re.I,
 )
 _NUMBERED = (
@@ -44,7 +46,7 @@ _NUMBERED = (
     *(word.encode() for word in ("损失", "損失", "손실", "потер")),
 )
 TABLE_HEAD = 12  # rows within which a pasted table begins
-ROW = 600  # of a row that is read for its numbers
+ROW = 600  # bytes of a row in which numbers are looked for
 _OF_NUMBERS = b"0123456789.+-eE"
 _TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
 _GZIP = b"\x1f\x8b"
@@ -54,25 +56,30 @@ _PACKED = (
     (b"BZh9", "a file compressed by bzip2", "bzip2 -d"),
     (b"PK\x03\x04", "a zip archive", "unzip"),
 )
-# Bytes that no terminal gets from a program that writes text: all controls but bell, backspace, tab, line ends, form feed, shifts and escape.
+# Bytes that no program sends to a terminal with text: all controls but bell, backspace, tab, line
+# ends, form feed, shifts and escape.
 _CONTROLS = bytes({*range(32), 127} - {7, 8, 9, 10, 12, 13, 14, 15, 27})
 
 
 class Unreadable(UserError):
-    """The input can't be read as a log. The text says what was found, what was expected and what to do."""
+    """The input can't be read as a log. The text says why, and what to do."""
 
 
 class NoLog(Unreadable):
-    """There is nothing to read in it: it is blank, binary or a key."""
+    """The input holds no log at all: it is blank, binary or a key."""
 
 
 def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> list[Row]:
-    """Rows of a pasted report. `needles`: further texts to look for in a long one. Raises Unreadable when it is blank or binary."""
+    """Return the rows of a pasted report.
+
+    Rows around each of the `needles` are kept in a long one. Raises Unreadable when it is blank or
+    binary.
+    """
     data = text.encode("utf-8", "replace")
     _refuse_binary(data[:HEAD], source)
     if not text.strip():
         raise NoLog(
-            f"found no text in {source}, expected an error, a log or a sentence about what happens"
+            f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
         )
     return keep(_blocks([data]), len(data), tuple(needles))
 
@@ -85,9 +92,10 @@ def of_stream(
     progress: Callable[[int], None] | None = None,
     most: int | None = None,
 ) -> list[Row]:
-    """Rows of a binary stream. `needles`: further texts to look for. `progress(bytes_read)` is called once a block. `most`: see `windows.keep`.
+    """Return the rows of a binary stream. Raises Unreadable.
 
-    Raises Unreadable.
+    `size` is its length in bytes where that is known. Rows around each of the `needles` are kept.
+    `progress(bytes_read)` is called for each block. `most` is as in `windows.keep`.
     """
     head, pieces = _begun(_read(stream, progress))
     if head[:2] == _GZIP:
@@ -100,7 +108,7 @@ def of_stream(
     kept = keep(_blocks(pieces, source), size, tuple(needles), most)
     if not any(row.strip() for _, row in kept):
         raise NoLog(
-            f"found nothing but blanks in {source}, expected an error, a log or a sentence about what happens"
+            f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
         )
     return kept
 
@@ -111,13 +119,16 @@ def of_file(
     progress: Callable[[int], None] | None = None,
     most: int | None = None,
 ) -> list[Row]:
-    """Rows of a regular file. Never of a device, a socket, or what looks like a key. Raises Unreadable."""
+    """Return the rows of a regular file. The other arguments are as in `of_stream`.
+
+    Raises Unreadable, and never opens a device, a socket or a file that looks like a key.
+    """
     with _open(path) as stream:
         return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
 
 
 def hold_numbers(rows: list[Row]) -> bool:
-    """Whether enough rows may tell a loss or a score, in words or below a header that does."""
+    """Return whether at least NUMBERS rows may hold a loss or a score, by words or by a header."""
     whole = b"\n".join([raw for _, raw in rows])
     told = sum(map(whole.count, _NUMBERED))
     return told >= NUMBERS or (
@@ -126,12 +137,12 @@ def hold_numbers(rows: list[Row]) -> bool:
 
 
 def shape_of(raw: bytes) -> bytes:
-    """What is left of a row without its numbers."""
+    """Return a row without its numbers. Rows of one shape differ in numbers only."""
     return raw[:ROW].translate(None, _OF_NUMBERS)
 
 
 def alike(rows: list[Row]) -> bool:
-    """Whether every row has another one that differs from it in numbers only, or in that they are nan."""
+    """Return whether every row has another that differs from it in numbers only (nan counts)."""
     shapes: dict[bytes, int] = {}
     for _, raw in rows:
         shape = shape_of(raw).lower().replace(b"nan", b"").replace(b"inf", b"")
@@ -140,7 +151,7 @@ def alike(rows: list[Row]) -> bool:
 
 
 def hold_table(rows: list[Row]) -> bool:
-    """Whether the first rows may begin a table of nvidia-smi, df or sacct."""
+    """Return whether a table of nvidia-smi, df or sacct may begin in the first rows."""
     return any(word in raw for _, raw in rows[:TABLE_HEAD] for word in _TABLES)
 
 
@@ -149,24 +160,23 @@ def _open(path: str):
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
-            kind = "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "no regular file"
-            raise Unreadable(f"found {kind} at {path}, expected a log file or a folder of logs")
+            is_device = stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+            kind = "is a device" if is_device else "isn't a regular file"
+            raise Unreadable(f"{path} {kind}; pass a log file or a folder of logs")
         real = os.path.realpath(path)
         if (
             KEY_NAME.search(name)
             or KEY_NAME.search(os.path.basename(real))
             or f"{os.sep}.ssh{os.sep}" in real
         ):
-            raise NoLog(
-                f"found {name}, which looks like a key or a secret, expected a log file; it was not opened"
-            )
+            raise NoLog(f"{name} looks like a key or a secret and was not opened; pass a log file")
         return open(path, "rb", buffering=0)
     except FileNotFoundError:
-        raise Unreadable(f"found no file {path}, expected a log file or a folder of logs") from None
+        raise Unreadable(f"no log at {path}; pass a log file or a folder of logs") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise Unreadable(
-            f"found {path} unreadable ({reason}), expected a log that this user may read"
+            f"{path} can't be read ({reason}); pass a log that this user may read"
         ) from None
 
 
@@ -177,7 +187,8 @@ def _read(stream, progress: Callable[[int], None] | None) -> Iterator[bytes]:
             block = stream.read(BLOCK)
         except OSError as error:  # a dying disk, a mount that is gone
             raise Unreadable(
-                f"found a read error after {count} bytes ({error.strerror}), expected a log that can be read to its end"
+                f"a read error after {count} bytes ({error.strerror}); pass a log that can be "
+                "read to its end"
             ) from None
         if not block:
             return
@@ -200,7 +211,7 @@ def _begun(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
-    """What gzip compressed, in blocks. A log that is still written, or cut, ends where it is cut."""
+    """Unpack gzip in blocks. A log that is still written, or cut, ends where it is cut."""
     inner, count = zlib.decompressobj(31), 0
     try:
         for piece in pieces:
@@ -209,20 +220,20 @@ def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
                 count += len(block)
                 if count > MOST_UNPACKED:
                     raise Unreadable(
-                        f"found more than {MOST_UNPACKED >> 20} MB compressed in {source}, expected less; do: gzip -dc FILE | tail -c 200M > end.log, and name that"
+                        f"more than {MOST_UNPACKED >> 20} MB compressed in {source}; run "
+                        "gzip -dc FILE | tail -c 200M > end.log, and pass that"
                     )
                 if block:
                     yield block
                 piece = inner.unconsumed_tail
                 if inner.eof:
-                    piece, inner = (
-                        inner.unused_data.lstrip(b"\x00"),
-                        zlib.decompressobj(31),
-                    )  # logs that were put together
+                    # Several logs may have been put together.
+                    piece = inner.unused_data.lstrip(b"\x00")
+                    inner = zlib.decompressobj(31)
     except zlib.error as error:
         if not count:
             raise Unreadable(
-                f"found a damaged gzip file at {source} ({error}), expected text; do: unpack it and name the log"
+                f"{source} is a damaged gzip file ({error}); unpack it and pass the log"
             ) from None
 
 
@@ -236,21 +247,21 @@ def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _refuse_binary(head: bytes, source: str) -> None:
     for magic, kind, program in _PACKED:
         if head.startswith(magic):
-            raise Unreadable(
-                f"found {kind} at {source}, expected text; do: unpack it ({program}) and name the log"
-            )
+            raise Unreadable(f"{source} is {kind}; unpack it ({program}) and pass the log")
     if head.count(0) * 100 > len(head):
-        raise NoLog(f"found NUL bytes in {source} (a binary file?), expected UTF-8 text")
-    if len(head) > 64 and (len(head) - len(head.translate(None, _CONTROLS))) * 20 > len(
-        head
-    ):  # of random bytes it is every tenth
-        raise NoLog(f"found control characters in {source} (a binary file?), expected UTF-8 text")
+        raise NoLog(f"NUL bytes in {source} (a binary file?); pass UTF-8 text")
+    controls = len(head) - len(head.translate(None, _CONTROLS))
+    if len(head) > 64 and controls * 20 > len(head):  # of random bytes it is every tenth
+        raise NoLog(f"control characters in {source} (a binary file?); pass UTF-8 text")
     if head.lstrip()[:11] == b"-----BEGIN " and b"PRIVATE KEY" in head[:80]:
-        raise NoLog(f"found a private key in {source}, expected a log; it was not read further")
+        raise NoLog(f"a private key in {source}, which was not read further; pass a log")
 
 
 def _blocks(pieces: Iterable[bytes], source: str = "text") -> Iterator[bytes]:
-    """Re-cut pieces at line ends. The middle of an endless line is left out; a file of nothing else is refused."""
+    """Cut pieces anew at line ends.
+
+    The middle of an endless line is left out. A file of nothing else is refused.
+    """
     rest, lines, endless = [], False, 0
     for piece in pieces:
         cut = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
@@ -262,7 +273,7 @@ def _blocks(pieces: Iterable[bytes], source: str = "text") -> Iterator[bytes]:
         rest, lines, endless = [piece[cut:]], True, len(piece) - cut
     if endless > LONGEST and not lines:
         raise Unreadable(
-            f"found one line of {endless // 1_000_000} MB in {source}, expected a log with lines"
+            f"one line of {endless // 1_000_000} MB in {source}; pass a log with lines"
         )
     if any(rest):
         yield b"".join(rest)

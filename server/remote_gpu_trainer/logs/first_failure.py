@@ -1,15 +1,17 @@
-"""Which rank failed first: its own fault before the launcher's word, that before a silence, and last of all a time-out.
+"""Find the rank that failed first.
 
-A rank that loses a peer, or waits for one until time runs out, fails too, and often sooner in the log. So those are
-consequences as long as any rank has a fault of its own, ended by a signal, or said nothing at all while the others waited for it.
-A rank that trains on has not failed yet, and a logged "error" counts less than whom the others wait for.
+A rank's own fault counts most, then the launcher's word, then a silence, and last a timeout. A
+rank that loses a peer, or waits for one until time runs out, fails too, and often earlier in the
+log. Such failures are consequences as long as any rank has a fault of its own, was ended by a
+signal, or said nothing at all while the others waited for it. A rank that trains on has not failed
+yet, and a logged "error" counts less than the rank that the others wait for.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ..text.records import record
 from .launcher_summary import ABORT, TERM, Summary, summary_of
 from .lines import APART, Line, says_failure
 from .survivors import is_report
@@ -21,17 +23,23 @@ _WAITED_IN = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12})")
 _COLLECTIVE = re.compile(
     r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
 )
-# Compiled when first needed.
-_ITSELF = r"\bRank (\d{1,5})\]"  # "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (either an error or timeout) detected by watchdog"
+# Compiled on first use.
+# "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (…) detected by watchdog"
+_ITSELF = r"\bRank (\d{1,5})\]"
 _FINISHED = (
-    r"(?i)\b(?:train|run|job|fit|script|program)\w{0,8}\b.{0,40}\b(?:finished|completed?|done|stopped)\b"
+    r"(?i)\b(?:train|run|job|fit|script|program)\w{0,8}\b"
+    r".{0,40}\b(?:finished|completed?|done|stopped)\b"
     r"|^\W*(?:all )?(?:finished|completed?|done)\b(?:\W*$| in \d)"
 )
 
 
-@record
+@dataclass(frozen=True)
 class Failure:
-    """One thing that ended, or seems to have ended, a rank. Secondary: what survivors say when a peer is gone."""
+    """What ended a rank, or seems to have ended it.
+
+    `secondary`: a survivor may say this when a peer is gone. `frames`: the calls of its traceback,
+    outermost first.
+    """
 
     line: Line
     secondary: bool
@@ -39,7 +47,7 @@ class Failure:
 
 
 def attempt_of(source: str) -> int | None:
-    """Which of torchrun's attempts wrote a log: 1 for "attempt_1/0/stderr.log"."""
+    """Return which of torchrun's attempts wrote a log: 1 for "attempt_1/0/stderr.log"."""
     number = source.partition("attempt_")[2].partition("/")[0]
     return int(number) if number.isdecimal() else None
 
@@ -47,7 +55,11 @@ def attempt_of(source: str) -> int | None:
 def first_failure(
     failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()
 ) -> Line | None:
-    """The line to believe, with its rank where one is known; None when nothing failed and no rank is behind. `silent`: ranks that left no line."""
+    """Return the line to believe, with its rank where one is known.
+
+    None when nothing failed and no rank is behind the others. `silent` are the ranks that left no
+    line.
+    """
     failures, lines = _first_attempt(failures, lines)
     summary = summary_of(lines)
     ranks = {line.rank for line in lines if line.rank is not None}
@@ -77,9 +89,8 @@ def first_failure(
     if faulty:
         return _earliest([f for f in sure if f.line.rank in faulty])
     unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
-    if (
-        unsaid and summary.root is not None and summary.ended[summary.root][0] == 1
-    ):  # what ended it stands there without its rank
+    if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:
+        # The exception that ended it was printed without its rank.
         return _with_rank(_earliest(unsaid), summary.root)
     others = [f for f in failures if f.secondary or f.line.rank is None]
     named = (
@@ -91,7 +102,10 @@ def first_failure(
 
 
 def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Failure], list[Line]]:
-    """What the first of torchrun's attempts left in which anything failed. A log that names no attempt, as the launcher's own, tells of the last."""
+    """What the first of torchrun's attempts left in which anything failed.
+
+    A log that names no attempt, such as the launcher's own, belongs to the last one.
+    """
     chosen = min(
         (number for number in [attempt_of(f.line.source) for f in failures] if number is not None),
         default=None,
@@ -107,15 +121,17 @@ def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Fai
 
 
 def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:
-    """Without what a rank survived: it logged steps afterwards, and failed later. Steps alone may be a buffer that was flushed at its end."""
+    """Without what a rank survived: it logged steps afterwards, and failed later.
+
+    Steps alone may come from a buffer that was flushed at the end.
+    """
     since = {
         (f.line.source, f.line.rank): f.line.number
         for f in reversed(own)
         if f.line.rank is not None
     }
-    steps: dict[
-        tuple[str, int | None], list[int]
-    ] = {}  # the numbers of the last two lines that tell one
+    # The numbers of the last two lines that tell a step.
+    steps: dict[tuple[str, int | None], list[int]] = {}
     for line in reversed(lines[lines.index(own[0].line) :]) if since else ():
         key = (line.source, line.rank)
         if (
@@ -142,12 +158,12 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
 
 
 def only_reports(failure: Failure) -> bool:
-    """Whether a failure is a line that only logs an error, and may tell of no end."""
+    """Return whether a failure is a line that logs an error, which need not end anything."""
     return failure.line.kind == "failure" and not failure.frames and is_report(failure.line.text)
 
 
 def _victims(failures: list[Failure], aborted: list[int]) -> set[int]:
-    """Those of these ranks that their own watchdog ended, because they had waited too long for another one."""
+    """Those of the aborted ranks that their own watchdog ended, after too long a wait."""
     gave_up = (
         {who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
     )
@@ -155,7 +171,7 @@ def _victims(failures: list[Failure], aborted: list[int]) -> set[int]:
 
 
 def who(line: Line) -> int | None:
-    """The rank of a line, from its prefix or from what PyTorch's watchdog says."""
+    """Return the rank of a line, from its prefix or from what PyTorch's watchdog says."""
     if line.rank is not None:
         return line.rank
     found = re.search(_ITSELF, line.text)
@@ -183,7 +199,7 @@ def _at_end(rank: int, summary: Summary) -> Line:
 
 
 def _form(time: str) -> tuple[str, str]:
-    """How a time is written, and its zone: only times of one form and one zone can be compared as texts."""
+    """How a time is written, and its zone. Only times that share both compare as texts."""
     return re.sub(r"\d", "0", time[:19]), time[19:].lstrip(".,0123456789")
 
 
@@ -205,7 +221,10 @@ def _earliest(failures: list[Failure]) -> Line:
 def _waited_for(
     failures: list[Failure], lines: list[Line], ranks: set[int], summary: Summary
 ) -> Line | None:
-    """Every failure is a lost peer or a time-out: the rank that the others name, that is behind, or that says nothing."""
+    """The rank that the others name, that is behind, or that says nothing.
+
+    For failures that all are lost peers or timeouts.
+    """
     for line in lines:
         found = _NAMED.search(line.text) if "monitoredBarrier" in line.text else None
         if found:
@@ -217,9 +236,8 @@ def _waited_for(
     if summary.ended:
         known |= set(range(max(known)))
     silent = known - {who(f.line) for f in failures}
-    unasked = {
-        rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM
-    }  # ended, but not by the launcher
+    # Ended, but not by the launcher.
+    unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}
     for group in (silent & {summary.root}, unasked, silent):
         if len(group) == 1:
             rank = group.pop()
@@ -240,7 +258,7 @@ def _waited_for(
 
 
 def _fewest(pattern: re.Pattern, hint: str, lines: list[Line]) -> Line | None:
-    """The first line of the one rank that had come to fewer collectives than every other."""
+    """The first line of the one rank that had reached fewer collectives than every other."""
     reached: dict[int, tuple[int, Line]] = {}
     for line in reversed(lines):
         found = pattern.search(line.text) if hint in line.text else None
@@ -261,14 +279,16 @@ def _last_resort(
     if summary.root is not None and (summary.root not in victims or not own):
         of_root = [f for f in failures if f.line.rank == summary.root]
         return _of_rank(summary.root, failures) if of_root else _at_end(summary.root, summary)
-    collective = [
-        f for f in failures if _COLLECTIVE.search(f.line.text)
-    ]  # ends a run; other time-outs are often caught
+    # These end a run; other timeouts are often caught.
+    collective = [f for f in failures if _COLLECTIVE.search(f.line.text)]
     return _earliest(own or collective or failures) if failures else None
 
 
 def _behind(lines: list[Line]) -> Line | None:
-    """No failure in any log: of several ranks the one whose last step is the lowest, if one is alone in that and doesn't say afterwards that it finished."""
+    """Of several ranks without a failure the one whose last step is the lowest.
+
+    None if it isn't alone in that, or says afterwards that it finished.
+    """
     last: dict[int, tuple[int, Line]] = {}
     for line in lines:
         found = _STEP.search(line.text) if line.rank is not None else None
@@ -284,5 +304,8 @@ def _behind(lines: list[Line]) -> Line | None:
 
 
 def is_step(text: str) -> bool:
-    """Whether a line reports a step and no failure. A rank that is named by such a line is only behind."""
+    """Return whether a line reports a step and no failure.
+
+    A rank that `first_failure` names by such a line is only behind.
+    """
     return bool(_STEP.search(text)) and not says_failure(text)

@@ -1,4 +1,7 @@
-"""A folder of logs as one run: which files are read, how much is kept of each, and which ranks left nothing to read."""
+"""Read a folder of logs as one run.
+
+Decides which files are read and how much of each is kept, and which ranks left nothing to read.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,21 @@ import re
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ..text.records import record
 from .files import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
 from .launcher_summary import ROOT_CAUSE
 from .lines import Line, lines_of, ranks_of
 from .windows import Row, cost
 
 MAX_NAMES, MAX_FILES = 20_000, 512  # files that are seen, and read
-KEPT, LEAST = (
-    8 << 20,
-    8 << 10,
-)  # what may be kept of all logs together, and of each one whatever the others took (see `windows.cost`)
-SHOWN = 8  # ranks that are told
+KEPT = 8 << 20  # what may be kept of all logs together, as counted by `windows.cost`
+LEAST = 8 << 10  # and of each one, whatever the others took
+SHOWN = 8  # ranks that a sentence names
 
 _NOT_LOGS = re.compile(
-    r"\.(?:py|pyc|so|pt|pth|bin|safetensors|npy|npz|pkl|png|jpg|zip|tar|whl|parquet|arrow|ckpt|onnx|h5|db|sqlite|lock|md|ya?ml|toml|cfg|sh|html?|csv|jsonl?)$",
+    r"\.(?:py|pyc|so|pt|pth|bin|safetensors|npy|npz|pkl|png|jpg|zip|tar|whl|parquet|arrow|ckpt"
+    r"|onnx|h5|db|sqlite|lock|md|ya?ml|toml|cfg|sh|html?|csv|jsonl?)$",
     re.I,
 )
 _PACKED_LOG = re.compile(
@@ -31,9 +33,14 @@ _PACKED_LOG = re.compile(
 )
 
 
-@record
+@dataclass(frozen=True)
 class Folder:
-    """What was read: the lines of all logs, the ranks that left none, what is missing in one sentence, and the rows of the first log with numbers and its name."""
+    """What was read of a folder.
+
+    `lines`: those of all logs. `silent`: the ranks that left no line. `left_out`: what wasn't
+    read, in one sentence. `numbers` and `named`: the rows of the first log that holds numbers, and
+    its name.
+    """
 
     lines: list[Line]
     silent: frozenset
@@ -43,22 +50,22 @@ class Folder:
 
 
 class _Late(Exception):
-    """Time is over."""
+    """The time is over."""
 
 
 class _Left:
-    """What isn't among the lines: names of files, by the reason."""
+    """Names of files that weren't read, by the reason."""
 
     def __init__(self):
         self.blank: list[str] = []
         self.refused: list[str] = []
         self.late: list[str] = []
-        self.over: list[str] = []  # more than are read
+        self.over: list[str] = []  # beyond MAX_FILES
 
     def told(
         self, count: int, seconds: float | None, ranks: dict[str, int], silent: set[int]
     ) -> str:
-        """A sentence on what is missing, without a name: names are text from outside."""
+        """A sentence on what is missing. It holds no file name: names are text from outside."""
         missing = [*self.refused, *self.late, *self.over]
         why = [
             (self.refused, "can't be read"),
@@ -80,15 +87,15 @@ def read(
     progress: Callable[[int], None] | None = None,
     seconds: float | None = None,
 ) -> Folder:
-    """Every log in a folder. Raises Unreadable.
+    """Read every log in a folder, as far as `seconds` allow. Raises Unreadable.
 
-    Logs that are not read within `seconds` are missing.
+    `needles` and `progress` are as in `files.of_stream`.
     """
     end = None if seconds is None else time.monotonic() + seconds
     files = _log_files(folder)
     if not files:
         raise Unreadable(
-            f"found no log in the folder {folder}, expected files such as rank_0.log or 0/stderr.log"
+            f"no log in the folder {folder}; pass one with files such as rank_0.log or 0/stderr.log"
         )
     sure, guessed = ranks_of(list(files))
     ranks = {**guessed, **sure}
@@ -128,18 +135,19 @@ def read(
         if name in guessed and any(
             line.rank != guessed[name] or ROOT_CAUSE in line.text for line in found
         ):
-            found = lines_of(
-                rows, name, None
-            )  # what several ranks wrote, or a launcher, is no rank's own
+            # Several ranks, or a launcher, wrote it: it belongs to no single rank.
+            found = lines_of(rows, name, None)
             ranks = {other: rank for other, rank in ranks.items() if other in sure}
         lines.extend(found)
     if not done:
         if left.late:
             raise Unreadable(
-                f"found no log in the folder {folder} read after {seconds:g} s, expected that; do: name one rank's file instead of the folder"
+                f"no log in the folder {folder} was read within {seconds:g} s; pass one rank's "
+                "file instead of the folder"
             )
         raise Unreadable(
-            f"found only empty, binary or unreadable files in the folder {folder}, expected text logs"
+            f"only empty, binary or unreadable files in the folder {folder}; pass a folder of "
+            "text logs"
         )
     heard = {ranks[name] for name in done if name in ranks} | {line.rank for line in lines}
     silent = set(ranks.values()) - heard
@@ -161,7 +169,10 @@ def _named(ranks: set[int]) -> str:
 
 
 def _share(sizes: list[int]) -> int:
-    """What may be kept of each log, so that small ones leave room for large ones. Beside a row of 60 bytes counts as much again."""
+    """What may be kept of each log, so that small ones leave room for large ones.
+
+    A row costs 60 bytes besides its own, so a log costs about twice its size.
+    """
     left, share = KEPT, KEPT
     for at, size in enumerate(sorted(sizes)):
         share = left // (len(sizes) - at)
@@ -172,7 +183,7 @@ def _share(sizes: list[int]) -> int:
 
 
 def _log_files(folder: str) -> dict[str, int]:
-    """{name: bytes} of what may be a log, in order."""
+    """{name: bytes} of each file that may be a log, in order."""
     found: dict[str, int] = {}
     for base, folders, names in os.walk(folder):
         folders[:] = sorted(

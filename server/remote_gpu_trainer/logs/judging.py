@@ -1,10 +1,10 @@
-"""Lines to what failed: which failure came first, which lines decide, and what was only a consequence."""
+"""Judge lines: which failure came first, which lines decide, and what was only a consequence."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ..text.records import record
 from .first_failure import Failure, attempt_of, first_failure, only_reports
 from .launcher_talk import launcher_talk
 from .lines import FRAME, Line
@@ -12,20 +12,26 @@ from .routine import MESSAGE, Routine, routine_of, set_apart, survived
 from .sentences import is_sentence
 from .survivors import LOST_PEER, is_secondary
 
-_NOISE = re.compile(
-    r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$"
-)  # of a line's beginning
+# How lines begin that tell nothing.
+_NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")
 _NUMBER = re.compile(r"\d+")
 _WRAPPERS = (
-    "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException", "ProcessRaisedException", "SignalException", "subprocess-exited",
-    "returned non-zero exit",
+    "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException",
+    "ProcessRaisedException", "SignalException", "subprocess-exited", "returned non-zero exit",
 )  # fmt: skip
 ENDING = 6  # lines of the end of a long log to judge by
 
 
-@record
+@dataclass(frozen=True)
 class Evidence:
-    """What was read and what it comes to. `decisive` holds the lines to believe, most telling first."""
+    """What was read, and what it amounts to.
+
+    `decisive` holds the lines to believe, most telling first. `first` is the first failure, or the
+    last step of a rank that is behind. `is_log`: whether it is a log, not somebody's own words.
+    `left_out` says in one sentence what of a folder was not read, and `numbers` what the numbers
+    show that is no fault. `seen` is the entry of the fault that the numbers show; "fault" where no
+    entry explains it; "sound" where the numbers show no fault and nothing failed.
+    """
 
     lines: list[Line]
     failures: list[Failure]
@@ -33,19 +39,22 @@ class Evidence:
     first: Line | None
     ranks: tuple[int, ...]
     is_log: bool
-    left_out: str = ""  # what of a folder was not read, in one sentence
-    numbers: str = ""  # what the numbers say that is no fault, in one sentence
-    seen: str = ""  # the entry of the fault that the numbers show; "fault": of which none is known; "sound": they show none, and nothing failed
+    left_out: str = ""
+    numbers: str = ""
+    seen: str = ""
 
     def failed(self) -> bool:
-        """Whether a line tells of a failure that wasn't survived."""
+        """Return whether a line tells of a failure that wasn't survived."""
         return any(line.kind in ("exception", "failure") for line in self.lines)
 
 
 def judge(
     lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool = False
 ) -> Evidence:
-    """What failed, in the order to believe it. `silent`: ranks that left no line; `pasted`: whether somebody may have written some of it."""
+    """Return the evidence in these lines, and change the kinds of some of them.
+
+    `silent` are the ranks that left no line. `pasted`: a person may have written some of the lines.
+    """
     failures: list[Failure] = []
     places: list[int] = []
     frames: dict[int | None, list[Line]] = {}
@@ -86,10 +95,11 @@ def judge(
 def _lasting(
     failures: list[Failure], places: list[int], lines: list[Line], routine: Routine
 ) -> tuple[list[Failure], list[Line]]:
-    """Of a long log (the failures that weren't survived, what it ends with). Its plain lines get their kinds.
+    """Of a long log: the failures that weren't survived, and what it ends with.
 
-    A failure of the rank's own counts though routine follows as long as there is no other: what a program prints may be written later than its traceback, as by
-    `torchrun --tee 3`. That a launcher tells of an end, or that a line only says "error", isn't another one.
+    Its plain lines get their kinds. A rank's own failure counts although routine follows, as long
+    as there is no other: `torchrun --tee 3` may write what a program printed after its traceback.
+    A launcher's words on an end, or a line that only says "error", aren't another failure.
     """
     over = set(survived(places, lines, routine))
     empty = launcher_talk(lines) if over else {}
@@ -112,7 +122,10 @@ def _lasting(
 
 
 def _lost_by_nccl(at: int, lines: list[Line]) -> bool:
-    """Whether the three lines after NCCL's own tell that a peer is gone, as after "NCCL error in: ProcessGroupNCCL.cpp:1970, internal error"."""
+    """Whether the three lines after NCCL's own tell that a peer is gone.
+
+    As after "NCCL error in: ProcessGroupNCCL.cpp:1970, internal error".
+    """
     if "NCCL error" not in lines[at].text and not lines[at].text.startswith("nccl"):
         return False
     near = [
@@ -127,7 +140,10 @@ def _wraps(text: str) -> bool:
 
 
 def _consequences(lines: list[Line], failures: list[Failure], first: Line | None):
-    """Once a rank's own exception is known, take "my peer is gone" and the attempts after it out of what failed. Time-outs stay: they may be the cause."""
+    """Remove lost peers and later attempts from the failures once a rank's own exception is known.
+
+    Timeouts stay, because they may be the cause.
+    """
     if (
         first is None
         or first.kind != "exception"
@@ -155,7 +171,11 @@ def _consequences(lines: list[Line], failures: list[Failure], first: Line | None
 def _decisive(
     failures: list[Failure], first: Line | None, lines: list[Line], end: list[Line]
 ) -> list[Line]:
-    """At most 12 lines to judge by: the first failure with its message and innermost frames, then others, then the end of a long log, then warnings."""
+    """At most 12 lines to judge by.
+
+    The first failure with its message and innermost frames, then other failures, then the end of a
+    long log, then warnings.
+    """
     chosen: list[Line] = []
     seen = set()
 

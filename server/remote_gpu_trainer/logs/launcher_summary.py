@@ -1,29 +1,29 @@
-"""What torchrun says at the end: how each rank ended, and which one it saw first."""
+"""Read torchrun's summary: how each rank ended, and which failure it observed first."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ..text.records import record
 from .lines import Line
 
 ROOT_CAUSE = "Root Cause (first observed failure)"
 _SUMMARY_RANK = re.compile(r"\s*rank\s*:\s*(\d{1,5})\b")
 _SUMMARY_CODE = re.compile(r"\s*exitcode\s*:\s*(-?\d{1,5})\b")
-TERM = -15  # the launcher ended it
-ABORT = -6
+TERM = -15  # by SIGTERM: the launcher ended it
+ABORT = -6  # by SIGABRT
 
 
-@record
+@dataclass(frozen=True)
 class Summary:
-    """What a launcher says at the end: {rank: (exit code, the line that names it)}, and the rank that it saw first."""
+    """`ended`: {rank: (exit code, the line that names it)}; `root`: the rank that failed first."""
 
     ended: dict[int, tuple[int | None, Line]]
     root: int | None
 
 
 def summary_of(lines: list[Line]) -> Summary:
-    """What torchrun says at the end about the ranks; empty where it says nothing."""
+    """Return what torchrun's summary says about the ranks; an empty one where there is none."""
     ended: dict[int, tuple[int | None, Line]] = {}
     root, rank, in_root = None, None, False
     for line in lines:

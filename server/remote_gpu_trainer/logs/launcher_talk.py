@@ -1,6 +1,7 @@
-"""What a launcher says when a rank has failed: frames of its own, who was ended, a summary.
+"""Find what a launcher says when a rank has failed: its own frames, whom it ended, a summary.
 
-torchrun, accelerate and deepspeed say the same under every failure, so their words tell of none. An exit code does, unless it is 1.
+torchrun, accelerate and deepspeed say the same under every failure, so their words explain none.
+An exit code does, unless it is 1.
 """
 
 from __future__ import annotations
@@ -11,18 +12,25 @@ from .lines import FRAME, Line
 
 # The files of launchers, at the end of a frame's path.
 _OWN = re.compile(
-    r"(?:torch/distributed/(?:run|launch|launcher/api|elastic/\S{1,120})|accelerate/commands/\S{1,80}|deepspeed/launcher/\w{1,40}|runpy)\.py$|"
+    r"(?:torch/distributed/(?:run|launch|launcher/api|elastic/\S{1,120})"
+    r"|accelerate/commands/\S{1,80}|deepspeed/launcher/\w{1,40}|runpy)\.py$|"
     r"bin/(?:torchrun|accelerate|accelerate-launch|deepspeed)$|^<frozen runpy>$"
 )
 _CODE = re.compile(
-    r"failed \(exitcode: ?(-?\d{1,5})\)|exits with return code = (-?\d{1,5})|^\s*exitcode\s{0,8}: ?(-?\d{1,5})\b|returned non-zero exit status (\d{1,10})|died with <(Signals\.\w{1,20}: \d{1,3})>"
+    r"failed \(exitcode: ?(-?\d{1,5})\)|exits with return code = (-?\d{1,5})"
+    r"|^\s*exitcode\s{0,8}: ?(-?\d{1,5})\b|returned non-zero exit status (\d{1,10})"
+    r"|died with <(Signals\.\w{1,20}: \d{1,3})>"
 )
 _EMPTY = re.compile(
-    r"Sending process \d+ closing signal SIGTERM|ChildFailedError|\[launch\.py:\d+:sigkill_handler\] Killing subprocess|^\W*(?:Root Cause \(first observed failure\)|Other Failures)|"
-    r"^\s*(?:time|host|rank|error_file)\s{0,8}: |^\s*traceback\s{0,8}: To enable traceback|^\s*<NO_OTHER_FAILURES>|^Failures:$|^\s*\S{1,200} FAILED\s*$|^\W{5,}$|^\s*\[\d+\]:$"
+    r"Sending process \d+ closing signal SIGTERM|ChildFailedError"
+    r"|\[launch\.py:\d+:sigkill_handler\] Killing subprocess"
+    r"|^\W*(?:Root Cause \(first observed failure\)|Other Failures)|"
+    r"^\s*(?:time|host|rank|error_file)\s{0,8}: |^\s*traceback\s{0,8}: To enable traceback"
+    r"|^\s*<NO_OTHER_FAILURES>|^Failures:$|^\s*\S{1,200} FAILED\s*$|^\W{5,}$|^\s*\[\d+\]:$"
 )
 _CHILD = re.compile(
-    r"CalledProcessError: Command '\[?'?\S{0,200}(?:python[\d.]*|torchrun|accelerate|deepspeed)'(?!.{0,8}-m', 'pip')"
+    r"CalledProcessError: Command '\[?'?\S{0,200}"
+    r"(?:python[\d.]*|torchrun|accelerate|deepspeed)'(?!.{0,8}-m', 'pip')"
 )
 _SAYS = (
     "torch.distributed.elastic",
@@ -37,11 +45,14 @@ _SAYS = (
 
 
 def launcher_talk(lines: list[Line]) -> dict[tuple[str, int], str]:
-    """{(source, number) of a line that is a launcher's: what it tells, mostly nothing}. Empty for a report in which none speaks."""
+    """Return {(source, line number): what the line tells, mostly ""} for each line of a launcher.
+
+    Empty for a report without one.
+    """
     if not any(word in line.text for line in lines for word in _SAYS):
         return {}
     found: dict[tuple[str, int], str] = {}
-    inside = False  # whether the last frame was the launcher's: the line of code under it is too
+    inside = False  # the last frame was the launcher's, and so is the line of code under it
     summary = False
     for line in lines:
         text = line.text

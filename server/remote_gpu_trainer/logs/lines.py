@@ -1,20 +1,22 @@
-"""Rows of a log to clean lines, each with its rank, its time and what it is: a frame, an exception, a warning, a failure.
+"""Turn rows of a log into clean lines, each with its rank, its time and its kind.
 
-Limits: a rank is known only from a prefix (RANK_PREFIX, or the bare number that `srun -l` sets before most lines) or a file name that RANK_NAME
-describes; lines are cut at MAX_LINE characters.
+Limits: a rank is known only from a prefix (RANK_PREFIX, or the bare number that `srun -l` sets
+before most lines) or from a file name that RANK_NAME describes. Lines are cut at MAX_LINE
+characters.
 """
 
 from __future__ import annotations
 
 import re
 
-from ..text.secret_forms import ANSI, HINTS, hints_in, mask
+from ..text.masking import ANSI, HINTS, hints_in, mask
 from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 from .windows import Row
 
 MAX_LINE = 2000
 SAYS_SO = 800  # characters within which a line says that something failed
-# What a line can be: told here line by line, and by judging a log as a whole.
+# What a line can be. This module decides line by line; `judging` changes some kinds once it has
+# seen the whole log.
 KINDS = frozenset(
     [
         "exception",
@@ -34,28 +36,42 @@ KINDS = frozenset(
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
 BAR_TITLE = 80  # characters before a bar that belong to it
 RANK_PREFIX = re.compile(
-    r"\s*(?:\[(?:rank(\d{1,5})\]:?|default(\d{1,5})\]:|\d+,(\d{1,5})\]<std(?:out|err)>:?|(\d{1,4})\]:(?=\s)|"
-    r"pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\])|\(rank[ =]?(\d{1,5})\)|rank[ _]?(\d{1,5})\s?[:|])\s?",
+    r"\s*(?:\[(?:rank(\d{1,5})\]:?|default(\d{1,5})\]:|\d+,(\d{1,5})\]<std(?:out|err)>:?"
+    r"|(\d{1,4})\]:(?=\s)|"
+    r"pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\])|\(rank[ =]?(\d{1,5})\)"
+    r"|rank[ _]?(\d{1,5})\s?[:|])\s?",
     re.I,
 )
-# Compiled when a file's name is read. Of a LoRA run the rank is another one.
-RANK_NAME = r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
-RANK_GUESS = r"(?<![a-z])(?:worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})(?!\d)|[-_.](\d{1,5})\.(?:log|txt|out|err)(?:\.gz)?$"
+# These are compiled on first use. The rank of a LoRA run is another one.
+RANK_NAME = (
+    r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)"
+    r"|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
+)
+RANK_GUESS = (
+    r"(?<![a-z])(?:worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})"
+    r"(?!\d)|[-_.](\d{1,5})\.(?:log|txt|out|err)(?:\.gz)?$"
+)
 _RUN = (
     r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
 )
 _STAMP = re.compile(
-    r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)[\])]?[\s,|:-]*"
+    r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)"
+    r"[\])]?[\s,|:-]*"
 )
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
 FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 _FAILURE = re.compile(
-    r"\bKilled\b|killed by signal|Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):|CUDA error|NCCL WARN|"
-    r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?[1-9]|Signal \d+ \(SIG|watchdog(?! thread (?:started|terminated normally))|\bFATAL\b|\bfatal error\b|"
-    r"Assertion .{0,200} failed|\[E\d* ?ProcessGroup|Watchdog caught|\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b|exited with (?:code|status|signal)(?!\W{0,3}0\b)|Exit code(?!\W{0,3}0\b)|exit code -?[1-9]",
+    r"\bKilled\b|killed by signal|Segmentation fault|Bus error|core dumped|Aborted\b"
+    r"|terminate called|what\(\):|CUDA error|NCCL WARN|"
+    r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?[1-9]"
+    r"|Signal \d+ \(SIG|watchdog(?! thread (?:started|terminated normally))|\bFATAL\b"
+    r"|\bfatal error\b|"
+    r"Assertion .{0,200} failed|\[E\d* ?ProcessGroup|Watchdog caught|\bError:"
+    r"|\b[eE]rror\b.{0,80}:|\bERROR\b|exited with (?:code|status|signal)(?!\W{0,3}0\b)"
+    r"|Exit code(?!\W{0,3}0\b)|exit code -?[1-9]",
 )
 _WARNING = re.compile(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")
-# Texts without which the slow pattern above can't match: they are looked for first.
+# A line that matches the slow pattern above holds one of these, so they are looked for first.
 _FAILURE_HINTS = (
     "kill",
     "fault",
@@ -88,13 +104,17 @@ _EXCEPTION_ENDS = (
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
 
 
-APART = ("told", "aside", "routine")  # kinds that routine.py gives to the plain lines of a long log
-QUIET = ("plain", "aside", "routine")  # kinds of lines that only talk
+APART = ("told", "aside", "routine")  # kinds that `routine` gives to plain lines of a long log
+QUIET = ("plain", "aside", "routine")  # kinds of lines that report no fault
 
 
 class Line:
-    """One line that was looked at. `kind`: trace, frame, exception, message, failure, warning, plain,
-    consequence: what a rank says because another one is gone, or one of APART."""
+    """One line of a log.
+
+    `source` is the name of its log and `number` its line there, from 1. `rank` is None where it
+    isn't known. `kind` is one of KINDS; a `consequence` is what a rank says because another one is
+    gone. `time` is as the log writes it, "" without one.
+    """
 
     __slots__ = ("kind", "number", "rank", "source", "text", "time")
 
@@ -118,11 +138,12 @@ class Line:
 
 
 def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
-    """The lines of one source in order, cleaned, masked and classified. `rank`: the rank that the file's name tells."""
-    numbers, texts = (
-        [number for number, _ in rows],
-        [raw.decode("utf-8", "replace") for _, raw in rows],
-    )
+    """Return the lines of one source in order: cleaned, masked and with their kinds.
+
+    `rank` is what the name of the file says, None without one.
+    """
+    numbers = [number for number, _ in rows]
+    texts = [raw.decode("utf-8", "replace") for _, raw in rows]
     heads = {text[:5] for text in texts[:: len(texts) // 20 + 1]}  # of some lines
     if are_records(texts):
         numbers, texts = unwrapped(numbers, texts)
@@ -132,9 +153,8 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
     elif tag := tag_of(texts):
         ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
-    shift = int(
-        "[pod/" in heads and "-master-0/" in whole
-    )  # a PyTorchJob's master is rank 0, its worker 0 is rank 1
+    # A PyTorchJob's master is rank 0, its worker 0 is rank 1.
+    shift = int("[pod/" in heads and "-master-0/" in whole)
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
     secrets = HINTS if coloured else hints_in(whole)
     faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
@@ -159,15 +179,16 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
 
 
 def rank_of(name: str, sure: bool = False) -> int | None:
-    """The rank that a file's name or path tells, or may tell. `sure`: only where it says so itself, whatever lies beside it."""
+    """Return the rank that a file's name or path says or, unless `sure`, may mean."""
     found = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
     return int(found[found.lastindex]) if found else None
 
 
 def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Ranks by name of the files of a folder: those that the name says, and those that it may mean.
+    """Return {name: rank} for the files of a folder: what names say, and what they may mean.
 
-    worker_1.log and slurm-99_1.out may, where files that differ from it in nothing but the number count from 0. exp_1.log is another run.
+    worker_1.log and slurm-99_1.out may mean a rank where the files that differ from them only in
+    the number count from 0. exp_1.log is another run.
     """
     said: dict[str, int] = {}
     series: dict[tuple[str, str], dict[int, str]] = {}
@@ -188,14 +209,12 @@ def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _last(pattern: str, name: str) -> re.Match | None:
-    found = None
-    for found in re.finditer(pattern, name, re.I):
-        pass
-    return found
+    found = list(re.finditer(pattern, name, re.I))
+    return found[-1] if found else None
 
 
 def _plain(text: str) -> str:
-    """A row without colours and progress bars, every other control but the tab a blank."""
+    """A row without colours and progress bars, and with blanks for all other controls but tabs."""
     if "\x1b" in text:
         text = ANSI.sub("", text)
     if "%|" in text:
@@ -225,7 +244,10 @@ def _without_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | No
 
 
 def _without_bars(text: str) -> str:
-    """A line without progress bars and what stands before each; written out, because a pattern with an open start is slow."""
+    """A line without progress bars and their titles.
+
+    Written out, because a pattern with an open start is slow.
+    """
     kept, at = "", 0
     for bar in _BAR.finditer(text):
         title = max(text.rfind("|", at, bar.start()) + 1, bar.start() - BAR_TITLE, at)
@@ -235,11 +257,13 @@ def _without_bars(text: str) -> str:
 
 
 def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
-    """Give each line its kind; frames and messages are known from the lines before them of the same rank."""
+    """Give each line its kind.
+
+    Frames and messages are recognized by the lines before them of the same rank.
+    """
     state: dict[int | None, str] = {}
-    depth: dict[
-        int | None, int
-    ] = {}  # blanks before the rank's last traceback: pip and uv set a whole one to the right
+    # Blanks before the rank's last traceback: pip and uv indent a whole one.
+    depth: dict[int | None, int] = {}
     for line in lines:
         text, before = line.text, state.get(line.rank, "")
         stripped = text.strip()
@@ -275,7 +299,7 @@ def _depth(text: str) -> int:
 
 
 def is_exception(text: str) -> bool:
-    """Whether a line starts with the name of an exception that isn't a warning."""
+    """Return whether a line starts with the name of an exception that isn't a warning."""
     head, colon, rest = text.partition(":")
     if not head.endswith(_EXCEPTION_ENDS) or (rest and not rest[0].isspace()):
         return False
@@ -294,7 +318,10 @@ def _failed(text: str, hints: tuple[str, ...]) -> bool:
 
 
 def _is_harmless(text: str, found: re.Match) -> bool:
-    """A figure, as "validation error: 0.113", or a setting, as "INFO Error handling enabled: retries=3"."""
+    """Whether it is a figure or a setting.
+
+    As in "validation error: 0.113" and "INFO Error handling enabled: retries=3".
+    """
     told = found[0]
     if told.startswith("error") and not told[-2].isdigit() and _is_figure(text[found.end() :]):
         return True
@@ -311,5 +338,5 @@ def _is_figure(text: str) -> bool:
 
 
 def says_failure(text: str) -> bool:
-    """Whether a line by itself says that something failed."""
+    """Return whether a line says by itself that something failed."""
     return is_exception(text.strip()) or _failed(text, _FAILURE_HINTS)

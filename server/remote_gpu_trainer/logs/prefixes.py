@@ -1,41 +1,38 @@
-"""What a program sets around every line of a whole log: loggers, `srun -l`, Ray, SkyPilot, the journal."""
+"""Remove what a program puts around every line of a log: loggers, `srun -l`, Ray, the journal."""
 
 from __future__ import annotations
 
 import json
 import re
 
-WHOLE = 9  # lines from which a report is a log that nobody cut; in a short one such words tell where it comes from
+# Lines from which a report is a log that nobody cut. In a short one the tag tells where it is from.
+WHOLE = 9
 MOST_LINES = 12_000  # of a log; records after them stay as they are
-_SAID = (
-    "log",
-    "message",
-    "msg",
-    "event",
-    "textPayload",
-    "text",
-    "body",
-    "line",
-)  # the field of a record that holds the line, by logger
+# The field of a record that holds the line, by logger.
+_SAID = ("log", "message", "msg", "event", "textPayload", "text", "body", "line")
 _RAISED = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text")
 _COLOUR = r"(?:\x1b\[[\d;]{0,20}m)*"
-_TAG = re.compile(  # of Ray "(RayTrainWorker pid=3312, ip=10.0.0.7)", of SkyPilot "(worker1, rank=1, pid=3312, ip=10.0.0.7)" and "(task, pid=3312)"
+# Ray: "(RayTrainWorker pid=3312, ip=10.0.0.7)". SkyPilot: "(task, pid=3312)" and
+# "(worker1, rank=1, pid=3312, ip=10.0.0.7)".
+_TAG = re.compile(
     _COLOUR
     + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)"
     + _COLOUR
     + r" ?"
 )
+# "Nov 21 02:11:12 gpu-box python3[3312]: "
 _JOURNAL = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?"
-)  # "Nov 21 02:11:12 gpu-box python3[3312]: "
-
-_LEVEL = re.compile(  # of what takes all of stderr for errors: "2026-11-21 02:11:12,123 - stderr - ERROR - "
-    r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?"
+)
+# Of loggers that record all of stderr as errors: "2026-11-21 02:11:12,123 - stderr - ERROR - "
+_LEVEL = re.compile(
+    r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}"
+    r"(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?"
 )
 
 
 def are_records(texts: list[str]) -> bool:
-    """Whether most lines are records of a logger that writes JSON."""
+    """Return whether most lines are records of a logger that writes JSON."""
     records = len([text for text in texts if text.startswith("{")])
     if records * 2 <= len(texts):
         return False
@@ -47,7 +44,11 @@ def are_records(texts: list[str]) -> bool:
 
 
 def unwrapped(numbers: list[int], texts: list[str]) -> tuple[list[int], list[str]]:
-    """Lines with their numbers, each record of JSON as what it says: {"log":"step 1\\n","stream":"stderr","time":"…"}. A record may hold a whole traceback."""
+    """Return numbers and texts with each JSON record replaced by the lines that it holds.
+
+    A record is such as {"log":"step 1\\n","stream":"stderr","time":"…"}, and may hold a whole
+    traceback. All lines of a record have its number.
+    """
     found: tuple[list[int], list[str]] = [], []
     for number, text in zip(numbers, texts):
         wrapped = text.startswith("{") and len(found[0]) < MOST_LINES
@@ -77,7 +78,11 @@ def _said(text: str) -> str:
 
 
 def tag_of(texts: list[str]) -> re.Pattern | None:
-    """What most lines of a log begin with: the process that wrote them, by Ray, SkyPilot or the journal, or a level that is the same for all."""
+    """Return the pattern of the tag that most lines of a log begin with, None without one.
+
+    A tag names the process that wrote the line (Ray, SkyPilot, the journal), or is a level that is
+    the same for all lines.
+    """
     some = texts[:: len(texts) // 20 + 1] if len(texts) >= WHOLE else []
     return next(
         (
@@ -90,7 +95,7 @@ def tag_of(texts: list[str]) -> re.Pattern | None:
 
 
 def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
-    """The rank that is told with a line's process, if one is, and the rest."""
+    """Return the rank that a line's tag names, else `rank`, and the rest of the line."""
     found = tag.match(text)
     return (
         (int(found[1]) if found.lastindex else rank, text[found.end() :]) if found else (rank, text)
@@ -98,7 +103,7 @@ def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, 
 
 
 def numbered(text: str, rank: int | None) -> tuple[int | None, str]:
-    """The rank that `srun -l` sets before a line, and the rest: " 2: step 1"."""
+    """Return the rank that `srun -l` puts before a line (" 2: step 1"), or `rank`, and the rest."""
     head, colon, rest = text[:8].partition(":")
     if not colon or len(head) > 5 or not head.strip().isdecimal() or rest[:1] not in ("", " "):
         return rank, text
@@ -106,7 +111,7 @@ def numbered(text: str, rank: int | None) -> tuple[int | None, str]:
 
 
 def are_numbered(texts: list[str]) -> bool:
-    """Whether most lines begin with the number of a task. Lines counted 1, 2, 3 are no tasks."""
+    """Return whether most lines begin with the number of a task. Lines counted 1, 2, 3 don't."""
     some = texts[:: len(texts) // 20 + 1]
     if len([text for text in some if ":" in text[:6]]) * 2 <= len(some):
         return False

@@ -1,4 +1,7 @@
-"""Logs by path, here or as HOST:PATH. A remote log stays on its box: the reading runs there, and only its findings come back, as data."""
+"""Read logs by path, here or as HOST:PATH.
+
+A remote log stays on its box. The reader runs there, and only the evidence comes back, as data.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,7 @@ from types import ModuleType
 
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
-from ..text.masking import shown, shown_lines
-from ..text.secret_forms import mask
+from ..text.masking import mask, shown, shown_lines
 from .evidence_there import MOST, program
 from .files import Unreadable
 from .judging import Evidence
@@ -19,14 +21,18 @@ from .lines import KINDS, MAX_LINE, Line
 
 SECONDS = 40  # an MCP client waits for a minute
 MOST_LINES, MOST_RANKS = 200_000, 100_000
-# A host of at least two characters (C:\ is a drive), and a path that begins neither with a blank (a message) nor with // (an address).
+# A host of at least two characters (C:\ is a drive), and a path that begins neither with a blank
+# (that is a message) nor with // (that is an address).
 _REMOTE = re.compile(r"([^\s/\\:\[\]]{2,}):((?!//)\S.*)\Z", re.S)
 _BRACKETS = re.compile(r"([^\s/\\:\[\]]+@)?\[([0-9A-Fa-f:.]+)\]:((?!//)\S.*)\Z", re.S)
 _PASTED = re.compile(r"(ssh\s.+?):([/~].*)\Z", re.S)
 
 
 def split(log: str) -> tuple[Box, str] | None:
-    """(box, path there) of HOST:PATH; None for a path here. A file here always wins. Raises Unreadable for a box that can't be one."""
+    """Return (box, path on it) of HOST:PATH, None for a path here. A file here always wins.
+
+    Raises Unreadable where HOST can't be a box.
+    """
     if "\0" in log or os.path.lexists(log):
         return None
     pasted = _PASTED.match(log)
@@ -43,7 +49,7 @@ def split(log: str) -> tuple[Box, str] | None:
     try:
         return boxes.parse(host), path
     except BadBox as error:
-        raise Unreadable(f"{error} (or a log file here: there is none of this name)") from None
+        raise Unreadable(f"no log of that name here, and as HOST:PATH {error}") from None
 
 
 def from_path(
@@ -53,9 +59,10 @@ def from_path(
     progress: Callable[[int], None] | None = None,
     seconds: float = SECONDS,
 ) -> Evidence:
-    """Evidence of a file or folder, here or on a box. `reader`: the module whose `from_path` reads it, in either place.
+    """Return the evidence in a file or folder, here or on a box.
 
-    Raises Unreadable, also when the box gives no answer within `seconds`.
+    `reader` is the module whose `from_path` reads it, in either place. `needles` and `progress`
+    are passed on to it. Raises Unreadable, also when the box doesn't answer within `seconds`.
     """
     remote = split(log)
     if remote is None:
@@ -71,27 +78,30 @@ def from_path(
     )
     if reply.outcome == "overtime":
         raise Unreadable(
-            f"found {shown(path, 120)} on {name} not read after {seconds:g} s, expected that; do: name one rank's file instead of the folder, or use the command line, which waits longer"
+            f"{shown(path, 120)} on {name} was not read within {seconds:g} s; pass one rank's file "
+            "instead of the folder, or use the command line, which waits longer"
         )
     if reply.outcome != "ok":
         raise Unreadable(reply.text)
     if reply.code == 127:
-        raise Unreadable(
-            f"found no python3 on {name}, expected 3.8 or later; do: copy the log here"
-        )
+        raise Unreadable(f"no python3 on {name}; install 3.8 or later, or copy the log here")
     if reply.code != 0 or reply.cut:
         last = next(
             iter(shown_lines(reply.errors, 1, 160)),
             "its answer is too long" if reply.cut else "no message",
         )
         raise Unreadable(
-            f"found the reading on {name} ended with {reply.code} ({last}), expected findings; do: copy the log here"
+            f"the reader on {name} ended with {reply.code} ({last}); copy the log here"
         )
     return findings(reply.out, name)
 
 
 def findings(reply: bytes, name: str) -> Evidence:
-    """What came back as evidence. Whatever the box says, types are checked and texts cleaned, masked and cut. `failures` stays empty: nothing here asks for them."""
+    """Return a box's reply as evidence. Raises Unreadable.
+
+    Whatever the box says, types are checked, and texts cleaned, masked and cut. `failures` stays
+    empty, because no caller needs them.
+    """
     try:
         told = json.loads(reply)
         if "unreadable" in told:
@@ -122,9 +132,7 @@ def findings(reply: bytes, name: str) -> Evidence:
             shown(told.get("seen", ""), 20),
         )
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
-        raise Unreadable(
-            f"found findings from {name} that can't be read, expected JSON; do: copy the log here"
-        ) from None
+        raise Unreadable(f"the answer from {name} can't be read; copy the log here") from None
 
 
 def _line(row: list) -> Line:

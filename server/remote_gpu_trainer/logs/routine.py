@@ -1,26 +1,25 @@
-"""What a long log says over and over, and what stands apart from it. Standard library, Python 3.8.
+"""Find what a long log says over and over, and what stands apart from it. Python 3.8.
 
-A run that goes on writes the same lines with other numbers. Where they end, the run ended, and what failed before they went on was survived.
-Short reports are left as they are: people cut them to what matters.
+A run that goes on writes the same lines with other numbers. Where they end, the run ended; a
+failure after which they go on was survived. Short reports are left as they are, because people cut
+them to what matters.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 
-from ..text.records import record
 from .lines import Line
 from .sentences import is_complaint, is_sentence
 
 LONG = 30  # lines from which a report is a log that nobody cut
 REPEATS = 3  # lines of one form that make it routine
-LATE = (
-    0.4  # of a log: a form that is seen only in so much of its end, and to its last lines, is news
-)
+LATE = 0.4  # share of a log; a form that occurs only in that much of its end is news, not routine
 NEAR_BEFORE, NEAR_AFTER = 12, 6  # lines around a failure that belong to it
-PAUSE = 15  # lines without a sentence that somebody's words may hold
-BESIDE = 2  # lines before and after a complaint that are heard with it
+PAUSE = 15  # lines without a sentence that a person's words may hold
+BESIDE = 2  # lines before and after a complaint that count with it
 MESSAGE = 4  # lines after an exception that belong to it
 GOES_ON = 2  # routine lines after a failure that show that it was survived
 
@@ -30,27 +29,35 @@ _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Za-z]{3,}")
 
 
-@record
+@dataclass(frozen=True)
 class Routine:
-    """places: those of routine lines, in order; told: of the lines before the first or after the last of them in which somebody says what is seen, or the log complains."""
+    """Places (indices) in a list of lines, each in order.
+
+    `places`: routine lines. `told`: lines before the first or after the last routine line in which
+    a person says what happens, or the log complains.
+    """
 
     places: tuple[int, ...]
     told: tuple[int, ...]
 
 
 def routine_of(lines: list[Line], pasted: bool) -> Routine | None:
-    """What is routine in a log, None for a short report and for one that holds neither routine nor anything told. `pasted`: whether somebody may have written some of it."""
+    """Return what is routine in a log.
+
+    None for a short report, and for one without routine and without anything told. `pasted`: a
+    person may have written some of the lines.
+    """
     sources: dict[str, list[int]] = {}
     for at, line in enumerate(lines):
         sources.setdefault(line.source, []).append(at)
     if len(sources) < 2:
         return _of_one(lines, pasted)
-    parts = [
-        (own, _of_one([lines[at] for at in own], pasted)) for own in sources.values()
-    ]  # each rank's log has an end of its own
-    places, told = (
-        [own[at] for own, part in parts if part for at in part[field]] for field in (0, 1)
-    )
+    places, told = [], []
+    for own in sources.values():  # each rank's log has an end of its own
+        part = _of_one([lines[at] for at in own], pasted)
+        if part:
+            places += [own[at] for at in part.places]
+            told += [own[at] for at in part.told]
     return Routine(tuple(sorted(places)), tuple(sorted(told))) if places or told else None
 
 
@@ -76,7 +83,7 @@ def _of_one(lines: list[Line], pasted: bool) -> Routine | None:
 
 
 def survived(places: list[int], lines: list[Line], routine: Routine) -> list[int]:
-    """Those of these places of failures after which the same rank went on with its routine."""
+    """Return those places of failures after which the same rank went on with its routine."""
     later: dict[tuple[str, int | None], list[int]] = {}
     for at in reversed(routine.places):
         found = later.setdefault((lines[at].source, lines[at].rank), [])
@@ -87,9 +94,10 @@ def survived(places: list[int], lines: list[Line], routine: Routine) -> list[int
 
 
 def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> None:
-    """Give the plain lines of a long log their kind: routine, told, plain (near one of the failures, whose places are given), or aside.
+    """Give each plain line of a long log its kind: routine, told, plain or aside.
 
-    Where something failed or is told, what was merely warned of elsewhere is an aside too.
+    Lines near a failure stay plain; `failed` holds the places of failures. Where something failed
+    or is told, warnings elsewhere are asides too.
     """
     often, told = set(routine.places), set(routine.told)
     near = {at for place in failed for at in range(place - NEAR_BEFORE, place + NEAR_AFTER + 1)}
@@ -105,7 +113,7 @@ def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> None:
 
 
 def _told_first(lines: list[Line], end: int) -> list[int]:
-    """What somebody wrote before a log: the paragraphs at the beginning that begin with a sentence. A log by itself begins otherwise."""
+    """What a person wrote before a log: the first paragraphs, if each begins with a sentence."""
     found: list[int] = []
     for at in range(end):
         begins = at == 0 or lines[at].number > lines[at - 1].number + 1  # behind a blank line
@@ -117,7 +125,11 @@ def _told_first(lines: list[Line], end: int) -> list[int]:
 
 
 def _told_last(lines: list[Line], start: int, pasted: bool) -> list[int]:
-    """What follows the last routine: from where somebody begins to say what is seen, else what the log complains of, with the lines beside."""
+    """What follows the last routine.
+
+    From where a person begins to say what happens; else what the log complains of, with the lines
+    beside it.
+    """
     plain = [at for at in range(start, len(lines)) if lines[at].kind in _PLAIN]
     begin = len(lines)
     for at in reversed(plain):
@@ -132,7 +144,7 @@ def _told_last(lines: list[Line], start: int, pasted: bool) -> list[int]:
 
 
 def _repeats(line: Line) -> bool:
-    """Whether a line may be one of those that differ in their numbers only."""
+    """Whether a line may belong to those that differ in their numbers only."""
     return line.kind == "warning" or (line.kind in _PLAIN and bool(_DIGIT.search(line.text)))
 
 

@@ -1,7 +1,7 @@
-"""The lines of a report that tell something, in the order in which they tell most, each shape once.
+"""Choose the lines of a report that tell something, those that tell most first, each shape once.
 
-Eight ranks that say the same count once; so do the steps of a progress line, which differ in digits alone. The words
-of a report and its meaning are both taken from these lines.
+Eight ranks that say the same count once. So do the steps of a progress line, which differ only in
+their digits. Retrieval takes both the words and the meaning of a report from these lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _DIGITS = b"0123456789"
 
 
 def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
-    """(line, its readable text, whether it is one of those that decide), at most MAX_LINES of them; without what launchers say under every failure."""
+    """Return at most MAX_LINES tuples (line, its readable text, whether it is a decisive one).
+
+    What launchers say under every failure is left out.
+    """
     marked = {id(line) for line in evidence.decisive[:5]} if evidence.is_log else set()
     found: list[tuple[Line, str, bool]] = []
     seen: set[bytes] = set()
@@ -41,7 +44,10 @@ def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
 
 
 def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
-    """Decisive lines, then the rest from both ends: the head names the program, the tail the end."""
+    """Decisive lines, then the rest from both ends.
+
+    The head of a log names the program, its tail says how it ended.
+    """
     rest = [line for line in evidence.lines if id(line) not in marked and line.kind != "trace"]
     if any(line.kind in APART for line in rest):
         if not evidence.failed() and any(line.kind == "told" for line in rest):

@@ -1,4 +1,4 @@
-"""A pasted report whose line breaks were lost on the way: written as backslash and n, or turned into blanks."""
+"""Restore line breaks that a pasted report lost: written as backslash and n, or made blanks."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import json
 import re
 
 MOST = 100_000  # characters
-BREAKS = 2  # written ones that show that no real one came through
+BREAKS = 2  # written breaks from which a report has lost its real ones
 
-_PATH = re.compile(r"\b[A-Za-z]:\\(?!\\)")  # of Windows and as it is: C:\new\nets
+_PATH = re.compile(r"\b[A-Za-z]:\\(?!\\)")  # a path of Windows, not escaped: C:\new\nets
 _PIECES = re.compile(
-    r'\s+(?=Traceback \(most recent call last\):|File "[^"\n]{1,300}", line \d|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Warning): |'
-    r"\[rank\d{1,5}\]: ?|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|The above exception was|During handling of the above)"
+    r'\s+(?=Traceback \(most recent call last\):|File "[^"\n]{1,300}", line \d'
+    r"|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Warning): |"
+    r"\[rank\d{1,5}\]: ?|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d"
+    r"|The above exception was|During handling of the above)"
 )
 _CODE = re.compile(r'(File "[^"\n]{1,300}", line \d{1,7}, in [\w<>.]{1,80})\s+')
 
 
 def unfolded(text: str) -> str:
-    """The text with its lines again; as it is where it has lines, or where nothing shows that it had any."""
+    """Return the text with its line breaks; unchanged where it has some, or seems to need none."""
     whole = text.strip()
     if "\n" in whole or not whole or len(whole) > MOST:
         return text
@@ -29,14 +31,18 @@ def unfolded(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """As JSON escapes a text, or with its written breaks made real; '' where they are names in a path."""
+    """The text unescaped as JSON, or else with its written breaks made real.
+
+    "" where they belong to a path of Windows.
+    """
     if _PATH.search(text):
         return ""
     inner = text[1:-1] if text[:1] == text[-1:] == '"' and len(text) > 1 else text
     try:
+        # Half of a surrogate pair is no character.
         return (
             json.loads(f'"{inner}"').encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-        )  # half of a pair is no character
+        )
     except ValueError:
         return (
             inner.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')

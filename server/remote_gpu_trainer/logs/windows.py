@@ -1,12 +1,14 @@
-"""Blocks of a log to the rows that may matter, in bounded memory. Standard library, Python 3.8.
+"""Keep the rows of a log that may matter, in bounded memory. Standard library, Python 3.8.
 
-A small log is kept whole. Of a large one stay its head, its tail and a window around each telling row. Rows
-are folded to their letters first: a block of a million bytes holds few different shapes, and only shapes never
-seen before are searched. So the time hardly depends on how many texts are looked for.
+A small log is kept whole. Of a large one the head, the tail and a window around each telling row
+are kept. Rows are first folded to their letters: a block of a million bytes holds few different
+shapes, and only shapes never seen before are searched. So the time hardly depends on the number of
+texts to look for.
 
-Limits: a row of a large log that differs from an earlier one in digits and signs only counts as its repeat; of repeats the first
-PER_SHAPE and the last are kept; in a log of more than MAX_SHAPES shapes, old ones are forgotten and searched again; of more than
-MAX_LATEST shapes whose last time has to be kept, the latest are.
+Limits: a row of a large log that differs from an earlier one in digits and signs only counts as
+its repeat. Of repeats the first PER_SHAPE and the last are kept. In a log of more than MAX_SHAPES
+shapes, old ones are forgotten and searched again. Of more than MAX_LATEST shapes, the last time of
+the latest is kept.
 """
 
 from __future__ import annotations
@@ -19,19 +21,19 @@ WHOLE, WHOLE_ROWS = 1 << 19, 6000  # bytes, and rows, up to which every row is k
 BLOCK = 1 << 20
 HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever they hold
 AROUND = 3000  # bytes kept before a telling row, and after it
-SHORT = 48  # bytes that a row counts at least, so that a megabyte of short rows is not a million rows of work
+SHORT = 48  # bytes that a row counts at least: a megabyte must not become a million short rows
 PER_SHAPE = 3
-MAX_KEPT = (
-    1 << 20
-)  # bytes of windows, PER_ROW more for each row; what comes later only counts among the latest
+# Bytes of windows, and PER_ROW more for each row. Later windows are kept among the latest only.
+MAX_KEPT = 1 << 20
 PER_ROW = 60
 MAX_SHAPES, MAX_TELLING, MAX_LATEST = 100_000, 20_000, 300
 MAX_ROW = 16_000  # bytes of a row that are kept
 
 TELLING = (
-    b"Traceback (most", b"Error", b"error:", b"ERROR", b"rror(s)", b"Exception", b"Warning", b"WARN", b"FATAL", b"Fatal", b"Killed",
-    b"killed", b"bort", b"ignal ", b"SIG", b"Segmentation", b"xitcode", b"atchdog", b"imed out", b"imeout", b"oom-kill",
-    b"OutOfMemory", b"out of memory", b"No space left", b"quota", b"Assert", b"assert", b"mismatch", b"failed", b"Failed",
+    b"Traceback (most", b"Error", b"error:", b"ERROR", b"rror(s)", b"Exception", b"Warning",
+    b"WARN", b"FATAL", b"Fatal", b"Killed", b"killed", b"bort", b"ignal ", b"SIG", b"Segmentation",
+    b"xitcode", b"atchdog", b"imed out", b"imeout", b"oom-kill", b"OutOfMemory", b"out of memory",
+    b"No space left", b"quota", b"Assert", b"assert", b"mismatch", b"failed", b"Failed",
 )  # fmt: skip
 _DIGITS = b"0123456789"
 _FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in range(256))
@@ -39,14 +41,18 @@ Row = tuple  # (line number from 1, bytes); a row ends at a line feed or a carri
 
 
 def cost(rows: int, size: int) -> int:
-    """What so many rows of so many bytes in all count against a bound."""
+    """Return what `rows` rows of `size` bytes in all count against a bound."""
     return size + PER_ROW * rows
 
 
 def keep(
     blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...], most: int | None = None
 ) -> list[Row]:
-    """Everything of a small input; of a large one head, tail and windows. `most`: about what may be kept (see `cost`) of a log that is one of many."""
+    """Return all rows of a small input; of a large one its head, its tail and windows.
+
+    `size` is the number of bytes, where that is known. Rows that hold one of the `needles` are
+    telling. `most` is about what may be kept (see `cost`) of a log that is one of many.
+    """
     first: list[bytes] = []
     seen = rows = 0
     blocks = iter(blocks)
@@ -83,9 +89,8 @@ class _Keeper:
                 min(MAX_KEPT, most // 3),
             )
             self.windows = min(MAX_LATEST, most // (6 * AROUND) + 1)
-        self.anchors: dict[
-            bytes, list[bytes]
-        ] = {}  # a word of a folded needle: the needles that hold it
+        # {a word of a folded needle: the needles that hold it}
+        self.anchors: dict[bytes, list[bytes]] = {}
         self.plain = [word.translate(_FOLD) for word in TELLING]
         for needle in needles:
             folded = needle.translate(_FOLD, _DIGITS)
@@ -101,12 +106,12 @@ class _Keeper:
         self.latest: OrderedDict[bytes, list[Row]] = OrderedDict()
         self.number, self.seen, self.owed = 1, 0, 0
         self.last: _Block | None = None
-        self.repeats: set[bytes] = (
-            set()
-        )  # telling shapes of the last block that no window was kept for
+        # Telling shapes of the last block for which no window was kept.
+        self.repeats: set[bytes] = set()
         self.tail: list[tuple[int, bytes]] = []
 
     def add(self, block: bytes) -> None:
+        """Take the next block, which ends at a line end."""
         now = _Block(block, self.number)
         present = set(now.shapes)
         fresh = present - self.known
@@ -135,7 +140,7 @@ class _Keeper:
             self.tail.pop(0)
 
     def _search(self, fresh: set[bytes]) -> None:
-        """Mark the new shapes that hold a telling word or a needle, both folded as the shapes are."""
+        """Mark the new shapes that hold a telling word or a needle (which are folded as well)."""
         text = b"\n".join(fresh)
         wanted = [word for word in self.plain if word in text]
         words = set(text.split())
@@ -150,16 +155,15 @@ class _Keeper:
                 self.telling.setdefault(shape, 0)
 
     def _whole(self, block: _Block, size: int) -> None:
-        """What is kept whatever it holds: the head of the log, and the rest of a window that the last block ended."""
+        """Keep the head of the log, and the rest of a window that the last block cut off."""
         self.owed = 0
         for row in block.rows(0, block.reach(0, size)):
             self._keep(row)
 
     def _windows(self, block: _Block, early: set[bytes]) -> None:
-        """Windows around the first rows of each of these shapes; further rows of theirs are repeats."""
-        reach = ahead = before = (
-            0  # a window ends before row `reach`, `ahead` bytes after row `before`
-        )
+        """Keep windows around the first rows of each of these shapes; further ones are repeats."""
+        # A window ends before row `reach`, `ahead` bytes after row `before`.
+        reach = ahead = before = 0
         for at, shape in enumerate(block.shapes):
             if shape not in early:
                 continue
@@ -167,9 +171,7 @@ class _Keeper:
                 self.repeats.add(shape)
                 continue
             self.telling[shape] += 1
-            if (
-                at < reach
-            ):  # the window goes on: each row is looked at once, however many of them tell
+            if at < reach:  # the window goes on; each row is visited once
                 ahead -= block.size(before + 1, at + 1)
             else:
                 ahead, reach = 0, block.start(at)
@@ -187,7 +189,7 @@ class _Keeper:
                 self.owed = AROUND
 
     def _remember(self, gone: set[bytes]) -> None:
-        """Keep the last time of repeated shapes that the newest block doesn't hold any more."""
+        """Keep the last time of repeated shapes that the newest block no longer holds."""
         if not gone or not self.last:
             return
         shapes, missing, places = self.last.shapes, set(gone), []
@@ -211,7 +213,7 @@ class _Keeper:
             self.size += cost(1, max(len(row[1]), SHORT))
 
     def rows(self) -> list[Row]:
-        """Everything that was kept, in order."""
+        """Return everything that was kept, in order."""
         self._remember(self.repeats)
         for window in self.latest.values():
             self.kept.update(dict.fromkeys(window))
@@ -223,7 +225,7 @@ class _Keeper:
 
 
 class _Block:
-    """A block that starts with line `number`, and the shape of each of its rows."""
+    """A block that starts with line `number`, and the shapes of its rows."""
 
     def __init__(self, block: bytes, number: int):
         self.block, self.number = block, number

@@ -1,1 +1,19 @@
-"""What a log says by its numbers. Standard library, Python 3.8: it also runs on a box."""
+"""What a log without an error shows: losses, metrics, memory arithmetic."""
+
+from __future__ import annotations
+
+import math
+
+
+def finite(value: object, below: float = 1e15) -> float | None:
+    """Return a number from somebody else's JSON as a float.
+
+    None unless it is a finite number whose size is under `below`. True and False are no numbers.
+    """
+    fine = (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) < below
+        and math.isfinite(value)
+    )
+    return float(value) if fine else None

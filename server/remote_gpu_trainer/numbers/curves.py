@@ -1,11 +1,14 @@
-"""What the numbers of a training log say about its run, in the words in which people report it, because by those the catalogue is searched.
+"""Judge a training run by the numbers of its log.
 
-Not every finding is a fault: a validation loss that rises while the training loss falls is told, and asks nothing. Standard library, Python 3.8.
+Findings are worded as people report such runs, because the catalogue is searched by those words.
+Not every finding is a fault: a validation loss that rises while the training loss falls is only
+told. Standard library, Python 3.8.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from .loss_shapes import (
     FEWEST,
@@ -27,26 +30,27 @@ from .loss_shapes import (
     unit,
     zero,
 )
-from .numbers import Numbers, Series
-from .resumes import resumed
+from .metric_series import Numbers, Series
+from .resume_detection import resumed
 
-SLOWER, GROWN = 1.8, 1.5  # times the beginning
+SLOWER, GROWN = 1.8, 1.5  # times what a step took, or memory held, at the beginning
 
 
 def findings(numbers: Numbers) -> list[Finding]:
-    """What is seen, gravest first; none of a run whose numbers are as they should be, or too few."""
+    """Return what the numbers show, faults first.
+
+    None for a run whose numbers are as they should be, or too few.
+    """
     by_kind: dict[str, list[Series]] = {}
     percent = max((unit(series) for series in numbers.series if series.kind == "acc"), default=1.0)
     for series in numbers.series:
+        told = series
         if series.kind == "acc":  # as shares of 1 from here on
             if series.name.rstrip().endswith("5"):  # of five guesses
                 continue
-            series = series._replace(values=[value / percent for value in series.values])
-        by_kind.setdefault(
-            ("val " if series.held_out and series.kind in ("loss", "acc", "score", "ppl") else "")
-            + series.kind,
-            [],
-        ).append(series)
+            told = replace(series, values=[value / percent for value in series.values])
+        held_out = series.held_out and series.kind in ("loss", "acc", "score", "ppl")
+        by_kind.setdefault(("val " if held_out else "") + series.kind, []).append(told)
     loss = _main(by_kind.get("loss", []))
     norm, acc = _first(by_kind, "norm"), _first(by_kind, "acc")
     found: list[Finding | None] = []
@@ -118,7 +122,7 @@ def _of(by_kind: dict[str, list[Series]], kind: str, judge) -> Finding | None:
 
 
 def _main(losses: list[Series]) -> Series | None:
-    """The loss that is trained on: the one that is named so, else the one that is told most often."""
+    """The loss that is trained on: by its name, else the one that the log tells most often."""
     for series in losses:
         if series.name.lower().strip() in (
             "loss",
@@ -157,7 +161,8 @@ def _norm_jumps(norm: Series) -> Finding | None:
     most = max(norm.values[at] for at in jumps)
     return Finding(
         norm.rows[jumps[0]],
-        f"grad_norm jumps from {usual:.2g} to {most:.0f} on single batches, in {len(jumps)} of {len(norm.values)} steps",
+        f"grad_norm jumps from {usual:.2g} to {most:.0f} on single batches, in {len(jumps)} of "
+        f"{len(norm.values)} steps",
         "P13",
     )
 
@@ -218,13 +223,16 @@ def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
         ("entropy", "entropy collapses to 0, answers turn identical"),
     ):
         series = _first(by_kind, kind)
-        if series and len(series.values) >= TREND and mean(series.values[:quarter]) > 0:
-            if median(series.values[-quarter:]) < 0.2 * mean(series.values[:quarter]):
-                return Finding(
-                    series.rows[-quarter],
-                    f"reward keeps rising, then {what}, from {series.values[0]:.3g} to {series.values[-1]:.3g}",
-                    "R1",
-                )
+        if not series or len(series.values) < TREND:
+            continue
+        start, end = mean(series.values[:quarter]), median(series.values[-quarter:])
+        if start > 0 and end < 0.2 * start:
+            return Finding(
+                series.rows[-quarter],
+                f"reward keeps rising, then {what}, from {series.values[0]:.3g} to "
+                f"{series.values[-1]:.3g}",
+                "R1",
+            )
     return None
 
 
@@ -259,7 +267,8 @@ def _held_out(loss: Series | None, by_kind: dict[str, list[Series]]) -> list[Fin
             return [
                 Finding(
                     series.rows[0],
-                    f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts one class{end}",
+                    f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts "
+                    f"one class{end}",
                 )
             ]
     for score in [*by_kind.get("val score", []), *by_kind.get("score", [])]:
@@ -280,7 +289,10 @@ def _held_out(loss: Series | None, by_kind: dict[str, list[Series]]) -> list[Fin
     if held and falls and all(map(math.isfinite, held.values)):
         low = min(range(len(held.values)), key=held.values.__getitem__)
         if held.values[-1] > 1.15 * held.values[low] > 0 and low < 0.75 * len(held.values):
-            rises = f"validation loss rises from {held.values[low]:.4g} to {held.values[-1]:.4g} while the training loss falls, which is overfitting"
+            rises = (
+                f"validation loss rises from {held.values[low]:.4g} to {held.values[-1]:.4g} while "
+                "the training loss falls, which is overfitting"
+            )
             return [Finding(held.rows[low], rises, fault=False)]
     return []
 
@@ -294,7 +306,8 @@ def _slower(time: Series) -> Finding | None:
         return None
     return Finding(
         time.rows[0],
-        f"each step takes longer and longer, {steps[0]:.3g} s at the beginning and {steps[3]:.3g} s at last",
+        f"each step takes longer and longer, {steps[0]:.3g} s at the beginning and {steps[3]:.3g} "
+        "s at last",
         fault=False,
     )
 
@@ -314,7 +327,7 @@ def _grows(memory: Series) -> Finding | None:
 
 
 def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
-    """A step that mostly waits for its data."""
+    """Steps that mostly wait for their data."""
     data, time = _first(by_kind, "data"), _first(by_kind, "time")
     if (
         not data
@@ -333,7 +346,7 @@ def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
 
 
 def _quarters(values: list[float]) -> list[float]:
-    """The medians of the four quarters of a long series of positive values, else nothing."""
+    """The medians of the four quarters of a long series of positive values, else an empty list."""
     quarter = len(values) // 4
     found = (
         [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]

@@ -1,30 +1,27 @@
-"""A pasted report, or logs of any size, to what actually failed: read (log_folder, logfiles, windows), cleaned (lines), judged (judging)."""
+"""Read a pasted report, or logs of any size, as evidence of what failed.
+
+`logs` reads, cleans and judges the lines. Where they tell of no failure, the modules of this room
+say what tables and numbers show.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ..logs import files as logfiles
-from ..logs.files import Unreadable
-from ..logs.judging import ENDING, Evidence, Failure, judge
-from ..logs.lines import APART, QUIET, Line, lines_of, mask, rank_of
+from ..logs.judging import ENDING, Evidence, judge
+from ..logs.lines import APART, QUIET, Line, lines_of, rank_of
 from ..logs.windows import Row
-
-__all__ = [
-    "Evidence",
-    "Failure",
-    "Line",
-    "Unreadable",
-    "from_path",
-    "from_stream",
-    "from_text",
-    "mask",
-]
 
 
 def from_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> Evidence:
-    """Evidence of a pasted report. Raises Unreadable when it is blank or binary."""
+    """Return the evidence in a pasted report. Raises `logs.files.Unreadable` if blank or binary.
+
+    `source` names it in evidence and errors. Rows around each of the `needles` are kept in a long
+    report.
+    """
     rows = logfiles.of_text(text, source, needles)
     return _with_numbers(
         judge(lines_of(rows, source, None), pasted=True), rows, source, pasted=True
@@ -37,7 +34,10 @@ def from_stream(
     needles: Iterable[bytes] = (),
     progress: Callable[[int], None] | None = None,
 ) -> Evidence:
-    """Evidence of a binary stream of any length. `progress(bytes_read)` is called once a block."""
+    """Return the evidence in a binary stream of any length. Raises `logs.files.Unreadable`.
+
+    `progress(bytes_read)` is called for each block.
+    """
     rows = logfiles.of_stream(stream, source, None, needles, progress)
     return _with_numbers(judge(lines_of(rows, source, None)), rows, source)
 
@@ -48,13 +48,16 @@ def from_path(
     progress: Callable[[int], None] | None = None,
     seconds: float | None = None,
 ) -> Evidence:
-    """Evidence of a file, or of a folder of per-rank logs read as one run, as much of it as `seconds` allow. Raises Unreadable."""
+    """Return the evidence in a file, or in a folder of logs read as one run.
+
+    Of a folder as many files are read as `seconds` allow. Raises `logs.files.Unreadable`.
+    """
     if os.path.isdir(path):
         from ..logs import folder as log_folder  # most logs are single files
 
         read = log_folder.read(path, tuple(needles), progress, seconds)
         return _with_numbers(
-            judge(read.lines, read.silent)._replace(left_out=read.left_out),
+            replace(judge(read.lines, read.silent), left_out=read.left_out),
             read.numbers,
             read.named,
         )
@@ -64,18 +67,22 @@ def from_path(
 
 
 def with_words(found: Evidence, text: str) -> Evidence:
-    """A log's evidence, and what somebody says beside it: of a run that goes on that is all that is read."""
+    """Return a log's evidence together with what a person says about it.
+
+    Of a run that goes on, the person's words alone decide.
+    """
     said = from_text(text)
-    seen = found.seen.replace("sound", "")  # somebody sees a fault
+    seen = found.seen.replace("sound", "")  # the person sees a fault
     if not any(line.kind in APART for line in found.lines):
-        return found._replace(lines=[*found.lines, *said.lines], seen=seen)
+        return replace(found, lines=[*found.lines, *said.lines], seen=seen)
     for line in said.lines:
         line.kind = "told" if line.kind == "plain" else line.kind
     lines = [*found.lines, *said.lines]
     if found.failed():
-        return found._replace(lines=lines, seen=seen)
+        return replace(found, lines=lines, seen=seen)
     told = said.decisive or [line for line in said.lines if line.kind == "told"][:ENDING]
-    return found._replace(
+    return replace(
+        found,
         lines=lines,
         decisive=[*told, *found.decisive][:12],
         is_log=bool(seen) or said.is_log,
@@ -84,7 +91,11 @@ def with_words(found: Evidence, text: str) -> Evidence:
 
 
 def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = False) -> Evidence:
-    """What the numbers say where no failure is told. `pasted`: of a text only where its lines are all alike: a word beside them says more."""
+    """Add what the numbers say where the lines tell of no failure.
+
+    The numbers of a pasted text count only where its lines are all alike. Otherwise the words
+    beside them say more.
+    """
     if found.failures:
         return found
     if logfiles.hold_table(rows):
@@ -95,16 +106,16 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
             return _heard(found, source, seen, frozenset(number for number, _ in rows))
     if not logfiles.hold_numbers(rows) or (pasted and not logfiles.alike(rows)):
         return found
-    from . import curves, numbers  # most logs end with a failure
+    from . import curves, metric_series  # most logs end with a failure
 
-    told = numbers.of_rows(rows)
+    told = metric_series.of_rows(rows)
     if not told.series or len(told.series[0].values) < logfiles.NUMBERS:
         return found
     return _heard(found, source, curves.findings(told), told.rows)
 
 
 def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Evidence:
-    """With what is seen in the numbers in place of the lines that hold them."""
+    """The evidence with what the numbers show in place of the lines that hold them."""
     decisive = [
         Line(source, finding.row, None, finding.said, "message")
         for finding in seen
@@ -117,7 +128,8 @@ def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Ev
         else _unheard(line)
         for line in found.lines
     ]
-    return found._replace(
+    return replace(
+        found,
         lines=[*decisive, *lines],
         decisive=[*decisive, *found.decisive][:12],
         is_log=True,
@@ -130,10 +142,13 @@ def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Ev
 
 
 def _counts(line: Line, rows: frozenset[int], fault: bool) -> bool:
-    """Whether a line counts beside what its log's numbers say: not the rows of numbers, and where they show a fault nothing that only talks."""
+    """Whether a line counts besides what the numbers of its log show.
+
+    Rows of numbers don't, and where they show a fault, neither do lines that report none.
+    """
     return line.number not in rows and not (fault and line.kind in QUIET)
 
 
 def _unheard(line: Line) -> Line:
-    """A line whose words don't count; its literal text still may."""
+    """A line whose words don't count. Its literal text may still match a signature."""
     return Line(line.source, line.number, line.rank, line.text, "trace", line.time)

@@ -1,61 +1,35 @@
-"""What is seen in a training loss: nan from here on, flat at its first value, fallen and then risen for good. Standard library, Python 3.8."""
+"""Shapes of a loss: not finite, flat at its first value, fallen and then risen for good.
+
+Each function returns a Finding or None. Standard library, Python 3.8.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from ..text.records import record
-from .numbers import Numbers, Series
+from .metric_series import Numbers, Series
 
 FEWEST, TREND = 5, 10  # values from which a series says anything, and from which it has a trend
-# Losses that a model has before it knows anything: ln of so many classes or tokens.
+# A model that knows nothing has a loss of ln of so many classes or tokens.
 CLASSES = (
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    10,
-    14,
-    20,
-    21,
-    37,
-    50,
-    65,
-    80,
-    100,
-    101,
-    102,
-    200,
-    256,
-    365,
-    1000,
-    21841,
-    30522,
-    32000,
-    32128,
-    50257,
-    50304,
-    128256,
-    151936,
-)
-NEAR, STILL, STEADY, APART = (
-    0.007,
-    0.02,
-    0.003,
-    0.05,
-)  # of a loss: this near to ln(classes), moved this little, values this little apart
-LITTLE = 0.005  # of a loss, in a run of which the log has the beginning
-RISEN, LOST = 1.5, 0.15  # times the least value, and of what was won
+    2, 3, 4, 5, 6, 7, 8, 10, 14, 20, 21, 37, 50, 65, 80, 100, 101, 102, 200, 256, 365, 1000, 21841,
+    30522, 32000, 32128, 50257, 50304, 128256, 151936,
+)  # fmt: skip
+# Shares of a loss:
+NEAR = 0.007  # within this of ln(classes)
+STILL = 0.02  # moved by less than this
+STEADY, APART = 0.003, 0.05  # values spread by less, or by more, than this
+LITTLE = 0.005  # moved by less than this in a run of which the log has the beginning
+RISEN, LOST = 1.5, 0.15  # times the lowest value, and share of what was gained
 
 
-@record
+@dataclass(frozen=True)
 class Finding:
-    """What is seen, from which line on, whether it is a fault, and the entry that is about just this, where there is one.
+    """What the numbers show, and the line from which on they show it.
 
-    A fault without an entry is looked up by its words. `lost`: the training loss stays nan, so what the run makes from here on is worth nothing.
+    `said` is worded as people report it, because a fault without an `entry` is looked up by its
+    words. `lost`: the training loss stays nan, so what the run makes from here on is worthless.
     """
 
     row: int
@@ -66,6 +40,11 @@ class Finding:
 
 
 def not_finite(series: Series, norm: Series | None, began: bool | None) -> Finding | None:
+    """Find values that become nan or infinite.
+
+    `norm` is the gradient norm. `began` says whether the log begins with its run, see
+    `from_the_start`.
+    """
     bad = [at for at, value in enumerate(series.values) if not math.isfinite(value)]
     if not bad or (len(bad) < 2 and bad[0] < len(series.values) - 1):
         return None
@@ -120,7 +99,10 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Findi
 
 
 def levels_off(loss: Series, acc: Series | None) -> Finding | None:
-    """The least cross entropy of outputs that went through a softmax before: ln(1 + (k - 1) / e)."""
+    """Find a loss that levels off at ln(1 + (k - 1) / e).
+
+    That is the least cross entropy of k outputs that have already gone through a softmax.
+    """
     if not acc or len(loss.values) < TREND or max(acc.values) < 0.8:
         return None
     tail = median(loss.values[-max(3, len(loss.values) // 4) :])
@@ -129,14 +111,18 @@ def levels_off(loss: Series, acc: Series | None) -> Finding | None:
         if least * 0.999 < min(loss.values) and tail < least * 1.06:
             return Finding(
                 loss.rows[-1],
-                f"loss never gets below {least:.2f} with {classes} classes though accuracy is {max(acc.values):.3g}",
+                f"loss never gets below {least:.2f} with {classes} classes though accuracy is "
+                f"{max(acc.values):.3g}",
                 "O12",
             )
     return None
 
 
 def clamped(loss: Series, acc: Series | None) -> Finding | None:
-    """A binary loss of saturated outputs: torch clamps the logarithm at -100, so it is a hundred times the share of wrong answers."""
+    """Find a binary loss of saturated outputs.
+
+    PyTorch clamps the logarithm at -100, so it is a hundred times the share of wrong answers.
+    """
     if not acc or len(acc.values) != len(loss.values) or len(loss.values) < TREND:
         return None
     pairs = list(zip(loss.rows, loss.values, acc.values))[-FEWEST:]
@@ -151,6 +137,7 @@ def clamped(loss: Series, acc: Series | None) -> Finding | None:
 
 
 def zero(loss: Series, norm: Series | None) -> Finding | None:
+    """Find a loss that is exactly 0 from the first step, or once the gradient norm is nan."""
     end = run_at_end(loss.values, lambda value: value == 0)
     if end < FEWEST:
         return None
@@ -170,7 +157,7 @@ def zero(loss: Series, norm: Series | None) -> Finding | None:
 
 
 def apart(loss: Series, norm: Series | None) -> Finding | None:
-    """Fallen and then risen for good, or risen from the start."""
+    """Find a loss that fell and then rose for good, or that rises from the start."""
     values = loss.values
     if len(values) < TREND or min(values) <= 0:
         return None
@@ -209,7 +196,10 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
 
 
 def twice(loss: Series, norm: Series | None) -> Finding | None:
-    """Two runs in one log, of which the second has the first one's losses times a whole number: what is accumulated was never divided."""
+    """Find two runs in one log, the second with the first one's losses times a whole number.
+
+    That is what gradient accumulation does that never divides.
+    """
     half = len(loss.values) // 2
     if (
         half < FEWEST
@@ -231,17 +221,18 @@ def twice(loss: Series, norm: Series | None) -> Finding | None:
     what = "loss and gradient norm are" if norm else "loss is"
     return Finding(
         loss.rows[half],
-        f"{what} exactly {times} times larger in the second run, step by step, as with gradient accumulation that doesn't divide",
+        f"{what} exactly {times} times larger in the second run, step by step, as with gradient "
+        "accumulation that doesn't divide",
         "O9",
     )
 
 
 def negative(loss: Series) -> Finding | None:
-    below = sum(value < 0 for value in loss.values)  # of a Dice loss all are, see its caller
-    if any(
-        word in loss.name.lower()
-        for word in ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")
-    ):  # these may be below zero
+    """Find a loss that falls below 0 without limit. A Dice loss may, see the caller."""
+    below = sum(value < 0 for value in loss.values)
+    # These may be below zero.
+    names = ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")
+    if any(word in loss.name.lower() for word in names):
         return None
     if (
         len(loss.values) < TREND
@@ -259,6 +250,7 @@ def negative(loss: Series) -> Finding | None:
 
 
 def huge(loss: Series) -> Finding | None:
+    """Find a first loss above 100, unless its name says that it may be."""
     first = loss.values[0]
     if (
         len(loss.values) < FEWEST
@@ -270,11 +262,12 @@ def huge(loss: Series) -> Finding | None:
 
 
 def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Finding | None:
-    """Flat where it began, at a value that a model has which knows nothing, or that doesn't move at all."""
-    values, began = (
-        [value for value in loss.values if math.isfinite(value)],
-        from_the_start(numbers),
-    )
+    """Find a loss that stays where it began.
+
+    Either at the value of a model that knows nothing, or at one that doesn't move at all.
+    """
+    values = [value for value in loss.values if math.isfinite(value)]
+    began = from_the_start(numbers)
     if len(values) < TREND or min(values) <= 0:
         return None
     quarter, middle = max(3, len(values) // 4), mean(values)
@@ -325,13 +318,16 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Fi
 
 
 def _sinks(values: list[float]) -> bool:
-    """Whether a series falls all the time, however little: a quarter of it later it lies lower nearly always, though single steps may go up."""
+    """Whether a series falls all the time, however little.
+
+    A quarter of its length later it is nearly always lower, though single steps may go up.
+    """
     later = values[max(1, len(values) // 4) :]
     return values[-1] < values[0] and sum(b <= a for a, b in zip(values, later)) > 0.95 * len(later)
 
 
 def from_the_start(numbers: Numbers) -> bool | None:
-    """Whether the log begins where its run began; None where it doesn't count."""
+    """Return whether the log begins where its run began; None where it counts no steps."""
     counts = [count for _, count, _ in numbers.counts]
     if len(counts) < FEWEST:
         return None
@@ -340,15 +336,18 @@ def from_the_start(numbers: Numbers) -> bool | None:
 
 
 def mean(values: list[float]) -> float:
+    """Return the mean of a list that isn't empty."""
     return sum(values) / len(values)
 
 
 def median(values: list[float]) -> float:
+    """Return the median of a list that isn't empty, the upper of two in the middle."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2]
 
 
 def run_at_end(values: list[float], is_so) -> int:
+    """Return for how many values at the end `is_so(value)` holds without a break."""
     count = 0
     for value in reversed(values):
         if not is_so(value):
@@ -358,6 +357,7 @@ def run_at_end(values: list[float], is_so) -> int:
 
 
 def plain(series: Series) -> str:
+    """Return a name for the series that people would say."""
     name = " ".join(series.name.replace("_", " ").replace("/", " ").split())
     return (
         name
@@ -367,5 +367,5 @@ def plain(series: Series) -> str:
 
 
 def unit(series: Series) -> float:
-    """100 for values in per cent, else 1."""
+    """Return 100 for values in percent, else 1."""
     return 100.0 if max(series.values) > 1.5 else 1.0

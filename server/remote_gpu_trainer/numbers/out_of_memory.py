@@ -1,17 +1,66 @@
-"""What an out-of-memory message tells beside its words: whose memory it is by its numbers, where in the run it came by the calls, and the entry that either points to."""
+"""Read an out-of-memory error of PyTorch: who held the memory, and where in the run it came.
+
+`read` and `memory_of` take the numbers of the message, `run_phase` the calls of its traceback, and
+`told_by` puts both together and names the entry that they point to. All sizes are in GiB.
+
+Known forms of the message: torch 1.0 to 1.3 (`… free; 18.37 MiB cached)`), to 2.0 (`… reserved in
+total by PyTorch)`), and since 2.1 (`… is reserved by PyTorch but unallocated`), for CUDA and HIP.
+Source: c10/cuda/CUDACachingAllocator.cpp of these releases.
+
+Phases of a run are known by functions and files of torch, transformers, accelerate, Lightning,
+DeepSpeed and the like. Other calls name no phase.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from ..logs.lines import Line
-from ..text.records import record
-from .memory_message import memory_of
-from .moments import moment
+from ..logs.lines import FRAME, Line
+
+_UNITS = {
+    "bytes": 1 / 2**30,
+    "KiB": 1 / 2**20,
+    "MiB": 1 / 2**10,
+    "GiB": 1.0,
+    "TiB": 2.0**10,
+    "PiB": 2.0**20,
+    "EiB": 2.0**30,
+}
+_SIZE = r"(\d{1,6}(?:\.\d{1,3})?) ?(bytes|[KMGTPE]iB)"
+_WANTED = re.compile(r"ried to allocate " + _SIZE)
+# How each number is written, newest first.
+_FORMS = {
+    "total": (r"total capaci?ty of " + _SIZE, _SIZE + " total capacity"),
+    "free": (r"of which " + _SIZE + " is free", _SIZE + " free"),
+    "own": (r"this process has " + _SIZE + " memory in use",),
+    "allocated": (_SIZE + r" is allocated by PyTorch", _SIZE + " already allocated"),
+    "unused": (_SIZE + r" is reserved by PyTorch but unallocated", _SIZE + " cached"),
+    "reserved": (_SIZE + r" reserved in total by PyTorch",),
+}
+_PROCESS = re.compile(r"Process \d{1,10} has " + _SIZE + " memory in use")
+WRAPPED = 5  # lines over which a message may be broken
+LONG = 1500  # characters of one
+# GiB that a process holds besides torch's memory, at most, where the message doesn't say.
+CONTEXT = 1.0
+OTHERS = 0.1  # share of the card from which other processes count, as counted by the driver
+GUESSED = 0.15  # the same where it is only what is left over
+# Share of the card that is held but unused from which memory is fragmented. With less, the model is
+# too large as well.
+UNUSED = 0.2
+_TOLD = {
+    "size": "one tensor is larger than the card",
+    "others": "other processes fill the card",
+    "fragments": "enough is left, but in pieces",
+    "limit": "more is free than wanted",
+    "own": "this process fills the card",
+}
+
 
 _GPU = re.compile(r"(?:CUDA|HIP) (?:error: )?out of memory")
 FRAGMENTS = "M8"
-# By place: the entry, and whether it goes before what words say. In an optimizer's step it may be ZeRO, in a backward pass FSDP or what came before.
+# By phase: the entry, and whether it goes before what words say. In an optimizer's step the cause
+# may be ZeRO, and in a backward pass FSDP or what came before.
 PLACES = {
     "in an evaluation": ("M15", True),
     "in the optimizer's step": ("M17", False),
@@ -19,10 +68,217 @@ PLACES = {
     "while saving": ("C5", False),
 }
 
+# Each phase: its name, and patterns of a function's whole name, of a part of its file's path and of
+# its code.
+_PASSES = (
+    (
+        "while saving",
+        r"_?save\w{0,40}|state_dict|get_\w{0,20}state_dict|_?full_\w{0,10}state_dict\w{0,10}"
+        r"|_consolidated_16bit_state_dict",
+        r"_state_dict_utils|checkpoint/state_dict",
+        r"\.save_pretrained\(|torch\.save\(",
+    ),
+    (
+        "in the backward pass",
+        r"\w{0,12}backward\w{0,10}|_engine_run_backward|unpack_hook|_reduce_grad",
+        r"torch/autograd/",
+        r"\.backward\(",
+    ),
+    (
+        "in the optimizer's step",
+        r"_(?:multi_tensor|single_tensor|fused)_\w{1,40}|step|_init_group|_take_model_step"
+        r"|update_step|init_state|initialize_optimizer_states",
+        r"torch/optim/(?!lr_scheduler|swa)|bitsandbytes/optim",
+        r"\boptim\w{0,10}\.step\(",
+    ),
+    (
+        "while loading",
+        r"to|cuda|_apply|convert|from_pretrained|_ddp_init_helper",
+        r"",
+        r"_ddp_init_helper\(|\bDDP\(|DistributedDataParallel\(",
+    ),
+    (
+        "in the forward pass",
+        r"forward|training_step|compute_loss|_\w{0,10}call_impl",
+        r"nn/modules/|nn/functional\.py",
+        r"\bmodel\([^)]",
+    ),
+)
+_LOADING = (
+    "while loading",
+    r"_?load\w{0,60}|dispatch_model|_?prepare\w{0,20}|set_module_tensor_to_device",
+    r"",
+    r"\.to\(|\.cuda\(|from_pretrained\(|\btorch\.load\(",
+)
+_EVALUATION = (
+    "in an evaluation",
+    r"(?!_maybe_log_save)\w{0,20}evaluat\w{1,20}|prediction_(?:loop|step)"
+    r"|\w{0,12}validat(?:e|ion)\w{0,20}|_run_sanity_check"
+    r"|(?:eval|val|test)_(?:epoch|step|loop|one_epoch)|do_eval|compute_metrics|nested_concat",
+    r"evaluation_loop\.py",
+    r"\bevaluate\(|\bvalidat(?:e|ion)\(",
+)
+_SAVING, _BACKWARD, _FORWARD = _PASSES[0], _PASSES[1], _PASSES[-1]
 
-@record
+
+@dataclass(frozen=True)
+class Memory:
+    """The numbers of one message, in GiB; -1 where it doesn't give them.
+
+    `wanted` is the size of the failed allocation, `total` and `free` describe the card,
+    `allocated` and `unused` what PyTorch uses and merely holds, and `others` what other processes
+    hold. `guessed`: `others` is only what is left over.
+    """
+
+    wanted: float
+    total: float
+    free: float
+    allocated: float
+    unused: float
+    others: float
+    guessed: bool
+
+    def by(self) -> str:
+        """Return why there was no room.
+
+        "size": one tensor is larger than the card. "others": other processes fill it. "fragments":
+        enough is left, but in pieces. "limit": more is free than wanted. "own": this process
+        fills it.
+        """
+        if self.wanted > self.total:
+            return "size"
+        if self.others >= max(
+            2.0 if self.guessed else 1.0,
+            (GUESSED if self.guessed else OTHERS) * self.total,
+            self.unused,
+        ):
+            return "others"
+        if self.free >= self.wanted:
+            return "limit"
+        return (
+            "fragments"
+            if self.unused >= max(self.wanted - self.free, UNUSED * self.total)
+            else "own"
+        )
+
+    def said(self, phase: str = "") -> str:
+        """Return who held the memory in one sentence. `phase` is where in the run it failed."""
+        parts = [f"{_short(self.allocated)} allocated"]
+        parts += [f"{_short(self.unused)} held unused"] if self.unused >= 0 else []
+        parts += [f"{_short(self.others)} others"] if self.others >= 0 else []
+        return (
+            f"{_TOLD[self.by()]}{phase and ' ' + phase}: of {_short(self.total)} GiB "
+            f"{', '.join(parts)}, {_short(self.free)} free; {_short(self.wanted)} wanted"
+        )
+
+
+def memory_of(lines: list[Line]) -> tuple[Line, Memory] | None:
+    """Return the line and the numbers of the last message that holds them all, or None."""
+    for place in range(len(lines) - 1, -1, -1):
+        if "ried to allocate" in lines[place].text:
+            told = read(" ".join(line.text.strip(" >") for line in lines[place : place + WRAPPED]))
+            if told:
+                return lines[place], told
+    return None
+
+
+def read(text: str) -> Memory | None:
+    """Return the numbers of the first message in a text, None where it names no card's size."""
+    start = _WANTED.search(text)
+    if not start:
+        return None
+    text = text[start.start() : start.start() + LONG]
+    found = {name: _first(forms, text) for name, forms in _FORMS.items()}
+    if min(found["total"], found["free"], found["allocated"]) < 0:
+        return None
+    total, free, allocated = found["total"], found["free"], found["allocated"]
+    unused = (
+        found["unused"]
+        if found["unused"] >= 0
+        else found["reserved"] - allocated
+        if found["reserved"] >= 0
+        else -1.0
+    )
+    held = allocated + max(unused, 0.0)
+    own, guessed = found["own"], False
+    if own < 0:  # without its own number: in a container
+        own = min(
+            (size for size in map(_gib, _PROCESS.findall(text)) if size >= held - 0.01),
+            default=-1.0,
+        )
+    if own < 0:
+        own, guessed = held + CONTEXT, True
+    others = max(0.0, total - free - own) if unused >= 0 else -1.0
+    return Memory(_gib(start.groups()), total, free, allocated, unused, others, guessed)
+
+
+def _first(forms: tuple[str, ...], text: str) -> float:
+    found = next((match for match in (re.search(form, text) for form in forms) if match), None)
+    return _gib(found.groups()) if found else -1.0
+
+
+def _gib(size: tuple[str, str]) -> float:
+    return float(size[0]) * _UNITS[size[1]]
+
+
+def _short(size: float) -> str:
+    return f"{size:.0f}" if size >= 100 else f"{size:.1f}" if size >= 0.95 else f"{size:.2g}"
+
+
+def run_phase(lines: list[Line], failed: Line) -> str:
+    """Return the phase of the run in which the traceback beside a line ends, "" if unknown.
+
+    One of "while loading", "in the forward pass", "in the backward pass", "in the optimizer's
+    step", "in an evaluation" and "while saving".
+    """
+    calls = _calls(lines, failed)
+    # The innermost decides: Lightning calls the forward pass from within the optimizer's step.
+    told = next((told for call in reversed(calls) for told in _PASSES if _is(told, *call)), None)
+    if told is not _SAVING and any(_is(_EVALUATION, *call) for call in calls):
+        return _EVALUATION[0]
+    if told is _FORWARD and any(_is(_BACKWARD, function, file, "") for function, file, _ in calls):
+        told = _BACKWARD  # checkpointing computes the forward pass again
+    return (told or _LOADING)[0] if told or any(_is(_LOADING, *call) for call in calls) else ""
+
+
+def _is(told: tuple[str, str, str, str], function: str, file: str, code: str) -> bool:
+    return bool(
+        (function and re.fullmatch(told[1], function))
+        or (told[2] and re.search(told[2], file))
+        or re.search(told[3], code)
+    )
+
+
+def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
+    """(function, file, code) of each call beside a line of the same rank, outermost first.
+
+    People paste the calls above the line, or below it.
+    """
+    mine = [line for line in lines if line.rank == failed.rank]
+    place = mine.index(failed)
+    above = place
+    while above and mine[above - 1].kind == "frame":
+        above -= 1
+    below = place + 1
+    while below < len(mine) and mine[below].kind == "frame":
+        below += 1
+    calls: list[tuple[str, str, str]] = []
+    for line in (*mine[above:place], *mine[place + 1 : below]):
+        found = FRAME.match(line.text)
+        if found:
+            calls.append((found[3] or "", found[1], ""))
+        elif calls and not calls[-1][2]:
+            calls[-1] = (*calls[-1][:2], line.text.strip())
+    return calls
+
+
+@dataclass(frozen=True)
 class Told:
-    """`said`: the sum in one sentence, "" without numbers; `entry`: what it points to, or ""; `why`: by what; `first`: whether that goes before what words say."""
+    """What an out-of-memory error tells besides its words.
+
+    `said` is who held the memory in one sentence, "" without numbers. `entry` is the entry that
+    the error points to, or "", and `why` says by what. `first`: it goes before what words say.
+    """
 
     line: Line
     said: str
@@ -32,7 +288,7 @@ class Told:
 
 
 def told_by(lines: list[Line]) -> Told | None:
-    """What the last such message of these lines tells, None where there is none."""
+    """Return what the last out-of-memory error of these lines tells, None without one."""
     counted = memory_of(lines)
     line = (
         counted[0]
@@ -48,7 +304,7 @@ def told_by(lines: list[Line]) -> Told | None:
     )
     if not line:
         return None
-    place = moment(lines, line)
+    place = run_phase(lines, line)
     by, said = (counted[1].by(), counted[1].said(place)) if counted else ("own", "")
     if by == "fragments":
         return Told(line, said, FRAGMENTS, "the numbers of the message", True)

@@ -1,4 +1,8 @@
-"""What a pasted table says: nvidia-smi, df, or sacct. By its words alone a table always looks like the entry that quotes such tables. Standard library, Python 3.8."""
+"""Read a pasted table of nvidia-smi, df or sacct.
+
+By its words alone a table would always look like the entry that quotes such tables. Standard
+library, Python 3.8.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,18 @@ from ..logs.windows import Row
 from .loss_shapes import Finding
 
 LONGEST, MOST = 400, 2_000  # characters of a row, and rows, that are read
-ALONE = 0.8  # share of the lines that a table must be
-HELD = 1_000  # MiB that a card holds for nobody
-DRAW, HOT = 0.4, 90  # of its limit, below which a card that says 100 % does little; degrees
+ALONE = 0.8  # least share of the lines that the table must be
+HELD = 1_000  # MiB above which a card without a process is reported
+DRAW = 0.4  # share of the power limit below which a card that says 100 % does little
+HOT = 90  # degrees Celsius
 
 _CARD = re.compile(
-    r"\|\s*\S+\s+(\d{1,3})C\s+P\d{1,2}\s+(\d{1,4})W\s*/\s*(\d{1,4})W\s*\|\s*(\d{1,7})MiB\s*/\s*(\d{1,7})MiB\s*\|\s*(\d{1,3})%"
+    r"\|\s*\S+\s+(\d{1,3})C\s+P\d{1,2}\s+(\d{1,4})W\s*/\s*(\d{1,4})W\s*"
+    r"\|\s*(\d{1,7})MiB\s*/\s*(\d{1,7})MiB\s*\|\s*(\d{1,3})%"
 )
 _NAMED = re.compile(
-    r"\|\s*(\d{1,3})\s+\S.{5,60}\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s+\S{1,3}\s*\|\s*(\d{1,9}|N/A|Off)\s*\|"
+    r"\|\s*(\d{1,3})\s+\S.{5,60}\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s+\S{1,3}\s*"
+    r"\|\s*(\d{1,9}|N/A|Off)\s*\|"
 )
 _PROCESS = re.compile(
     r"\|\s*(\d{1,3})\s+(?:\S+\s+\S+\s+)?(\d{1,9})\s+([CGM+]{1,3})\s+(\S.{0,60}?)\s+(\d{1,7})MiB\s*\|"
@@ -29,18 +36,15 @@ _STATES = {
     "TIMEOUT": "SLURM2",
     "PREEMPTED": "SLURM2",
 }
-_NEVER_FULL = (
-    "/snap/",
-    "/dev/loop",
-    "squashfs",
-    "/cdrom",
-    "/sys/",
-    "/proc/",
-)  # read-only: always at 100 %
+# Read-only file systems are always at 100 %.
+_NEVER_FULL = ("/snap/", "/dev/loop", "squashfs", "/cdrom", "/sys/", "/proc/")
 
 
 def findings(rows: list[Row]) -> list[Finding] | None:
-    """What a table of these rows says; an empty list for one that is as it should be, None where no table is most of the text."""
+    """Return what a table in these rows says, an empty list where all is as it should be.
+
+    None where no table makes up most of the text.
+    """
     texts = [
         (number, raw[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST])
         for number, raw in rows[:MOST]
@@ -84,7 +88,8 @@ def _smi(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
                 found.append(
                     Finding(
                         number,
-                        f"nvidia-smi shows {use} % utilisation on GPU {named}, yet power draw is {draw} of {limit} W",
+                        f"nvidia-smi shows {use} % utilisation on GPU {named}, yet power draw is "
+                        f"{draw} of {limit} W",
                         "U21",
                     )
                 )

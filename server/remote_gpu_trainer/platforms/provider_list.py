@@ -12,8 +12,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from ..text.masking import shown
-from ..text.secret_forms import ANSI
+from ..text.masking import ANSI, shown
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{2,120}\Z")
 _NONE = re.compile(

@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from ..numbers.json_numbers import finite
+from ..numbers import finite
 from ..text.records import record
 
 try:

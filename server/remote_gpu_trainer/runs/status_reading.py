@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 
-from ..numbers.json_numbers import finite
+from ..numbers import finite
 from ..text.masking import shown, shown_lines
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted"}
@@ -95,10 +95,10 @@ def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "
 
 def _hear(status: Status) -> None:
     """Whether the numbers at the end of the log say that the loss is lost: every further hour of such a run is paid for nothing."""
-    from ..numbers import curves, numbers  # only where a run seems well
+    from ..numbers import curves, metric_series  # only where a run seems well
 
     for finding in curves.findings(
-        numbers.of_rows([(at, line.encode()) for at, line in enumerate(status.tail, 1)])
+        metric_series.of_rows([(at, line.encode()) for at, line in enumerate(status.tail, 1)])
     ):
         if finding.lost:
             status.numbers, status.entry = (

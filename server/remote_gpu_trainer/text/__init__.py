@@ -1,1 +1,1 @@
-"""Text that is safe to show, files that are written whole, errors that every command shows."""
+"""Masking secrets, writing files whole, and the errors that every command shows."""

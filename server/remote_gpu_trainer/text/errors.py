@@ -1,11 +1,14 @@
-"""Errors that a user can mend. Every front end shows their text as it is and goes on or exits with 2."""
+"""Errors that a user can fix.
+
+Every front end shows their text as it is. The text reads `what is wrong; what to do`, in one line.
+"""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Something outside the program is wrong. The text says what was found and what to do."""
+    """Something outside the program is wrong: a file, a box, a setting."""
 
 
 class BadRequest(UserError):
-    """The question itself is wrong. The text says what was found and what was expected."""
+    """The request itself is wrong: an argument that can't be used."""

@@ -1,16 +1,163 @@
-"""Text from a box, a log or a provider as it may be shown: no escapes, no controls, no secrets, and short."""
+"""Mask secrets, and make text from a box, a log or a provider safe to show. Python 3.8.
+
+`mask` replaces what looks like a token, a key or a password by `***`. `shown` and `shown_lines`
+also remove escape sequences and control characters, and cut the text.
+
+Limits: patterns see form, not meaning. A name alone (key, token) hides nothing; what follows must
+look like a secret value. No pattern may take quadratic time: each starts at one place of a run of
+letters only, or has a bound.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-from .secret_forms import ANSI, mask
-
+# A terminal's escape sequence.
+ANSI = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
+)  # fmt: skip
 _IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):[^\s/@]{3,200}@")
+
+_TOKENS = (
+    "hf_", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "_pat_", "glpat-", "xox", "akia", "asia", "ya29.",
+    "aiza", "rpa_", "nvapi-", "gsk_", "r8_", "npm_", "eyj",
+)  # fmt: skip
+# Each form: texts of which a line must hold one, a text that it must hold besides, the pattern and
+# its flags. The texts are in lower case. The pattern's group is what stays; the rest is masked.
+# Patterns are compiled on first use.
+_FORMS = (
+    (
+        ("-----begin",),
+        "key",
+        r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:\\n|\s)*[A-Za-z0-9+/=\\]{8,}",
+        0,
+    ),
+    # Tokens of Hugging Face, npm and the like hold no further underscore, so hf_hub_download and
+    # npm_config_registry are none. The last alternative is a JSON web token.
+    (
+        _TOKENS,
+        "",
+        r"\b(?:(hf_)[A-Za-z0-9]{12,}|(gsk_|r8_|npm_)[A-Za-z0-9]{16,}"
+        r"|(nvapi-)[A-Za-z0-9_\-]{16,}|(A[KS]IA)[A-Z0-9]{12,}"
+        r"|(sk-|gh[posu]_|github_pat_|dckr_pat_|glpat-|xox[abeprs]-|AKIA|ya29\.|AIza|rpa_)"
+        r"[A-Za-z0-9_\-.]{8,}"
+        r"|(?<![\w-])(eyJ)[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]+)?)",
+        0,
+    ),
+    (("bearer ",), "", r"(?<=bearer )()[A-Za-z0-9_\-.=]{8,}", re.I),
+    (
+        ("authorization",),
+        "",
+        r"(authorization['\"]?\s*[:=]\s*['\"]?(?:(?:basic|token|bearer|digest|api-?key)\s+)?)"
+        r"(?![$<{])[^\s'\"*]{8,}",
+        re.I,
+    ),
+    # `token: 128` and eos_token="<|im_end|>" are settings.
+    (("token",), "", r"(token['\"]?\s*[=:]\s*['\"]?)(?!\d+\b|<)[^\s'\"&,;]{6,}", re.I),
+    (
+        ("passw", "secret"),
+        "",
+        r"((?:password|passwd|secret)['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{6,}",
+        re.I,
+    ),
+    (
+        ("key",),
+        "",
+        r"((?:api|access|account|secret|private|auth|encryption)[_ -]?key['\"]?\s*[=:]\s*['\"]?)"
+        r"[^\s'\"&,;]{6,}",
+        re.I,
+    ),
+    # `api key 0123…`, as in a sentence.
+    (
+        ("key",),
+        "key ",
+        r"((?:api|access|account|secret)[_ -]?key\s+)"
+        r"(?:[0-9a-f]{24,}|(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-]{20,})",
+        re.I,
+    ),
+    (
+        ("key",),
+        "_key",
+        r"([A-Z]_KEY['\"]?\s*[=:]\s*['\"]?)(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-+/=]{16,}",
+        0,
+    ),
+    # --hf_token X, --password X; --tokenizer X and --pad_token X are settings.
+    (
+        ("passw", "secret"),
+        "--",
+        r"((?<![-\w])--[\w-]{0,40}?(?:password|passwd|secret)\s+['\"]?)(?![$<-])[^\s'\"]{4,}",
+        re.I,
+    ),
+    (
+        ("token", "key"),
+        "--",
+        r"((?<![-\w])--[\w-]{0,40}?(?:token|key)\s+['\"]?)"
+        r"(?!\d+\b)(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-.]{8,}",
+        re.I,
+    ),
+    (
+        ("sig", "x-amz-", "x-goog-", "key"),
+        "=",
+        r"([?&](?:sig|key|signature|x-(?:amz|goog)-(?:signature|credential|security-token))=)"
+        r"[^\s&'\"]{8,}",
+        re.I,
+    ),
+    (
+        ("hook",),
+        "/",
+        r"((?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks"
+        r"|open-apis/bot/v2/hook)/)[\w/-]{8,}",
+        re.I,
+    ),
+)
+HINTS = tuple(dict.fromkeys(hint for hints, *_ in _FORMS for hint in hints))
+# hf_, ghp_ …: known by the two or three letters before an underscore.
+_TAILS = {hint[:-1].lstrip("_"): hint for hint in HINTS if hint.endswith("_")}
+_OTHERS = tuple(hint for hint in HINTS if hint not in _TAILS.values())
+
+
+def hints_in(low: str) -> tuple[str, ...]:
+    """Return those of HINTS that a text in lower case may hold.
+
+    Pass them to `mask` for each line of that text. Cutting the text once at its underscores is
+    faster than searching for each hint.
+    """
+    parts = low.split("_")[:-1]
+    tails = {part[-3:] for part in parts} | {part[-2:] for part in parts}
+    return (
+        *[_TAILS[tail] for tail in _TAILS.keys() & tails],
+        *[hint for hint in _OTHERS if hint in low],
+    )
+
+
+@lru_cache(maxsize=None)
+def _compiled(form: int) -> re.Pattern:
+    return re.compile(*_FORMS[form][2:])
+
+
+def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
+    """Return the text with `***` in place of what looks like a token, a key or a password.
+
+    `hints` are those of HINTS that the whole log holds (see `hints_in`); a line without any of
+    them is returned as it is.
+    """
+    low = text.lower()
+    for hint in hints:
+        if hint in low:
+            break
+    else:
+        return text
+    for form, (wanted, beside, *_) in enumerate(_FORMS if len(text) > 8 else ()):
+        if beside in low and any(hint in low for hint in wanted):
+            text = _compiled(form).sub(
+                lambda m: next((g for g in m.groups() if g), "") + "***", text
+            )
+    return text
 
 
 def shown(text: object, most: int = 300) -> str:
-    """One line of at most `most` characters that is safe to print. Line breaks become blanks."""
+    """Return one masked line of at most `most` characters. Line breaks become blanks."""
     flat = ANSI.sub("", str(text)[: most * 8])
     if not flat.isprintable():
         flat = "".join(c if c.isprintable() else " " for c in flat)
@@ -19,11 +166,13 @@ def shown(text: object, most: int = 300) -> str:
 
 
 def shown_lines(text: object, most: int = 40, width: int = 300) -> list[str]:
-    """The last `most` lines that hold anything. A carriage return ends a line, as on a terminal."""
+    """Return the last `most` lines that aren't blank, each masked and at most `width` long.
+
+    A carriage return ends a line, as on a terminal.
+    """
     flat = str(text)
     near = max(0, len(flat) - most * width * 4)
-    begin = (
-        max(flat.rfind("\n", 0, near), flat.rfind("\r", 0, near)) + 1
-    )  # whole lines: half a secret can't be told from a word
+    # Start at a whole line: half a secret looks like any word.
+    begin = max(flat.rfind("\n", 0, near), flat.rfind("\r", 0, near)) + 1
     cut = [shown(line, width) for line in re.split(r"[\r\n]+", flat[begin:])]
     return [line for line in cut if line.strip()][-most:]

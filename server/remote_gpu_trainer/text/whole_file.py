@@ -1,4 +1,4 @@
-"""A file is written whole or not at all: beside its place first, then put there in one step."""
+"""Write a file whole or not at all: to a temporary file beside it, then move that into place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 
 
 def write(target: Path, data: bytes, mode: int) -> None:
-    """Replace a file, or make it with its folder; a link keeps, and what it points to is replaced. Nothing is left behind when it fails. Raises OSError."""
+    """Write `data` to `target` with the permissions `mode`, and make its folder if needed.
+
+    A symbolic link stays; the file it points to is replaced. On failure the old file stays and
+    nothing else is left behind. Raises OSError.
+    """
     target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.numbers import log_reading
-from remote_gpu_trainer.numbers.moments import moment
+from remote_gpu_trainer.numbers.out_of_memory import run_phase
 
 from tests.conftest import ROOT
 
@@ -19,7 +19,7 @@ SAID = {
 
 def where(text: str) -> str:
     lines = log_reading.from_text(text).lines
-    return moment(lines, next(line for line in lines if "out of memory" in line.text))
+    return run_phase(lines, next(line for line in lines if "out of memory" in line.text))
 
 
 @pytest.mark.parametrize("by", ["hf", "plain"])

@@ -1,16 +1,23 @@
-"""What changed where a run was resumed: the loss, the learning rate, the count of steps. Standard library, Python 3.8."""
+"""Find what changed where a run was resumed: the loss, the learning rate, the count of steps.
+
+Standard library, Python 3.8.
+"""
 
 from __future__ import annotations
 
 from .loss_shapes import Finding, median
-from .numbers import Numbers, Series
+from .metric_series import Numbers, Series
 
 FEWEST = 3  # values on each side
-JUMPED, FELL = 1.3, 0.2
+JUMPED = 1.3  # times the loss before, from which it has jumped
+FELL = 0.2  # share of the learning rate before, below which a warm-up starts again
 
 
 def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
-    """What is otherwise right after the first line that tells of a resume than right before it."""
+    """Return what differs right after a resume from right before it.
+
+    Of several resumes in a log, the first at which anything differs.
+    """
     for row in numbers.resumed:
         before, after = _sides(loss, row)
         if len(before) < FEWEST or len(after) < FEWEST:
@@ -20,7 +27,8 @@ def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
             found.append(
                 Finding(
                     row,
-                    f"loss jumps right after resume from {median(before[-5:]):.3g} to {after[0]:.3g}",
+                    f"loss jumps right after resume from {median(before[-5:]):.3g} to "
+                    f"{after[0]:.3g}",
                     "C1",
                 )
             )
@@ -41,7 +49,8 @@ def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
             found.append(
                 Finding(
                     row,
-                    f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, the scheduler starts again",
+                    f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, "
+                    "the scheduler starts again",
                     "C14",
                 )
             )

@@ -1,69 +1,173 @@
-"""Rows of a log to series of numbers: losses, scores, gradient norms and the like, each by its name, in order. Standard library, Python 3.8.
+"""Find the metrics of a log: losses, scores, gradient norms and the like, each as a series.
 
-A number is known by the words before it ("train_loss: 0.3", "'loss': 0.3", "Loss 0.3 (0.4)", "损失 0.3"), by the header above its column, or by its unit
-("1.13it/s"). What no word names is left out.
+A number is known by the words before it ("train_loss: 0.3", "'loss': 0.3", "Loss 0.3 (0.4)",
+"损失 0.3"), by the header above its column, or by its unit ("1.13it/s"). A number without a known
+name is left out. Standard library, Python 3.8.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
 
 from ..logs.files import ROW, shape_of
 from ..logs.windows import Row
-from ..text.records import record
-from .metric_names import HELD_OUT, TRAINED, kind_of, words_of
 
-BEFORE = 60  # characters of what may name a number
-SHAPES, PER_SHAPE, MOST_ROWS = (
-    2_000,
-    250,
-    1_500,
-)  # rows that differ in more than digits, of each of them evenly spread, and in all
+HELD_OUT = frozenset((
+    "dev", "eval", "вал", "evaluate", "evaluation", "prueba", "test", "testing", "val", "valid",
+    "validación", "validation", "validierung", "検証", "検証損失", "测试", "测试集", "验证",
+    "验证准确率", "验证损失", "验证集",
+))  # fmt: skip
+TRAINED = frozenset((
+    "entrenamiento", "обуч", "обучение", "train", "training", "训练", "训练损失", "训练集",
+))  # fmt: skip
+_KINDS = {
+    kind: frozenset(names.split())
+    for kind, names in {
+        "loss": "bce cost elbo потери потеря l loss losses mae mse nll perda perdida perte pérdida"
+        " recon rmse verlust 平均损失 损失 損失 検証損失 訓練損失 训练损失 验证损失 손실",
+        "score": "ap ap50 bleu dice f1 iou map map50 map50-95 miou precision precisión präzision"
+        " recall sensibilidad trefferquote 召回率",
+        "acc": "a acc acc1 точность accuracy acurácia exactitud exactitude genauigkeit prec1 top1"
+        " 准确率 正确率 正解率 精度 训练准确率 验证准确率 정확도",
+        "lr": "apprentissage aprendizaje learningrate lernrate lr lr-adam lr0 学习率 学習率 학습률",
+        "norm": "gnorm gradnorm 梯度范数",
+        "ram": "ram rss 内存",
+        "memory": "mem memory 显存",
+        "kl": "approxkl kl",
+        "reward": "rew reward rewards",
+        "margin": "margins",
+        "entropy": "entropy",
+        "length": "completion_length mean_length response_length",
+        "ppl": "perplexity ppl",
+        "data": "data_time datatime",
+        "time": "dt time",
+    }.items()
+}
+_NOT_TIMES = frozenset((
+    "total", "train", "data", "wall", "elapsed", "eta", "remaining", "fetch", "load", "runtime",
+    "epoch",
+))  # fmt: skip
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_BREAK = re.compile(r"[\s/_.:@-]+")
+
+BEFORE = 60  # characters in which the name of a number may stand
+SHAPES = 2_000  # rows that differ in more than digits
+PER_SHAPE = 250  # rows of each shape, evenly spread
+MOST_ROWS = 1_500  # rows in all
 
 _UNIT = r"(?:[ ]?(?:ms|s/it|it/s|s|[GM]i?B?|%))?"
-_VALUE = r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30}|,\d{2,6}(?![\d,]))?|\.\d{1,30})(?:[eE][-+]?\d{1,4})?|(?:nan|inf(?:inity)?)(?:\.0)?\b)"
+_VALUE = (
+    r"[-+]?(?:(?:\d{1,30}(?:\.\d{0,30}|,\d{2,6}(?![\d,]))?|\.\d{1,30})(?:[eE][-+]?\d{1,4})?"
+    r"|(?:nan|inf(?:inity)?)(?:\.0)?\b)"
+)
 _NUMBER = re.compile(rf"(?<![\w.@+-])({_VALUE})({_UNIT})(?![\w%]|\.\w)", re.I)
 _CELL = re.compile(rf"({_VALUE})({_UNIT})", re.I)
 _NAMED = re.compile(
-    r"((?:[^\W\d][\w/@.-]{0,39}[ ]){0,3}[^\W\d][\w/@.-]{0,39})(?:[ ]?\((?:ms|s|GB?|MB|[^\W\d]{1,12})\))?[\"']?[\s|]*[:=：]?[\s|]*(?:tensor\()?[\[(\"']{0,2}$"
+    r"((?:[^\W\d][\w/@.-]{0,39}[ ]){0,3}[^\W\d][\w/@.-]{0,39})"
+    r"(?:[ ]?\((?:ms|s|GB?|MB|[^\W\d]{1,12})\))?[\"']?[\s|]*[:=：]?[\s|]*"
+    r"(?:tensor\()?[\[(\"']{0,2}$"
 )
 _WRAPPED = re.compile(r"np\.float\d\d\(([^()]{1,30})\)")
 _SPEED = re.compile(r"(?<![\d.])(\d{1,9}(?:\.\d{1,9})?) ?(it/s|s/it|ms/step|s/step|ms/it)\b")
 _COUNT = re.compile(
-    r"(?:\b(?:epoch|step|iter(?:ation)?|update|round|batch)s?|第)\W{0,4}(\d{1,9})(?:\.\d+)?\b(?!%)|(?<![\w./])(\d{1,9})/\d{1,9}(?![\w/])",
+    r"(?:\b(?:epoch|step|iter(?:ation)?|update|round|batch)s?|第)\W{0,4}(\d{1,9})(?:\.\d+)?\b(?!%)"
+    r"|(?<![\w./])(\d{1,9})/\d{1,9}(?![\w/])",
     re.I,
 )
 _RESUMED = re.compile(
-    r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b.{0,40}\b(?:checkpoint|state|ckpt)|恢复训练|断点",
+    r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b.{0,40}\b(?:checkpoint|state|ckpt)"
+    r"|恢复训练|断点",
     re.I,
 )
 _BAR = re.compile(r"\s\d{1,3}%\|.*")
 COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
 
 
-@record
+@dataclass(frozen=True)
 class Series:
-    """The numbers of one name in order. `rows`: the line of each."""
+    """The numbers of one name in order, and the line of each.
+
+    `kind` is one of "loss", "score", "acc", "lr", "norm", "scale", "ram", "memory", "kl",
+    "reward", "margin", "entropy", "length", "ppl", "data" and "time", "" for an unknown name.
+    Times are in seconds, memory in GB.
+    """
 
     name: str
     kind: str
     held_out: bool
-    rows: list
-    values: list
+    rows: list[int]
+    values: list[float]
 
 
-@record
+@dataclass(frozen=True)
 class Numbers:
-    """Every series of a log, the longest first; (line, count, of what) of epochs or steps; the lines that tell of a resume; the lines of the shapes that hold a series."""
+    """What is counted and measured in a log.
 
-    series: list
-    counts: list
-    resumed: list
-    rows: frozenset
+    `series`: the longest first. `counts`: (line, count, of what) of epochs or steps. `resumed`:
+    lines that tell of a resume. `rows`: all lines of the shapes that hold a series.
+    """
+
+    series: list[Series]
+    counts: list[tuple[int, float, str]]
+    resumed: list[int]
+    rows: frozenset[int]
+
+
+@lru_cache(maxsize=1024)
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a name in lower case; of trainLoss its parts, then the whole."""
+    whole = name.lower()
+    parts = _CAMEL.sub(" ", name).lower()
+    return tuple(
+        word
+        for text in ((parts, whole) if parts != whole else (whole,))
+        for word in _BREAK.split(text)
+        if word
+    )
+
+
+@lru_cache(maxsize=1024)
+def kind_of(name: str) -> tuple[str, bool]:
+    """Return the kind of a metric by its name, and whether it is of held-out data.
+
+    The kinds are those of `Series`.
+    """
+    words = words_of(name)
+    held_out = bool(HELD_OUT.intersection(words))
+    low = name.lower()
+    if (
+        ("scale" in words and ("loss" in words or "grad" in words))
+        or "scaler" in words
+        or "loss_scale" in low
+    ):
+        return "scale", held_out
+    if (
+        ("learning" in words and "rate" in words)
+        or (words and words[-1] == "lr")
+        or words[:1] == ("lr",)
+    ):
+        return "lr", held_out
+    if "norm" in words and ("grad" in words or "gradient" in words):
+        return "norm", held_out
+    if low.endswith("s/it"):
+        return "time", held_out
+    if "data" in words and "time" in words:
+        return "data", held_out
+    for word in reversed(words):
+        if len(word) == 1 and len(words) > 1:  # "L=0.69 A=0.51", and not a word of a sentence
+            continue
+        for kind, names in _KINDS.items():
+            if word in names or (kind == "loss" and word.endswith(("loss", "损失"))):
+                if kind == "time" and _NOT_TIMES.intersection(words):
+                    return "", held_out
+                return kind, held_out
+    return "", held_out
 
 
 def of_rows(rows: list[Row]) -> Numbers:
-    """The series of these rows. A number that follows no name that is known here belongs to none."""
+    """Return the series in these rows."""
     found: dict[str, Series] = {}
     counts: list[tuple[int, float, str]] = []
     resumed: list[int] = []
@@ -108,7 +212,10 @@ def of_rows(rows: list[Row]) -> Numbers:
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
-    """Rows of every shape, of a frequent one so many, evenly spread. A shape is what is left of a row without digits, so the first nan begins a new one."""
+    """Rows of every shape, and of a frequent one a bounded number, evenly spread.
+
+    A shape is a row without its digits, so the first nan begins a new one.
+    """
     if len(rows) <= PER_SHAPE:
         return rows
     shapes: dict[bytes, list[int]] = {}
@@ -130,13 +237,10 @@ def _thinned(rows: list[Row]) -> list[Row]:
 
 
 def _of_words(text: str) -> list[tuple[str, float]]:
-    """(name, value) of each number that words name, and the time of a step by its unit."""
+    """(name, value) of each number that a name precedes, and the time of a step by its unit."""
     pairs: list[tuple[str, float]] = []
-    held_out, end, within = (
-        text.lstrip().startswith("* "),
-        0,
-        "",
-    )  # " * Acc@1 71.2" sums up an evaluation
+    held_out = text.lstrip().startswith("* ")  # " * Acc@1 71.2" sums up an evaluation
+    end, within = 0, ""
     if "np.float" in text:
         text = _WRAPPED.sub(r"\1", text)
     for found in _NUMBER.finditer(text):
@@ -182,7 +286,7 @@ def _of_words(text: str) -> list[tuple[str, float]]:
 
 
 def _header(text: str) -> list[str]:
-    """The names of columns, where a row is nothing but names of which one is a metric."""
+    """The names of columns, for a row that holds only names, one of them a metric's."""
     cells = _cells(_BAR.sub("", text))
     if (
         len(cells) < 3
@@ -198,11 +302,8 @@ def _of_columns(columns: list[str], text: str) -> list[tuple[str, float]]:
         return []
     cells = _cells(text)[: len(columns)]
     values = [_float(cell) for cell in cells]
-    if len(cells) == len(columns) and columns[0].lower() in (
-        "class",
-        "category",
-        "类别",
-    ):  # a table of classes: their scores, each by its class
+    # A table of classes: their scores, each by its class.
+    if len(cells) == len(columns) and columns[0].lower() in ("class", "category", "类别"):
         return [
             (f"{cells[0]} {name}", value)
             for name, value in zip(columns[1:], values[1:])
@@ -236,8 +337,7 @@ def _float(text: str) -> float | None:
 
 def _number(text: str, unit: str) -> float:
     text = text.replace(",", ".")
-    value, unit = (
-        float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text),
-        unit.strip().lower(),
-    )  # Lightning writes nan.0
-    return value * {"ms": 0.001, "m": 0.001, "mb": 0.001, "mib": 0.001, "it/s": 1.0}.get(unit, 1.0)
+    # Lightning writes nan.0.
+    value = float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text)
+    factors = {"ms": 0.001, "m": 0.001, "mb": 0.001, "mib": 0.001, "it/s": 1.0}
+    return value * factors.get(unit.strip().lower(), 1.0)

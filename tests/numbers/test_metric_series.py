@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from remote_gpu_trainer.numbers.numbers import kind_of, of_rows
+from remote_gpu_trainer.numbers.metric_series import kind_of, of_rows
 
 
 def series_of(text):
@@ -217,5 +217,8 @@ def test_the_first_nan_of_a_long_log_is_seen_where_it_is():
     ]
     series = of_rows(rows).series[0]
     assert (
-        next(row for row, value in zip(series.rows, series.values) if math.isnan(value)) == 31_415
+        next(
+            row for row, value in zip(series.rows, series.values, strict=True) if math.isnan(value)
+        )
+        == 31_415
     )

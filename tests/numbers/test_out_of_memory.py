@@ -3,7 +3,7 @@
 import pytest
 from remote_gpu_trainer.lookup.look_up import signatures
 from remote_gpu_trainer.numbers import log_reading
-from remote_gpu_trainer.numbers.memory_message import memory_of, read
+from remote_gpu_trainer.numbers.out_of_memory import memory_of, read
 from remote_gpu_trainer.retrieval import ranking, search
 
 from tests.conftest import ROOT
@@ -19,13 +19,14 @@ NEW = (
     "Of the allocated memory {allocated} is allocated by PyTorch, and {unused} is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting …"
 )
 OWN = "Including non-PyTorch memory, this process has {} memory in use. "
+ALONE = OWN.format("47.37 GiB")
 
 
 def new(
     wanted="20.00 MiB",
     total="47.38 GiB",
     free="8.69 MiB",
-    processes=OWN.format("47.37 GiB"),
+    processes=ALONE,
     allocated="46.80 GiB",
     unused="118.42 MiB",
 ):
