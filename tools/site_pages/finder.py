@@ -1,8 +1,8 @@
 """The search by a pasted error text: its index and its page.
 
 The generator's own search wants every word of a query on one page, so a log line with a number or
-a path of its own finds nothing. docs/assets/find.js looks for the literal texts of the entries in what
-was pasted, as `lookup` does; words only rank the rest.
+a path of its own finds nothing. docs/assets/find.js looks for the literal texts of the entries in
+what was pasted, as `lookup` does; words only rank the rest.
 """
 
 from __future__ import annotations
