@@ -1,7 +1,8 @@
-"""Wheel, sdist, bill of materials, server.json and plugin folder in one go: `python tools/build.py [--out DIR]` (needs `pip install build cyclonedx-python-lib`).
+"""Build wheel, sdist, bill of materials and plugin: `python tools/build.py [--out DIR]`.
 
-OUT/remote-gpu-trainer is the plugin: its own marketplace, a skill folder as it stands, and the wheel that its server starts from. The bill (CycloneDX)
-lies beside the wheel.
+Needs `pip install build cyclonedx-python-lib`. OUT/remote-gpu-trainer is the plugin: its own
+marketplace, a complete skill folder, and the wheel that its server starts from. The bill of
+materials (CycloneDX) and server.json are written next to the wheel.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ PLUGIN = (
 
 
 def build(out: Path) -> Path:
-    """Build everything into `out`; the plugin's folder comes back. Raises CalledProcessError, OSError."""
+    """Build everything into `out` and return the plugin's folder.
+
+    Raises CalledProcessError and OSError.
+    """
     out.mkdir(parents=True, exist_ok=True)
     for kind in ("whl", "tar.gz", "cdx.json"):
         for old in out.glob(f"remote_gpu_trainer-*.{kind}"):
@@ -62,15 +66,16 @@ def build(out: Path) -> Path:
 
 
 def main() -> int:
+    """0 built, 1 the build failed, 2 a module is missing."""
     parser = argparse.ArgumentParser(description="Build wheel, sdist and plugin folder.")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "dist", help="where they go (default dist)"
+        "--out", type=Path, default=ROOT / "dist", help="output folder (default: dist)"
     )
     out = parser.parse_args().out.resolve()
     for module, package in (("build", "build"), ("cyclonedx", "cyclonedx-python-lib")):
         if not importlib.util.find_spec(module):
             print(
-                f"tools/build.py: found no module {module!r}, expected it; pip install {package}",
+                f"tools/build.py: no module {module!r}; run pip install {package}",
                 file=sys.stderr,
             )
             return 2
@@ -78,7 +83,8 @@ def main() -> int:
         plugin = build(out)
     except subprocess.CalledProcessError as error:
         print(
-            f"tools/build.py: found that python -m build failed with code {error.returncode}, expected a wheel and an sdist; its output stands above",
+            f"tools/build.py: python -m build failed with code {error.returncode}; "
+            "its output is above",
             file=sys.stderr,
         )
         return 1

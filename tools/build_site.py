@@ -1,7 +1,8 @@
-"""The documentation site in one go: `python tools/build_site.py [--out DIR]` (needs `pip install -e '.[docs]'`).
+"""Build the documentation site: `python tools/build_site.py [--out DIR]`.
 
-Pages come from the project's own Markdown, front matter, help texts and schemas (tools/site_pages); written for the site alone are only the home
-page and the guides in docs/. OUT is replaced when it holds an earlier site, and refused when it holds anything else.
+Needs `pip install -e '.[docs]'`. tools/site_pages makes the pages from the project's own Markdown,
+front matter, help texts and schemas. Only the home page and the guides in docs/ are written for the
+site alone. OUT is replaced when it holds an earlier site, and refused when it holds anything else.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
+    """0 built, 1 the build failed, 2 a module is missing."""
     parser = argparse.ArgumentParser(description="Build the documentation site.")
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "dist/site", help="where it goes (default dist/site)"
+        "--out", type=Path, default=ROOT / "dist/site", help="output folder (default: dist/site)"
     )
     out = parser.parse_args().out.resolve()
     for name in ("zensical", "markdown_it", "pygments"):
         if not importlib.util.find_spec(name):
             print(
-                f"tools/build_site.py: found no module '{name}', expected it; pip install -e '.[docs]' with Python 3.11 or newer",
+                f"tools/build_site.py: no module '{name}'; "
+                "run pip install -e '.[docs]' with Python 3.11 or newer",
                 file=sys.stderr,
             )
             return 2
@@ -36,7 +39,8 @@ def main() -> int:
         pages = building.build(ROOT, out)
     except subprocess.CalledProcessError as error:
         print(
-            f"tools/build_site.py: found that the generator failed with code {error.returncode}, expected a site; its output stands above",
+            f"tools/build_site.py: the generator failed with code {error.returncode}; "
+            "its output is above",
             file=sys.stderr,
         )
         return 1

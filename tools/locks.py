@@ -1,4 +1,4 @@
-"""The locks of the dependencies, as `uv pip compile` writes them."""
+"""Read the lock files that `uv pip compile` writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)(?:\s*;\s*(.*?))?\s*\\?$")
 
 @dataclass
 class Pin:
-    """One package of a lock: its version, when it applies, and the packages that ask for it."""
+    """One package of a lock: its version, marker, hashes, and the packages that need it."""
 
     version: str
     marker: str = ""
@@ -21,7 +21,7 @@ class Pin:
 
 
 def read_lock(text: str) -> dict[str, Pin]:
-    """The pins of a file that `uv pip compile` wrote, by name. Raises ValueError for a line that is none of its own."""
+    """The pins of a lock by name. Raises ValueError for a line that uv doesn't write."""
     pins: dict[str, Pin] = {}
     for line in text.splitlines():
         said = line.strip()
@@ -36,6 +36,7 @@ def read_lock(text: str) -> dict[str, Pin]:
             )
         elif said and not line.startswith("#"):
             raise ValueError(
-                f"found {line!r} in the lock, expected NAME==VERSION, a hash or a comment; write it again as CONTRIBUTING.md says"
+                f"{line!r} in the lock isn't NAME==VERSION, a hash or a comment; "
+                "write the lock again as CONTRIBUTING.md says"
             )
     return pins

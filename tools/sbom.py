@@ -1,6 +1,7 @@
-"""Bill of materials of a wheel, as CycloneDX JSON: what it needs at run time, at the versions of `requirements-run.txt`.
+"""The bill of materials of a wheel as CycloneDX JSON: its run-time packages at the locked versions.
 
-The same wheel and lock give the same bytes: no clock, and the serial number comes from the content. Needs cyclonedx-python-lib.
+The same wheel and lock give the same bytes: there is no time stamp, and the serial number comes
+from the content. Needs cyclonedx-python-lib.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from packaging.utils import canonicalize_name
 
 
 def run_time(wheel: Path) -> tuple[str, str, str, list[Requirement]]:
-    """Name, version, licence and the requirements without extras, as the wheel's own metadata says."""
+    """Name, version, licence and requirements without extras, from the wheel's metadata."""
     with zipfile.ZipFile(wheel) as files:
         [path] = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
         said = HeaderParser().parsestr(files.read(path).decode("utf-8"))
@@ -39,20 +40,29 @@ def run_time(wheel: Path) -> tuple[str, str, str, list[Requirement]]:
 
 
 def bill(wheel: Path, lock: str) -> str:
-    """The bill as JSON text. Raises ValueError when a requirement is neither in the lock nor bound to an older Python than the lock is for."""
+    """The bill as JSON text.
+
+    Raises ValueError when a requirement isn't in the lock, unless it is for an older Python.
+    """
     name, version, licence, asked = run_time(wheel)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     pins = read_lock(lock)
     root = Component(
-        name=name, version=version, type=ComponentType.APPLICATION, bom_ref=f"{name}=={version}", purl=PackageURL("pypi", None, canonicalize_name(name), version),
-        licenses=[LicenseExpression(licence)], hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
-    )  # fmt: skip
+        name=name,
+        version=version,
+        type=ComponentType.APPLICATION,
+        bom_ref=f"{name}=={version}",
+        purl=PackageURL("pypi", None, canonicalize_name(name), version),
+        licenses=[LicenseExpression(licence)],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
+    )
     wanted = {canonicalize_name(one.name): one for one in asked}
     parts = {key: _component(key, pin, wanted.get(key)) for key, pin in pins.items()}
     for key, one in wanted.items():
         if key not in parts and not (one.marker and "python_version" in str(one.marker)):
             raise ValueError(
-                f"found no {key} in the lock, expected every run-time requirement; write it again as CONTRIBUTING.md says"
+                f"{key} isn't in the lock, which needs every run-time requirement; "
+                "write it again as CONTRIBUTING.md says"
             )
         parts.setdefault(key, _component(key, None, one))
     needs = {key: [other for other, pin in pins.items() if key in pin.needed_by] for key in parts}
@@ -85,6 +95,14 @@ def _component(name: str, pin: Pin | None, asked: Requirement | None) -> Compone
     said = {"requirement": str(asked) if asked else "", "marker": pin.marker if pin else ""}
     version = pin.version if pin else None
     return Component(
-        name=name, version=version, type=ComponentType.LIBRARY, bom_ref=BomRef(f"{name}=={version}" if version else name), purl=PackageURL("pypi", None, name, version),
-        properties=[Property(name=f"remote-gpu-trainer:{key}", value=value) for key, value in said.items() if value],
-    )  # fmt: skip
+        name=name,
+        version=version,
+        type=ComponentType.LIBRARY,
+        bom_ref=BomRef(f"{name}=={version}" if version else name),
+        purl=PackageURL("pypi", None, name, version),
+        properties=[
+            Property(name=f"remote-gpu-trainer:{key}", value=value)
+            for key, value in said.items()
+            if value
+        ],
+    )

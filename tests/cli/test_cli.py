@@ -70,7 +70,7 @@ def test_a_file_of_versions_marks_what_is_about_others(tmp_path, capsys):
     )
     assert main(["lookup", "--installed", str(tmp_path / "gone.txt"), "loss"]) == 2
     assert (
-        "gone.txt unreadable (No such file or directory), expected 'pip freeze' text, requirements.txt, uv.lock"
+        "gone.txt (No such file or directory); pass 'pip freeze' text, requirements.txt, uv.lock"
         in capsys.readouterr().err
     )
 

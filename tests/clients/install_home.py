@@ -5,9 +5,13 @@ import stat
 import sys
 
 import pytest
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.clients import config_json, skill_folder
-from remote_gpu_trainer.clients.config_toml import tomllib
 
 FILES = {
     "claude-code": ".claude.json", "opencode": ".config/opencode/opencode.json", "codex": ".codex/config.toml",

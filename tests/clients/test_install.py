@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from remote_gpu_trainer.clients import config_json
-from remote_gpu_trainer.clients.config_toml import tomllib
 from remote_gpu_trainer.clients.configs import CLIENTS
 
 from tests.clients.install_home import (  # noqa: F401
@@ -21,6 +20,7 @@ from tests.clients.install_home import (  # noqa: F401
     home,
     install,
     servers,
+    tomllib,
     tree,
     uninstall,
 )

@@ -14,29 +14,32 @@ from remote_gpu_trainer.clients.configs import Edit
 from tests.clients.install_home import FILES, KEYS, NAME, home, install, servers, tree, uninstall  # noqa: F401
 
 BROKEN = {
-    "no JSON": (b"hello", "line 1, column 1: found 'h', expected a JSON value"),
+    "no JSON": (b"hello", "line 1, column 1: expected a JSON value instead of 'h'"),
     "cut": (b'{"mcpServers": {', "expected a key in double quotes"),
-    "a comma too few": (b'{"a": 1\n "b": 2}', "line 2, column 2: found '\"', expected ',' or '}'"),
+    "a comma too few": (
+        b'{"a": 1\n "b": 2}',
+        "line 2, column 2: expected ',' or '}' instead of '\"'",
+    ),
     "more behind the end": (b"{} {}", "expected the end of the file"),
-    "an array": (b"[1]", "found a list at the top, expected an object"),
+    "an array": (b"[1]", "the file holds a list, not an object"),
     "servers as an array": (
         b'{"mcpServers": []}',
-        "found a list at mcpServers, expected an object to add to",
+        "mcpServers is a list instead of an object, so nothing can be added",
     ),
-    "servers as nothing": (b'{"mcpServers": null}', "found a NoneType at mcpServers"),
-    "a key twice": (b'{"a": 1, "a": 2}', "expected the key 'a' once"),
-    "no UTF-8": (b'{"a": "\xff"}', "found bytes that aren't UTF-8 at 7"),
+    "servers as nothing": (b'{"mcpServers": null}', "mcpServers is null instead of an object"),
+    "a key twice": (b'{"a": 1, "a": 2}', "line 1, column 10: the key 'a' is there twice"),
+    "no UTF-8": (b'{"a": "\xff"}', "byte 7 isn't UTF-8; correct the file"),
     "too deep": (b'{"a":' * 5000 + b"1" + b"}" * 5000, "expected at most 100 levels"),
-    "an open comment": (b"{ /* ", "found '/'"),
-    "not a number": (b'{"a": NaN}', "found 'N'"),
+    "an open comment": (b"{ /* ", "expected a key in double quotes instead of '/'"),
+    "not a number": (b'{"a": NaN}', "expected a JSON value instead of 'N'"),
     "a NUL": (b'{"a": "\x00"}', "expected a JSON value"),
     "another's server of that name": (
         b'{"mcpServers": {"remote-gpu-trainer": {"command": "curl"}}}',
-        "found a server 'remote-gpu-trainer' that isn't ours",
+        "a server 'remote-gpu-trainer' is there that isn't ours",
     ),
     "ours with other settings": (
         b'{"mcpServers": {"remote-gpu-trainer": {"command": "/x/remote-gpu-trainer", "args": ["serve"], "env": {"A": "b"}}}}',
-        "found settings of yours in mcpServers.remote-gpu-trainer",
+        "mcpServers.remote-gpu-trainer has settings of yours",
     ),
 }
 
@@ -59,10 +62,22 @@ def test_a_configuration_that_it_does_not_understand_is_refused_and_nothing_is_w
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a = ", "expected TOML"),
-        ('mcp_servers = {other = {command = "x"}}\n', "expected tables such as [mcp_servers.NAME]"),
+        ("a = ", "not TOML (Unexpected end of the file at line 1"),
+        ('mcp_servers = {other = {command = "x"}}\n', "write each server as [mcp_servers.NAME]"),
         ('[mcp_servers.remote-gpu-trainer]\ncommand = "curl"\n', "that isn't ours"),
         ("mcp_servers = 3\n", "mcp_servers"),
+        ("[[mcp_servers]]\na = 1\n", "write each server as [mcp_servers.NAME]"),
+        ("a = 1\na = 2\n", "not TOML"),
+        ("[a]\n[a]\n", "not TOML"),
+        ("a = 1\rb = 2\n", "not TOML"),
+        ('a = "\0"\n', "not TOML"),
+        ("\0", "not TOML"),
+        ("# \x1b[2J\n", "not TOML"),
+        ('a = """\nnever closed', "not TOML"),
+        ("a = 2026-13-45\n", "not TOML"),
+        ("a = " + "[" * 3000 + "]" * 3000 + "\n", "not TOML"),
+        ("[mcp_servers.remote-gpu-trainer\n", "not TOML"),
+        ('{"mcp_servers": {}}', "not TOML"),
     ],
 )
 def test_toml_that_it_does_not_understand_is_refused(home, text, said, capsys):
@@ -75,10 +90,10 @@ def test_toml_that_it_does_not_understand_is_refused(home, text, said, capsys):
 
 def test_odd_things_in_place_of_the_file_are_refused(home, capsys):
     (home / ".cursor/mcp.json").mkdir(parents=True)
-    assert install("cursor") == 2 and "no file" in capsys.readouterr().err
+    assert install("cursor") == 2 and "not a regular file" in capsys.readouterr().err
     (home / ".cursor/mcp.json").rmdir()
     (home / ".cursor/mcp.json").symlink_to(home / "gone.json")
-    assert install("cursor") == 2 and "a link that leads nowhere" in capsys.readouterr().err
+    assert install("cursor") == 2 and "the link leads nowhere" in capsys.readouterr().err
     assert not (home / "gone.json").exists() and not (home / ".cursor/skills").exists()
 
 
@@ -136,7 +151,7 @@ def test_a_file_that_changes_meanwhile_is_refused(home, capsys):
     made = installing.plan("cursor", os.environ)
     (home / ".cursor").mkdir()
     (home / ".cursor/mcp.json").write_text("{}")
-    with pytest.raises(installing.InstallError, match="found it changed while this command ran"):
+    with pytest.raises(installing.InstallError, match="changed while this command ran"):
         installing.carry_out(made, os.environ)
     assert (home / ".cursor/mcp.json").read_text() == "{}"
 
@@ -156,11 +171,14 @@ def test_a_skill_folder_of_somebody_elses_is_left_alone(home, capsys):
     skill = home / ".agents/skills" / NAME
     skill.mkdir(parents=True)
     (skill / "notes.md").write_text("mine")
-    assert install("skill") == 2 and "found notes.md" in capsys.readouterr().err
+    assert (
+        install("skill") == 2
+        and "notes.md isn't as this command wrote it" in capsys.readouterr().err
+    )
     (skill / "notes.md").unlink()
     skill.rmdir()
     skill.symlink_to(home)
-    assert install("skill") == 2 and "found a link" in capsys.readouterr().err
+    assert install("skill") == 2 and "a link, not a folder" in capsys.readouterr().err
 
 
 def test_an_edited_page_is_refused_and_an_added_one_stays(home, capsys):
@@ -171,7 +189,7 @@ def test_an_edited_page_is_refused_and_an_added_one_stays(home, capsys):
     (skill / "SKILL.md").write_text("edited")
     assert (
         install("skill") == 2
-        and "found SKILL.md, which isn't as this command wrote it" in capsys.readouterr().err
+        and "SKILL.md isn't as this command wrote it" in capsys.readouterr().err
     )
     assert uninstall("skill") == 0
     assert sorted(p.name for p in skill.rglob("*")) == ["SKILL.md", "mine.md"]
@@ -185,9 +203,12 @@ def test_an_edited_page_is_refused_and_an_added_one_stays(home, capsys):
             ["codex", "--hooks"],
             "--hooks doesn't work with codex, only with claude-code and opencode; leave it out",
         ),
-        (["codex", "--project", "/nowhere/at/all"], "expected --project to name one"),
-        (["codex", "--command", "'open"], "expected a command with its arguments, quotes closed"),
-        (["codex", "--command", " "], "expected a command with its arguments"),
+        (["codex", "--project", "/nowhere/at/all"], "create it, or pass another with --project"),
+        (
+            ["codex", "--command", "'open"],
+            "isn't a command line; write a command and close its quotes",
+        ),
+        (["codex", "--command", " "], "isn't a command line"),
     ],
 )
 def test_wrong_options_are_refused(home, options, said, capsys):
@@ -198,7 +219,7 @@ def test_wrong_options_are_refused(home, options, said, capsys):
 def test_without_a_home_it_says_so(home, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(home / "gone"))
     assert install("cursor") == 2
-    assert "found no home folder" in capsys.readouterr().err
+    assert "no home folder at " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("client", ["cursor", "gemini", "opencode"])
@@ -270,8 +291,7 @@ def test_an_entry_that_stays_is_told_and_nothing_is_forgotten(home, capsys):
     before = tree(home)
     assert uninstall("cursor") == 2 and tree(home) == before
     assert (
-        "found a server 'remote-gpu-trainer' that isn't as this command writes it"
-        in capsys.readouterr().err
+        "the server 'remote-gpu-trainer' isn't as this command writes it" in capsys.readouterr().err
     )
     file.write_text("{}")
     assert uninstall("cursor") == 0 and tree(home) == {}
@@ -290,10 +310,10 @@ def test_a_value_that_cannot_be_taken_out_alone_is_refused(home, monkeypatch, ca
     (home / FILES["cursor"]).write_text((home / FILES["cursor"]).read_text() + "\n")
     before = tree(home)
     for broken in ("{ // }", '{"mcpServers": 1}'):
-        monkeypatch.setattr(config_json, "removed", lambda text, path: broken)
+        monkeypatch.setattr(config_json, "removed", lambda text, path, left=broken: left)
         assert uninstall("cursor") == 2 and tree(home) == before
         assert (
-            "in a form that can't be taken out safely, expected to change nothing else; remove it by hand"
+            "can't be taken out without changing something else; remove it by hand"
             in capsys.readouterr().err
         )
 

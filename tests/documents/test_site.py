@@ -201,7 +201,7 @@ def test_no_address_is_written_twice():
     assert len({name.lower() for name in site.files if name.endswith(".md")}) == sum(
         name.endswith(".md") for name in site.files
     )
-    with pytest.raises(documents.SiteError, match="found a second page for /find/"):
+    with pytest.raises(documents.SiteError, match="two pages have the address /find/"):
         site.add(page.Page("find/", "Find", "# Again"))
 
 
@@ -305,7 +305,7 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path):
     )
     assert (
         done.returncode == 1
-        and "expected a new or empty folder" in done.stderr
+        and "choose a new or empty folder" in done.stderr
         and (tmp_path / "mine.txt").read_text() == "mine"
     )
 

@@ -104,7 +104,7 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
     "arguments, said",
     [
         ({"job": {}, "profile": "runpod"}, "name: found nothing"),
-        ({"job": JOB, "profile": "moon"}, "found profile 'moon'"),
+        ({"job": JOB, "profile": "moon"}, "unknown profile 'moon'"),
         ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: found 'moon'"),
         (
             {"job": {**JOB, "variables": {"HF_TOKEN": "hf_" + "a" * 30}}, "profile": "runpod"},
@@ -142,10 +142,10 @@ def test_what_is_stale_is_the_same_over_mcp_as_from_the_function():
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({"on": "soon"}, "found day 'soon'"),
-        ({"scope": "nowhere"}, "found scope 'nowhere'"),
-        ({"installed": "[[package]]\nname ="}, "broken"),
-        ({"released": "x"}, "found released 'x'"),
+        ({"on": "soon"}, "'soon' isn't a date"),
+        ({"scope": "nowhere"}, "nothing is called 'nowhere'"),
+        ({"installed": "[[package]]\nname ="}, "the lock file isn't TOML"),
+        ({"released": "x"}, "'x' isn't a release"),
     ],
 )
 def test_a_wrong_question_about_age_is_an_error_with_one_line(arguments, said):
@@ -173,7 +173,7 @@ def test_a_profile_is_a_resource_with_source_date_and_mark_of_each_fact():
         "kind",
         "mark",
     } <= set(facts["stop_billing"])
-    assert "found profile 'nowhere', expected one of" in refused
+    assert "unknown profile 'nowhere'; use one of" in refused
 
 
 def test_text_and_structured_content_are_each_complete_and_the_same_as_the_command():

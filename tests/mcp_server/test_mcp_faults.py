@@ -134,7 +134,7 @@ ASKED = [
         tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/proc/run.sh"}),
         "write_to",
     ),
-    ("a day that is none", tool("check_staleness", {"on": "soon"}), "found day 'soon'"),
+    ("a day that is none", tool("check_staleness", {"on": "soon"}), "'soon' isn't a date"),
     ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "is a device"),
     (
         "a log that is not there",
@@ -238,7 +238,7 @@ ASKED = [
         "found no file 'pyproject.toml' in the skill",
     ),
     ("another scheme", resource("file:///etc/passwd"), "Unknown resource"),
-    ("a profile of nowhere", resource("profile://nowhere"), "found profile 'nowhere'"),
+    ("a profile of nowhere", resource("profile://nowhere"), "unknown profile 'nowhere'"),
     ("an unknown prompt", method("prompts/get", {"name": "nobody"}), "found prompt 'nobody'"),
     (
         "a prompt with a list as an argument",

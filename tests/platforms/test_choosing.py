@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 from remote_gpu_trainer.cli import main as cli
 from remote_gpu_trainer.platforms import choosing, profile
-from remote_gpu_trainer.platforms.interval import between_saves
+from remote_gpu_trainer.platforms.save_interval import between_saves
 
 
 def run(capsys, *arguments: str):
@@ -128,7 +128,7 @@ def test_the_answer_as_json_holds_every_platform(capsys):
 )
 def test_an_unknown_need_is_refused(capsys, need):
     code, _, error = run(capsys, "--need", need)
-    assert code == 2 and f"found need {need!r}, expected one of spot, steady" in error
+    assert code == 2 and f"{need!r} isn't a need; use one of spot, steady" in error
 
 
 def test_the_interval_is_youngs_and_dalys_with_its_arithmetic(capsys):
@@ -171,15 +171,18 @@ def test_more_boxes_that_fail_together_mean_more_saves():
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "said"),
     [
-        ("--save-seconds", "30"),
-        ("--kill-hours", "3"),
-        ("--save-seconds", "0", "--kill-hours", "3"),
-        ("--save-seconds", "nan", "--kill-hours", "3"),
-        ("runpod", "--save-seconds", "30", "--kill-hours", "3"),
+        (("--save-seconds", "30"), "one of --save-seconds and --kill-hours is missing; give both"),
+        (("--kill-hours", "3"), "one of --save-seconds and --kill-hours is missing; give both"),
+        (("--save-seconds", "0", "--kill-hours", "3"), "give positive numbers"),
+        (("--save-seconds", "nan", "--kill-hours", "3"), "give positive numbers"),
+        (
+            ("runpod", "--save-seconds", "30", "--kill-hours", "3"),
+            "--save-seconds and --kill-hours don't depend on a platform; leave out",
+        ),
     ],
 )
-def test_a_half_or_impossible_question_about_the_interval_is_code_two(capsys, arguments):
+def test_a_half_or_impossible_question_about_the_interval_is_code_two(capsys, arguments, said):
     code, _, error = run(capsys, *arguments)
-    assert code == 2 and "found" in error
+    assert code == 2 and said in error

@@ -127,7 +127,7 @@ def test_every_entry_of_a_profile_is_in_the_catalogue():
 @pytest.mark.parametrize(
     "old, new, said",
     [
-        (r"\A---\n", "", "found no YAML front matter"),
+        (r"\A---\n", "", "no YAML front matter; put it at the top"),
         (r"\n    source: [^\n]*", "", r"facts\.stop_billing\.source: Field required"),
         (
             r"\n    source: [^\n]*",
@@ -139,7 +139,7 @@ def test_every_entry_of_a_profile_is_in_the_catalogue():
             "\n    status: sure",
             r"facts\.stop_billing\.status: Input should be 'confirmed' or 'unconfirmed'",
         ),
-        (r"\n    date: [^\n]*", "\n    date: null", "confirmed fact without a date"),
+        (r"\n    date: [^\n]*", "\n    date: null", "a confirmed fact needs a date"),
         (r"\n    date: [^\n]*", "\n    date: last spring", r"facts\.stop_billing\.date"),
         (r"\n  spot:\n", "\n  sport:\n", r"facts\.spot: Field required"),
         (
@@ -150,10 +150,10 @@ def test_every_entry_of_a_profile_is_in_the_catalogue():
         (
             r"\n  egress:\n(    [^\n]*\n)+",
             "\n  egress: null\n",
-            "found egress: null, expected a fact",
+            "egress is null; write the fact",
         ),
         (r"\nname: runpod", "\nname: Run Pod", r"name: String should match"),
-        (r"\nkind: rental", "\nkind: [", "found YAML that can't be read"),
+        (r"\nkind: rental", "\nkind: [", r"the front matter isn't YAML \(line 6: "),
     ],
 )
 def test_a_page_with_a_fact_missing_of_another_type_or_without_source_is_refused_by_name(
@@ -170,7 +170,12 @@ def test_a_page_with_a_fact_missing_of_another_type_or_without_source_is_refused
 
 
 def test_an_unknown_profile_is_answered_with_the_names_there_are():
-    with pytest.raises(ProfileError, match="found profile 'runpood', expected one of autodl, aws"):
+    with pytest.raises(ProfileError, match="unknown profile 'moon'; use one of autodl, aws"):
+        profile.get("moon")
+
+
+def test_a_misspelt_profile_is_answered_with_the_one_that_was_meant():
+    with pytest.raises(ProfileError, match="unknown profile 'runpood'; did you mean runpod\\?"):
         profile.get("runpood")
 
 

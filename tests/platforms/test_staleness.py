@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import pytest
 from remote_gpu_trainer.catalogue import bundle, front_matter
 from remote_gpu_trainer.cli import main as cli
-from remote_gpu_trainer.platforms import ages, checking, installed, staleness, statements, versions
+from remote_gpu_trainer.platforms import ages, checking, installed, staleness
 from remote_gpu_trainer.platforms.staleness import Statement, contradictions
 
 from tests.conftest import ROOT
@@ -64,7 +64,7 @@ def test_the_whole_catalogue_takes_a_third_of_a_second_cold():
 
 
 def test_nothing_here_contradicts_itself():
-    assert contradictions(statements.read(ROOT)) == []
+    assert contradictions(staleness.read_statements(ROOT)) == []
 
 
 def test_two_values_of_one_thing_are_named_with_their_places():
@@ -83,23 +83,23 @@ def test_a_number_in_prose_is_held_against_the_front_matter(tmp_path):
     (tmp_path / "references").mkdir()
     (tmp_path / "profiles").mkdir()
     page = (ROOT / "profiles/aws.md").read_text(encoding="utf-8")
-    (tmp_path / "profiles/aws.md").write_text(statements.MARK.sub("", page), encoding="utf-8")
+    (tmp_path / "profiles/aws.md").write_text(staleness.MARK.sub("", page), encoding="utf-8")
     (tmp_path / "references/a.md").write_text(
         "Notice.\n\n120 s <!-- fact: aws.preemption.notice_seconds = 120 -->\n", encoding="utf-8"
     )
-    assert contradictions(statements.read(tmp_path)) == []
+    assert contradictions(staleness.read_statements(tmp_path)) == []
     (tmp_path / "references/a.md").write_text(
         "30 s <!-- fact: aws.preemption.notice_seconds = 30 -->\n", encoding="utf-8"
     )
-    [found] = contradictions(statements.read(tmp_path))
+    [found] = contradictions(staleness.read_statements(tmp_path))
     assert found["id"] == "aws.preemption.notice_seconds" and [
         v["place"] for v in found["values"]
     ] == ["references/a.md:1", "profiles/aws.md"]
     (tmp_path / "references/a.md").write_text(
         "<!-- fact: aws.preemption.notice = 30 -->", encoding="utf-8"
     )
-    with pytest.raises(Exception, match="expected a field of profiles/NAME.md"):
-        statements.read(tmp_path)
+    with pytest.raises(Exception, match="name a field of profiles/NAME.md"):
+        staleness.read_statements(tmp_path)
 
 
 def test_a_value_that_only_a_parser_can_read_is_held_against_as_well(tmp_path):
@@ -111,7 +111,7 @@ def test_a_value_that_only_a_parser_can_read_is_held_against_as_well(tmp_path):
     (tmp_path / "references/a.md").write_text(
         "<!-- fact: aws.spot.offered = false -->\n", encoding="utf-8"
     )
-    assert [found["id"] for found in contradictions(statements.read(tmp_path))] == [
+    assert [found["id"] for found in contradictions(staleness.read_statements(tmp_path))] == [
         "aws.spot.offered"
     ]
 
@@ -145,7 +145,7 @@ def test_the_script_needs_no_package_and_agrees_with_the_command(tmp_path):
 def test_the_script_ends_with_zero_when_nothing_is_stale_and_two_when_it_cannot_tell(tmp_path):
     assert run_script("--on", "2020-01-01").returncode == 0
     wrong = run_script("--on", "tomorrow")
-    assert wrong.returncode == 2 and "expected YYYY-MM-DD" in wrong.stderr
+    assert wrong.returncode == 2 and "write it as YYYY-MM-DD" in wrong.stderr
     wrong = run_script("--root", str(tmp_path))
     assert wrong.returncode == 2 and "found no references/" in wrong.stderr
     assert run_script("--help").returncode == 0
@@ -183,17 +183,20 @@ def command(capsys, *arguments: str):
 
 def test_the_command_says_what_to_open_again_and_exits_with_one(capsys):
     code, out, _ = command(capsys, "--on", "2030-01-01", "--scope", "O1")
-    assert code == 1 and out.startswith("O1: stale, checked 2026-11-20, limit 730 days: [")
+    assert code == 1 and out.startswith(
+        "Entries: 1 past the limit for their age\n\n"
+        "Entries past their limit:\n  O1: checked 2026-11-20, limit 730 days: ["
+    )
 
 
 def test_the_command_exits_with_zero_when_nothing_is_stale(capsys):
-    assert command(capsys, "--on", "2026-11-20", "--scope", "O1") == (0, "nothing stale\n", "")
+    assert command(capsys, "--on", "2026-11-20", "--scope", "O1") == (0, "Nothing is stale.\n", "")
 
 
 def test_a_limit_of_thousands_of_years_makes_nothing_stale_and_no_traceback(capsys):
     assert command(
         capsys, "--on", "2030-01-01", "--scope", "O1", "--limit", "mechanism=99999999999"
-    ) == (0, "nothing stale\n", "")
+    ) == (0, "Nothing is stale.\n", "")
 
 
 def test_a_library_is_known_by_the_name_that_people_write(capsys):
@@ -246,20 +249,155 @@ def test_a_page_for_an_issue_is_cut_at_what_an_issue_holds(capsys):
     )
 
 
+def test_the_summary_comes_first_and_the_rest_waits_for_all(tmp_path, capsys):
+    (tmp_path / "freeze.txt").write_text("torch==1.0.0\n")
+    arguments = ("--on", "2026-11-23", "--installed", str(tmp_path / "freeze.txt"))
+    arguments += ("--released", "torch 99.0")
+    code, short, _ = command(capsys, *arguments)
+    summary, *sections = short.rstrip("\n").split("\n\n")
+    assert code == 1 and [line.split(":")[0] for line in summary.splitlines()] == [
+        "Your packages",
+        "Release",
+        "Platforms",
+        "Platforms",
+    ]
+    assert len(short.splitlines()) < 60
+    assert sections[0].startswith("About other versions than yours:\n")
+    assert re.search(r"^  … and \d+ more$", sections[1], re.M)
+    assert sections[-1] == (
+        "--all prints every finding; --scope NAME those of one platform, page or id."
+    )
+    code, whole, _ = command(capsys, *arguments, "--all")
+    report = json.loads(command(capsys, *arguments, "--json")[1])
+    findings = [item["id"] for found in report.values() for item in found]
+    assert whole.startswith(summary) and "--all prints" not in whole
+    assert sorted(re.findall(r"^  ([\w.-]+): ", whole, re.M)) == sorted(findings)
+
+
+def test_many_facts_are_told_by_platform_with_the_oldest():
+    def fact(name, checked):
+        about = {"what": "", "checked": checked, "limit_days": 90, "source": "https://a.b"}
+        return {"id": name, **about}
+
+    facts = [fact(f"aws.f{n}", f"2026-01-{n + 10}") for n in range(8)]
+    report = staleness.Report(stale=[*facts, fact("gcp.price", "2025-12-31")])
+    assert checking.as_text(report).splitlines() == [
+        "Platforms: 9 facts past the limit for their age",
+        "",
+        "Facts past their limit:",
+        "  aws: 8 facts, oldest f0 of 2026-01-10",
+        "  gcp: 1 fact, oldest price of 2025-12-31",
+        "",
+        "--all prints every finding; --scope NAME those of one platform, page or id.",
+    ]
+
+
+HOSTILE = [
+    "a|b",
+    "a\nb",
+    "a\r\n| x | y |",
+    "a\u2028b\x85c\x0bd",
+    "\\|",
+    "\\\\|",
+    "<img src=x onerror=alert(1)>",
+    "&lt;b&gt;",
+    "](https://evil.example) [x",
+    "![x](https://evil.example/p.png)",
+    "`code` ``|``",
+    "**bold** __bold__ _em_ ~~gone~~",
+    "# heading",
+    "{{ on }} {% raw %}",
+    "$x$",
+    "<!-- x",
+    "\u202egpj.exe",
+    "",
+]
+
+
+def rendered_cells(page: str) -> list[list[str]]:
+    """The rows of every table of a page as plain text, by a Markdown parser; no other markup."""
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
+    rows, inside = [], False
+    for token in markdown.parse(page):
+        assert token.type != "html_block"
+        if token.type == "tr_open":
+            rows.append([])
+        inside = token.type in ("td_open", "th_open") or (inside and token.type == "inline")
+        if inside and token.type == "inline":
+            kinds = {child.type for child in token.children}
+            assert kinds <= {"text", "text_special", "link_open", "link_close"}, token.content
+            for child in token.children:
+                if child.type == "link_open":
+                    assert child.attrs["href"].startswith("https://a.b/"), child.attrs
+            rows[-1].append("".join(child.content for child in token.children))
+    return rows
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_no_value_breaks_out_of_its_cell_on_the_page(value):
+    plain = " ".join("".join(c if c.isprintable() else " " for c in value).split())
+    report = staleness.Report(
+        stale=[{"id": value, "checked": value, "limit_days": 90, "source": value}],
+        out_of_range=[{"id": value, "requirement": value, "installed": value}],
+        doubt=[{"id": "x", "why": value, "source": f"[{value}](https://a.b/c)"}],
+        contradictions=[{"id": value, "values": [{"value": value, "place": value}] * 2}],
+    )
+    page = checking.as_markdown(report, date(2026, 11, 20))
+    assert page.count("\n## ") == 4
+    rows = rendered_cells(page)
+    assert [len(row) for row in rows] == [4, 4, 2, 2, 3, 3, 3, 3]
+    said = " ".join(f"{value} ({value}); {value} ({value})".split())
+    said = " ".join("".join(c if c.isprintable() else " " for c in said).split())
+    assert rows[1] == [plain, plain, "90", plain]
+    assert rows[3] == [plain, said] and rows[5] == [plain, plain, plain]
+    assert rows[7][1] == plain
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("https://a.b/c_d?e=1&f=2", "<https://a.b/c_d?e=1&f=2>"),
+        ("https://a.b/c|d", "<https://a.b/c%7Cd>"),
+        ("[torch, `a_b`: c](https://a.b/c(d))", "[torch, a_b: c](<https://a.b/c(d)>)"),
+        ("[a|b](https://a.b/?c&lt=d)", "[a\\|b](<https://a.b/?c&amp;lt=d>)"),
+        ("javascript:alert(1)", "javascript:alert(1)"),
+        ("[a](javascript:alert(1))", "\\[a\\](javascript:alert(1))"),
+    ],
+)
+def test_a_source_is_a_link_only_where_it_is_an_address(source, written):
+    report = staleness.Report(doubt=[{"id": "x", "why": "y", "source": source}])
+    assert f"| x | y | {written} |" in checking.as_markdown(report, date(2026, 11, 20))
+
+
+def test_a_field_that_the_page_needs_and_a_finding_lacks_is_an_error():
+    jinja2 = pytest.importorskip("jinja2")
+    report = staleness.Report(doubt=[{"id": "x", "source": "https://a.b"}])
+    with pytest.raises(jinja2.UndefinedError):
+        checking.as_markdown(report, date(2026, 11, 20))
+
+
+def test_nothing_stale_is_a_page_too():
+    page = checking.as_markdown(staleness.Report(), date(2026, 11, 20))
+    assert page == "# Staleness on 2026-11-20\n\nNothing is stale.\n"
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (("--on", "soon"), "found day 'soon'"),
-        (("--scope", "nowhere"), "found scope 'nowhere'"),
-        (("--released", "torch"), "found released 'torch'"),
-        (("--on", "20261120"), "found day '20261120'"),
+        (("--on", "soon"), "'soon' isn't a date; write it as YYYY-MM-DD"),
+        (("--scope", "nowhere"), "nothing is called 'nowhere'; give an id (O7)"),
+        (("--released", "torch"), "'torch' isn't a release; write a name and a version"),
+        (("--on", "20261120"), "'20261120' isn't a date"),
         (
             ("--released", "nosuchlibrary 1.0"),
-            "found released 'nosuchlibrary 1.0', which no entry names",
+            "no entry is about 'nosuchlibrary 1.0'; name one of ",
         ),
-        (("--limit", "price=-1"), "found limit 'price=-1'"),
-        (("--installed", "/no/such/file"), "found /no/such/file unreadable"),
-        (("--json", "--markdown"), "found --json and --markdown"),
+        (("--limit", "price=-1"), "'price=-1' isn't a limit; write KIND=DAYS with one of price"),
+        (
+            ("--installed", "/no/such/file"),
+            "can't read /no/such/file (No such file or directory); pass 'pip freeze' text",
+        ),
+        (("--json", "--markdown"), "--json and --markdown can't be combined; give one of them"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_code_two(capsys, arguments, said):
@@ -308,9 +446,9 @@ def test_every_common_listing_tells_what_is_pinned_on_the_box(text):
 
 def test_a_post_release_stays_one_and_the_first_range_that_fails_is_named():
     have = installed.versions("torch==2.9.0.post1\ntransformers==4.40.0\n")
-    assert versions.out_of_range(["torch>2.9.0.post0"], have) == ""
+    assert installed.out_of_range(["torch>2.9.0.post0"], have) == ""
     assert (
-        versions.out_of_range(["torch<2.0", "transformers>=5"], have)
+        installed.out_of_range(["torch<2.0", "transformers>=5"], have)
         == "about torch<2.0, installed is 2.9.0.post1"
     )
 
@@ -329,7 +467,8 @@ def test_what_does_not_concern_an_environment_makes_the_answer_not_fresh(tmp_pat
     )
     assert (code, out) == (
         1,
-        f"{entry.id}: doesn't concern this environment: about torch>=2.0, installed is 1.0.0\n",
+        "Your packages: 1 entry about other versions\n\nAbout other versions than yours:\n"
+        f"  {entry.id}: about torch>=2.0, installed is 1.0.0\n",
     )
 
 
@@ -338,8 +477,8 @@ def test_of_two_versions_that_may_be_there_one_that_fits_is_enough():
     assert read(lock) == {"torch": "2.9.0 1.13.1"}
     have = installed.versions(lock)
     assert (
-        versions.out_of_range(["torch>=2.6"], have) == ""
-        and versions.out_of_range(["torch<1.10"], have) == "about torch<1.10, installed is 2.9.0"
+        installed.out_of_range(["torch>=2.6"], have) == ""
+        and installed.out_of_range(["torch<1.10"], have) == "about torch<1.10, installed is 2.9.0"
     )
 
 
@@ -359,8 +498,8 @@ def test_what_pins_nothing_is_refused_and_not_called_fresh(text, tmp_path, capsy
     assert (
         code == 2
         and out == ""
-        and "found no package with a version in it" in error
-        and "expected 'pip freeze' text" in error
+        and "no package with a version in " in error
+        and "pass 'pip freeze' text" in error
     )
 
 

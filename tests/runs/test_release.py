@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.platforms import billing, profile, provider_list
+from remote_gpu_trainer.platforms import profile, teardown
 from remote_gpu_trainer.runs import ledger, release, releasing
 from remote_gpu_trainer.runs.release import Unreleased
 
@@ -66,7 +66,7 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("verified: 6 files, 0.3 MB from ")
     assert any(line.startswith(("end it (https://", "end it [")) for line in lines)
-    assert "    yours to approve and run: curl" in done.stdout and "POD_ID" in done.stdout
+    assert "    run it yourself: curl" in done.stdout and "POD_ID" in done.stdout
     assert "--confirm-gone --id ID --listing FILE" in lines[-1]
     assert [b.profile for b in ledger.still_open()] == ["runpod"]
     assert (
@@ -247,7 +247,7 @@ LIST = '[\n {"id": "abc123", "name": "old-pod", "desiredStatus": "EXITED"},\n {"
     ],
 )
 def test_gone_means_looked_for_by_its_id_in_a_list(text, ids, address, gone):
-    found = provider_list.listed(text, ids, address)
+    found = teardown.listed(text, ids, address)
     assert found.gone is gone, found
     assert found.text.isprintable()
 
@@ -262,7 +262,7 @@ def test_gone_means_looked_for_by_its_id_in_a_list(text, ids, address, gone):
     ],
 )
 def test_a_list_is_read_by_its_byte_order_mark(data, gone):
-    assert provider_list.listed(provider_list.decoded(data), ["abc123"]).gone is gone
+    assert teardown.listed(teardown.decoded(data), ["abc123"]).gone is gone
 
 
 def test_the_rented_box_itself_is_not_gone_because_the_command_runs_there(monkeypatch, tmp_path):
@@ -292,7 +292,7 @@ def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
         "-",
         input=LIST,
     )
-    assert done.returncode == 1 and done.stdout.startswith("still there: found abc123 in the list")
+    assert done.returncode == 1 and done.stdout.startswith("still there: abc123 is in the list")
     assert len(ledger.still_open()) == 2
     (tmp_path / "list").write_text('[{"id": "zz9"}]')
     done = command(
@@ -355,7 +355,7 @@ def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_pat
 
 @pytest.mark.parametrize("name", sorted(profile.load()))
 def test_every_platform_tells_what_is_billed_after_each_way(name):
-    found = billing.ways(profile.get(name), date(2026, 11, 20))
+    found = teardown.ways(profile.get(name), date(2026, 11, 20))
     assert bool(found) == (profile.get(name).kind != "own")
     for way in found:
         assert way.keeps and way.billed and way.source.startswith("http")

@@ -351,7 +351,7 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
         (["--set", "deadline"], "expected FIELD=VALUE"),
         (
             ["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--profile", "moon"],
-            "found profile 'moon'",
+            "unknown profile 'moon'",
         ),
         (
             ["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--target", "moon"],

@@ -1,1 +1,1 @@
-"""The documentation site: pages as pure functions of the project's own Markdown, facts, help texts and schemas. `tools/build_site.py` runs them."""
+"""The pages of the documentation site, each a pure function of the project's texts and facts."""

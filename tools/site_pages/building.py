@@ -1,4 +1,4 @@
-"""From the pages as values to a folder that a web server can show: the generator's folder is written, the generator runs, its site is moved."""
+"""Build the site: write the generator's folder, run the generator, move its site into place."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from .finder import INDEX
 
 
 def write(site: Site, root: Path, work: Path) -> Path:
-    """Write the generator's folder under `work`; its settings' path comes back. Raises OSError."""
+    """Write the generator's folder under `work` and return its settings file. Raises OSError."""
     for path, text in site.files.items():
         target = work / "docs" / path
-        if (
-            target.exists()
-        ):  # a file system that takes entries/o1 for entries/O1 needs no redirect there
+        # A file system that ignores case needs no redirect from entries/o1 to entries/O1.
+        if target.exists():
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -36,10 +35,13 @@ def write(site: Site, root: Path, work: Path) -> Path:
 
 
 def build(root: Path, out: Path) -> int:
-    """Build the site of the project under `root` into `out`; the number of its pages comes back. Raises SiteError, CatalogueError, FactError, CalledProcessError, OSError."""
+    """Build the site of the project under `root` into `out` and return how many pages it has.
+
+    Raises SiteError, CatalogueError, FactError, CalledProcessError and OSError.
+    """
     if out.exists() and any(out.iterdir()) and not (out / INDEX).is_file():
         raise SiteError(
-            f"{out}: found files that are no earlier site, expected a new or empty folder"
+            f"{out}: holds files that aren't an earlier site; choose a new or empty folder"
         )
     site = collect(root)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Everything of the site as values: the pages, the plain files, the navigation and the generator's settings."""
+"""Collect the site as values: its pages, plain files, navigation and the generator's settings."""
 
 from __future__ import annotations
 
@@ -19,46 +19,57 @@ from remote_gpu_trainer.runs.job import Job
 from . import commands, documents, entries, finder, platforms
 from .page import Page, Place, file_of
 
-# The project's own documents, and where they are shown.
+# The project's own documents and their addresses.
 DOCUMENTS = {
-    "README.md": "readme/", "README.zh-CN.md": "zh/", "SKILL.md": "skill/", "CONTRIBUTING.md": "contributing/", "SECURITY.md": "security/",
-    "CHANGELOG.md": "changelog/", "evals/EXPERIMENTS.md": "figures/experiments/",
-}  # fmt: skip
+    "README.md": "readme/",
+    "README.zh-CN.md": "zh/",
+    "SKILL.md": "skill/",
+    "CONTRIBUTING.md": "contributing/",
+    "SECURITY.md": "security/",
+    "CHANGELOG.md": "changelog/",
+    "evals/EXPERIMENTS.md": "figures/experiments/",
+}
 FIGURES = ("benchmarks/FIGURES.md", "evals/RESULTS.md")
 PLACES = {
-    "page:entries": "entries/", "page:compare": "platforms/", "page:commands": "reference/commands/", "page:scripts": "reference/scripts/",
-    "page:tools": "reference/tools/", "page:job": "reference/job/", "page:figures": "figures/", "page:find": finder.ADDRESS,
+    "page:entries": "entries/",
+    "page:compare": "platforms/",
+    "page:commands": "reference/commands/",
+    "page:scripts": "reference/scripts/",
+    "page:tools": "reference/tools/",
+    "page:job": "reference/job/",
+    "page:figures": "figures/",
+    "page:find": finder.ADDRESS,
     "page:glossary": "reference/glossary/",
-}  # fmt: skip
+}
 REFERENCE = ("commands", "glossary")  # pages of docs/ that belong to the reference, not the guides
 
 
 @dataclass
 class Site:
-    """What is written: `files` by path below the generator's folder, and the navigation."""
+    """The site: its files by path below the generator's folder, its pages by address, its menus."""
 
     files: dict[str, str] = field(default_factory=dict)
     pages: dict[str, Page] = field(default_factory=dict)
     navigation: list[Any] = field(default_factory=list)
 
     def add(self, page: Page) -> Page:
-        """Take a page. Raises SiteError when its address is taken."""
+        """Add a page. Raises SiteError when its address is taken."""
         if page.address in self.pages:
-            raise documents.SiteError(f"found a second page for /{page.address}, expected one")
+            raise documents.SiteError(f"two pages have the address /{page.address}; rename one")
         self.pages[page.address] = page
         title = json.dumps(page.title, ensure_ascii=False)
         self.file(file_of(page.address), f"---\ntitle: {title}\n---\n\n{page.markdown}\n")
         return page
 
     def file(self, path: str, text: str) -> None:
-        """Take a file. Raises SiteError when its path is taken."""
+        """Add a file. Raises SiteError when its path is taken."""
         if path in self.files:
-            raise documents.SiteError(f"found a second file {path}, expected one")
+            raise documents.SiteError(f"two files have the path {path}; rename one")
         self.files[path] = text
 
 
 def addresses(root: Path, found: Catalogue) -> dict[str, str]:
-    """Where each file of the project and each entry is shown."""
+    """The address of each file of the project and of each entry."""
     known = (
         {name: address for name, address in DOCUMENTS.items() if (root / name).is_file()}
         | dict.fromkeys(FIGURES, PLACES["page:figures"])
@@ -84,7 +95,7 @@ def addresses(root: Path, found: Catalogue) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Project:
-    """What the pages are made of, read once."""
+    """What the pages are made from, read once."""
 
     root: Path
     found: Catalogue
@@ -92,17 +103,21 @@ class Project:
     known: dict[str, str]
 
     def place(self, source: str, address: str | None = None, every_id: bool = False) -> Place:
-        """Where the text of `source` stands: on its own page, or at `address`."""
+        """The place of the text of `source`: its own page, or `address`."""
         return Place(
             self.known[source] if address is None else address, self.known, source, every_id
         )
 
     def text(self, name: str) -> str:
+        """The text of a file of the project."""
         return (self.root / name).read_text(encoding="utf-8")
 
 
 def collect(root: Path) -> Site:
-    """Read the project under `root` and make all pages. Raises SiteError, CatalogueError, ProfileError, OSError."""
+    """Read the project under `root` and make all pages.
+
+    Raises SiteError, CatalogueError, ProfileError and OSError.
+    """
     site, found = Site(), bundle.read(root)
     project = Project(root, found, profile.read_all(root), addresses(root, found))
     guides = _documents(site, project)
@@ -118,7 +133,7 @@ def collect(root: Path) -> Site:
 
 
 def _documents(site: Site, project: Project) -> list[Page]:
-    """The pages of docs/, which come back, the documents, and the figures."""
+    """Add the guides of docs/, the documents and the figures; return the guides."""
     known = project.known
     shown = {name: project.text(name) for name in known if name in DOCUMENTS or name in FIGURES}
     guides = []
@@ -141,7 +156,7 @@ def _documents(site: Site, project: Project) -> list[Page]:
 
 
 def _catalogue(site: Site, project: Project) -> None:
-    """Every file of references/ and profiles/, every entry, and what compares them."""
+    """Add every file of references/ and profiles/, every entry, and the comparisons."""
     found, profiles, titles = project.found, project.profiles, {}
     for path in bundle.pages(project.root):
         name = path.relative_to(project.root).as_posix()
@@ -210,7 +225,7 @@ async def _served() -> tuple[list[Any], list[Any], list[Any]]:
 
 
 def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[Any]:
-    """Menus in the generator's form. Entries aren't in it: every page would repeat them all."""
+    """The menus in the generator's form, without entries, which every page would repeat."""
 
     def item(address: str, title: str | None = None) -> dict[str, str]:
         return {title or site.pages[address].title: file_of(address)}
@@ -255,7 +270,11 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
 
 
 def settings(site: Site, folder: str, overrides: str) -> dict[str, Any]:
-    """The generator's settings. No fonts, icons or scripts from elsewhere; no extension that runs anything that stands in a page."""
+    """The generator's settings.
+
+    They load no fonts, icons or scripts from elsewhere, and no extension that runs what is on a
+    page.
+    """
     return {
         "site_name": "remote-gpu-trainer",
         "docs_dir": folder,

@@ -15,7 +15,7 @@ from .page import Page, Place
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """The first column is code, the others are text."""
+    """A table whose first column is code and whose others are text."""
     cells = "\n".join(
         f"<tr><td><code>{html.escape(first)}</code></td>"
         + "".join(f"<td>{html.escape(text)}</td>" for text in rest)
@@ -23,7 +23,10 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
         for first, *rest in rows
     )
     names = "".join(f"<th>{name}</th>" for name in head)
-    return f'<div class="wide fields" tabindex="0"><table class="data">\n<thead><tr>{names}</tr></thead>\n<tbody>\n{cells}\n</tbody></table></div>'
+    return (
+        f'<div class="wide fields" tabindex="0"><table class="data">\n'
+        f"<thead><tr>{names}</tr></thead>\n<tbody>\n{cells}\n</tbody></table></div>"
+    )
 
 
 def _help(text: str) -> str:
@@ -33,7 +36,10 @@ def _help(text: str) -> str:
 
 
 def script_help(path: Path) -> str:
-    """What a script says about itself: its --help, or the comment at the head of a template. Empty when it says nothing. Raises OSError."""
+    """A script's --help, or the comment at the head of a template; '' when it has neither.
+
+    Raises OSError.
+    """
     if path.suffix in (".py", ".sh"):
         program = [sys.executable] if path.suffix == ".py" else ["bash"]
         done = subprocess.run(
@@ -56,8 +62,8 @@ def script_help(path: Path) -> str:
 
 
 def scripts_page(helps: Mapping[str, str], place: Place) -> Page:
-    """{file name: help} of scripts/: what runs on a box without an installation."""
-    about = "What lies in `scripts/` and runs on a box that has bash or Python 3.8, without an installation."
+    """The scripts, from {file name: help}: what runs on a box without an installation."""
+    about = "What runs on a box that has bash or Python 3.8, without an installation: `scripts/`."
     parts = ["# Scripts for the box", markup.convert(about, place)]
     for name, text in helps.items():
         parts += [markup.heading(f"`{name}`", place, 2), _help(text)]
@@ -65,11 +71,11 @@ def scripts_page(helps: Mapping[str, str], place: Place) -> Page:
 
 
 def tools_page(tools: list[Any], resources: list[Any], prompts: list[Any], place: Place) -> Page:
-    """The MCP server as a client sees it: tools with their arguments and answers, resources, prompts."""
+    """The MCP server as a client sees it: tools, arguments, answers, resources, prompts."""
     parts = [
         "# Tools of the MCP server",
         markup.convert(
-            "What `remote-gpu-trainer serve` offers to a client, as the server itself describes it.",
+            "What `remote-gpu-trainer serve` offers a client, in the server's own words.",
             place,
         ),
     ]
@@ -100,7 +106,8 @@ def tools_page(tools: list[Any], resources: list[Any], prompts: list[Any], place
         ("Prompts", [(p.name, p.description) for p in prompts]),
     ):
         listed = "\n".join(
-            f"<li><code>{html.escape(key)}</code>: {html.escape(' '.join((text or '').split()))}</li>"
+            f"<li><code>{html.escape(key)}</code>: "
+            f"{html.escape(' '.join((text or '').split()))}</li>"
             for key, text in rows
         )
         parts += [f"## {name}", markup.raw(f"<ul>\n{listed}\n</ul>")]
@@ -112,7 +119,8 @@ def job_page(schema: Mapping[str, Any], place: Place) -> Page:
     parts = [
         "# Fields of a job",
         markup.convert(
-            "What `remote-gpu-trainer render` and `render_run_script` take; `render --schema` prints the same as JSON schema.",
+            "What `remote-gpu-trainer render` and `render_run_script` take. "
+            "`render --schema` prints the same as a JSON schema.",
             place,
         ),
     ]
@@ -134,13 +142,13 @@ def job_page(schema: Mapping[str, Any], place: Place) -> Page:
 
 
 def fields_table(schema: Mapping[str, Any]) -> str:
-    """The properties of a JSON schema as a table: name, type, what it is."""
+    """The properties of a JSON schema as a table: name, type, meaning."""
     rows = []
     for name, field in schema.get("properties", {}).items():
         about = [field["description"]] if field.get("description") else []
         default = field.get("default")
         if name in schema.get("required", ()):
-            about.append("needed")
+            about.append("required")
         elif default not in (None, "", [], {}) and not isinstance(default, (dict, list)):
             about.append(f"default {default}")
         rows.append((name, type_of(field), "; ".join(about)))

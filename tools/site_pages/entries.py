@@ -1,4 +1,4 @@
-"""A page for every entry, a page for every file that holds entries, the list of all, and what old addresses lead to."""
+"""The pages of entries and of the files that hold them, the list of all, and the redirects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def address_of(entry_id: str) -> str:
 
 
 def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | None]) -> Page:
-    """Every field of an entry under a heading of its own, so that #fix and #check can be linked. `around`: the ones before and after it on its page."""
+    """An entry, with a heading for every field so that #fix and #check can be linked.
+
+    `around` has the entries before and after it in its file.
+    """
     title = f"{entry.id} — {entry.title}"
     parts = [markup.heading(title, place, 1), markup.raw(_badges(entry, place))]
 
@@ -53,7 +56,8 @@ def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | N
         )
     if entry.signatures:
         rows = (
-            f"<li><code>{html.escape(s.text)}</code>{' <small>regular expression</small>' if s.is_regex else ''}</li>"
+            f"<li><code>{html.escape(s.text)}</code>"
+            f"{' <small>regular expression</small>' if s.is_regex else ''}</li>"
             for s in entry.signatures
         )
         field("Signatures", markup.raw("<ul class=signatures>\n" + "\n".join(rows) + "\n</ul>"))
@@ -78,13 +82,13 @@ def _badges(entry: Entry, place: Place) -> str:
     bound = [f"applies to <code>{html.escape(text)}</code>" for text in entry.applies_to]
     needs = [f"needs {html.escape(', '.join(entry.needs))}"] if entry.needs else []
     part = f", {html.escape(entry.section)}" if entry.section not in ("", "Entries") else ""
-    home = f'<a href="{place.to(place.addresses[entry.path])}">{html.escape(PurePosixPath(entry.path).stem)}</a>{part}'
-    mark = f'<span class="severity {entry.severity}" title="{SEVERITIES[entry.severity]}">{entry.severity}</span>'
+    file = html.escape(PurePosixPath(entry.path).stem)
+    home = f'<a href="{place.to(place.addresses[entry.path])}">{file}</a>{part}'
+    severity, about = entry.severity, SEVERITIES[entry.severity]
+    mark = f'<span class="severity {severity}" title="{about}">{severity}</span>'
     return (
         "<p class=badges>"
-        + " · ".join(
-            [f"{mark} {SEVERITIES[entry.severity]}", checked, *bound, *needs, f"in {home}"]
-        )
+        + " · ".join([f"{mark} {about}", checked, *bound, *needs, f"in {home}"])
         + "</p>"
     )
 
@@ -112,7 +116,7 @@ def _items(items: Iterable[str]) -> str:
 
 
 def _escaped_start(text: str) -> str:
-    """An item that begins like a list, a heading or a quotation stays a sentence."""
+    """The item as a sentence, even if it begins like a list, a heading or a quotation."""
     return re.sub(
         r"^(\d+)([.)])(?= |$)|^([#>+*-])(?=\s|$|[#>-])",
         lambda m: f"{m[1]}\\{m[2]}" if m[1] else f"\\{m[3]}",
@@ -128,7 +132,7 @@ def listed(entries: Iterable[Entry]) -> str:
 
 
 def body_of(text: str, found: Catalogue) -> tuple[str, str]:
-    """(title, body) of a page of the catalogue: its own text, with every entry as one line in place of the whole."""
+    """(title, body) of a page of the catalogue, with a line in place of each entry."""
     lines, fence, hidden, title = [], "", False, ""
     for line in _GENERATED.sub("", split(text)[1]).split("\n"):
         mark = _FENCE.match(line)
@@ -159,7 +163,7 @@ def topic_page(path: str, text: str, found: Catalogue, place: Place) -> Page:
 
 
 def index_page(found: Catalogue, titles: dict[str, str], place: Place, count: str) -> Page:
-    """All entries, by the file that they stand in. `count` is the project's own sentence about how many there are."""
+    """All entries by file. `count` is the project's own sentence about how many there are."""
     parts = ["# All entries", markup.convert(count, place)]
     for path, title in titles.items():
         parts += [
@@ -187,10 +191,12 @@ def redirects(found: Catalogue) -> dict[str, str]:
 
 
 def redirect_text(old: str, place: Place, address: str) -> str:
-    """The file at an old address: it leads on at once, and says where to."""
+    """The file at an old address, which redirects at once and has a link."""
     way, name = html.escape(place.to(address)), html.escape(address.strip("/").rsplit("/", 1)[-1])
     return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Moved to {name}</title>\n<link rel="canonical" href="{way}">\n'
-        f'<meta name="robots" content="noindex">\n<meta http-equiv="refresh" content="0; url={way}">\n</head>\n'
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<title>Moved to {name}</title>\n<link rel="canonical" href="{way}">\n'
+        f'<meta name="robots" content="noindex">\n'
+        f'<meta http-equiv="refresh" content="0; url={way}">\n</head>\n'
         f'<body>\n<p>This page is now <a href="{way}">{name}</a>.</p>\n</body>\n</html>\n'
     )

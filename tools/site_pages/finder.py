@@ -1,7 +1,8 @@
-"""The search: what the browser needs to find a page by a pasted error text, and the page that it is pasted into.
+"""The search by a pasted error text: its index and its page.
 
-The generator's own search wants every word of a query on one page, so a log line with a number or a path of its own finds nothing. Here the
-literal texts of the entries are looked for in what was pasted, as `lookup` does it, and words only rank what is left. docs/assets/find.js does it.
+The generator's own search wants every word of a query on one page, so a log line with a number or
+a path of its own finds nothing. docs/assets/find.js looks for the literal texts of the entries in
+what was pasted, as `lookup` does; words only rank the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ ADDRESS = "find/"
 
 
 def index_text(pages: Iterable[Page]) -> str:
-    """JSON: a: address, t: title, k: note, s: literal texts, r: regular expressions, w: the words of the page."""
+    """The index as JSON rows.
+
+    a: address, t: title, k: note, s: literal texts, r: regular expressions, w: the page's words.
+    """
     rows = [
         {
             "a": page.address,
@@ -37,21 +41,27 @@ def index_text(pages: Iterable[Page]) -> str:
 
 
 def for_browser(pattern: str) -> str:
-    """A Python regular expression as JavaScript writes it, where the two differ in form alone; it ignores case there as well."""
+    """A Python regular expression in JavaScript's form. The browser ignores case."""
     return re.sub(r"^\(\?i\)", "", pattern).replace("(?P<", "(?<")
 
 
 def find_page(place: Place) -> Page:
-    """The page with the field and the list of what was found; everything is worked out in the browser."""
+    """The page with the field and the list of results, which the browser computes."""
     form = f"""<form id="find" data-index="{place.to(INDEX)}" data-root="{place.to("")}">
-<label for="find-text">An error text, the end of a log, or what you see, in English or Chinese. Nothing leaves this page.</label>
-<textarea id="find-text" name="q" rows="5" spellcheck="false" autocapitalize="off" autocomplete="off"></textarea>
+<label for="find-text">An error text, the end of a log, or what you see, in English or Chinese.
+Nothing leaves this page.</label>
+<textarea id="find-text" name="q" rows="5" spellcheck="false" autocapitalize="off"
+ autocomplete="off"></textarea>
 </form>
 <p id="find-state" role="status">&nbsp;</p>
 <ol id="find-hits"></ol>
-<noscript><p>The search needs JavaScript. <a href="{place.to("entries/")}">All entries</a> stand on one page.</p></noscript>
+<noscript><p>The search needs JavaScript.
+<a href="{place.to("entries/")}">All entries</a> are on one page.</p></noscript>
 <script src="{place.to("assets/find.js")}" defer></script>"""
-    more = "The command line reads whole logs, finds which rank failed first, and says when nothing fits: `remote-gpu-trainer lookup --log train.log`."
+    more = (
+        "The command line reads whole logs, finds the rank that failed first, and says when "
+        "nothing matches: `remote-gpu-trainer lookup --log train.log`."
+    )
     return Page(
         place.address,
         "Find",

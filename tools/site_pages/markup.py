@@ -1,4 +1,4 @@
-"""Markdown of the project to the Markdown that the generator reads: headings, and between them finished HTML.
+"""Convert the project's Markdown to what the generator reads: headings, and finished HTML between.
 
 The text is data. It is read by the rules that its pages have on the repository's own web page (CommonMark and tables), its HTML tags are shown
 as text, its comments are left out, of its pictures only those in docs/assets are shown, and nothing of it reaches the generator's own syntax.
@@ -27,7 +27,7 @@ _BASH = {"sh", "bash", "shell"}
 
 
 def convert(text: str, place: Place, down: int = 0) -> str:
-    """A page's text for the generator. `down`: by how many levels its headings sink."""
+    """A page's text for the generator, its headings `down` levels lower."""
     parts, block = [], []
     tokens = _PARSER.parse(text, {"place": place})
 
@@ -64,7 +64,10 @@ def heading(text: str, place: Place, level: int) -> str:
 
 
 def raw(text: str) -> str:
-    """A block of finished HTML for the generator, which leaves it as it is: what could begin a fence or be widened is written as a character reference."""
+    """A block of finished HTML, which the generator leaves as it is.
+
+    What could begin a fence or be widened is written as a character reference.
+    """
     safe = (
         text.strip()
         .replace("`", "&#96;")
@@ -75,12 +78,12 @@ def raw(text: str) -> str:
 
 
 def inline(text: str, place: Place) -> str:
-    """The HTML of one line or paragraph, without a paragraph around it."""
+    """The HTML of a line or paragraph, without the paragraph's tags."""
     return _PARSER.renderInline(" ".join(text.split()), {"place": place})
 
 
 def plain(markup: str) -> str:
-    """The words of a page as written by `convert`, for the search and for titles."""
+    """The words of a page that `convert` wrote, for the search and for titles."""
     text = re.sub(
         r"^#+ ", "", re.sub(r"</(p|li|td|th|pre|dt|dd|div|h\d)>", "\n", markup), flags=re.M
     )
@@ -88,7 +91,7 @@ def plain(markup: str) -> str:
 
 
 def _tag(self, tokens, index, options, env) -> str:
-    """A comment is left out, a tag is shown as text."""
+    """Leave out a comment, show a tag as text."""
     return html.escape(_COMMENT.sub("", tokens[index].content))
 
 
@@ -113,7 +116,7 @@ def _picture(self, tokens, index, options, env) -> str:
 
 
 def _linked(state) -> None:
-    """Links of the source become links of the site, and ids become links to their entries."""
+    """Turn links of the source into links of the site, and ids into links to their entries."""
     place: Place = state.env["place"]
     for token in state.tokens:
         if token.type == "inline":
@@ -142,7 +145,11 @@ def _with_links(tokens: list[Token], place: Place) -> list[Token]:
 
 
 def _with_ids(text: str, place: Place) -> list[Token]:
-    """L4 and V100 are graphics cards: an id of one letter is a link in brackets, behind 'entry', or where the place says so."""
+    """Link the ids in a text to their entries.
+
+    L4 and V100 are graphics cards, so an id with one letter is linked only in brackets, after
+    "entry", or where the place says so.
+    """
     found, at = [], 0
     for match in _ID.finditer(text):
         address = place.addresses.get(f"entry:{match[0]}")

@@ -1,4 +1,4 @@
-"""A page of the site, and where everything lies: addresses of sources and entries, and the way from one page to another."""
+"""A page of the site, its address, and the links between pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from remote_gpu_trainer.catalogue.entry import Signature
 
 @dataclass(frozen=True)
 class Page:
-    """`address` is the path below the site's root, with a slash at its end; the home page's is empty. `markdown` is what the generator reads."""
+    """A page: its address, its title, and the Markdown that the generator reads.
+
+    `address` is the path below the site's root and ends with a slash; the home page's is empty.
+    """
 
     address: str
     title: str
@@ -23,14 +26,15 @@ class Page:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a text stands: the page that shows it, the file that it comes from, and the addresses that its links may lead to."""
+    """Where a text is: the address of its page, its source file, and where its links may lead.
+
+    `addresses` maps a file of the project, 'entry:ID' or 'page:NAME' to an address.
+    """
 
     address: str
-    addresses: Mapping[str, str] = field(
-        repr=False
-    )  # file of the project, 'entry:ID' or 'page:NAME' -> address
+    addresses: Mapping[str, str] = field(repr=False)
     source: str = ""
-    every_id: bool = False  # link ids of one letter too, where no graphics card can be meant
+    every_id: bool = False  # link ids with one letter too; no graphics card can be meant
 
     def to(self, address: str) -> str:
         """The relative link from this page to an address of the site."""
@@ -41,7 +45,7 @@ class Place:
         return posixpath.normpath(posixpath.join(posixpath.dirname(self.source), target))
 
     def link(self, target: str) -> str:
-        """What a link of the source becomes; empty when it leads to nothing that the site shows."""
+        """The link that replaces a link of the source; '' when the site doesn't show its target."""
         if target.startswith(("https://", "http://", "#", "mailto:")):
             return target
         path, _, anchor = target.partition("#")
@@ -53,11 +57,14 @@ class Place:
 
 
 def relative(start: str, address: str) -> str:
-    """The way from the page at `start` to `address`: both below the root, so that the site works under any prefix."""
+    """The relative link from the page at `start` to `address`, which works under any prefix."""
     way = posixpath.relpath("/" + address, "/" + start)
     return way + "/" if address.endswith("/") or not address else way
 
 
 def file_of(address: str) -> str:
-    """The Markdown file that the generator makes this address of. In a folder of its own, so that it leaves the relative links as they are."""
+    """The Markdown file for an address.
+
+    It has a folder of its own, so that the generator keeps its relative links.
+    """
     return address + "index.md"

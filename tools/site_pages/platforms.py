@@ -1,4 +1,4 @@
-"""The platforms side by side, fact by fact, and a page for each: all from the front matter of profiles/."""
+"""The platforms compared, fact by fact, and a page for each, from the front matter of profiles/."""
 
 from __future__ import annotations
 
@@ -58,22 +58,31 @@ def _cell(fact: Fact | None, take: Callable[[Any], Any]) -> str:
 
 
 def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) -> Page:
-    """One row a platform, one column a fact that is a number or a yes or no, each with its date; links to the facts in words."""
+    """The table of platforms: a row for each, a column for each fact with a number or yes or no.
+
+    The facts in words are linked.
+    """
     head = "".join(
         f'<th><a href="{place.to(fact_address(name))}">{text}</a></th>' for text, name, _ in COLUMNS
     )
     rows = [
-        f'<tr><th><a href="{place.to(address_of(name))}">{name}</a><br><small>{profile.kind}</small></th>'
+        f'<tr><th><a href="{place.to(address_of(name))}">{name}</a><br>'
+        f"<small>{profile.kind}</small></th>"
         + "".join(_cell(getattr(profile.facts, fact), take) for _, fact, take in COLUMNS)
         + "</tr>"
         for name, profile in profiles.items()
     ]
     table = (
-        f'<div class="wide compare" tabindex="0"><table class="data">\n<thead><tr><th>platform</th>{head}</tr></thead>\n<tbody>\n'
+        '<div class="wide compare" tabindex="0"><table class="data">\n'
+        f"<thead><tr><th>platform</th>{head}</tr></thead>\n<tbody>\n"
         + "\n".join(rows)
         + "\n</tbody></table></div>"
     )
-    legend = f"<p>Under each value stands the date of the page that says so. {UNSURE} is unconfirmed: the most cautious reading, nothing that a program relies on. – is not known, no limit that is written, or nothing that exists there.</p>"
+    legend = (
+        "<p>The date below each value is that of the page that says so. "
+        f"{UNSURE} is unconfirmed: the most cautious reading, which no program relies on. "
+        "– means not known, no limit given, or nothing of the kind.</p>"
+    )
     facts = (
         "<ul class=columns>\n"
         + "\n".join(
@@ -138,7 +147,11 @@ def _origin(fact: Fact, place: Place) -> str:
     state = "confirmed" if fact.status == "confirmed" else f"{UNSURE} unconfirmed"
     note = f"<p class=note>{markup.inline(fact.note, place)}</p>" if fact.note else ""
     source = html.escape(fact.source)
-    return f'{note}<p class=origin>{state}, {fact.date or "no date"}, {fact.kind} · <a href="{source}">{html.escape(fact.source.split("//", 1)[1][:60])}</a></p>'
+    shown = html.escape(fact.source.split("//", 1)[1][:60])
+    return (
+        f"{note}<p class=origin>{state}, {fact.date or 'no date'}, {fact.kind} · "
+        f'<a href="{source}">{shown}</a></p>'
+    )
 
 
 def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
@@ -152,12 +165,13 @@ def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
         body = (
             _value(fact.value, place) + _origin(fact, place)
             if fact
-            else "<p>Nothing of the kind there.</p>"
+            else "<p>Nothing of the kind.</p>"
         )
         parts += [
             f"## {platform}",
             markup.raw(
-                f'<div class=fact>{body}<p><a href="{place.to(address_of(platform))}">All about {platform}</a></p></div>'
+                f'<div class=fact>{body}<p><a href="{place.to(address_of(platform))}">'
+                f"All about {platform}</a></p></div>"
             ),
         ]
     return Page(

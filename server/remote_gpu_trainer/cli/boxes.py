@@ -178,7 +178,7 @@ def release(args: argparse.Namespace) -> int:
 
 
 def _bring_home(args: argparse.Namespace, box, profile) -> int:
-    from ..platforms import billing
+    from ..platforms import teardown
     from ..runs import releasing
 
     found = releasing.release(
@@ -191,7 +191,7 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
         accept_new=args.accept_new_host_key,
     )
     remember(box, profile.name)
-    ways = billing.ways(profile, datetime.date.today())
+    ways = teardown.ways(profile, datetime.date.today())
     if args.json:
         print(
             json.dumps(
@@ -211,7 +211,7 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
                     None,
                     (
                         releasing.as_text(found),
-                        billing.ways_as_text(ways),
+                        teardown.ways_as_text(ways),
                         releasing.next_step(box, profile),
                     ),
                 )
@@ -234,7 +234,7 @@ def _confirm(args: argparse.Namespace, box, profile) -> int:
 
 def _listing(args: argparse.Namespace, profile) -> str | None:
     """The provider's list; None when none was given."""
-    from ..platforms.provider_list import decoded
+    from ..platforms.teardown import decoded
     from ..runs import releasing
     from ..text.errors import BadRequest
 

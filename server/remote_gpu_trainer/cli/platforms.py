@@ -1,4 +1,4 @@
-"""The commands about platforms and age: `profile` and `staleness`. Arguments in, text out, no logic."""
+"""The commands `profile` and `staleness`: arguments in, text out."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from datetime import date
 def add_to(commands) -> None:
     """Add both commands to the parser's commands."""
     told = commands.add_parser(
-        "profile", help="what a platform bills, deletes and allows; which platform has what a run needs",
-        description="Print the facts of a platform, or list the platforms that have what a run needs, or tell how often to save. Exit 1 when no platform qualifies.",
-    )  # fmt: skip
-    told.add_argument(
-        "name", nargs="?", help="a platform, for example runpod; without one, all are listed"
+        "profile",
+        help="show what a platform bills, deletes and allows, or which platforms suit a run",
+        description="Print the facts of a platform, list the platforms that have what a run needs, "
+        "or compute how often to save. Exit 1 when no platform qualifies.",
     )
+    told.add_argument("name", nargs="?", help="a platform, such as runpod (default: list all)")
     told.add_argument(
         "--need",
         action="append",
         default=[],
         metavar="NEED",
-        help="spot, steady, notice=SECONDS, resume, stop, self-stop, disk=GB, inodes=N, hours=N, ssh, free-egress; may be given again",
+        help="what the run needs; repeatable: spot, steady, notice=SECONDS, resume, stop, "
+        "self-stop, disk=GB, inodes=N, hours=N, ssh, free-egress",
     )
     told.add_argument(
         "--save-seconds",
         type=float,
         metavar="S",
-        help="how long one checkpoint takes: prints the best interval between saves",
+        help="seconds that one save takes; prints the best interval between saves",
     )
     told.add_argument(
         "--kill-hours",
@@ -36,34 +37,48 @@ def add_to(commands) -> None:
         help="mean hours between kills of one box (with --save-seconds)",
     )
     told.add_argument(
-        "--boxes", type=int, default=1, metavar="N", help="boxes that fail together (default 1)"
+        "--boxes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of boxes that fail together (default: 1)",
     )
-    told.add_argument("--json", action="store_true", help="print an object")
+    told.add_argument("--json", action="store_true", help="print JSON")
     told.set_defaults(run=profile)
 
-    stale = commands.add_parser("staleness", help="what was checked too long ago, or is about other versions", description="Tell what was checked too long ago, doesn't concern what is installed, may have changed with a release, or is stated in two ways. Exit 1 when there is any.")  # fmt: skip
+    stale = commands.add_parser(
+        "staleness",
+        help="show what was checked too long ago or is about other versions",
+        description="Show what was checked too long ago, is about other versions than those "
+        "installed, may have changed with a release, or has two values in two places. "
+        "Exit 1 when there is any.",
+    )
     stale.add_argument(
-        "--on", metavar="DATE", help="the day to judge by, YYYY-MM-DD (default today)"
+        "--on", metavar="DATE", help="judge by this day, YYYY-MM-DD (default: today)"
     )
     stale.add_argument(
         "--installed",
         metavar="FILE",
-        help="'pip freeze' text, requirements.txt, uv.lock, an interpreter or a virtual environment",
+        help="what you have: 'pip freeze' text, requirements.txt, uv.lock, an interpreter or a "
+        "virtual environment",
     )
     stale.add_argument(
         "--released",
         metavar="TEXT",
-        help="a release that came out: 'torch 2.14', or 'torch 2.14 2026-12-01'",
+        help="a new release: 'torch 2.14', or 'torch 2.14 2026-12-01' with its day",
     )
     stale.add_argument(
-        "--scope", metavar="WHAT", help="an id, a family, a page, a folder or a platform"
+        "--scope", metavar="WHAT", help="only this id, family, page, folder or platform"
     )
     stale.add_argument(
         "--limit",
         action="append",
         default=[],
         metavar="KIND=DAYS",
-        help="another limit for price, quota, platform, library or mechanism",
+        help="another limit for price, quota, platform, library or mechanism; repeatable",
+    )
+    stale.add_argument(
+        "--all", action="store_true", help="print every finding (default: a summary and the first)"
     )
     stale.add_argument(
         "--json", action="store_true", help="print the object that the MCP tool returns"
@@ -81,7 +96,8 @@ def profile(args: argparse.Namespace) -> int:
     if args.save_seconds is not None or args.kill_hours is not None:
         if args.name or args.need:
             raise BadRequest(
-                "found --save-seconds or --kill-hours beside a platform or a need, expected them alone: the interval is the same everywhere"
+                "--save-seconds and --kill-hours don't depend on a platform; "
+                "leave out the platform and --need"
             )
         return show_interval(args)
     today = date.today()
@@ -107,11 +123,12 @@ def profile(args: argparse.Namespace) -> int:
 
 
 def show_interval(args: argparse.Namespace) -> int:
-    from ..platforms.interval import between_saves
+    """`profile --save-seconds --kill-hours`: print the best interval between saves."""
+    from ..platforms.save_interval import between_saves
     from ..text.errors import BadRequest
 
     if args.save_seconds is None or args.kill_hours is None:
-        raise BadRequest("found one of --save-seconds and --kill-hours, expected both")
+        raise BadRequest("one of --save-seconds and --kill-hours is missing; give both")
     try:
         found = between_saves(args.save_seconds, args.kill_hours, args.boxes)
     except ValueError as error:
@@ -138,12 +155,11 @@ def staleness(args: argparse.Namespace) -> int:
 
     try:
         if args.json and args.markdown:
-            raise BadQuestion("found --json and --markdown, expected one of them")
+            raise BadQuestion("--json and --markdown can't be combined; give one of them")
         packages = None
         if args.installed:
-            from ..platforms.installed import (
-                read,  # packaging takes longer to import than all else here
-            )
+            # packaging takes longer to import than all else here
+            from ..platforms.installed import read
 
             packages = read(args.installed)
         day = read_day(args.on)
@@ -151,13 +167,15 @@ def staleness(args: argparse.Namespace) -> int:
             day, packages=packages, released=args.released, scope=args.scope, limits=args.limit
         )
     except BadQuestion as error:
-        from ..text.errors import (
-            BadRequest,  # the ranking is read with it, and only a refusal needs it
-        )
+        from ..text.errors import BadRequest
 
         raise BadRequest(str(error)) from None
     if args.json:
         print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1))
     else:
-        print(checking.as_markdown(report, day) if args.markdown else checking.as_text(report))
+        print(
+            checking.as_markdown(report, day)
+            if args.markdown
+            else checking.as_text(report, everything=args.all)
+        )
     return 0 if report.fresh else 1

@@ -1,28 +1,44 @@
-"""One configuration file: our values in it, taken out again, and what must be remembered so that taking out restores it byte for byte."""
+"""One configuration file of a client: put our values in, and take them out again.
+
+Nothing else in the file changes, down to the byte. `Remembered` holds what is needed to restore a
+file that nobody has changed since. JSON is edited by config_json, because no library on PyPI edits
+JSON with comments in place; TOML is edited with tomlkit.
+"""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import config_json, config_toml
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import Table
+
+from . import config_json
 from .config_json import BadText
 from .configs import Edit, is_ours, only_our_keys
 
 MOST_BYTES = 32 << 20
+_BLANK_LINE = re.compile(r"[ \t]*\r?\n")
 
 
 class InstallError(Exception):
-    """Nothing was changed. The text says what was found, what was expected and what to do."""
+    """The order can't be carried out, and nothing was changed. The text says what to do."""
 
 
 @dataclass
 class Remembered:
-    """How a file was changed: pieces as (offset in the text after that step, length), one list a step, and the sum of the result."""
+    """How a file was changed.
+
+    `sha256` is the sum of the result. `steps` has a list for each step, of the pieces that it put
+    in: (offset in the text after that step, length). `edits` has for each value its path, its sum,
+    and the paths that had to be made. `folders` were made for the file.
+    """
 
     file: str
     sha256: str
@@ -33,47 +49,48 @@ class Remembered:
 
 
 def sum_of(text: str) -> str:
+    """The SHA-256 of a text as UTF-8, in hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def text_of(file: Path) -> str | None:
-    """The text of a file, None where there is none. Raises InstallError."""
+    """The text of a file, None where no file is. Raises InstallError."""
     try:
         if not file.exists():
             if file.is_symlink():
                 raise InstallError(
-                    f"{file}: found a link that leads nowhere, expected a file or nothing; remove the link or make its target"
+                    f"{file}: the link leads nowhere; remove it or create its target"
                 )
             return None
         if not file.is_file():
-            raise InstallError(
-                f"{file}: found something that is no file, expected the client's configuration"
-            )
+            raise InstallError(f"{file}: not a regular file; move it away, then run this again")
         if file.stat().st_size > MOST_BYTES:
             raise InstallError(
-                f"{file}: found {file.stat().st_size} bytes, expected at most {MOST_BYTES}"
+                f"{file}: longer than the {MOST_BYTES} bytes that this command edits; "
+                "add the server by hand"
             )
         return file.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise InstallError(
-            f"{file}: found bytes that aren't UTF-8 at {error.start}, expected the client's configuration; repair it, nothing was changed"
+            f"{file}: byte {error.start} isn't UTF-8; correct the file, nothing was changed"
         ) from None
     except OSError as error:
         raise InstallError(
-            f"{file}: found it unreadable ({error.strerror}), expected to read it"
+            f"{file}: can't be read ({error.strerror}); allow it, then run this again"
         ) from None
 
 
 def _parsed(file: Path, text: str) -> object:
     try:
         if file.suffix == ".toml":
-            return config_toml.read(text)
+            return _toml(text).unwrap()
         value = config_json.read(text).value if text.strip("\ufeff \t\r\n") else {}
     except BadText as error:
-        raise InstallError(f"{file}: {error}; repair it, nothing was changed") from None
+        raise InstallError(f"{file}: {error}; correct it, nothing was changed") from None
     if not isinstance(value, dict):
         raise InstallError(
-            f"{file}: found a {type(value).__name__} at the top, expected an object; repair it, nothing was changed"
+            f"{file}: the file holds {config_json.named(value)}, not an object; correct it, "
+            "nothing was changed"
         )
     return value
 
@@ -94,7 +111,7 @@ def _present(edit: Edit, tree: object) -> bool:
 
 
 def _keeps(there: object, value: object) -> bool:
-    """The same entry, perhaps with further settings of the user's."""
+    """Whether an entry is the value, perhaps with further settings of the user's."""
     return there == value or (
         isinstance(there, dict)
         and isinstance(value, dict)
@@ -150,7 +167,7 @@ def _without(file: Path, text: str, edit: Edit, known: Remembered | None) -> str
 
 
 def _wrote(value: object, known: Remembered | None) -> bool:
-    """Whether a value is ours: by its looks, or the very one that was written, whatever command it starts."""
+    """Whether a value is ours, by its form or because it is the one that was written."""
     return is_ours(value) or (
         known is not None and any(edit.get("sum") == _sum_of_value(value) for edit in known.edits)
     )
@@ -166,29 +183,34 @@ def _sum_of_value(value: object) -> str:
 
 
 def _cut(file: Path, text: str, path: tuple) -> str:
-    """The text without the value at `path`. Raises InstallError when that would change anything else."""
+    """The text without the value at `path`. Raises InstallError if anything else would change."""
     left = _parsed(file, text)
     place = left
     for key in path[:-1]:
         place = place[key]
     del place[path[-1]]
     with suppress(BadText):
-        text = (
-            config_toml.removed(text, path)
-            if file.suffix == ".toml"
-            else config_json.removed(text, path)
-        )
-        if (
-            file.suffix == ".toml" or config_json.read(text).value == left
-        ):  # TOML compares by itself
-            return text
+        if file.suffix == ".toml":
+            text = _toml_removed(text, path)
+            if _without_empty(_toml(text).unwrap(), path) == _without_empty(left, path):
+                return text
+        else:
+            text = config_json.removed(text, path)
+            if config_json.read(text).value == left:
+                return text
     raise InstallError(
-        f"{file}: found {'.'.join(map(str, path))} in a form that can't be taken out safely, expected to change nothing else; remove it by hand"
+        f"{file}: {'.'.join(map(str, path))} can't be taken out without changing something else; "
+        "remove it by hand"
     )
 
 
+def _without_empty(tree: dict, path: tuple) -> dict:
+    """The tree without an empty first table of the path: TOML has none without a header."""
+    return tree if tree.get(path[0], True) else {k: v for k, v in tree.items() if k != path[0]}
+
+
 def _pruned(file: Path, text: str, made: list[tuple]) -> str:
-    """Without the containers that we made and that are empty by now."""
+    """The text without the containers that we made and that are now empty."""
     for path in made:
         if file.suffix != ".toml" and path and _at(_parsed(file, text), path) in ({}, []):
             node = config_json.find(config_json.read(text), path)
@@ -214,11 +236,12 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
         there = _at(before, edit.path)
         if not edit.append and there is not None:
             raise InstallError(
-                f"{file}: found a server {edit.path[-1]!r} that isn't ours, expected none of that name; rename or remove it, then again"
+                f"{file}: a server {edit.path[-1]!r} is there that isn't ours; "
+                "rename or remove it, then run this again"
             )
         try:
             pieces = (
-                config_toml.added(text, edit.path, edit.value)
+                _toml_added(text, edit.path, edit.value)
                 if edit.toml
                 else config_json.added(text, edit.path, edit.value, edit.append)
             )
@@ -240,7 +263,7 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
         steps.append(step)
         if _parsed(file, text) != _merged(before, edit):
             raise InstallError(
-                f"{file}: found a form that can't be added to safely, expected plain JSON or TOML; add the server by hand"
+                f"{file}: can't be added to without changing something else; add the server by hand"
             )
     return text, Remembered(str(file), sum_of(text), created, steps, told)
 
@@ -260,7 +283,10 @@ def _merged(tree: object, edit: Edit) -> dict:
 def planned(
     file: Path, edits: list[Edit], known: Remembered | None, candidates: list[Edit]
 ) -> tuple[str | None, str | None, Remembered | None]:
-    """(text now, text then, what to remember) for one file; `edits` empty takes all of ours out. Raises InstallError."""
+    """(text before, text after, what to remember) for one file; None: no file.
+
+    Without `edits` everything of ours is taken out. Raises InstallError.
+    """
     now = text_of(file)
     if now is None:
         return (None, *put_in(file, None, edits)) if edits else (None, None, None)
@@ -275,7 +301,8 @@ def planned(
         there = _at(tree, edit.path)
         if not edit.append and _wrote(there, known) and not only_our_keys(there, edit.value):
             raise InstallError(
-                f"{file}: found settings of yours in {'.'.join(edit.path)}, expected only ours to replace; change its command by hand, or uninstall first"
+                f"{file}: {'.'.join(edit.path)} has settings of yours, which replacing it would "
+                "lose; change its command by hand, or uninstall first"
             )
     base = taken_out(file, now, known, candidates)
     if not edits:
@@ -286,17 +313,85 @@ def planned(
                 and _at(_parsed(file, base), edit.path) is not None
             ):
                 raise InstallError(
-                    f"{file}: found a server {edit.path[-1]!r} that isn't as this command writes it, expected ours or none; remove it by hand, then again"
+                    f"{file}: the server {edit.path[-1]!r} isn't as this command writes it; "
+                    "remove it by hand, then run this again"
                 )
         return now, base, None
     return (now, *put_in(file, base, edits))
 
 
 def _stray(edit: Edit, edits: list[Edit], tree: object, known: Remembered | None) -> bool:
-    """A value of ours that is there and isn't wanted (any more)."""
+    """Whether the file has a value of ours that isn't wanted, or isn't wanted any more."""
     there = _at(tree, edit.path)
     items = there if edit.append and isinstance(there, list) else [there]
     keep = [other.value for other in edits if other.path == edit.path]
     return any(
         _wrote(item, known) and not any(_keeps(item, value) for value in keep) for item in items
     )
+
+
+def _toml(text: str) -> tomlkit.TOMLDocument:
+    """The document of a TOML text. Raises BadText."""
+    try:
+        return tomlkit.parse(text)
+    except (TOMLKitError, ValueError, RecursionError) as error:
+        told = str(error)
+        if "\0" not in text:  # tomlkit reads past the end
+            told = told.replace("character: '\\x00'", "end of the file")
+        raise BadText(f"not TOML ({told})") from None
+
+
+def _toml_added(text: str, path: tuple[str, str], value: dict) -> list[tuple[int, str]]:
+    """The piece that adds the table `path` at the end, behind a blank line. Raises BadText.
+
+    At the end it can't come between a comment of the user's and what the comment is about.
+    """
+    newline = "\r\n" if "\r\n" in text else "\n"
+    servers = tomlkit.table(is_super_table=True)
+    servers[path[1]] = value
+    table = tomlkit.dumps({path[0]: servers}).replace("\n", newline)
+    gap = "" if not text else newline if text.endswith("\n") else newline * 2
+    try:
+        plain = isinstance(_toml(text).get(path[0], {}), dict)
+        _toml(text + gap + table)
+    except BadText:
+        plain = False
+    if not plain:
+        raise BadText(f"{path[0]} isn't written as tables; write each server as [{path[0]}.NAME]")
+    return [(len(text), gap + table)]
+
+
+def _toml_removed(text: str, path: tuple[str, str]) -> str:
+    """The text without the table `path` and the blank line before it. Raises BadText.
+
+    Comments and blank lines that follow the table's last value are the user's, and stay.
+    """
+    document = _toml(text)
+    if tomlkit.dumps(document) != text:
+        raise BadText("a layout that tomlkit doesn't reproduce")
+    gone = "\0\n"  # marks the place; no TOML text holds it
+    for key, servers in document.body:
+        if key and key.key == path[0] and isinstance(servers, Table):
+            body = servers.value.body
+            for place, (name, server) in enumerate(body):
+                if name and name.key == path[1]:
+                    body[place] = (None, tomlkit.ws(gone + _tail(server)))
+    kept, *rest = tomlkit.dumps(document).split(gone)
+    for part in rest:
+        last = kept.rfind("\n", 0, -1) + 1
+        if _BLANK_LINE.fullmatch(kept, last):
+            kept = kept[:last]
+        elif not kept and (blank := _BLANK_LINE.match(part)):
+            part = part[blank.end() :]
+        kept += part
+    return kept
+
+
+def _tail(item: object) -> str:
+    """The comments and blank lines after the last value of a table."""
+    found = ""
+    for key, child in reversed(item.value.body if isinstance(item, Table) else []):
+        if key:
+            return _tail(child) + found
+        found = child.as_string() + found
+    return found

@@ -1,6 +1,7 @@
-"""JSON as people keep it in configurations: read with comments and trailing commas, and changed in place, so that all else stays byte for byte.
+"""JSON with comments and trailing commas, edited in place.
 
-A change is a list of pieces, (offset, text), put into the old text; the same pieces taken out of the new one give the old one back.
+A change is a list of pieces, (offset, text), that go into the old text. Nothing else changes, so
+taking the same pieces out of the new text gives the old one back.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ _WORD = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 
 
 class BadText(Exception):
-    """The text isn't what a client would read; `where` is a line and a column. The text says what was expected."""
+    """A text that a client couldn't read, or without a place for a value. Says where and why."""
 
 
 @dataclass
 class Node:
-    """A value and where it stands: `text[start:end]`. `after`: just behind the last element's comma, or behind the element."""
+    """A value, which is `text[start:end]`, and for an object or a list what is in it."""
 
     value: object
     start: int
     end: int
     children: dict = field(default_factory=dict)  # key or index -> Node
-    starts: dict = field(default_factory=dict)  # where the member begins, its key included
-    comma: bool = False  # a trailing comma stands behind the last element
-    after: int = 0
+    starts: dict = field(default_factory=dict)  # key or index -> offset of the member with its key
+    comma: bool = False  # whether a comma follows the last element
+    after: int = 0  # offset behind the last element and its comma
 
 
 def read(text: str) -> Node:
-    """The tree of a text. Raises BadText with line and column."""
+    """The tree of values in a text. Raises BadText with line and column."""
     node = _value(text, _skip(text, 1 if text.startswith("\ufeff") else 0), 0)
     end = _skip(text, node.end)
     if end != len(text):
@@ -43,14 +44,24 @@ def read(text: str) -> Node:
     return node
 
 
+def named(value: object) -> str:
+    """What JSON calls a value of this type, with its article."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
 def _skip(text: str, at: int) -> int:
     return _BLANK.match(text, at).end()
 
 
 def _bad(text: str, at: int, expected: str) -> BadText:
-    line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
     found = repr(text[at]) if at < len(text) else "the end of the file"
-    return BadText(f"line {line}, column {column}: found {found}, expected {expected}")
+    return BadText(f"{_place(text, at)}: expected {expected} instead of {found}")
+
+
+def _place(text: str, at: int) -> str:
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return f"line {line}, column {column}"
 
 
 def _value(text: str, at: int, depth: int) -> Node:
@@ -87,7 +98,7 @@ def _container(text: str, at: int, depth: int) -> Node:
                 raise _bad(text, at, "a key in double quotes")
             key, at = _decoded(text, found), _skip(text, found.end())
             if key in node.children:
-                raise _bad(text, begin, f"the key {key[:40]!r} once")
+                raise BadText(f"{_place(text, begin)}: the key {key[:40]!r} is there twice")
             if text[at : at + 1] != ":":
                 raise _bad(text, at, "':'")
             at = _skip(text, at + 1)
@@ -107,7 +118,7 @@ def _container(text: str, at: int, depth: int) -> Node:
 
 
 def find(root: Node, path: tuple) -> Node | None:
-    """The node at a path of keys; None when it isn't there."""
+    """The node at a path of keys and indexes; None where nothing is."""
     node: Node | None = root
     for key in path:
         node = node.children.get(key) if node else None
@@ -115,7 +126,10 @@ def find(root: Node, path: tuple) -> Node | None:
 
 
 def added(text: str, path: tuple, value: object, append: bool = False) -> list[tuple[int, str]]:
-    """Pieces that put `value` at `path`, or at the end of the array there; what is missing on the way is made. Raises BadText."""
+    """The pieces that put `value` at `path`, or with `append` at the end of the list there.
+
+    Objects that are missing on the way are made. Raises BadText where something else is.
+    """
     node, rest = read(text), list(path)
     parents = 0
     while rest and isinstance(node.value, dict) and rest[0] in node.children:
@@ -123,8 +137,9 @@ def added(text: str, path: tuple, value: object, append: bool = False) -> list[t
     expected = dict if rest or not append else list
     if not isinstance(node.value, expected) or (not rest and not append):
         place = ".".join(map(str, path[:parents])) or "the top"
+        wanted = named(expected())
         raise BadText(
-            f"found a {type(node.value).__name__} at {place}, expected {'an object' if expected is dict else 'an array'} to add to"
+            f"{place} is {named(node.value)} instead of {wanted}, so nothing can be added"
         )
     wrapped = [value] if append and rest else value
     for key in reversed(rest[1:]):
@@ -157,9 +172,8 @@ def _pieces(
         return [(node.start + 1 + len(inside.rstrip()), line + closing)]
     last_line_end = text.find("\n", node.after)
     rest_of_line = text[node.after : last_line_end] if last_line_end >= 0 else ""
-    if (
-        _REMARK.fullmatch(rest_of_line) and last_line_end < node.end
-    ):  # it belongs to the line that it stands on
+    if _REMARK.fullmatch(rest_of_line) and last_line_end < node.end:
+        # the comment belongs to the line that it is on
         at = node.after + len(rest_of_line.rstrip())
         return [(at, line)] if node.comma else [(node.after, ","), (at, line)]
     return [(node.after, line if node.comma else "," + line)]
@@ -171,10 +185,13 @@ def _indent_unit(text: str) -> str:
 
 
 def removed(text: str, path: tuple) -> str:
-    """The text without the member at `path`, one comma and its line; remarks stay. Raises BadText when it isn't there."""
+    """The text without the member at `path`, its comma and its line; comments stay.
+
+    Raises BadText when nothing is at `path`.
+    """
     parent = find(read(text), path[:-1])
     if not parent or path[-1] not in parent.children:
-        raise BadText(f"found nothing at {'.'.join(map(str, path))}")
+        raise BadText(f"nothing is at {'.'.join(map(str, path))}")
     order = list(parent.children)
     place = order.index(path[-1])
     start, end = parent.starts[path[-1]], parent.children[path[-1]].end
@@ -197,7 +214,7 @@ def removed(text: str, path: tuple) -> str:
 
 
 def _line(text: str, start: int, end: int) -> tuple[int, int]:
-    """What goes with `text[start:end]`: its whole lines where nothing else stands on them, else the blanks on one side."""
+    """`text[start:end]` with its line where nothing else is on it, else with blanks on a side."""
     before = len(text[:start].rstrip(" \t"))
     after = _BLANKS.match(text, end).end()
     if text[before - 1 : before] != "\n":

@@ -1,4 +1,7 @@
-"""Where each client keeps its servers, skills and hooks, and what we put there. Values in, values out; nothing is read or written here."""
+"""Where each client keeps its servers, skills and hooks, and what this package puts there.
+
+Values in, values out: nothing is read or written here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _HOOK_EVENTS = {"PreToolUse": "Bash", "PostToolUse": _AFTER, "PostToolUseFailure
 
 @dataclass(frozen=True)
 class Edit:
-    """One value in one file: at `path`, or as an item of the array at `path` (`append`)."""
+    """One value in one file: at `path`, or with `append` as an item of the list at `path`."""
 
     file: Path
     path: tuple[str, ...]
@@ -25,12 +28,13 @@ class Edit:
 
     @property
     def toml(self) -> bool:
+        """Whether the file is TOML rather than JSON."""
         return self.file.suffix == ".toml"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one client gets: values in its files, the folder of the skill, and what is left to the user."""
+    """What one client gets: values in its files, the skill's folder, and a note for the user."""
 
     edits: tuple[Edit, ...]
     skill: Path
@@ -46,7 +50,10 @@ def wanted(
     hooks: bool,
     exists=Path.exists,
 ) -> Wanted:
-    """What `client` gets, for the user or for one project. `exists` tells which of two possible files is there."""
+    """What `client` gets, for the user or for one project.
+
+    `exists` tells which of two possible files is there.
+    """
     base = project or home
     parts = {"command": command[0], "args": command[1:]}
     if client == "skill":
@@ -82,7 +89,8 @@ def wanted(
         return Wanted(
             tuple(edits),
             skill,
-            "Claude Code asks once whether to trust the project's server: start claude there and say yes."
+            "Claude Code asks once whether to trust the project's server: "
+            "start claude there and answer yes."
             if project
             else "",
         )
@@ -101,11 +109,12 @@ def wanted(
                     append=True,
                 )
             )
-        return Wanted(tuple(edits), skill, "Restart opencode: it reads its configuration once.")
+        return Wanted(tuple(edits), skill, "Restart opencode, which reads its configuration once.")
     if client == "codex":
         folder = project / ".codex" if project else Path(env.get("CODEX_HOME") or home / ".codex")
         note = (
-            "Codex reads a project's configuration only when the project is trusted: start codex there and say yes."
+            "Codex reads the configuration of trusted projects only: "
+            "start codex there and answer yes."
             if project
             else ""
         )
@@ -117,7 +126,7 @@ def wanted(
     folder = base / f".{client}"
     file = folder / ("mcp.json" if client == "cursor" else "settings.json")
     note = (
-        "Gemini CLI starts servers in trusted folders only: say yes when it asks."
+        "Gemini CLI starts servers in trusted folders only: answer yes when it asks."
         if client == "gemini"
         else ""
     )
@@ -125,7 +134,7 @@ def wanted(
 
 
 def is_ours(value: object) -> bool:
-    """Whether a server's entry starts our server, or an item of an array is one of our hooks."""
+    """Whether a server's entry starts our server, or an item of a list is one of our hooks."""
     if isinstance(value, str):
         return value.startswith("file:") and value.endswith(f"/{NAME}/hooks/opencode.js")
     if not isinstance(value, dict):
@@ -146,7 +155,7 @@ def is_ours(value: object) -> bool:
 
 
 def only_our_keys(value: object, like: object) -> bool:
-    """Whether an entry has no setting besides ours, so that replacing it loses nothing."""
+    """Whether an entry has no settings but ours, so that replacing it loses nothing."""
     return (
         not isinstance(value, dict)
         or not isinstance(like, dict)

@@ -1,7 +1,9 @@
-"""Puts server, skill and hooks into a client's configuration, and takes them out again. All is planned first; then it is written, or nothing is.
+"""Install server, skill and hooks into a client's configuration, and uninstall them.
 
-What was written is remembered in `~/.local/state/remote-gpu-trainer/installed.json` by offsets and sums, never by content: configurations hold keys.
-Two installations at once aren't kept apart; a file that changes between reading and writing is refused.
+Everything is planned first; then all of it is written, or nothing is.
+`~/.local/state/remote-gpu-trainer/installed.json` remembers what was written, as offsets and sums,
+never as content, because configurations hold keys. Two installations at the same time aren't kept
+apart, but a file that changes between reading and writing is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from .skill_folder import Folder, Step
 
 @dataclass(frozen=True)
 class Change:
-    """A configuration file before and after; None: no file."""
+    """A configuration file before and after the order; None: no file."""
 
     file: Path
     before: str | None
@@ -40,20 +42,21 @@ class Change:
 
 @dataclass
 class Plan:
-    """All that one command will do."""
+    """Everything that one order will do, and what to remember of it."""
 
     changes: list[Change]
     skill: Step
     note: str = ""
     shared_with: tuple[str, ...] = ()
     memory: dict = field(default_factory=dict)
-    folders: list[Path] = field(default_factory=list)  # to be removed when they are empty
+    folders: list[Path] = field(default_factory=list)  # to remove when they are empty
 
     def __bool__(self) -> bool:
         return any(self.changes) or bool(self.skill)
 
 
 def memory_file(env: Mapping[str, str], home: Path) -> Path:
+    """Where this package remembers what it installed."""
     state = env.get("XDG_STATE_HOME", "")
     return (
         (Path(state) if os.path.isabs(state) else home / ".local" / "state")
@@ -63,7 +66,10 @@ def memory_file(env: Mapping[str, str], home: Path) -> Path:
 
 
 def _memory(file: Path) -> tuple[dict, list]:
-    """What was written by earlier commands, and the folders made for this file; one that can't be understood counts as none."""
+    """What earlier orders wrote, by client, and the folders made for this file.
+
+    A file that can't be read counts as none.
+    """
     try:
         found = json.loads(text_of(file) or "")
         clients = {
@@ -80,15 +86,13 @@ def home_folder(env: Mapping[str, str]) -> Path:
     """The user's home. Raises InstallError."""
     found = Path(env.get("HOME") or os.path.expanduser("~"))
     if not found.is_absolute() or not found.is_dir():
-        raise InstallError(
-            f"found no home folder ({found}), expected HOME to name one; set it, or give --project DIR"
-        )
+        raise InstallError(f"no home folder at {found}; set HOME, or pass --project DIR")
     return found
 
 
 def serve_command() -> list[str]:
-    """A command that starts the server of this installation and will go on working. Raises InstallError."""
-    if "archive-v0" in Path(sys.prefix).parts:  # uvx: its environment may vanish
+    """The words of a command that starts this installation's server and will go on working."""
+    if "archive-v0" in Path(sys.prefix).parts:  # uvx may delete its environment
         direct = metadata.distribution(NAME).read_text("direct_url.json")
         source = json.loads(direct)["url"] if direct else f"{NAME}=={__version__}"
         return [shutil.which("uvx") or "uvx", "--from", source, NAME, "serve"]
@@ -109,14 +113,16 @@ def plan(
     command: str | None = None,
     remove: bool = False,
 ) -> Plan:
-    """What has to change for `client`. Reads, and writes nothing. Raises InstallError."""
+    """What has to change for `client`, for the user or for one project. Writes nothing.
+
+    `command` starts the server in place of `serve_command()`; `remove` takes everything out.
+    Raises InstallError.
+    """
     home = home_folder(env)
     if project:
         project = project.resolve()
         if not project.is_dir():
-            raise InstallError(
-                f"found no folder {project}, expected --project to name one; make it first"
-            )
+            raise InstallError(f"no folder at {project}; create it, or pass another with --project")
     place = memory_file(env, home)
     memory, own_folders = _memory(place)
     key = f"{client} {project or ''}".strip()
@@ -143,7 +149,7 @@ def plan(
     others = tuple(
         name for name, other in memory.items() if other["skill"].get("path") == str(target.skill)
     )
-    if remove and folder and others:  # who stays removes the parents
+    if remove and folder and others:  # the last client to go removes the parents
         memory[others[0]]["skill"]["folders"] = list(
             dict.fromkeys([*folder.folders, *memory[others[0]]["skill"].get("folders", [])])
         )
@@ -179,7 +185,7 @@ def _words(command: str) -> list[str]:
         if words := shlex.split(command):
             return words
     raise InstallError(
-        f"found --command {command[:60]!r}, expected a command with its arguments, quotes closed"
+        f"--command {command[:60]!r} isn't a command line; write a command and close its quotes"
     )
 
 
@@ -198,7 +204,7 @@ def _well_formed(items: list, kind: type) -> list[dict]:
 
 
 def _missing(folder: Path) -> list[str]:
-    """The folders on the way that don't exist yet, deepest first."""
+    """The folder and its parents that don't exist yet, deepest first."""
     found = []
     while not folder.exists() and folder != folder.parent:
         found.append(str(folder))
@@ -207,7 +213,7 @@ def _missing(folder: Path) -> list[str]:
 
 
 def carry_out(made: Plan, env: Mapping[str, str]) -> None:
-    """Write what was planned; when a part fails, what was written before is put back. Raises InstallError."""
+    """Write what was planned, or put everything back when a part fails. Raises InstallError."""
     file = memory_file(env, home_folder(env))
     remembered = (
         json.dumps(made.memory, ensure_ascii=False, indent=1) + "\n" if made.memory else None
@@ -219,9 +225,7 @@ def carry_out(made: Plan, env: Mapping[str, str]) -> None:
     try:
         for change in changes:
             if text_of(change.file) != change.before:
-                raise InstallError(
-                    f"{change.file}: found it changed while this command ran, expected it as it was; run it again"
-                )
+                raise InstallError(f"{change.file}: changed while this command ran; run this again")
             _write(change.file, change.after)
             done.append(change)
         skill_folder.take(made.skill, f".{os.getpid()}.new")
@@ -232,7 +236,8 @@ def carry_out(made: Plan, env: Mapping[str, str]) -> None:
         if isinstance(error, InstallError):
             raise
         raise InstallError(
-            f"found {error.filename or made.skill.folder} not writable ({error.strerror}), expected to write there; nothing was changed"
+            f"{error.filename or made.skill.folder}: can't be written ({error.strerror}); "
+            "allow it, then run this again, nothing was changed"
         ) from None
     for folder in sorted(set(made.folders), key=lambda path: -len(path.parts)):
         with suppress(OSError):
@@ -240,7 +245,7 @@ def carry_out(made: Plan, env: Mapping[str, str]) -> None:
 
 
 def _write(file: Path, text: str | None) -> None:
-    """Replace a file at once, with its mode; through a link, which stays. Raises OSError."""
+    """Replace a file in one step and keep its mode; a link stays a link. Raises OSError."""
     target = Path(os.path.realpath(file))
     if text is None:
         target.unlink(missing_ok=True)

@@ -1,4 +1,7 @@
-"""The skill as a folder of its own: what belongs into it, what is there, and how the one becomes the other without losing anybody's file."""
+"""The skill's folder: what belongs in it, and how to install, update and remove it.
+
+Nobody else's file is lost: what isn't as this package wrote it is refused or stays.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _LEFT_OUT = {"__pycache__"}
 
 @dataclass
 class Folder:
-    """A folder that we wrote: sums by relative path, and the parents that were made for it."""
+    """A folder that we wrote: its sums by relative path, and the parents made for it."""
 
     path: str
     sums: dict[str, str]
@@ -25,15 +28,13 @@ class Folder:
 
 
 def contents() -> dict[str, bytes]:
-    """The skill's files by relative path. Raises InstallError when this installation lacks one."""
+    """The skill's files by relative path. Raises InstallError when one is missing here."""
     root, found = bundle.bundle_root(), {}
     for part in PARTS:
         place = root / part
         files = sorted(place.rglob("*")) if place.is_dir() else [place] if place.is_file() else []
         if not files:
-            raise InstallError(
-                f"found no {part} in {root}, expected a whole installation; install remote-gpu-trainer again"
-            )
+            raise InstallError(f"no {part} in {root}; install remote-gpu-trainer again")
         for file in files:
             if file.is_file() and not _LEFT_OUT & set(file.parts):
                 found[file.relative_to(root).as_posix()] = file.read_bytes()
@@ -41,11 +42,13 @@ def contents() -> dict[str, bytes]:
 
 
 def there(folder: Path) -> dict[str, str] | None:
-    """Sums of the files in a folder, None where nothing is. A link or another oddity in it has the sum ''. Raises InstallError."""
+    """The sums of the files in a folder by relative path, None where no folder is.
+
+    Whatever isn't a regular file has the sum ''. Raises InstallError.
+    """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InstallError(
-            f"{folder}: found a {'link' if folder.is_symlink() else 'file'}, expected a folder or nothing; move it away, then again"
-        )
+        kind = "link" if folder.is_symlink() else "file"
+        raise InstallError(f"{folder}: a {kind}, not a folder; move it away, then run this again")
     if not folder.exists():
         return None
     sums = {}
@@ -59,18 +62,19 @@ def there(folder: Path) -> dict[str, str] | None:
                 )
     except OSError as error:
         raise InstallError(
-            f"{folder}: found it unreadable ({error.strerror}), expected to read it"
+            f"{folder}: can't be read ({error.strerror}); allow it, then run this again"
         ) from None
     return {name: value for name, value in sums.items() if not _LEFT_OUT & set(name.split("/"))}
 
 
 def sum_of(data: bytes) -> str:
+    """The SHA-256 of a file's bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to a skill folder: files to write, files to remove, files that stay because they aren't ours."""
+    """What to do with a skill's folder: files to write, to remove, and others' that stay."""
 
     folder: Path
     write: dict[str, bytes]
@@ -82,7 +86,10 @@ class Step:
 
 
 def to_install(folder: Path, known: dict[str, str] | None) -> Step:
-    """The step that puts the skill there; `known`: sums of what we wrote before. Raises InstallError."""
+    """The step that installs or updates the skill.
+
+    `known` has the sums of what we wrote before. Raises InstallError when a file would be lost.
+    """
     files, now = contents(), there(folder)
     if now is None:
         return Step(folder, files, (), ())
@@ -95,7 +102,8 @@ def to_install(folder: Path, known: dict[str, str] | None) -> Step:
     )
     if (known is None and foreign) or changed or set(foreign) & set(files):
         raise InstallError(
-            f"{folder}: found {(changed or foreign)[0]}, which isn't as this command wrote it, expected an untouched folder or none; move it away, then again"
+            f"{folder}: {(changed or foreign)[0]} isn't as this command wrote it; "
+            "move it away, then run this again"
         )
     write = {name: data for name, data in files.items() if now.get(name) != sum_of(data)}
     return Step(
@@ -107,7 +115,7 @@ def to_install(folder: Path, known: dict[str, str] | None) -> Step:
 
 
 def to_remove(folder: Path, known: dict[str, str] | None) -> Step:
-    """The step that takes it away: only files that are as we wrote them. Raises InstallError."""
+    """The step that removes the files that are as we wrote them. Raises InstallError."""
     now = there(folder) or {}
     ours = known if known is not None else {name: sum_of(data) for name, data in contents().items()}
     gone = tuple(sorted(name for name in now if now[name] and now[name] == ours.get(name)))
@@ -115,7 +123,10 @@ def to_remove(folder: Path, known: dict[str, str] | None) -> Step:
 
 
 def take(step: Step, staging: str) -> None:
-    """Do it: a new folder appears at once and whole; in one that is there, each file does. Raises OSError."""
+    """Carry the step out. A new folder appears whole; in an old one, each file does.
+
+    `staging` ends the names of the files while they are written. Raises OSError.
+    """
     if step.write and not step.folder.exists():
         new = step.folder.with_name(f".{step.folder.name}{staging}")
         try:
@@ -141,7 +152,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove the folders in it that are empty, compiled Python included, and itself."""
+    """Remove compiled Python and every empty folder in it, and the folder itself when empty."""
     for parent, _, _ in os.walk(folder, topdown=False):
         if Path(parent).name in _LEFT_OUT:
             shutil.rmtree(parent, ignore_errors=True)

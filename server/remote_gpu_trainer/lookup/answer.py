@@ -279,14 +279,13 @@ def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[st
             )
     if installed and installed.strip():
         from ..platforms import installed as environment  # packaging is only needed here
-        from ..platforms.versions import out_of_range
 
         try:
             have = environment.versions(installed)
         except environment.InstalledError as error:
             raise BadRequest(str(error)) from None
         for entry in entries:
-            why = out_of_range(entry.applies_to, have)
+            why = environment.out_of_range(entry.applies_to, have)
             if why:
                 doubts[entry.id] = why
     return doubts

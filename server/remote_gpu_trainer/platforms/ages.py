@@ -1,19 +1,21 @@
-"""How long a thing may go unchecked, by its kind, and what is past that. Standard library, Python 3.8.
+"""How long a fact or an entry counts as fresh, by kind, and which ones are past that limit.
 
-Prices change by the week and mechanisms by the decade. The limits are ours: about the time after which the pages that this catalogue was
-made from were found to differ from what circulates.
+Prices change within weeks, mechanisms within years. The limits are this project's own: about the
+time after which the sources of the catalogue were found to have changed.
+
+scripts/check_staleness.py imports this module: Python 3.8 and its standard library suffice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from ..catalogue.entry import Entry
 from ..catalogue.front_matter import FactHead
-from ..text.records import record
 
-# Kind: days. Kinds of facts stand in their pages, those of entries follow from `kind_of`.
+# Days by kind. A profile gives the kind of each fact; `kind_of` gives the kind of an entry.
 LIMITS: dict[str, int] = {
     "price": 90,
     "quota": 90,
@@ -24,12 +26,12 @@ LIMITS: dict[str, int] = {
 
 
 class BadQuestion(Exception):
-    """The question can't be answered as it is. One line: what was found, what was expected."""
+    """An option or argument can't be used. The text is one line: what is wrong; what to do."""
 
 
-@record
+@dataclass(frozen=True)
 class Stale:
-    """A fact or an entry that was last checked more than `limit_days` ago. `source`: the page to open again."""
+    """A fact or an entry with the date of its last check, and the page to open for the next one."""
 
     id: str
     what: str
@@ -43,11 +45,11 @@ class Stale:
         return self.checked + timedelta(self.limit_days)
 
     def past(self, on: date) -> bool:
-        """Whether it is stale on that day. On the limit itself it still counts."""
+        """Whether it is stale on this day; the last day of the limit still counts as fresh."""
         return (on - self.checked).days > self.limit_days
 
     def as_dict(self) -> dict[str, object]:
-        """The finding as the answers hold it."""
+        """The finding as an item of the JSON answer."""
         return {
             "id": self.id,
             "what": self.what,
@@ -58,7 +60,7 @@ class Stale:
 
 
 def read_day(told: str | None) -> date:
-    """A day as YYYY-MM-DD; today when none is told. Raises BadQuestion."""
+    """The date that YYYY-MM-DD names; today for None. Raises BadQuestion."""
     if told is None:
         return date.today()
     try:
@@ -66,24 +68,24 @@ def read_day(told: str | None) -> date:
             return date.fromisoformat(told.strip())
     except ValueError:
         pass
-    raise BadQuestion(f"found day {told[:40]!r}, expected YYYY-MM-DD")
+    raise BadQuestion(f"{told[:40]!r} isn't a date; write it as YYYY-MM-DD")
 
 
 def read_limits(overrides: Iterable[str]) -> dict[str, int]:
-    """The table of limits with `KIND=DAYS` put over it. Raises BadQuestion."""
+    """`LIMITS` with each `KIND=DAYS` in place of its default. Raises BadQuestion."""
     limits = dict(LIMITS)
     for item in overrides:
         kind, _, days = item.partition("=")
         if kind not in limits or not days.isascii() or not days.isdigit():
             raise BadQuestion(
-                f"found limit {item[:40]!r}, expected KIND=DAYS with one of {', '.join(limits)}"
+                f"{item[:40]!r} isn't a limit; write KIND=DAYS with one of {', '.join(limits)}"
             )
         limits[kind] = int(days)
     return limits
 
 
 def kind_of(entry: Entry) -> str:
-    """What an entry speaks about: a platform, a library (any name in `Applies to`), else a mechanism."""
+    """`platform`, `library` (when `Applies to` names a package) or `mechanism`."""
     if entry.path.startswith("profiles/") or any(
         item.startswith("platform:") for item in entry.applies_to
     ):
@@ -92,7 +94,7 @@ def kind_of(entry: Entry) -> str:
 
 
 def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
-    """The entry as a finding when it is past its limit on that day, else None. On the limit itself it still counts."""
+    """The entry as a finding when it is past its limit on this day, else None."""
     found = Stale(
         entry.id,
         entry.title.replace("`", ""),
@@ -104,7 +106,10 @@ def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> S
 
 
 def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
-    """The fact as a finding when it is past its limit on that day. One without a date has no age: it is in doubt, not stale."""
+    """The fact as a finding when it is past its limit on this day, else None.
+
+    A fact without a date has no age: it is in doubt, never stale.
+    """
     if fact.date is None:
         return None
     found = Stale(
@@ -119,7 +124,7 @@ def past(
     on: date,
     limits: Mapping[str, int] = LIMITS,
 ) -> list[Stale]:
-    """Everything past its limit, what came due first at the head."""
+    """Everything past its limit on this day, sorted by the day on which it became stale."""
     found = [stale_entry(entry, on, limits) for entry in entries] + [
         stale_fact(fact, on, limits) for fact in facts
     ]

@@ -1,14 +1,21 @@
-"""The edge of the staleness check: reads the pages and the clock. Both front ends call it."""
+"""The staleness check of a catalogue on disk, and its report for a terminal and as a Markdown page.
+
+Both front ends start the check here. This module reads the pages and the clock.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from ..catalogue import bundle, front_matter
-from . import ages, staleness, statements
+from . import ages, staleness
 
 MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue
+SHOWN = 8  # findings of a section that a terminal shows without --all
 
 
 def check(
@@ -20,78 +27,224 @@ def check(
     limits: list[str] | None = None,
     root: Path | None = None,
 ) -> staleness.Report:
-    """Check this installation's catalogue, or the one under `root`. `limits`: overrides such as `price=60`.
+    """Check this installation's catalogue, or the one under `root`, by what holds on day `on`.
 
-    Raises BadQuestion, InstalledError, FactError and CatalogueError, each with one line that says what to do.
+    `packages`, `released` and `scope` are as in `staleness.check`; `limits` are overrides such as
+    `price=60`. Raises BadQuestion, InstalledError, FactError and CatalogueError, each with one line
+    that says what to do.
     """
     read = bundle.read(root) if root else bundle.load()
     return staleness.check(
-        read.entries, front_matter.read_all(read.root), statements.read(read.root),
-        on=on or date.today(), packages=packages, released=released, scope=scope, limits=ages.read_limits(limits or []),
-    )  # fmt: skip
+        read.entries,
+        front_matter.read_all(read.root),
+        staleness.read_statements(read.root),
+        on=on or date.today(),
+        packages=packages,
+        released=released,
+        scope=scope,
+        limits=ages.read_limits(limits or []),
+    )
 
 
-def as_text(report: staleness.Report) -> str:
-    """The report for a terminal, one line a finding."""
-    out = [
-        f"{s['id']}: stale, checked {s['checked']}, limit {s['limit_days']} days: {s['source']}"
-        for s in report.stale
+@dataclass(frozen=True)
+class _Section:
+    """One kind of finding: what the summary says about it, a heading, the findings, and a gist.
+
+    A terminal shows the gist, where there is one, in place of more than `SHOWN` findings.
+    """
+
+    summary: str
+    heading: str
+    lines: list[str]
+    gist: list[str] | None = None
+
+
+def as_text(report: staleness.Report, everything: bool = False) -> str:
+    """The report for a terminal: a summary line for each kind of finding, then the findings.
+
+    A section shows at most `SHOWN` of them, or all with `everything`. Facts past their limit and
+    facts without a date are told by platform when there are more.
+    """
+    sections = [section for section in _sections(report) if section.lines]
+    if not sections:
+        return "Nothing is stale."
+    out = [section.summary for section in sections]
+    cut = False
+    for section in sections:
+        lines = section.lines
+        if not everything and len(lines) > SHOWN:
+            cut, lines = True, section.gist
+            if lines is None:
+                rest = len(section.lines) - SHOWN
+                lines = [*section.lines[:SHOWN], f"… and {rest} more"]
+        if lines:
+            out += ["", f"{section.heading}:", *(f"  {line}" for line in lines)]
+    if cut:
+        out += ["", "--all prints every finding; --scope NAME those of one platform, page or id."]
+    return "\n".join(out)
+
+
+def _sections(report: staleness.Report) -> list[_Section]:
+    """The kinds of findings, with what a user can act on first."""
+    facts = [item for item in report.stale if "." in item["id"]]
+    entries = [item for item in report.stale if "." not in item["id"]]
+    undated = [item for item in report.doubt if item["why"] == staleness.UNDATED]
+    changed = [item for item in report.doubt if item["why"] != staleness.UNDATED]
+    changed.sort(key=lambda item: not item["why"].startswith("ran with "))  # their proofs can rerun
+    ran = sum(item["why"].startswith("ran with ") for item in changed)
+    return [
+        _Section(
+            f"Your packages: {_count(report.out_of_range, 'entry')} about other versions",
+            "About other versions than yours",
+            [
+                f"{item['id']}: about {item['requirement']}, installed is {item['installed']}"
+                for item in report.out_of_range
+            ],
+        ),
+        _Section(
+            f"Your packages: {_count(report.concerns, 'entry')} about these versions",
+            "About the versions you have",
+            [
+                f"{item['id']}: about {item['requirement']}, installed is {item['installed']}"
+                for item in report.concerns
+            ],
+            gist=[],
+        ),
+        _Section(
+            f"Release: {_count(changed, 'entry')} to check again, {ran} that ran with an older "
+            f"version and {len(changed) - ran} that were only read",
+            "To check again after the release",
+            [f"{item['id']}: {item['why']}: {item['source']}" for item in changed],
+        ),
+        _Section(
+            f"Contradictions: {_count(report.contradictions, 'fact')} with more than one value",
+            "More than one value",
+            [
+                f"{item['id']}: "
+                + "; ".join(f"{said['value']} in {said['place']}" for said in item["values"])
+                for item in report.contradictions
+            ],
+        ),
+        _Section(
+            f"Entries: {len(entries)} past the limit for their age",
+            "Entries past their limit",
+            [_aged(item) for item in entries],
+        ),
+        _Section(
+            f"Platforms: {_count(facts, 'fact')} past the limit for their age",
+            "Facts past their limit",
+            [_aged(item) for item in facts],
+            gist=_by_platform(facts),
+        ),
+        _Section(
+            f"Platforms: {_count(undated, 'fact')} without a dated source",
+            "Facts without a dated source",
+            [f"{item['id']}: {item['source']}" for item in undated],
+            gist=[", ".join(f"{name} {count}" for name, count in _platforms(undated))],
+        ),
     ]
-    out += [
-        f"{c['id']}: contradiction: "
-        + "; ".join(f"{v['value']} in {v['place']}" for v in c["values"])
-        for c in report.contradictions
-    ]
-    out += [
-        f"{o['id']}: doesn't concern this environment: about {o['requirement']}, installed is {o['installed']}"
-        for o in report.out_of_range
-    ]
-    out += [
-        f"{c['id']}: concerns this environment: {c['requirement']}, installed is {c['installed']}"
-        for c in report.concerns
-    ]
-    out += [f"{d['id']}: in doubt: {d['why']}: {d['source']}" for d in report.doubt]
-    return "\n".join(out) or "nothing stale"
+
+
+def _count(found: list[dict], noun: str) -> str:
+    many = {"entry": "entries", "fact": "facts"}[noun]
+    return f"{len(found)} {noun if len(found) == 1 else many}"
+
+
+def _aged(item: dict) -> str:
+    when = f"checked {item['checked']}, limit {item['limit_days']} days"
+    return f"{item['id']}: {when}: {item['source']}"
+
+
+def _platforms(facts: list[dict]) -> list[tuple[str, int]]:
+    """(platform, how many of these facts it has), most facts first."""
+    counts = Counter(item["id"].partition(".")[0] for item in facts)
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _by_platform(facts: list[dict]) -> list[str]:
+    """A line for each platform: how many of these facts it has, and the oldest."""
+    out = []
+    for name, _ in _platforms(facts):
+        mine = [item for item in facts if item["id"].startswith(f"{name}.")]
+        oldest = min(mine, key=lambda item: item["checked"])
+        fact = oldest["id"].partition(".")[2]
+        out.append(f"{name}: {_count(mine, 'fact')}, oldest {fact} of {oldest['checked']}")
+    return out
 
 
 def as_markdown(report: staleness.Report, on: date) -> str:
-    """The report as a page for an issue: one table a kind of finding, cut at what an issue holds."""
-    tables = (
-        (
-            "Past their limit, soonest first",
-            ("id", "checked", "limit_days", "source"),
-            report.stale,
-        ),
-        (
-            "Contradictions",
-            ("id", "values"),
-            [
-                {
-                    "id": c["id"],
-                    "values": "; ".join(f"{v['value']} ({v['place']})" for v in c["values"]),
-                }
-                for c in report.contradictions
-            ],
-        ),
-        ("Not about this environment", ("id", "requirement", "installed"), report.out_of_range),
-        ("About this environment", ("id", "requirement", "installed"), report.concerns),
-        ("In doubt", ("id", "why", "source"), report.doubt),
-    )
-    out = [f"# Staleness on {on}", ""]
-    for title, columns, rows in tables:
-        if rows:
-            out += [
-                f"## {title} ({len(rows)})",
-                "",
-                "| " + " | ".join(columns) + " |",
-                "|" + "---|" * len(columns),
-            ]
-            out += [
-                "| " + " | ".join(str(row[c]).replace("|", "\\|") for c in columns) + " |"
-                for row in rows
-            ] + [""]
-    text = "\n".join(out if len(out) > 2 else [*out, "Nothing is stale.", ""])
+    """The report as a page for an issue, a table for each kind of finding, cut at `MOST_BYTES`."""
+    import jinja2  # the other forms of the report don't need it
+
+    page = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: value if isinstance(value, _Markdown) else _escaped(str(value)),
+        autoescape=False,  # the page is Markdown; `finalize` escapes it
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    ).get_template("staleness.md.j2")
+    text = page.render(on=on, tables=_tables(report))
     if len(text.encode()) <= MOST_BYTES:
         return text
     kept = text.encode()[:MOST_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
-    return f"{kept}\n\nCut here: {len(text.splitlines()) - len(kept.splitlines())} more lines; `remote-gpu-trainer staleness --on {on} --json` has all.\n"
+    left = len(text.splitlines()) - len(kept.splitlines())
+    return (
+        f"{kept}\n\nCut here: {left} more lines; "
+        f"`remote-gpu-trainer staleness --on {on} --json` has all.\n"
+    )
+
+
+def _tables(report: staleness.Report) -> list[dict]:
+    contradicted = [
+        {
+            "id": item["id"],
+            "values": "; ".join(f"{said['value']} ({said['place']})" for said in item["values"]),
+        }
+        for item in report.contradictions
+    ]
+    named = (
+        ("Past their limit, soonest first", "id checked limit_days source", report.stale),
+        ("Contradictions", "id values", contradicted),
+        ("Not about this environment", "id requirement installed", report.out_of_range),
+        ("About this environment", "id requirement installed", report.concerns),
+        ("In doubt", "id why source", report.doubt),
+    )
+    return [
+        {
+            "title": title,
+            "columns": [_Markdown(column) for column in columns.split()],
+            "rows": [
+                {**row, "source": _link(row["source"])} if "source" in row else row for row in rows
+            ],
+        }
+        for title, columns, rows in named
+    ]
+
+
+class _Markdown(str):
+    """Text that is Markdown already; the template writes it as it is."""
+
+
+_SPECIAL = re.compile(r"[\\`*\[\]<>&|~$]|(?<![^\W_])_|_(?![^\W_])")
+_LINK = re.compile(r"\[(.*)\]\((https?://[^\s<>]+)\)|(https?://[^\s<>]+)")
+
+
+def _escaped(text: str) -> str:
+    """A value as plain text in a table's cell: one line, and nothing in it is markup."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return _SPECIAL.sub(lambda found: "\\" + found[0], " ".join(line.split()))
+
+
+def _link(source: str) -> str:
+    """A source, `[title](URL)` or a URL, as a link; any other text is escaped."""
+    found = _LINK.fullmatch(source)
+    if not found or not source.isprintable():
+        return _Markdown(_escaped(source))
+    address = found[2] or found[3]
+    for character, code in (("\\", "%5C"), ("|", "%7C"), ("`", "%60")):
+        address = address.replace(character, code)
+    if found[3]:
+        return _Markdown(f"<{address}>")
+    return _Markdown(f"[{_escaped(found[1].replace('`', ''))}](<{address.replace('&', '&amp;')}>)")

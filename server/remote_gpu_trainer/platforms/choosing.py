@@ -1,4 +1,7 @@
-"""What a platform says for itself, and which platforms have what a run needs. An unconfirmed fact never qualifies a platform."""
+"""Which platforms have what a run needs, and the facts of one platform for a person or a program.
+
+An unconfirmed fact never qualifies a platform.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,24 @@ from .profile import Fact, Facts, Profile
 
 
 class BadNeed(Exception):
-    """A need that isn't known. One line: what was found, what was expected."""
+    """A need that can't be read. The text is one line: what is wrong; what to do."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """One thing a run needs: the fact and the field that decide, the test on its value, and how it is said. The test gives None where nothing is written."""
+    """One thing a run may need.
+
+    `fact` and `field` name what decides. `test` takes the fact's value and the number asked for,
+    and gives None where the profile has no value. `number`: the need is written NAME=N. `endless`:
+    a profile without a number has no limit but the one in the fact's words.
+    """
 
     fact: str
     field: str
     test: Callable[[object, float], bool | None]
     says: str
     number: bool = False
-    endless: bool = (
-        False  # where no number is written, there is no limit but what the fact's words say
-    )
+    endless: bool = False
 
 
 def _at_least(written: float | None, asked: float) -> bool | None:
@@ -38,13 +44,13 @@ NEEDS = {
         "preemption",
         "on_demand",
         lambda v, _: True if not v.possible else None if v.on_demand is None else not v.on_demand,
-        "a kind that isn't taken for another customer",
+        "a kind that isn't taken away for another customer",
     ),
     "notice": Need(
         "preemption",
         "notice_seconds",
         lambda v, n: not v.possible or (v.notice_seconds or 0) >= n,
-        "so many seconds of notice before a preemption",
+        "at least N seconds of notice before a preemption",
         True,
     ),
     "resume": Need(
@@ -63,30 +69,30 @@ NEEDS = {
         "a box that can stop itself and keeps its disk",
     ),
     "disk": Need(
-        "quota", "disk_gb", lambda v, n: _at_least(v.disk_gb, n), "a disk of so many GB", True
+        "quota", "disk_gb", lambda v, n: _at_least(v.disk_gb, n), "a disk of at least N GB", True
     ),
     "inodes": Need(
         "quota",
         "inodes",
         lambda v, n: _at_least(v.inodes, n),
-        "room for so many files in the durable place",
+        "room for at least N files in the durable place",
         True,
     ),
     "hours": Need(
         "limits",
         "most_hours",
         lambda v, n: _at_least(v.most_hours, n),
-        "so many hours in one go",
+        "at least N hours without a forced end",
         True,
         True,
     ),
-    "ssh": Need("ssh", "full", lambda v, _: v.full, "a full ssh: scp, rsync, forwarding"),
-    "free-egress": Need("egress", "free", lambda v, _: v.free, "traffic out that costs nothing"),
+    "ssh": Need("ssh", "full", lambda v, _: v.full, "full ssh: scp, rsync, port forwarding"),
+    "free-egress": Need("egress", "free", lambda v, _: v.free, "free traffic out"),
 }
 
 
 def read_needs(asked: list[str]) -> list[tuple[str, float]]:
-    """`spot` or `disk=200` to (name, number). Raises BadNeed."""
+    """`spot` or `disk=200` as (name, number), 0 for a need without one. Raises BadNeed."""
     found = []
     for item in asked:
         name, mark, text = item.strip().partition("=")
@@ -97,7 +103,7 @@ def read_needs(asked: list[str]) -> list[tuple[str, float]]:
             need = None
         if need is None or need.number != bool(mark) or not 0 <= number < float("inf"):
             raise BadNeed(
-                f"found need {item[:40]!r}, expected one of "
+                f"{item[:40]!r} isn't a need; use one of "
                 + ", ".join(f"{n}=N" if need.number else n for n, need in NEEDS.items())
             )
         found.append((name, number))
@@ -106,7 +112,11 @@ def read_needs(asked: list[str]) -> list[tuple[str, float]]:
 
 @dataclass(frozen=True)
 class Choice:
-    """A platform, what rules it out, what isn't written and would decide, and what speaks against the facts that let it pass."""
+    """A platform and how it meets the needs.
+
+    `against` rules it out, `unknown` is what the profile doesn't say, and `doubts` are reasons not
+    to rely on the facts that let it pass.
+    """
 
     profile: Profile
     against: tuple[str, ...]
@@ -115,7 +125,7 @@ class Choice:
 
     @property
     def qualifies(self) -> bool | None:
-        """None when nothing rules it out and something that decides isn't written."""
+        """None when nothing rules it out and the profile lacks a fact that decides."""
         return False if self.against else None if self.unknown else True
 
     def as_dict(self) -> dict:
@@ -134,7 +144,7 @@ class Choice:
 
 
 def choose(profiles: list[Profile], asked: list[tuple[str, float]], on: date) -> list[Choice]:
-    """Every platform, those that qualify first, then those of which too little is written."""
+    """Every platform: those that qualify, those with an unknown, then those ruled out."""
     found = [_judged(profile, asked, on) for profile in profiles]
     return sorted(
         found, key=lambda choice: (bool(choice.against), bool(choice.unknown), choice.profile.name)
@@ -142,13 +152,14 @@ def choose(profiles: list[Profile], asked: list[tuple[str, float]], on: date) ->
 
 
 def as_lines(choices: list[Choice], asked: bool) -> list[str]:
-    """A line each for a terminal: yes, no or ?, and why."""
+    """One line a platform for a terminal: yes, no or ?, and why."""
     out = []
     for choice in choices:
         sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if asked else "   "
         why = choice.against or choice.unknown
+        doubts = "".join(f" [{doubt}]" for doubt in choice.doubts if not why)
         out.append(
-            f"{sign} {choice.profile.name}: {'; '.join(why) or choice.profile.title}{''.join(f' [{doubt}]' for doubt in choice.doubts if not why)}"
+            f"{sign} {choice.profile.name}: {'; '.join(why) or choice.profile.title}{doubts}"
         )
     return out
 
@@ -161,7 +172,7 @@ def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choic
         fact = getattr(profile.facts, need.fact)
         said = f"{name}={number:g}" if need.number else name
         if fact is None:
-            # Nothing takes one's own machine away, and no provider bounds its disk; what it doesn't have, it doesn't have.
+            # Nobody takes the user's own machine away or limits its disk. What it lacks, it lacks.
             if (
                 name not in ("steady", "notice", "disk", "inodes", "free-egress")
                 or profile.kind != "own"
@@ -180,7 +191,8 @@ def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choic
                 verdict, field = False, "possible"
         if verdict is False:
             against.append(
-                f"{said}: {shown}: {field} is {getattr(fact.value, field)} ({fact.status}, {fact.source})"
+                f"{said}: {shown}: {field} is {getattr(fact.value, field)} "
+                f"({fact.status}, {fact.source})"
             )
         elif fact.status != "confirmed":
             against.append(
@@ -198,7 +210,7 @@ def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choic
 
 
 def _words(fact: Fact) -> str:
-    """What the fact says where it has no number."""
+    """The first sentence of the fact's words, for where it has no number."""
     told = (
         getattr(fact.value, "text", "")
         or getattr(fact.value, "storage", "")
@@ -208,7 +220,7 @@ def _words(fact: Fact) -> str:
 
 
 def mark(fact: Fact, on: date) -> str:
-    """'' for a confirmed fact within its limit, else what speaks against relying on it."""
+    """Why not to rely on a fact on this day; '' for a confirmed one within its limit."""
     if fact.status != "confirmed":
         return "unconfirmed"
     days = (on - fact.date).days
@@ -220,7 +232,7 @@ def mark(fact: Fact, on: date) -> str:
 
 
 def as_dict(profile: Profile, on: date) -> dict:
-    """The profile as JSON, each fact with `mark`."""
+    """The profile as JSON, with the `mark` of each fact."""
     shown = profile.model_dump(mode="json")
     for name, fact in shown["facts"].items():
         if fact is not None:
@@ -240,9 +252,8 @@ def as_text(profile: Profile, on: date) -> str:
         out.append(f"{name}: [{against or f'confirmed {fact.date}'}] {fact.source}")
         for field, value in fact.value.model_dump().items():
             if value not in ("", None, []):
-                out.append(
-                    f"    {'' if field == 'text' else field + ': '}{', '.join(map(str, value)) if isinstance(value, list) else value}"
-                )
+                told = ", ".join(map(str, value)) if isinstance(value, list) else value
+                out.append(f"    {told}" if field == "text" else f"    {field}: {told}")
         if fact.note:
             out.append(f"    note: {fact.note}")
     return "\n".join(out)

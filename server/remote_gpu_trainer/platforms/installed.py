@@ -1,7 +1,12 @@
-"""What is installed, from whatever tells it: `pip freeze`, `pip list`, `conda list`, a requirements file, a lock file, or an interpreter.
+"""What is installed, and which requirements of an entry it meets.
 
-Only what is pinned counts: `torch==2.13.0`, `name @ …/name-1.0-py3-none-any.whl`, a row of a listing, a package of a lock file. A range says nothing
-about what is there. Markers are judged for Linux, where the box is; a package that stays with several versions has them all.
+The list may be `pip freeze`, `pip list`, `conda list`, a requirements file, a lock file, or an
+interpreter that lists its own packages. Only exact versions count: `torch==2.13.0`, a wheel's file
+name, a row of a listing, a package of a lock file. A range doesn't say what is there. Markers are
+evaluated for Linux, where training runs. A package that is left with several versions has them all.
+
+A pre-release counts as the release that it precedes: the nightly 2.14.0.dev20261101 behaves like
+2.14, although PEP 440 sorts it earlier. A local part (`+cu130`) names a build and is dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -27,7 +32,11 @@ _COLUMNS = re.compile(r"^(?:#\s*Name|Package)\s+Version\b|^# packages in environ
 _ROW = re.compile(r"([A-Za-z0-9][\w.-]*)\s+(\d\S*)(?:\s.*)?")
 _CONDA = re.compile(r"([A-Za-z0-9][\w.-]*)=(\d[^=\s]*)(?:=\S+)?")  # of `conda list --export`
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?", re.I)
-_LIST = "import importlib.metadata as m\nfor d in m.distributions():\n n = d.metadata['Name']\n n and print(n + '==' + d.version)"
+_LIST = """\
+import importlib.metadata as m
+for d in m.distributions():
+ n = d.metadata['Name']
+ n and print(n + '==' + d.version)"""
 _BOX = {
     "sys_platform": "linux",
     "platform_system": "Linux",
@@ -36,20 +45,26 @@ _BOX = {
     "extra": "",
 }
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "tensorflow-gpu": "tensorflow"}
-EXPECTED = "expected 'pip freeze' text, requirements.txt, uv.lock, 'pip list', 'conda list', an interpreter or a virtual environment"
+PASS = (
+    "pass 'pip freeze' text, requirements.txt, uv.lock, 'pip list', 'conda list', an interpreter "
+    "or a virtual environment"
+)
 LONGEST = 30  # seconds that an interpreter may take to list its packages
 
-Versions = dict[
-    str, tuple[Version, ...]
-]  # canonical name: the versions that may be there, nearly always one
+# By canonical name: the versions that may be there, nearly always one.
+Versions = dict[str, tuple[Version, ...]]
+Match = tuple[Requirement, Version]
 
 
 class InstalledError(BadQuestion):
-    """What is installed can't be read. One line: what was found, what was expected."""
+    """The list of packages can't be read. The text is one line: what is wrong; what to do."""
 
 
 def versions(text: str) -> Versions:
-    """The pinned packages of a listing, a requirements file or a lock file. Raises InstalledError when it is broken, or pins nothing."""
+    """The exact versions in a listing, a requirements file or a lock file.
+
+    Raises InstalledError when the text is broken or has no exact version.
+    """
     text = text.lstrip("\ufeff")
     found: Versions = {}
     rows = (
@@ -71,7 +86,7 @@ def versions(text: str) -> Versions:
             found[name] = (*known, read)
     if not found:
         raise InstalledError(
-            f"found no package with a version in it ({' '.join(text.split())[:40]!r}), {EXPECTED}"
+            f"no package with a version in {' '.join(text.split())[:40]!r}; {PASS}"
         )
     return found
 
@@ -114,7 +129,7 @@ def _of_json(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_lock(text: str) -> Iterator[tuple[str, str]]:
-    """uv.lock, poetry.lock and pylock.toml: their packages, without those that another system gets."""
+    """The packages that uv.lock, poetry.lock or pylock.toml has for Linux."""
     try:
         import tomllib
     except ImportError:  # Python 3.10
@@ -123,13 +138,13 @@ def _of_lock(text: str) -> Iterator[tuple[str, str]]:
         read = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InstalledError(
-            f"found a lock file that is broken ({error}), expected uv.lock as uv wrote it; run 'uv lock'"
+            f"the lock file isn't TOML ({error}); write it again, for example with 'uv lock'"
         ) from None
     return _pairs(read.get("package") or read.get("packages"))
 
 
 def _pairs(rows: object) -> Iterator[tuple[str, str]]:
-    """(name, version) of the rows that have both and are for Linux."""
+    """(name, version) of the rows that have both and whose markers hold on Linux."""
     for row in rows if isinstance(rows, list) else ():
         if (
             isinstance(row, dict)
@@ -142,7 +157,7 @@ def _pairs(rows: object) -> Iterator[tuple[str, str]]:
 
 
 def _holds(markers: Iterable[object]) -> bool:
-    """Whether one of them holds on the box, or there is none. One that can't be read holds."""
+    """Whether one of the markers holds on Linux, or there is none. One that can't be read holds."""
     markers = [told for told in markers if isinstance(told, str)]
     for told in markers:
         try:
@@ -154,7 +169,7 @@ def _holds(markers: Iterable[object]) -> bool:
 
 
 def read(place: str) -> str:
-    """Text for `versions` from a path: a file as it is, or what an interpreter lists. Raises InstalledError."""
+    """The text for `versions`: a file's, or what an interpreter lists. Raises InstalledError."""
     path = Path(place)
     if path.is_dir():  # a virtual environment
         path = next(
@@ -173,12 +188,64 @@ def read(place: str) -> str:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise InstalledError(
-                f"found interpreter {place} that doesn't list its packages ({error}), expected a Python with importlib.metadata"
+                f"{place} doesn't list its packages ({error}); "
+                "pass a Python that has importlib.metadata, or 'pip freeze' text"
             ) from None
         return done.stdout
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InstalledError(f"found {place} unreadable ({error.strerror}), {EXPECTED}") from None
+        raise InstalledError(f"can't read {place} ({error.strerror}); {PASS}") from None
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # what PowerShell writes
     return data.decode("utf-16" if wide else "utf-8", errors="replace")
+
+
+def plain(version: Version) -> Version:
+    """A version without its pre-release and local parts: `1!2.14.0rc1+cu130` gives `1!2.14.0`."""
+    kept = f"{version.epoch}!{'.'.join(map(str, version.release))}"
+    return Version(f"{kept}.post{version.post}" if version.post is not None else kept)
+
+
+def requirements(applies_to: Iterable[str]) -> Iterator[Requirement]:
+    """The items of `Applies to` that name a package. Skips platforms, GPUs and CUDA."""
+    for item in applies_to:
+        if ":" in item or item.startswith("cuda"):
+            continue
+        first, *ranges = item.replace(",", " ").split()
+        try:
+            yield Requirement(
+                ",".join([first, *ranges]) if ranges or any(c in first for c in "<>=!~") else first
+            )
+        except InvalidRequirement:
+            continue
+
+
+def judged(
+    applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]
+) -> tuple[list[Match], list[Match]]:
+    """The requirements that `have` meets, and those it doesn't meet.
+
+    Skips requirements without a range and packages that aren't installed. Where a package may have
+    several versions, one that fits is enough.
+    """
+    fits: list[Match] = []
+    fails: list[Match] = []
+    for wanted in requirements(applies_to):
+        there = have.get(canonicalize_name(wanted.name), ())
+        if there and wanted.specifier:
+            fitting = [
+                version
+                for version in there
+                if wanted.specifier.contains(plain(version), prereleases=True)
+            ]
+            (fits if fitting else fails).append((wanted, (fitting or there)[0]))
+    return fits, fails
+
+
+def out_of_range(applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]) -> str:
+    """Why an entry is about other versions than these; '' when it isn't.
+
+    A library that isn't installed doesn't count.
+    """
+    _, fails = judged(applies_to, have)
+    return f"about {fails[0][0]}, installed is {fails[0][1]}" if fails else ""

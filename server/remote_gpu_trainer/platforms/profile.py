@@ -1,12 +1,13 @@
-"""The facts of a platform, as YAML front matter of profiles/NAME.md: what programs use, each with its source and date.
+"""The facts of a platform: the YAML front matter of profiles/NAME.md, each with source and date.
 
-Raises ProfileError with file, field, what was found and what was expected. A fact is `confirmed` when a page of the platform's own documentation,
-with a date, says it; else `unconfirmed`, and programs take the cautious branch.
+A fact is `confirmed` when a dated page of the platform's own documentation says it. Any other fact
+is `unconfirmed`, and programs then take the cautious branch.
 """
 
 from __future__ import annotations
 
 import datetime
+import difflib
 from functools import lru_cache
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
@@ -23,15 +24,20 @@ Kind = Literal["price", "quota", "platform"]
 
 
 class ProfileError(FactError):
-    """A profile that doesn't keep to the schema. One line a fault."""
+    """A profile is unknown or doesn't follow the schema. One line a fault: file, field, fault."""
 
 
 class Strict(BaseModel):
+    """A model that refuses unknown fields and doesn't change once made."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Fact(Strict, Generic[Value]):
-    """One value with the page that says so. `date`: the page's own date (of its last change, or of the stored copy that was read)."""
+    """One value and the page that says it.
+
+    `date` is the page's own: of its last change, or of the stored copy that was read.
+    """
 
     value: Value
     source: str = Field(pattern=r"^https?://\S+$", description="the page that says so")
@@ -46,12 +52,14 @@ class Fact(Strict, Generic[Value]):
     def _confirmed_needs_a_date(self):
         if self.status == "confirmed" and self.date is None:
             raise ValueError(
-                "found a confirmed fact without a date, expected the date of the page, or status: unconfirmed"
+                "a confirmed fact needs a date; give the page's, or set status: unconfirmed"
             )
         return self
 
 
 class StopBilling(Strict):
+    """How to end the charges for a box."""
+
     command: str = Field(
         description="what a user runs to stop the charges, or the steps in the console"
     )
@@ -60,6 +68,8 @@ class StopBilling(Strict):
 
 
 class SelfStop(Strict):
+    """Whether and how a box stops itself."""
+
     possible: bool
     command: str = Field(description="what the box runs to stop itself; empty when it can't")
     credential: str = Field(
@@ -73,11 +83,14 @@ class SelfStop(Strict):
 
 
 class Survives(Strict):
+    """What outlives a stop and the end of a box."""
+
     stop: str = Field(description="what outlives a stop, and for how long")
     destroy: str = Field(description="what outlives the end of the box")
     outlives: bool | None = Field(
         None,
-        description="whether any storage outlives the end of the box and can be used by the next one; null: not known",
+        description="whether any storage outlives the end of the box and can be used by the "
+        "next one; null: not known",
     )
     stop_keeps_disk: bool | None = Field(
         None,
@@ -86,23 +99,30 @@ class Survives(Strict):
 
 
 class Paths(Strict):
+    """Where to put files on a box."""
+
     scratch: list[str] = Field(description="fast, lost with the box")
     durable: list[str] = Field(description="outlives the box")
     note: str = ""
 
 
 class Quota(Strict):
+    """The limits and prices of storage."""
+
     storage: str = Field(description="sizes and prices of disks and shared storage")
     inodes: int | None = Field(
         description="most files of the durable place; null where no limit is written"
     )
     disk_gb: float | None = Field(
         None,
-        description="largest disk, in GB, that one box can be given; null where no limit is written",
+        description="largest disk, in GB, that one box can be given; "
+        "null where no limit is written",
     )
 
 
 class Ssh(Strict):
+    """How to log in."""
+
     form: str = Field(description="the line a user pastes, with HOST, PORT and KEY")
     user: str
     full: bool = Field(description="scp, rsync and port forwarding work over it")
@@ -110,22 +130,29 @@ class Ssh(Strict):
 
 
 class Limits(Strict):
+    """How long a box may run or stand idle."""
+
     most_hours: float | None
     idle_minutes: float | None
     text: str
 
 
 class Preemption(Strict):
+    """Whether the provider takes a box away, and how the box learns of it."""
+
     possible: bool
     on_demand: bool | None = Field(
         None,
-        description="whether a box that isn't of the interruptible kind can be taken for another customer as well; null: not known",
+        description="whether a box that isn't of the interruptible kind can be taken for another "
+        "customer as well; null: not known",
     )
     notice_seconds: float | None = Field(description="null: none is promised")
     form: str = Field(description="how the box learns of it: a signal, a metadata URL, nothing")
 
 
 class Spot(Strict):
+    """The interruptible kind of box."""
+
     offered: bool | None = Field(
         None, description="whether there is an interruptible kind; null: not known"
     )
@@ -133,6 +160,8 @@ class Spot(Strict):
 
 
 class Egress(Strict):
+    """The price of traffic out."""
+
     free: bool | None = Field(
         None, description="whether traffic out costs nothing; null: not known"
     )
@@ -140,10 +169,14 @@ class Egress(Strict):
 
 
 class Text(Strict):
+    """A fact that has words only."""
+
     text: str
 
 
 class Facts(Strict):
+    """All facts of a platform. Null: the platform has no such thing (see `NOT_THERE`)."""
+
     stop_billing: Fact[StopBilling] | None
     self_stop: Fact[SelfStop] | None
     survives: Fact[Survives]
@@ -153,7 +186,8 @@ class Facts(Strict):
     limits: Fact[Limits]
     preemption: Fact[Preemption] | None
     spot: Fact[Spot] | None = Field(
-        description="whether there is an interruptible kind, how it is asked for, what it costs beside the other"
+        description="whether there is an interruptible kind, how it is asked for, "
+        "what it costs beside the other"
     )
     egress: Fact[Egress] | None = Field(description="price of traffic out")
     network: Fact[Text] = Field(description="mirrors and proxy that are needed or offered")
@@ -171,7 +205,8 @@ class Facts(Strict):
     )
 
 
-# Facts that may be null: the thing doesn't exist there, or belongs to a provider that the page doesn't know.
+# Facts that may be null, by kind of platform: the thing doesn't exist there, or it depends on a
+# provider that the page doesn't know.
 NOT_THERE: dict[str, frozenset[str]] = {
     "own": frozenset(
         {"stop_billing", "self_stop", "egress", "spot", "price", "quota", "listing", "preemption"}
@@ -182,6 +217,8 @@ NOT_THERE: dict[str, frozenset[str]] = {
 
 
 class Profile(Strict):
+    """A platform: its name, its kind, the texts that reveal it in logs, and its facts."""
+
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     title: str
     kind: Literal["rental", "scheduler", "notebook", "serverless", "own", "unnamed"]
@@ -195,7 +232,7 @@ class Profile(Strict):
                 self.kind, frozenset()
             ):
                 raise ValueError(
-                    f"found {name}: null, expected a fact; a platform of kind {self.kind} has one"
+                    f"{name} is null; write the fact, which every platform of kind {self.kind} has"
                 )
         return self
 
@@ -210,34 +247,47 @@ def read(path: Path) -> tuple[Profile, str]:
     head, body = split(path.read_text(encoding="utf-8"))
     if not head:
         raise ProfileError(
-            f"{path}: found no YAML front matter, expected it between two lines of ---"
+            f"{path}: no YAML front matter; put it at the top, between two lines of ---"
         )
     try:
         return Profile.model_validate(yaml.load(head, _LOADER)), body
     except yaml.YAMLError as error:
         raise ProfileError(
-            f"{path}: found YAML that can't be read ({str(error).splitlines()[0]})"
+            f"{path}: the front matter isn't YAML ({_where(error)}); correct it"
         ) from None
     except ValidationError as error:
         lines = [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
         raise ProfileError("\n".join(lines)) from None
 
 
+def _where(error: yaml.YAMLError) -> str:
+    """The problem and its line in the page, which starts one line before the front matter."""
+    mark = getattr(error, "problem_mark", None)
+    told = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"line {mark.line + 2}: {told}" if mark else told
+
+
 def read_all(root: Path) -> dict[str, Profile]:
-    """{name: profile} of the pages under `root`/profiles. Raises ProfileError."""
+    """The profiles under `root`/profiles by name. Raises ProfileError."""
     return {path.stem: read_profile(path) for path in pages(root)}
 
 
 @lru_cache(maxsize=1)
 def load() -> dict[str, Profile]:
-    """{name: profile} of this installation. Raises ProfileError and CatalogueError."""
+    """The profiles of this installation by name. Raises ProfileError and CatalogueError."""
     return read_all(bundle.bundle_root())
 
 
 def get(name: str) -> Profile:
-    """The profile of this name, its page alone being read. Raises ProfileError."""
+    """The profile of this name; reads its page alone. Raises ProfileError."""
     places = {path.stem: path for path in pages(bundle.bundle_root())}
     wanted = name.strip().lower()
     if wanted not in places:
-        raise ProfileError(f"found profile {name[:40]!r}, expected one of {', '.join(places)}")
+        near = difflib.get_close_matches(wanted, places, n=1, cutoff=0.7)
+        hint = (
+            f"did you mean {near[0]}? (rgt profile lists them)"
+            if near
+            else f"use one of {', '.join(places)}"
+        )
+        raise ProfileError(f"unknown profile {name[:40]!r}; {hint}")
     return read_profile(places[wanted])

@@ -1,17 +1,25 @@
-"""Which of all this is out of date: by age, by what is installed, by a release, by two places that disagree. Pure but for reading pages.
+"""What is out of date: by age, by what is installed, by a release, or because two places disagree.
 
-Every list says what to open again. Nothing here judges whether a statement is true.
+Every finding names the page to open again. Nothing here judges whether a statement is true.
+
+A page repeats a fact of a profile in a comment beside its prose:
+`<!-- fact: runpod.preemption.notice_seconds = 5 -->`. `read_statements` reads these comments and
+the profile's own value. It also reads the texts that reveal a platform, which no two profiles may
+share, and the version of the bundle.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 
+from .. import __version__
+from ..catalogue import bundle, front_matter
 from ..catalogue.entry import Entry
 from ..catalogue.front_matter import FactHead
-from ..text.records import record
 from . import ages
 from .ages import BadQuestion
 
@@ -19,31 +27,40 @@ _RELEASED = re.compile(
     r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*"
 )
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
+MARK = re.compile(r"<!-- fact: ([a-z0-9-]+\.[a-z_]+(?:\.[a-z_]+)?) = ([^\n]{1,80}?) -->")
+_TOKENS = re.compile(r"^tokens:\s*\[(.*)\]\s*$", re.M)
+_VERSION = re.compile(r'^  version: "?([^"\n]+)"?\s*$', re.M)
+SAME = {"pytorch": "torch"}  # what people write for a package
+UNDATED = "no page with a date says it"
 
 
-@record
+@dataclass(frozen=True)
 class Release:
-    """A library's release that just came out. `day` is None when it wasn't told: it is out by the day of the check."""
+    """A release of a library. `day` is the day it came out, None when the user didn't give it."""
 
     name: str
     version: str
     day: date | None
 
 
+@dataclass
 class Report:
-    """stale: past its limit. out_of_range: doesn't concern this environment; concerns: bound to versions that are installed.
-    doubt: undated facts, and what a release may have changed. contradictions: places that state different values."""
+    """The findings, each an item of the JSON answer.
 
-    def __init__(self, stale: list[dict]):
-        self.stale = stale
-        self.out_of_range: list[dict] = []
-        self.concerns: list[dict] = []
-        self.doubt: list[dict] = []
-        self.contradictions: list[dict] = []
+    `stale` is past its limit. `out_of_range` is about other versions than those installed,
+    `concerns` about these. `doubt` holds undated facts and what a release may have changed.
+    `contradictions` holds things with more than one value.
+    """
+
+    stale: list[dict] = field(default_factory=list)
+    out_of_range: list[dict] = field(default_factory=list)
+    concerns: list[dict] = field(default_factory=list)
+    doubt: list[dict] = field(default_factory=list)
+    contradictions: list[dict] = field(default_factory=list)
 
     @property
     def fresh(self) -> bool:
-        """Nothing past its limit, nothing contradicted, nothing in doubt because of a release, nothing out of range."""
+        """Whether nothing needs a look: `concerns` and undated facts alone don't count."""
         return not (
             self.stale
             or self.contradictions
@@ -52,11 +69,8 @@ class Report:
         )
 
     def as_dict(self) -> dict:
+        """The JSON answer."""
         return dict(vars(self))
-
-
-SAME = {"pytorch": "torch"}  # what people write for a package
-UNDATED = "no page with a date says it"
 
 
 def check(
@@ -70,15 +84,17 @@ def check(
     scope: str | None = None,
     limits: Mapping[str, int] = ages.LIMITS,
 ) -> Report:
-    """`packages`: text for `installed.versions`. `scope`: an id, a family, a page, a folder or a platform.
+    """Check entries, facts and statements by what they hold on day `on`.
 
-    Raises BadQuestion for a release or scope that can't be read, InstalledError for a broken lock file.
+    `packages` is text for `installed.versions`. `scope` is an id, a family, a page, a folder or a
+    platform. Raises BadQuestion for a release or scope that can't be used, InstalledError for a
+    list of packages that can't be read.
     """
     entries, facts = list(entries), list(facts)
     release = read_release(released) if released is not None else None
     if release and not any(_names(entry, release.name) for entry in entries):
         raise BadQuestion(
-            f"found released {released[:40]!r}, which no entry names; expected one of {', '.join(_libraries(entries))}"
+            f"no entry is about {released[:40]!r}; name one of {', '.join(_libraries(entries))}"
         )
     if scope:
         entries, facts = _within(scope, entries, facts)
@@ -95,11 +111,11 @@ def check(
                 }
             )
     if packages is not None:
-        from . import installed, versions  # packaging takes longer to import than all else here
+        from . import installed  # packaging takes longer to import than all else here
 
         have = installed.versions(packages)
         for entry in entries:
-            fits, fails = versions.judged(entry.applies_to, have)
+            fits, fails = installed.judged(entry.applies_to, have)
             told, found = (report.out_of_range, fails) if fails else (report.concerns, fits)
             told += [
                 {"id": entry.id, "requirement": str(wanted), "installed": str(version)}
@@ -116,7 +132,7 @@ def check(
 def _within(
     scope: str, entries: list[Entry], facts: list[FactHead]
 ) -> tuple[list[Entry], list[FactHead]]:
-    """What a scope names: `references`, `profiles/runpod.md`, `runpod`, `RP`, `RP3`, `runpod.price`."""
+    """What a scope such as `references`, `profiles/runpod.md`, `runpod`, `RP` or `RP3` names."""
     asked = _asked(scope)
     chosen = [
         e
@@ -129,7 +145,8 @@ def _within(
     heads = [f for f in facts if asked in (f.id, f.profile, f"profiles/{f.profile}.md", "profiles")]
     if not chosen and not heads:
         raise BadQuestion(
-            f"found scope {scope[:40]!r}, expected an id (O7), a family (O), a page (profiles/runpod.md), a folder (references) or a platform (runpod)"
+            f"nothing is called {scope[:40]!r}; give an id (O7), a family (O), a page "
+            "(profiles/runpod.md), a folder (references) or a platform (runpod)"
         )
     return chosen, heads
 
@@ -139,7 +156,7 @@ def _asked(scope: str) -> str:
 
 
 def _concerns(scope: str, found: dict) -> bool:
-    """Whether a contradiction is about what a scope names, or stands on one of its pages."""
+    """Whether a contradiction is about what a scope names, or is on one of its pages."""
     asked = _asked(scope)
     named = (
         found["id"] == asked
@@ -168,16 +185,17 @@ def read_release(text: str) -> Release:
     except (InvalidVersion, ValueError):
         pass
     raise BadQuestion(
-        f"found released {text[:40]!r}, expected a name and a version, such as 'torch 2.14', and the day if you know it: 'torch 2.14 2026-12-01'"
+        f"{text[:40]!r} isn't a release; write a name and a version, such as 'torch 2.14', "
+        "with the day if you know it: 'torch 2.14 2026-12-01'"
     )
 
 
 def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dict]:
-    """Entries that speak about the library, hold for the new version too, and were last checked before it."""
+    """Entries about the library that cover the new version and were checked before it."""
     from packaging.utils import canonicalize_name
     from packaging.version import Version
 
-    from . import versions
+    from . import installed
 
     name, version = canonicalize_name(release.name), Version(release.version)
     out = []
@@ -185,16 +203,16 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
         if entry.verified > on or not _names(entry, release.name):
             continue
         wanted = [
-            r for r in versions.requirements(entry.applies_to) if canonicalize_name(r.name) == name
+            r for r in installed.requirements(entry.applies_to) if canonicalize_name(r.name) == name
         ]
         ran = {canonicalize_name(n): v for n, v in _RAN.findall(entry.ran)}
         if any(
-            r.specifier and not r.specifier.contains(versions.plain(version), prereleases=True)
+            r.specifier and not r.specifier.contains(installed.plain(version), prereleases=True)
             for r in wanted
         ):
             continue  # it ends before this version
         if name in ran:
-            if versions.plain(Version(ran[name])) >= versions.plain(version):
+            if installed.plain(Version(ran[name])) >= installed.plain(version):
                 continue
             why = f"ran with {release.name} {ran[name]}, not yet with {version}"
         elif release.day and entry.verified >= release.day:
@@ -218,14 +236,18 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
 
 
 def _names(entry: Entry, name: str) -> bool:
-    """Whether an entry is about a library: by its range, by what it ran with, or by code in it, such as `torch.save` and `import trl`."""
+    """Whether an entry is about a library.
+
+    That shows in `Applies to`, in what its proof ran with, or in code such as `torch.save` and
+    `import trl`.
+    """
     from packaging.utils import canonicalize_name
 
-    from . import versions
+    from . import installed
 
     if any(
         canonicalize_name(r.name) == canonicalize_name(name)
-        for r in versions.requirements(entry.applies_to)
+        for r in installed.requirements(entry.applies_to)
     ):
         return True
     if any(canonicalize_name(n) == canonicalize_name(name) for n, _ in _RAN.findall(entry.ran)):
@@ -240,24 +262,24 @@ def _names(entry: Entry, name: str) -> bool:
 
 
 def _libraries(entries: Iterable[Entry]) -> list[str]:
-    """The libraries that entries name in `Applies to` or ran with, by name."""
+    """The names of the libraries in `Applies to` and in what proofs ran with, sorted."""
     from packaging.utils import canonicalize_name
 
-    from . import versions
+    from . import installed
 
     named = {
         canonicalize_name(r.name)
         for entry in entries
-        for r in versions.requirements(entry.applies_to)
+        for r in installed.requirements(entry.applies_to)
     }
     return sorted(
         named | {canonicalize_name(n) for entry in entries for n, _ in _RAN.findall(entry.ran)}
     )
 
 
-@record
+@dataclass(frozen=True)
 class Statement:
-    """One place that states the value of one machine-readable thing, such as `runpod.preemption.notice_seconds`."""
+    """One place that gives a value for a thing such as `runpod.preemption.notice_seconds`."""
 
     thing: str
     value: str
@@ -265,7 +287,7 @@ class Statement:
 
 
 def contradictions(statements: Iterable[Statement]) -> list[dict]:
-    """Things that are stated with more than one value, with every place."""
+    """Things for which places give different values, with every value and place."""
     by_thing: dict[str, list[Statement]] = {}
     for statement in statements:
         by_thing.setdefault(statement.thing, []).append(statement)
@@ -277,8 +299,68 @@ def contradictions(statements: Iterable[Statement]) -> list[dict]:
 
 
 def _plain_value(value: str) -> str:
-    """Numbers compare as numbers, words without case and outer blanks."""
+    """A value to compare by: numbers as numbers, words without case and extra blanks."""
     try:
         return repr(float(value))
     except ValueError:
         return " ".join(value.lower().split())
+
+
+def read_statements(root: Path) -> list[Statement]:
+    """Every statement of a bundle.
+
+    Raises FactError for a comment that names a field which no profile has.
+    """
+    found: list[Statement] = []
+    texts = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
+        for path in [*bundle.pages(root), root / "SKILL.md"]
+        if path.is_file()
+    }
+    wanted: dict[str, None] = {}
+    for place, text in texts.items():
+        for mark in MARK.finditer(text):
+            line = text.count("\n", 0, mark.start()) + 1
+            found.append(Statement(mark[1], mark[2], f"{place}:{line}"))
+            wanted[mark[1]] = None
+        if place.startswith("profiles/"):
+            found += _tokens(place, front_matter.split(text)[0])
+    found += _front_matter(texts, wanted)
+    version = _VERSION.search(front_matter.split(texts.get("SKILL.md", ""))[0])
+    if version:
+        found += [
+            Statement("version", version[1], "SKILL.md"),
+            Statement("version", __version__, "package"),
+        ]
+    return found
+
+
+def _tokens(place: str, head: str) -> Iterator[Statement]:
+    listed = _TOKENS.search(head)
+    for token in re.findall(r'"([^"]+)"', listed[1]) if listed else ():
+        yield Statement(f"token {token}", Path(place).stem, place)
+
+
+def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[Statement]:
+    """The front matter's own value for each thing that a comment names."""
+    for thing in wanted:
+        name, fact, *field = thing.split(".")
+        place = f"profiles/{name}.md"
+        head = front_matter.split(texts.get(place, ""))[0]
+        value = front_matter.value(head, fact, *field) or _by_parser(head, fact, field)
+        if value is None:
+            raise front_matter.FactError(
+                f"a page's comment names the fact {thing}, which no profile has; "
+                "name a field of profiles/NAME.md, such as runpod.preemption.notice_seconds"
+            )
+        yield Statement(thing, value, place)
+
+
+def _by_parser(head: str, fact: str, field: list[str]) -> str | None:
+    """The same by the YAML parser, whose import takes a tenth of the whole check."""
+    import yaml
+
+    value = (((yaml.safe_load(head) or {}).get("facts") or {}).get(fact) or {}).get("value")
+    for part in field:
+        value = value.get(part) if isinstance(value, dict) else None
+    return None if value is None or isinstance(value, dict) else str(value)

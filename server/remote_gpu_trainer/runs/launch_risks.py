@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from ..platforms.choosing import mark
-from ..platforms.interval import between_saves
 from ..platforms.profile import Profile
+from ..platforms.save_interval import between_saves
 from .job import Job
 from .runner_values import self_stop
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..platforms.profile import Profile
-from ..platforms.provider_list import Listed, decoded, listed
+from ..platforms.teardown import Listed, decoded, listed
 from ..text.masking import shown, shown_lines
 from . import ledger, status
 from .release import Released, Unreleased, bring_home

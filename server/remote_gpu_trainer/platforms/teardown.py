@@ -1,0 +1,227 @@
+"""Ending a rented box: what each way keeps and still costs, and whether the box is gone.
+
+A box counts as gone only when its own id is missing from a text that reads as a whole list: JSON
+that holds a list, a table with its header, or a sentence that says there is nothing. Any other text
+proves nothing, because an expired key, a missing program and a cut page all print something. The
+box's address proves nothing either, because many lists don't show addresses.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from dataclasses import dataclass
+from datetime import date
+
+from ..text.masking import ANSI, shown
+from .choosing import mark
+from .profile import Profile
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{2,120}\Z")
+_NONE = re.compile(
+    r"(?:no (?:active |running )?"
+    r"(?:sessions|instances|machines|pods|containers|jobs|resources|kernels)\b.{0,60}"
+    r"|listed 0 items\.?)\Z",
+    re.I,
+)
+_HEADER = re.compile(
+    r"#|id|name|.{0,20}[ _]?id|instance.{0,12}|job.{0,12}|status|state|machine.{0,12}|zone|gpus?"
+    r"|pod|node.{0,12}|ref",
+    re.I,
+)
+_CELLS = re.compile(r"\s{2,}|\t+|\s*[|│┃]\s*")
+_MORE = ("nextToken", "NextToken", "next_token", "nextPageToken", "next_page_token")
+_CUT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.:/-]{2,120})(?:…|\.{3})")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to stop a box: what it keeps or deletes, what goes on being billed, and its source.
+
+    `mark` says why not to rely on it (unconfirmed or stale); empty when nothing does.
+    """
+
+    name: str
+    keeps: str
+    billed: str
+    command: str
+    mark: str
+    source: str
+
+
+def ways(profile: Profile, on: date) -> list[Way]:
+    """The ways to stop on this platform, gentlest first. Empty where nothing is billed."""
+    facts, found = profile.facts, []
+    if facts.survives and facts.stop_billing:
+        keeps = facts.survives.value.stop_keeps_disk
+        disk = {
+            True: "the disk is kept",
+            False: "the disk is lost",
+            None: "unknown whether the disk is kept",
+        }[keeps]
+        found.append(
+            Way(
+                "stop",
+                f"{disk}. {facts.survives.value.stop}",
+                "assume that storage is billed until you delete it",
+                "",
+                mark(facts.survives, on),
+                facts.survives.source,
+            )
+        )
+    if facts.self_stop and facts.self_stop.value.possible:
+        stop = facts.self_stop
+        found.append(
+            Way(
+                "stop from inside",
+                stop.value.survives,
+                "as after a stop",
+                stop.value.command,
+                mark(stop, on),
+                stop.source,
+            )
+        )
+    if facts.stop_billing:
+        end = facts.stop_billing
+        found.append(
+            Way(
+                "end it",
+                f"deletes: {end.value.deletes}",
+                end.value.still_billed,
+                end.value.command,
+                mark(end, on),
+                end.source,
+            )
+        )
+    return found
+
+
+def ways_as_text(found: list[Way]) -> str:
+    """The ways as lines for a terminal."""
+    out = []
+    for way in found:
+        out.append(f"{way.name}{' [' + way.mark + ']' if way.mark else ''} ({way.source})")
+        out += [
+            f"    keeps: {way.keeps}" if way.name != "end it" else f"    {way.keeps}",
+            f"    still billed: {way.billed}",
+        ]
+        if way.command:
+            out.append(f"    run it yourself: {way.command}")
+    return "\n".join(out)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """`gone` is True, False, or None when the list can't tell; `text` says why."""
+
+    gone: bool | None
+    text: str
+
+
+def decoded(data: bytes) -> str:
+    """The text of a provider's list, by its byte order mark or as UTF-8.
+
+    Bytes that aren't text come back as a NUL, which `listed` refuses.
+    """
+    try:
+        return data.decode(next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8"))
+    except UnicodeDecodeError:
+        return "\0"
+
+
+def listed(text: str, ids: list[str], address: str = "") -> Listed:
+    """Whether a box is in a provider's list.
+
+    `ids` are the instance's ids or names at the provider. `address` is its HOST:PORT, which can
+    show that the box is still there but never that it is gone.
+    """
+    text = ANSI.sub("", text)
+    for one in ids:
+        if not _ID.match(one):
+            return Listed(
+                None,
+                f"{shown(one, 60)!r} isn't an instance's id; use letters, digits and -_.:/",
+            )
+    host = address.rpartition(":")[0]
+    for one in (*ids, *([host] if host and host not in ("127.0.0.1", "localhost") else [])):
+        place = re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(one)}(?![A-Za-z0-9_-])", text, re.I)
+        if place:
+            line = shown(text[text.rfind("\n", 0, place.start()) + 1 :].split("\n", 1)[0], 160)
+            return Listed(
+                False,
+                f"{one} is in the list ({line}); stopped boxes are listed too and may be billed",
+            )
+    if not text.strip():
+        return Listed(
+            None,
+            "the list is empty text; run the listing command again and look at its errors",
+        )
+    if not ids:
+        return Listed(
+            None,
+            "no id to look for; pass the instance's id with --id, "
+            "because a list without the box's address proves nothing",
+        )
+    why = _no_list(text) or _cut(text, ids)
+    if why:
+        return Listed(None, why)
+    return Listed(True, f"{', '.join(ids)} isn't in the list of {len(text.splitlines())} lines")
+
+
+def _no_list(text: str) -> str:
+    """What is wrong with a text that isn't a whole list; '' for one that is."""
+    start = shown(text.strip(), 120)
+    if "\0" in text:
+        return "the list isn't text; save it as UTF-8"
+    try:
+        read = json.loads(text.lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        rows = [line.strip() for line in text.splitlines() if line.strip()]
+        if any(_NONE.match(row) for row in rows) or _header(rows):
+            return ""
+        return (
+            f"no list in this text ({start}); pass the provider's list as JSON "
+            "or as a table with its header"
+        )
+    if isinstance(read, dict) and any(read.get(name) for name in _MORE):
+        return "only the first page of a longer list; ask for every page"
+    if isinstance(read, list) or (
+        isinstance(read, dict)
+        and any(isinstance(value, list) for value in _within(read))
+        and not read.get("error")
+    ):
+        return ""
+    return f"JSON without a list ({start}); pass the provider's list"
+
+
+def _within(read: dict) -> list[object]:
+    """The values of an object, and of the objects in it: {"data": {"pods": []}}."""
+    inner = [value for value in read.values() if isinstance(value, dict)]
+    return [*read.values(), *(value for one in inner for value in one.values())]
+
+
+def _header(rows: list[str]) -> bool:
+    """Whether one of the first rows names two or more columns, as a table's header does."""
+    for row in rows[:6]:
+        cells = [cell for cell in _CELLS.split(row.strip("|│┃ ")) if cell]
+        if len(cells) > 1 and sum(bool(_HEADER.fullmatch(cell)) for cell in cells) > 1:
+            return True
+    return False
+
+
+def _cut(text: str, ids: list[str]) -> str:
+    """What is wrong with a list that cuts ids short, when a cut one may be ours; else ''."""
+    for found in _CUT.finditer(text):
+        for one in ids:
+            if one.lower().startswith(found[1].lower()):
+                return (
+                    f"{found[0]} in the list may be {one}; "
+                    "ask for JSON or a wider table, which show ids in full"
+                )
+    return ""
