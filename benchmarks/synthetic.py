@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import numpy
 from remote_gpu_trainer.catalogue.bundle import load
@@ -21,8 +22,8 @@ def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureInde
     entries = list(learned)
     for copy in range(1, times):
         for entry in learned:
-            signatures = tuple(s._replace(text=f"{s.text} copy{copy}") for s in entry.signatures)
-            entries.append(entry._replace(id=f"{entry.id}C{copy}", signatures=signatures))
+            signatures = tuple(replace(s, text=f"{s.text} copy{copy}") for s in entry.signatures)
+            entries.append(replace(entry, id=f"{entry.id}C{copy}", signatures=signatures))
     columns = len(made.classes)
     made.classes = (
         made.classes[:-1] + [entry.id for entry in entries[columns - 1 :]] + [ranking.NONE]

@@ -136,8 +136,8 @@ def _read(found: list[Text]) -> tuple[list[tuple], list[bool]]:
     read, literal = [], []
     for text in found:
         seen = log_reading.from_text(text.text)
-        words, point = search.read_of(seen, made)
-        read.append((words, array("f", point)))
+        asked = search.read_of(seen, made)
+        read.append((asked.words, array("f", asked.point)))
         literal.append(text.case and any(hit.decisive for hit in signatures.find(seen)))
     return read, literal
 

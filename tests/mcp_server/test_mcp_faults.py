@@ -101,7 +101,7 @@ ASKED = [
     (
         "an argument of 20 MB",
         tool("lookup_symptom", {"symptom": "x" * 20_000_001}),
-        "found a text of 20000001 characters",
+        "the text has 20000001 characters",
     ),
     (
         "a broken lock file of 20 MB",

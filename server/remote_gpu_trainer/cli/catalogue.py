@@ -82,22 +82,22 @@ def run_docs(args: argparse.Namespace) -> int:
 def run_new_entry(args: argparse.Namespace) -> int:
     from datetime import date
 
-    from ..catalogue import bundle, new_entry
+    from ..catalogue import authoring, bundle
 
     read = bundle.read(bundle.bundle_root())
-    name, markdown = new_entry.form(read, args.family, args.title, date.today())
+    name, markdown = authoring.form(read, args.family, args.title, date.today())
     if not args.write:
         print(markdown, end="")
         return 0
-    print(f"{new_entry.put(read, args.family, markdown, args.page)}: {name}")
-    print(new_entry.hint(), file=sys.stderr)
+    print(f"{authoring.put(read, args.family, markdown, args.page)}: {name}")
+    print(authoring.hint(), file=sys.stderr)
     return 0
 
 
 def run_prove(args: argparse.Namespace) -> int:
-    from ..catalogue import bundle, proving
+    from ..catalogue import authoring, bundle
 
-    found = proving.prove(bundle.load(), args.id)
+    found = authoring.prove(bundle.load(), args.id)
     for one in found:
         print(f"{one.id} {one.verdict}: {one.tests} tests")
         for line in (*one.faults, *one.skipped):
