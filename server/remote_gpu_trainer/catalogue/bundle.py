@@ -63,7 +63,7 @@ class Catalogue:
             return found
         group = self.families.get(wanted.upper().rstrip("0123456789"), [])
         known = (
-            f"that family has {', '.join(entry.id for entry in group)}"
+            f"that family has {', '.join(sorted((e.id for e in group), key=_by_number))}"
             if group
             else f"the families are {', '.join(self.families)}"
         )
@@ -76,6 +76,10 @@ class Catalogue:
         for entry in self.entries:
             groups.setdefault(entry.family, []).append(entry)
         return groups
+
+
+def _by_number(entry_id: str) -> tuple[int, str]:
+    return len(entry_id), entry_id
 
 
 def bundle_root() -> Path:
