@@ -1,4 +1,8 @@
-"""A catalogue that is many times as large: every entry that the ranking knows comes again under other ids, with signatures and columns of its own."""
+"""A catalogue that is many times as large.
+
+Every entry that the ranking knows comes again under other ids, with signatures and columns of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,10 @@ from remote_gpu_trainer.retrieval.matrices import Dense, Matrix, Sparse
 
 
 def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureIndex]:
-    """Entries by id, ranking and signatures with `times` as many entries. Copies vote as their originals do, a little less."""
+    """Entries by id, ranking and signatures, with `times` as many entries.
+
+    Copies vote as their originals do, a little less.
+    """
     real, made = load(), ranking.Ranking(ranking.PLACE.read_bytes())
     if times == 1:
         return real.by_id, made, SignatureIndex(real.signatures)

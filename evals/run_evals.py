@@ -1,10 +1,16 @@
 """Grade the look-up, or any other agent's answers, on evals/cases.jsonl.
 
-usage: python evals/run_evals.py [--suite lookup|curves|render|staleness|health|all] [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
+usage: python evals/run_evals.py [--suite lookup|curves|render|staleness|health|all]
+           [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
 
-Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family and kind, beside
-baselines over the same entries (MiniLM too when the extra `minilm` is installed). The half of a case follows from its id: 0–7 tunes, 8–f reports. Then the same for
-evals/sets/fresh.jsonl and evals/sets/short.jsonl, of which nothing is learned, and for reports within the logs of evals/sets/healthy_logs/; `--suite curves` grades logs that end without an error. Exits 1 when the reporting half or the fresh reports fall below evals/floor.json for this set of reports. --write brings RESULTS.md and the floor up to date.
+Prints hit@1, hit@3, hit@10, MRR and false answers with 95 % bootstrap intervals, by half, family
+and kind, beside baselines over the same entries (MiniLM too when the extra `minilm` is installed).
+The half of a case follows from its id: 0–7 tunes, 8–f reports. Then the same for
+evals/sets/fresh.jsonl and evals/sets/short.jsonl, from which nothing is learned, and for reports
+within the logs of evals/sets/healthy_logs/. `--suite curves` grades logs that end without an error.
+
+Exits 1 when the reporting half or the fresh reports fall below evals/floor.json for this set of
+reports. --write brings RESULTS.md and the floor up to date.
 """
 
 from __future__ import annotations
@@ -36,16 +42,22 @@ from grading.cases import Case, read_cases
 
 APART = {
     "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
-    "outside.jsonl": "reports that searches in the field brought, left without an answer by both of their readers",
+    "outside.jsonl": "reports that searches in the field brought, "
+    "left without an answer by both of their readers",
 }
 KEPT = {  # nothing is learned from either half, of the first from its reporting half
-    "waiting.jsonl": "reports of the entries that came after the cases (some learned since, the others wait), and strange ones in such words: the reporting half, of which nothing is learned",
-    "fresh.jsonl": "fresh reports (collected after the ranking was made; nothing is learned from them)",
-    "short.jsonl": "questions of 3 to 14 words (invented by writers who saw titles and symptoms and no answer; nothing is learned from them)",
+    "waiting.jsonl": "reports of the entries that came after the cases (some learned since, "
+    "the others wait), and strange ones in such words: the reporting half, "
+    "of which nothing is learned",
+    "fresh.jsonl": "fresh reports "
+    "(collected after the ranking was made; nothing is learned from them)",
+    "short.jsonl": "questions of 3 to 14 words (invented by writers who saw titles and symptoms "
+    "and no answer; nothing is learned from them)",
 }
 
 
 def main() -> int:
+    """Grade what is asked for; 1 when a figure fell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--suite",
@@ -77,9 +89,8 @@ def main() -> int:
         if args.suite in (name, "all"):
             count, wrong = suite.run(SETS / f"{name}.jsonl")
             failed |= bool(wrong)
-            print(
-                f"{name}: {count - len({line.partition(':')[0] for line in wrong})} of {count} cases right"
-            )
+            right = count - len({line.partition(":")[0] for line in wrong})
+            print(f"{name}: {right} of {count} cases right")
             print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
     curves, missed = (
         curved.run(SETS / "curves.jsonl")
@@ -127,7 +138,10 @@ def main() -> int:
             f"{what}: answered {_answered(SETS / name)}" for name, what in APART.items()
         )
         asked, same, changed = nudge.kept(reporting)
-        said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
+        said += (
+            f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports "
+            "whose cause isn't the platform keep their first answer"
+        )
         print(said.replace("**", ""))
         if args.wrong:
             print("\n".join(changed))
@@ -149,7 +163,10 @@ def main() -> int:
 def _with_a_sentence(
     pairs: list[tuple[Case, str]], reporting: list[Case], fresh: list[Case], bare: systems.Answers
 ) -> str:
-    """What one sentence before a report does, as text. `pairs`: reports with their sentences; `bare`: the answers to the reports as they are."""
+    """What one sentence before a report changes, as text.
+
+    `pairs`: reports with their sentences; `bare`: the answers to the reports as they are.
+    """
     told = ""
     for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
         known = {case.id for case in of}
