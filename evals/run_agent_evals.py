@@ -62,7 +62,7 @@ def read_tasks(path: Path) -> list[dict]:
             "give an object with skill_name and evals"
         ) from None
     if name != NAME:
-        raise BadTasks(f"{path}: found the skill {name!r}, expected {NAME}")
+        raise BadTasks(f"{path}: skill_name is {name!r}; write {NAME}")
     for task in tasks:
         wrong = [
             key
@@ -82,7 +82,7 @@ def read_tasks(path: Path) -> list[dict]:
             )
     numbers = [task["id"] for task in tasks]
     if len(set(numbers)) < len(numbers):
-        raise BadTasks(f"{path}: found an id twice, expected each once")
+        raise BadTasks(f"{path}: an id is there twice; give each task its own")
     return tasks
 
 
@@ -94,13 +94,11 @@ def choose(tasks: list[dict], text: str | None) -> list[dict]:
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
-            raise BadTasks(f"--tasks: found {part!r}, expected numbers and ranges as in 1-5,41")
+            raise BadTasks(f"--tasks: can't read {part!r}; write numbers and ranges as in 1-5,41")
         wanted.update(range(int(first), int(last or first) + 1))
     chosen = [task for task in tasks if task["id"] in wanted]
     if not chosen:
-        raise BadTasks(
-            f"--tasks: found no task {text}, expected some of {tasks[0]['id']}-{tasks[-1]['id']}"
-        )
+        raise BadTasks(f"--tasks: no task {text}; choose from {tasks[0]['id']}-{tasks[-1]['id']}")
     return chosen
 
 
@@ -115,11 +113,9 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
         missing = [
             file for file in files if not (root / file).is_file() or ".." in Path(file).parts
         ]
+        wrong += [f"{where}: no file {file}; name one of the repository" for file in missing]
         wrong += [
-            f"{where}: found no file {file}, expected it in the repository" for file in missing
-        ]
-        wrong += [
-            f"{where}: found the id {one}, expected one of the catalogue"
+            f"{where}: unknown id {one}; name one of the catalogue"
             for one in grade.get("entry", ())
             if one not in ids
         ]
@@ -277,7 +273,7 @@ def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
         shlex.split(text, posix=os.name == "posix") for text in (args.client, args.with_args)
     )
     if not command:
-        raise BadTasks("--client: found nothing, expected a command")
+        raise BadTasks("--client is empty; give a command")
     ids, skill, runs = list(bundle.load().by_id), skill_folder.contents(), []
     out = args.out.open("w", encoding="utf-8") if args.out else None
     try:

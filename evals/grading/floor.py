@@ -41,16 +41,16 @@ def below(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]
         return [f"{path}: no floor for the set of reports {name}; run evals/run_evals.py --write"]
     now = figures(grades, fresh)
     lines = [
-        f"{name}: found {now[name]}, expected at least {held[name]}"
+        f"{name}: {now[name]} is below the floor of {held[name]}"
         for name in HIGHER
         if now[name] < held[name]
     ]
     if now["false"] > held["false"]:
-        lines.append(f"false answers: found {now['false']}, expected at most {held['false']}")
+        lines.append(f"false answers: {now['false']} is above the floor of {held['false']}")
     alone = rates([g for g in grades if g.case.half == "reporting"]).false[0]
     if alone > MOST_FALSE:
         lines.append(
-            f"false answers of the reporting half: found {alone:.4f}, expected at most {MOST_FALSE}"
+            f"false answers of the reporting half: {alone:.4f} is above the limit of {MOST_FALSE}"
         )
     return lines
 

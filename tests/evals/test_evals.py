@@ -308,9 +308,9 @@ def test_below_the_floor_is_said_and_above_it_is_not(tmp_path):
     assert "no floor for the set of reports" in floor.below(path, cases, good, fresh)[0]
     floor.raise_to(path, cases, good, fresh)
     assert floor.below(path, cases, good, fresh) == []
-    assert floor.below(path, cases, bad, fresh)[0] == "hit1: found 0.0, expected at least 1.0"
+    assert floor.below(path, cases, bad, fresh)[0] == "hit1: 0.0 is below the floor of 1.0"
     assert floor.below(path, cases, good, false) == [
-        "false answers: found 1.0, expected at most 0.0"
+        "false answers: 1.0 is above the floor of 0.0"
     ]
     floor.raise_to(path, cases, bad, false)
     assert (
