@@ -219,7 +219,7 @@ def missing_information(
             "above the report and a blank line"
         )
     if not evidence.is_log and not any(line.kind == "routine" for line in evidence.lines):
-        wanted.append("the last 50 lines of the log, with the last exception")
+        wanted.append("the last 50 lines of the log with the last exception")
     elif not sound and not evidence.failed():
         wanted.append("the lines around the first error, from the rank that failed first")
     if len(evidence.ranks) > 1 or any(
