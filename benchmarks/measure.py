@@ -1,4 +1,4 @@
-"""How long a program takes and how much memory it needs, each time as a child process; the median of several runs."""
+"""Time and memory of a program, run as a child process: the median of several runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Cost:
 
 
 def of_program(command: list[str], runs: int = 5, ok: tuple[int, ...] = (0, 1)) -> Cost:
-    """Median time and largest memory. Raises RuntimeError for another exit code than those in `ok`."""
+    """Median time and largest memory. Raises RuntimeError for an exit code that isn't in `ok`."""
     seconds, megabytes = [], 0.0
     for _ in range(runs):
         # A file for the output: grep stops at the first line when it sees the null device.
@@ -41,7 +41,10 @@ def of_program(command: list[str], runs: int = 5, ok: tuple[int, ...] = (0, 1)) 
 
 
 def of_calls(call, items: list, runs: int = 3) -> tuple[float, float]:
-    """(median, 95th percentile) in seconds of call(item) over all items; the best of several rounds for each item."""
+    """(median, 95th percentile) in seconds of call(item) over all items.
+
+    Each item counts with the best of several rounds.
+    """
     best = [float("inf")] * len(items)
     for _ in range(runs):
         for at, item in enumerate(items):

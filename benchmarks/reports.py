@@ -1,4 +1,4 @@
-"""Reports of ten kilobytes, and logs of any size, put together from the cases and the logs of evals/."""
+"""Reports of ten kilobytes and logs of any size, made from the cases and the logs of evals/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reading.long import LongLog, failures, noise
 
 
 def ten_kilobytes(count: int, seed: int = 1) -> list[str]:
-    """A failing run as people paste it: what a healthy run writes, and at its end a real report or log."""
+    """A failing run as people paste it: a healthy run's log that ends in a real report or log."""
     texts = [
         json.loads(line)
         for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,8 +1,13 @@
-"""A catalogue that is many times as large: every entry that the ranking knows comes again under other ids, with signatures and columns of its own."""
+"""A catalogue that is many times as large.
+
+Every entry that the ranking knows comes again under other ids, with signatures and columns of its
+own.
+"""
 
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import numpy
 from remote_gpu_trainer.catalogue.bundle import load
@@ -13,7 +18,10 @@ from remote_gpu_trainer.retrieval.matrices import Dense, Matrix, Sparse
 
 
 def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureIndex]:
-    """Entries by id, ranking and signatures with `times` as many entries. Copies vote as their originals do, a little less."""
+    """Entries by id, ranking and signatures, with `times` as many entries.
+
+    Copies vote as their originals do, a little less.
+    """
     real, made = load(), ranking.Ranking(ranking.PLACE.read_bytes())
     if times == 1:
         return real.by_id, made, SignatureIndex(real.signatures)
@@ -21,8 +29,8 @@ def larger(times: int) -> tuple[dict[str, Entry], ranking.Ranking, SignatureInde
     entries = list(learned)
     for copy in range(1, times):
         for entry in learned:
-            signatures = tuple(s._replace(text=f"{s.text} copy{copy}") for s in entry.signatures)
-            entries.append(entry._replace(id=f"{entry.id}C{copy}", signatures=signatures))
+            signatures = tuple(replace(s, text=f"{s.text} copy{copy}") for s in entry.signatures)
+            entries.append(replace(entry, id=f"{entry.id}C{copy}", signatures=signatures))
     columns = len(made.classes)
     made.classes = (
         made.classes[:-1] + [entry.id for entry in entries[columns - 1 :]] + [ranking.NONE]

@@ -1,10 +1,13 @@
-"""One task, one client, one empty folder: what the client answered, what it called, what it spent, and what that is worth.
+"""One task for one client in one empty folder.
 
-The client is any program that takes a prompt and prints an answer, as plain text, as one JSON object, or as JSON lines.
+What the client answered, what it called, what it spent, and how the answer is graded. The client is
+any program that takes a prompt and prints an answer: as plain text, as one JSON object, or as JSON
+lines.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -34,7 +37,11 @@ _TOKENS = (
 
 @dataclass
 class Run:
-    """tokens and called are None where the client doesn't tell. error: why there is no answer, else empty."""
+    """What a client did with a task.
+
+    `tokens` and `called` are None where the client doesn't tell. `error` says why there is no
+    answer, and is empty where there is one.
+    """
 
     task: int
     arm: str
@@ -47,6 +54,7 @@ class Run:
 
     @property
     def passed(self) -> bool:
+        """Whether the answer got every mark that its task asks for."""
         return bool(self.marks) and all(self.marks.values())
 
 
@@ -59,7 +67,7 @@ def run(
     ids: list[str],
     timeout: float,
 ) -> Run:
-    """Ask the client once, in a folder that holds the task's files and, in the arm `with`, the skill."""
+    """Ask the client once, in a folder with the task's files and, in the arm `with`, the skill."""
     with tempfile.TemporaryDirectory(prefix="agent-eval-") as name:
         work = Path(name) / "work"
         env = {
@@ -108,20 +116,24 @@ def lay_out(files: list[str], root: Path, work: Path) -> list[str]:
     else:
         parent = os.path.commonpath(files)
         names = [f"logs/{os.path.relpath(file, parent)}".replace(os.sep, "/") for file in files]
-    for file, name in zip(files, names):
+    for file, name in zip(files, names, strict=True):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(root / file, work / name)
     return names
 
 
 def told(names: list[str]) -> str:
+    """The sentence behind the prompt that names the attached files."""
     return f"\n\nAttached, in the current folder: {', '.join(names)}" if names else ""
 
 
 def _wait(
     words: list[str], work: Path, env: dict, place: Path, timeout: float
 ) -> tuple[int | str, str, str]:
-    """Exit code or 'timeout', stdout, stderr. Ends the client with all that it started. Raises OSError when it can't be started."""
+    """(exit code or 'timeout', stdout, stderr).
+
+    Ends the client with everything that it started. Raises OSError when it can't be started.
+    """
     out, err = place / "out", place / "err"
     with out.open("wb") as o, err.open("wb") as e:
         child = subprocess.Popen(
@@ -139,10 +151,8 @@ def _wait(
             code = "timeout"
         finally:
             if os.name == "posix":
-                try:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    pass
             elif child.poll() is None:
                 child.kill()
             child.wait()
@@ -172,7 +182,11 @@ def read_events(out: str) -> list[dict]:
 
 
 def answer_of(events: list[dict], out: str) -> str:
-    """The text for the user: Claude Code's `result`, Gemini CLI's `response`, the messages of Codex and opencode, else all of stdout."""
+    """The text for the user, or all of stdout where no known form is found.
+
+    Known are Claude Code's `result`, Gemini CLI's `response`, and the messages of Codex and
+    opencode.
+    """
     if not events:
         return out
     said, pieces = [], []
@@ -198,7 +212,10 @@ def answer_of(events: list[dict], out: str) -> str:
 
 
 def tokens_of(events: list[dict]) -> int | None:
-    """All tokens, in and out, cached ones too. A last sum counts alone where a client prints one."""
+    """All tokens, in and out, cached ones too.
+
+    Where a client prints sums, only the last counts.
+    """
     sums = [
         event for event in events if "result" in event and isinstance(event.get("usage"), dict)
     ][-1:] or events
@@ -239,7 +256,7 @@ def called(events: list[dict]) -> bool | None:
 
 
 def _asked(call: dict) -> list:
-    """What the agent asked for, without what came back: a listing of the folder names the skill too."""
+    """What the agent asked for, without what came back: a folder's listing names the skill too."""
     state = call.get("state")
     return [
         call.get(key)

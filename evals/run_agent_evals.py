@@ -1,12 +1,17 @@
 """Ask an agent the tasks of evals/evals.json, with the skill and without.
 
 usage: python evals/run_agent_evals.py --check
-       python evals/run_agent_evals.py --client "claude -p --output-format stream-json --verbose" [--tasks 1-5,41] [--arms with,without]
+       python evals/run_agent_evals.py --client "claude -p --output-format stream-json --verbose"
+              [--tasks 1-5,41] [--arms with,without]
 
---check needs no model: files, ids, and what the look-up itself answers. With --client each task runs in an empty folder;
-the prompt is the last argument, or stands where the command says {prompt}. The model, the login and the permissions are
-those of the command that you give. Answers are graded by words that stand in the task; `assertions` are for a reader or a judge.
-Works with what Claude Code, Codex, opencode and Gemini CLI print; tell yours to print JSON lines, else calls and tokens stay unknown. It spends your tokens: one call for each task, arm and repeat.
+--check needs no model. It checks files and ids, and what the look-up itself answers.
+
+With --client each task runs in an empty folder. The prompt is the last argument, or stands where
+the command says {prompt}. The model, the login and the permissions are those of the command that
+you give. Answers are graded by words that the task names; `assertions` are for a reader or a judge.
+
+It reads what Claude Code, Codex, opencode and Gemini CLI print. Tell yours to print JSON lines, or
+calls and tokens stay unknown. It spends your tokens: one call for each task, arm and repeat.
 """
 
 from __future__ import annotations
@@ -53,10 +58,11 @@ def read_tasks(path: Path) -> list[dict]:
         name = whole["skill_name"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadTasks(
-            f"{path}: found {type(error).__name__} ({error}), expected an object with skill_name and evals"
+            f"{path}: can't read it ({type(error).__name__}: {error}); "
+            "give an object with skill_name and evals"
         ) from None
     if name != NAME:
-        raise BadTasks(f"{path}: found the skill {name!r}, expected {NAME}")
+        raise BadTasks(f"{path}: skill_name is {name!r}; write {NAME}")
     for task in tasks:
         wrong = [
             key
@@ -65,17 +71,18 @@ def read_tasks(path: Path) -> list[dict]:
         ]
         if wrong:
             raise BadTasks(
-                f"{path}: task {task.get('id')}: found nothing usable under {', '.join(wrong)}, expected all of {', '.join(TYPES)}"
+                f"{path}: task {task.get('id')}: nothing usable under {', '.join(wrong)}; "
+                f"give all of {', '.join(TYPES)}"
             )
         if not task["grade"].get("silent") and not (
             task["grade"].get("command") and task["grade"].get("caution")
         ):
             raise BadTasks(
-                f"{path}: task {task['id']}: found no command or no caution, expected both, or silent"
+                f"{path}: task {task['id']}: command or caution is missing; give both, or silent"
             )
     numbers = [task["id"] for task in tasks]
     if len(set(numbers)) < len(numbers):
-        raise BadTasks(f"{path}: found an id twice, expected each once")
+        raise BadTasks(f"{path}: an id is there twice; give each task its own")
     return tasks
 
 
@@ -87,29 +94,28 @@ def choose(tasks: list[dict], text: str | None) -> list[dict]:
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
-            raise BadTasks(f"--tasks: found {part!r}, expected numbers and ranges as in 1-5,41")
+            raise BadTasks(f"--tasks: can't read {part!r}; write numbers and ranges as in 1-5,41")
         wanted.update(range(int(first), int(last or first) + 1))
     chosen = [task for task in tasks if task["id"] in wanted]
     if not chosen:
-        raise BadTasks(
-            f"--tasks: found no task {text}, expected some of {tasks[0]['id']}-{tasks[-1]['id']}"
-        )
+        raise BadTasks(f"--tasks: no task {text}; choose from {tasks[0]['id']}-{tasks[-1]['id']}")
     return chosen
 
 
 def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
-    """What is wrong, and what is known to be: a gap of the look-up that the task itself tells under `known`."""
+    """(what is wrong, what is known to be).
+
+    Known is a gap of the look-up that the task itself names under `known`.
+    """
     ids, wrong, known = set(bundle.load().by_id), [], []
     for task in tasks:
         grade, files, where = task["grade"], task["files"], f"task {task['id']}"
         missing = [
             file for file in files if not (root / file).is_file() or ".." in Path(file).parts
         ]
+        wrong += [f"{where}: no file {file}; name one of the repository" for file in missing]
         wrong += [
-            f"{where}: found no file {file}, expected it in the repository" for file in missing
-        ]
-        wrong += [
-            f"{where}: found the id {one}, expected one of the catalogue"
+            f"{where}: unknown id {one}; name one of the catalogue"
             for one in grade.get("entry", ())
             if one not in ids
         ]
@@ -126,7 +132,8 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
             fault = (
                 ""
                 if set(matches) & set(grade["entry"])
-                else f"{where}: the look-up answers {', '.join(matches) or 'nothing'}, expected {' or '.join(grade['entry'])}"
+                else f"{where}: the look-up answers {', '.join(matches) or 'nothing'}, "
+                f"expected {' or '.join(grade['entry'])}"
             )
         if fault:
             (known if grade.get("known") else wrong).append(fault)
@@ -136,7 +143,7 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
 
 
 def looked_up(task: dict, root: Path) -> list[str]:
-    """The first three ids, from the task's log or folder, or from the question where there is no file."""
+    """The first three ids, from the task's log or folder, or from its question without a file."""
     files = task["files"]
     if not files:
         answer = answer_for(text=task["prompt"])
@@ -194,6 +201,7 @@ def _share(right: list[bool]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Check the tasks, or ask a client and grade its answers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="check the tasks without a model")
@@ -253,17 +261,19 @@ def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
         or args.timeout <= 0
     ):
         raise BadTasks(
-            "found other values, expected --arms with,without, --repeat from 1 and --timeout above 0"
+            "can't use these values; give --arms with,without, --repeat from 1 and "
+            "--timeout above 0"
         )
     if "without" in arms and (there := installed_in(Path.home())):
         raise BadTasks(
-            f"found the skill in {', '.join(there)}, expected none for the arm without; uninstall it first, or ask for --arms with"
+            f"the skill is installed in {', '.join(there)}, and the arm without needs it gone; "
+            "uninstall it first, or ask for --arms with"
         )
     command, more = (
         shlex.split(text, posix=os.name == "posix") for text in (args.client, args.with_args)
     )
     if not command:
-        raise BadTasks("--client: found nothing, expected a command")
+        raise BadTasks("--client is empty; give a command")
     ids, skill, runs = list(bundle.load().by_id), skill_folder.contents(), []
     out = args.out.open("w", encoding="utf-8") if args.out else None
     try:

@@ -42,12 +42,17 @@ from grading.cases import Case, read_cases
 
 APART = {
     "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
-    "outside.jsonl": "reports that searches in the field brought, left without an answer by both of their readers",
+    "outside.jsonl": "reports that searches in the field brought, "
+    "left without an answer by both of their readers",
 }
 KEPT = {  # nothing is learned from either half, of the first from its reporting half
-    "waiting.jsonl": "reports of the entries that came after the cases (some learned since, the others wait), and strange ones in such words: the reporting half, of which nothing is learned",
-    "fresh.jsonl": "fresh reports (collected after the ranking was made; nothing is learned from them)",
-    "short.jsonl": "questions of 3 to 14 words (invented by writers who saw titles and symptoms and no answer; nothing is learned from them)",
+    "waiting.jsonl": "reports of the entries that came after the cases (some learned since, "
+    "the others wait), and strange ones in such words: the reporting half, "
+    "of which nothing is learned",
+    "fresh.jsonl": "fresh reports "
+    "(collected after the ranking was made; nothing is learned from them)",
+    "short.jsonl": "questions of 3 to 14 words (invented by writers who saw titles and symptoms "
+    "and no answer; nothing is learned from them)",
 }
 
 
@@ -113,9 +118,8 @@ def main() -> int:
         if args.suite in (name, "all"):
             count, wrong = suite.run(SETS / f"{name}.jsonl")
             failed |= bool(wrong)
-            print(
-                f"{name}: {count - len({line.partition(':')[0] for line in wrong})} of {count} cases right"
-            )
+            right = count - len({line.partition(":")[0] for line in wrong})
+            print(f"{name}: {right} of {count} cases right")
             print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
     curves, missed = (
         curved.run(SETS / "curves.jsonl")
@@ -163,7 +167,10 @@ def main() -> int:
         )
         asked, same, changed = nudge.kept(reporting)
         failed |= same < NUDGED * asked
-        said += f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports whose cause isn't the platform keep their first answer"
+        said += (
+            f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports "
+            "whose cause isn't the platform keep their first answer"
+        )
         print(said.replace("**", ""))
         if args.wrong:
             print("\n".join(changed))
@@ -186,7 +193,10 @@ def main() -> int:
 def _with_a_sentence(
     pairs: list[tuple[Case, str]], reporting: list[Case], fresh: list[Case], bare: systems.Answers
 ) -> str:
-    """What one sentence before a report does, as text. `pairs`: reports with their sentences; `bare`: the answers to the reports as they are."""
+    """What one sentence before a report changes, as text.
+
+    `pairs`: reports with their sentences; `bare`: the answers to the reports as they are.
+    """
     told = ""
     for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
         known = {case.id for case in of}

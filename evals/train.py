@@ -1,15 +1,23 @@
 """Makes server/remote_gpu_trainer/retrieval/ranking.bin, the numbers that the look-up ranks with.
 
-usage: python evals/train.py [--learn ID ...] [--taught FILE [--taught-whole FILE]] [--report] [--check] [--jobs N]     (needs: pip install '.[train]'; --check needs nothing)
+usage: python evals/train.py [--learn ID ...] [--taught FILE [--taught-whole FILE]] [--report]
+           [--check] [--jobs N]
+(needs: pip install '.[train]'; --check needs nothing)
 
-Learns from the catalogue's own words, from the practice reports in evals/training/data/practice/ (invented, labelled, none of them
-a case) and from the tuning half of evals/cases.jsonl. The reporting half is never read. `--report` cross-validates on
-the tuning half and writes nothing; `--check` exits 1 when ranking.bin was made from other texts than lie here.
+Learns from the catalogue's own words, from the practice reports in evals/training/data/practice/
+(invented, labelled, none of them a case) and from the tuning half of evals/cases.jsonl. The
+reporting half is never read. `--report` cross-validates on the tuning half and writes nothing;
+`--check` exits 1 when ranking.bin was made from other texts than lie here.
 
-An entry that ranking.bin doesn't know waits: its literal texts find it, and waiting.bin (train_waiting.py). `--learn` names those to learn beside the known ones, `--learn all` takes every one:
-it wants practice reports of its own first, or it costs its neighbours more than it brings.
-`--taught` names the file that teach.py made: the two networks learn from it too. Without it two reports of a hundred more get no answer. `--taught-whole` names the one that it made once
-it had read the tuning half: the ranking that ships learns from that, those that are held out from the first.
+An entry that ranking.bin doesn't know waits: its literal texts find it, and waiting.bin does
+(train_waiting.py). `--learn` names those to learn beside the known ones, `--learn all` takes every
+one. An entry needs practice reports of its own first, or it costs its neighbours more than it
+brings.
+
+`--taught` names the file that teach.py made: the two networks learn from it too. Without it, two
+more reports of a hundred get no answer. `--taught-whole` names the file that teach.py made once it
+had read the tuning half: the ranking that ships learns from that one, those that are held out from
+the first.
 """
 
 from __future__ import annotations
@@ -64,7 +72,7 @@ class Texts:
             if not report["aside"]:
                 self._add(report["text"], corpus.shared(report), report["found"])
         self.evidence, self.values, self.points = zip(
-            *(self._read(case["text"]) for case in self.cases)
+            *(self._read(case["text"]) for case in self.cases), strict=True
         )
         self.taught = self._judged(taught) if taught else None
         self.taught_whole = self._judged_again(taught, whole) if whole else self.taught
@@ -79,7 +87,10 @@ class Texts:
         return found, features(found, told), self._encoder.vector(gist(told))
 
     def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
-        """A sample a label. A found report teaches meaning alone: the gate goes by words, and answered worse with such reports."""
+        """One sample for each label.
+
+        A found report teaches meaning alone: the gate goes by words, and was worse with them.
+        """
         _, values, numbers = self._read(text)
         point = array("f", numbers)
         self.meant += [(point, label, share) for label, share in labels]
@@ -87,7 +98,10 @@ class Texts:
             self.base += [(values, label, share) for label, share in labels]
 
     def _judged(self, path: Path):
-        """What a teacher said, with its texts read as any report is. Raises ValueError when it knew other entries."""
+        """What a teacher said about texts, which are read as any report is.
+
+        Raises ValueError when it knew other entries.
+        """
         import numpy
         from training.network import Taught
 
@@ -95,9 +109,10 @@ class Texts:
         classes = kept["classes"].tolist()
         if sorted(classes) != sorted(self.classes):
             raise ValueError(
-                f"{path}: found a teacher of {len(classes)} classes, expected these {len(self.classes)}; run evals/training/teach.py with the same --learn"
+                f"{path}: the teacher knows {len(classes)} classes, not these {len(self.classes)}; "
+                "run evals/training/teach.py with the same --learn"
             )
-        _, values, points = zip(*map(self._read, json.loads(kept["texts"].tobytes())))
+        _, values, points = zip(*map(self._read, json.loads(kept["texts"].tobytes())), strict=True)
         return Taught(
             list(values),
             numpy.array(points, dtype="float32"),
@@ -105,7 +120,7 @@ class Texts:
         )
 
     def _judged_again(self, first: Path, path: Path):
-        """The same texts with what the teacher said later. Raises ValueError when they are others."""
+        """The same texts with what the teacher said later. Raises ValueError for other texts."""
         import numpy
 
         before, kept = numpy.load(first), numpy.load(path)
@@ -114,7 +129,8 @@ class Texts:
             or before["classes"].tolist() != kept["classes"].tolist()
         ):
             raise ValueError(
-                f"{path}: found other texts than in {first}, expected the same; one run of evals/training/teach.py makes both"
+                f"{path}: its texts are not those of {first}; "
+                "make both in one run of evals/training/teach.py"
             )
         classes = kept["classes"].tolist()
         return replace(
@@ -122,7 +138,11 @@ class Texts:
         )
 
     def samples(self, rows) -> tuple[list, list]:
-        """The base and the tuning cases of these rows: (words, label, weight) for the models of words, (point, label, weight) for that of meaning."""
+        """The base and the tuning cases of these rows.
+
+        (word weights, label, weight) for the models of words, (vector, label, weight) for that of
+        meaning.
+        """
         found, meant = list(self.base), list(self.meant)
         for row in rows:
             shared = corpus.shared_of_case(self.cases[row])
@@ -150,7 +170,7 @@ def _fitted(left_out: list[int]) -> bytes:
     taught = _texts.taught if left_out else _texts.taught_whole
     samples, meant_samples = _texts.samples(sorted(set(range(len(_texts.cases))) - set(left_out)))
     learned = models.learn(samples, _texts.classes)
-    points, labels, shares = zip(*meant_samples)
+    points, labels, shares = zip(*meant_samples, strict=True)
     meant = head.learn(
         numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes, taught
     )
@@ -195,13 +215,15 @@ def _held_out(rows: list[int]) -> list:
 
 
 def main() -> int:
+    """Make ranking.bin, report on it or check it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--learn",
         nargs="+",
         default=[],
         metavar="ID",
-        help="entries to learn that ranking.bin doesn't know yet, or 'all' (default: those that it knows)",
+        help="entries to learn that ranking.bin doesn't know yet, or 'all' "
+        "(default: those that it knows)",
     )
     parser.add_argument(
         "--taught",
@@ -267,7 +289,10 @@ def main() -> int:
 
 
 def check() -> int:
-    """Compare the hashes in ranking.bin with those of the texts here. An entry that it hasn't learned yet is told, and no fault: its literal texts find it."""
+    """1 when the hashes in ranking.bin aren't those of the texts here, else 0.
+
+    An entry that it hasn't learned yet is named, and is no fault: its literal texts find it.
+    """
     read, made = bundle.load(), ranking.load()
     learned = [entry for entry in read.entries if entry.id in made.column]
     waiting = [entry.id for entry in read.entries if entry.id not in made.column]
@@ -277,12 +302,13 @@ def check() -> int:
     then = made.made_from
     if waiting:
         print(
-            f"found by literal texts and by waiting.bin (evals/training/train_waiting.py) until --learn takes them in: {', '.join(waiting)}"
+            "found by literal texts and by waiting.bin (evals/training/train_waiting.py) "
+            f"until --learn takes them in: {', '.join(waiting)}"
         )
     for name, value in now.items():
         if then.get(name) != value:
             print(
-                f"ranking.bin: found it made from other {name}, expected today's; run python evals/train.py",
+                f"ranking.bin: made from other {name} than today's; run python evals/train.py",
                 file=sys.stderr,
             )
     return int(now != then)

@@ -11,7 +11,7 @@ KINDS = ("error", "prose", "zh")
 
 
 class BadCase(Exception):
-    """A line of the file is no case. The text says which line, what was found and what was expected."""
+    """A line of the file is no case. The text says which line, and what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Case:
     note: str = ""
     near: bool = False  # out of scope, and chosen because it looks as if an entry explained it
     came: bool = False  # out of scope, and chosen by nobody: a search brought it
-    since: tuple[
-        str, ...
-    ] = ()  # out of scope when the ranking was made; an entry written since explains it, so naming that is no false answer
+    # Out of scope when the ranking was made. An entry written since explains it, so naming that
+    # entry is no false answer.
+    since: tuple[str, ...] = ()
 
     @property
     def half(self) -> str:
@@ -37,13 +37,14 @@ class Case:
 
     @property
     def family(self) -> str:
+        """The letters of the first right id, or `none` out of scope."""
         return (
             self.expect[0].rstrip("0123456789abcdefghijklmnopqrstuvwxyz") if self.expect else "none"
         )
 
 
 def id_of(source: str) -> str:
-    """The first ten hexadecimal digits of the SHA-256 of a source, so that nobody chooses the half."""
+    """The first ten hexadecimal digits of the SHA-256 of a source: nobody chooses the half."""
     return hashlib.sha256(source.encode()).hexdigest()[:10]
 
 
@@ -75,27 +76,32 @@ def read_cases(path: Path) -> list[Case]:
             )
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise BadCase(
-                f"{path}:{number}: found a line that is no case ({error!r}), expected id, kind, text or file, expect, source"
+                f"{path}:{number}: can't read the case ({error!r}); "
+                "give id, kind, text or file, expect, source"
             ) from None
         if case.kind not in KINDS:
             raise BadCase(
-                f"{path}:{number}: found kind {case.kind!r}, expected one of {', '.join(KINDS)}"
+                f"{path}:{number}: unknown kind {case.kind!r}; write one of {', '.join(KINDS)}"
             )
         if case.id.split("-")[0] != id_of(case.source):
             raise BadCase(
-                f"{path}:{number}: found id {case.id!r}, expected {id_of(case.source)!r}, the hash of its source"
+                f"{path}:{number}: id {case.id!r} isn't the hash of its source; "
+                f"write {id_of(case.source)!r}"
             )
         if (case.near or case.came) and case.expect:
             raise BadCase(
-                f"{path}:{number}: found expect {list(case.expect)}, expected an empty list in {path.name}"
+                f"{path}:{number}: {path.name} holds no case with an answer; "
+                f"empty expect {list(case.expect)}"
             )
         if case.since and case.expect:
             raise BadCase(
-                f"{path}:{number}: found since {list(case.since)} beside expect {list(case.expect)}, expected one of them to be empty"
+                f"{path}:{number}: since {list(case.since)} stands beside "
+                f"expect {list(case.expect)}; empty one of them"
             )
         if case.id in seen:
             raise BadCase(
-                f"{path}:{number}: found id {case.id!r} again, expected -2, -3 … for further reports of one thread"
+                f"{path}:{number}: id {case.id!r} again; "
+                "add -2, -3 … for further reports of one thread"
             )
         seen.add(case.id)
         cases.append(case)

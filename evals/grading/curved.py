@@ -1,8 +1,12 @@
-"""The cases of logs without an error: what the numbers of a training run say, and that a run which is well gets no answer.
+"""The cases of logs without an error: what their numbers say.
 
-A case is a line of evals/sets/curves.jsonl: `file` (below evals/), `expect` (every right entry, best first; none for a run that is well, or whose fault no entry is
-about), `what` truly happened, the `form` in which it was printed, and its `set`. Each set was made by somebody who had seen neither the reading nor the other sets, and
-graded before anything was changed by it (EXPERIMENTS.md); what was learned from it since makes it worth less.
+A healthy run gets no answer. A case is a line of evals/sets/curves.jsonl: `file` (below evals/),
+`expect` (every right entry, best first; none for a healthy run, or one whose fault no entry is
+about), `what` truly happened, the `form` in which it was printed, and its `set`.
+
+Each set was made by somebody who had seen neither the reading nor the other sets, and was graded
+before anything was changed because of it (EXPERIMENTS.md). What was learned from it since makes it
+worth less.
 """
 
 from __future__ import annotations
@@ -64,7 +68,8 @@ def run(path: Path) -> tuple[str, list[str]]:
                 )
         if found.false[0] > least[2]:
             below.append(
-                f"curves, set {number}: found {found.false[0]:.3f} false answers, expected at most {least[2]}"
+                f"curves, set {number}: {found.false[0]:.3f} false answers; "
+                f"at most {least[2]} are allowed"
             )
     return "\n\n".join(said), below
 
@@ -77,6 +82,7 @@ def misses(path: Path) -> str:
             found = [match["id"] for match in answer_for(log=str(log)).matches]
             if (found[:1] and found[0] not in case.expect) or (case.expect and not found):
                 lines.append(
-                    f"set {number} {log.name}: found {' '.join(found) or 'nothing'}, expected {' '.join(case.expect) or 'nothing'}: {case.note}"
+                    f"set {number} {log.name}: found {' '.join(found) or 'nothing'}, "
+                    f"expected {' '.join(case.expect) or 'nothing'}: {case.note}"
                 )
     return "\n".join(lines)

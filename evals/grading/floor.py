@@ -1,7 +1,8 @@
 """The best figures so far, a line for each frozen set of reports. They only get better.
 
-Held are the hits of the reporting half and of the fresh reports, and the false answers of both together: 291 strange reports alone are too few to tell 7 from 11.
-Lines of before that hold the reporting half alone.
+It holds the hits of the reporting half and of the fresh reports, and the false answers of both
+together: 291 reports that no entry explains are too few to tell 7 from 11. Older lines hold the
+reporting half alone.
 """
 
 from __future__ import annotations
@@ -17,37 +18,39 @@ HIGHER = ("hit1", "hit3", "hit10", "fresh1", "fresh3")
 
 
 def figures(grades: list[Grade], fresh: list[Grade]) -> dict[str, float]:
-    """The figures that the floor holds: `fresh1` and `fresh3` are hits of the fresh reports, `false` is the share of all strange ones."""
+    """The figures that the floor holds.
+
+    `fresh1` and `fresh3` are hits of the fresh reports, `false` is the share of false answers among
+    all reports that no entry explains.
+    """
     reporting = [g for g in grades if g.case.half == "reporting"]
     half, others, both = rates(reporting), rates(fresh), rates([*reporting, *fresh])
     found = (half.hit1, half.hit3, half.hit10, others.hit1, others.hit3)
     return {
-        **{name: round(rate[0], 4) for name, rate in zip(HIGHER, found)},
+        **{name: round(rate[0], 4) for name, rate in zip(HIGHER, found, strict=False)},
         "false": round(both.false[0], 4),
     }
 
 
 def below(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]) -> list[str]:
-    """One line for each figure under the floor of this set of reports; a set without a floor is a fault too."""
+    """A line for each figure under the floor of these reports, or one where they have no floor."""
     floors = json.loads(path.read_text()) if path.is_file() else {}
     name = _name(cases, fresh)
     held = floors.get(name)
     if held is None:
-        return [
-            f"{path}: found no floor for the set of reports {name}, expected one; run evals/run_evals.py --write"
-        ]
+        return [f"{path}: no floor for the set of reports {name}; run evals/run_evals.py --write"]
     now = figures(grades, fresh)
     lines = [
-        f"{name}: found {now[name]}, expected at least {held[name]}"
+        f"{name}: {now[name]} is below the floor of {held[name]}"
         for name in HIGHER
         if now[name] < held[name]
     ]
     if now["false"] > held["false"]:
-        lines.append(f"false answers: found {now['false']}, expected at most {held['false']}")
+        lines.append(f"false answers: {now['false']} is above the floor of {held['false']}")
     alone = rates([g for g in grades if g.case.half == "reporting"]).false[0]
     if alone > MOST_FALSE:
         lines.append(
-            f"false answers of the reporting half: found {alone:.4f}, expected at most {MOST_FALSE}"
+            f"false answers of the reporting half: {alone:.4f} is above the limit of {MOST_FALSE}"
         )
     return lines
 

@@ -1,6 +1,8 @@
-"""Reports in the forms in which logs and agents bring them: a prefix on every line, records of JSON, line breaks that were lost.
+"""Reports in the forms in which logs and agents bring them.
 
-The same reports as in ranks.py: in scope, and they come down to an exception of their own. What the form adds says nothing of the failure, so they should be found as they are without it.
+A prefix on every line, records of JSON, line breaks that were lost. The reports are those of
+ranks.py: in scope, with an exception of their own. The form says nothing of the failure, so they
+should be found as they are without it.
 """
 
 from __future__ import annotations

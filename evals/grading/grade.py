@@ -14,7 +14,11 @@ ROUNDS = 1000
 
 @dataclass(frozen=True)
 class Grade:
-    """One case: `place` of the first right answer (0 is first, None is not named), or `false` for a wrongly given answer."""
+    """One case, graded.
+
+    `place` is that of the first right answer: 0 is first, None is not named. `false`: an answer was
+    given where none is right.
+    """
 
     case: Case
     place: int | None
@@ -24,7 +28,10 @@ class Grade:
 
 @dataclass(frozen=True)
 class Rates:
-    """Shares of a group of cases, each with its 95 % interval; false answers over out-of-scope cases only."""
+    """Shares of a group of cases, each with its 95 % interval.
+
+    False answers are counted over out-of-scope cases only.
+    """
 
     inside: int
     outside: int

@@ -1,8 +1,10 @@
-"""The cases of gpu_health: recorded outputs of a box, and the verdict, levels, GPUs and entries that they must give.
+"""The cases of gpu_health: what a box printed, and the verdict and findings that must follow.
 
-A case is a line of evals/sets/health.jsonl: `capture` (a folder of tests/health/gpu_captures) with edits of its raw text: `cells` [[gpu, field, value]] in nvidia-smi.csv,
-`log` [lines] behind the kernel log ({PLACE n} is the n-th GPU's), `swaps` [[file, old, new]], `drop` [files]; or `files` {name: text} alone. `question` goes
-to --expect. `expect` is {"verdict", "findings": [[level, gpu, part of the evidence, entry]]}, the last two as far as a case names them.
+A case is a line of evals/sets/health.jsonl. `capture` names a folder of tests/health/gpu_captures,
+with edits of its raw text: `cells` [[gpu, field, value]] in nvidia-smi.csv, `log` [lines] behind
+the kernel log ({PLACE n} is the n-th GPU's), `swaps` [[file, old, new]], `drop` [files]. Or there
+is `files` {name: text} alone. `question` goes to --expect. `expect` is {"verdict", "findings":
+[[level, gpu, part of the evidence, entry]]}, the last two as far as a case names them.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def _brief(one: dict) -> list:
 
 
 def texts(case: dict) -> dict[str, str]:
-    """The files of the case's capture, with its edits. Raises ValueError for an edit that changes nothing."""
+    """The files of the case's capture, edited. Raises ValueError for an edit without effect."""
     files = dict(case.get("files", {}))
     if "capture" in case:
         files |= {

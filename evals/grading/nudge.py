@@ -1,4 +1,4 @@
-"""Whether a platform's name alone changes an answer: the same report with and without it, where the cause is not the platform."""
+"""Whether a platform's name changes an answer whose cause isn't the platform."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _NAMED = re.compile("|".join(re.escape(name) for name in NAMES), re.I)
 
 
 def kept(cases: list[Case]) -> tuple[int, int, list[str]]:
-    """(asked, same first answer, a line for each change). Takes the reports of which no platform's entry is right."""
+    """(asked, same first answer, a line for each change).
+
+    It takes the reports for which no platform's entry is right.
+    """
     by_id = bundle.load().by_id
     asked, same, changed = 0, 0, []
     for place, case in enumerate(cases):

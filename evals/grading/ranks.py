@@ -1,7 +1,9 @@
-"""Reports as one rank of a job says them, with what the others say when it is gone: the log of nearly every run on several GPUs.
+"""Reports as one rank of a job says them, with what the others say when it is gone.
 
-evals/sets/ranks/ holds those words: gloo's and torchrun's as PyTorch 2.13.0 printed them here, NCCL's watchdog as PyTorch 2.5 writes it (its lines without a prefix are C++'s own), its lost peer as NCCL 2.21 does.
-Only reports in scope that come down to an exception of their own, and name no rank, can be told so.
+That is the log of nearly every run on several GPUs. evals/sets/ranks/ holds what the others say:
+gloo's and torchrun's words as PyTorch 2.13.0 prints them, NCCL's watchdog as PyTorch 2.5 writes it
+(its lines without a prefix are C++'s own), its lost peer as NCCL 2.21 does. It takes reports in
+scope that come down to an exception of their own and name no rank.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ def told(cases: list[Case]) -> list[Case]:
 
 
 def among(cases: list[Case], bare: bool = False) -> list[Case]:
-    """Each as rank 2 of a job of three, then the others' words. `bare`: its own lines don't name the rank, as where Hydra, Rich or an old PyTorch writes the traceback."""
+    """Each as rank 2 of a job of three, then the words of the others.
+
+    `bare`: its own lines don't name the rank, as where Hydra, Rich or an old PyTorch writes the
+    traceback.
+    """
     words, summary, found = {name: others(name) for name in WORDS}, torchrun(), []
     for at, case in enumerate(sorted(cases, key=lambda case: case.id)):
         own = "\n".join(
@@ -53,7 +59,8 @@ def among(cases: list[Case], bare: bool = False) -> list[Case]:
         found.append(
             replace(
                 case,
-                text=f"{own}\n{words[WORDS[at % len(WORDS)]]}{summary if at // len(WORDS) % 2 else ''}",
+                text=f"{own}\n{words[WORDS[at % len(WORDS)]]}"
+                + (summary if at // len(WORDS) % 2 else ""),
             )
         )
     return found
@@ -72,7 +79,8 @@ def run(cases: list[Case]) -> str:
         asked = among(chosen, bare)
         tables.append(
             apart(
-                f"the same as one rank of three, with what the others and the launcher say when it is gone{what}",
+                "the same as one rank of three, with what the others and the launcher say "
+                f"when it is gone{what}",
                 grade(asked, systems.lookup(asked)),
             )
         )

@@ -1,8 +1,10 @@
 """The cases of render_run_script: a job and a platform, and what the answer must hold.
 
-A case is a line of evals/sets/render.jsonl: `job`, `profile`, `target`, `on`, and `expect`, which is {"error": part of a line} or any of `warnings` (ids in order, facts
-left out), `stale` (ids of facts), `values` {variable: what a bash that reads the script holds}, `objects` {path into the YAML: value}, `start` (parts of the start lines).
-Every shell script must also pass `bash -n`, and every answer beside the script stay under 400 tokens of four characters.
+A case is a line of evals/sets/render.jsonl: `job`, `profile`, `target`, `on`, and `expect`. That is
+{"error": part of a line} or any of `warnings` (ids in order, facts left out), `stale` (ids of
+facts), `values` {variable: what a bash that reads the script holds}, `objects` {path into the YAML:
+value}, `start` (parts of the start commands). Every shell script must also pass `bash -n`, and
+every answer, without the script, must have fewer than 400 tokens of four characters.
 """
 
 from __future__ import annotations
@@ -117,14 +119,15 @@ def _held(script: str, names: list[str]) -> dict:
     ]
     head = "\n".join(lines)
     ask = "".join(
-        f'declare -p {name} 2>/dev/null | grep -q "^declare -a" && echo a || echo s; [[ ${{#{name}[@]}} -eq 0 ]] || printf "%s\\0" "${{{name}[@]}}"; printf "\\1\\0"\n'
+        f'declare -p {name} 2>/dev/null | grep -q "^declare -a" && echo a || echo s; '
+        f'[[ ${{#{name}[@]}} -eq 0 ]] || printf "%s\\0" "${{{name}[@]}}"; printf "\\1\\0"\n'
         for name in names
     )
     done = subprocess.run(
         ["bash", "-s"], input=(head + "\n" + ask).encode(), capture_output=True, timeout=30
     )
     found = {}
-    for name, block in zip(names, done.stdout.decode().split("\1\0")):
+    for name, block in zip(names, done.stdout.decode().split("\1\0"), strict=False):
         kind, _, rest = block.partition("\n")
         parts = rest.split("\0")[:-1]
         found[name] = parts if kind == "a" else parts[0]

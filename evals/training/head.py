@@ -1,4 +1,4 @@
-"""The fourth model: a network with one hidden layer over the point of a report (meaning.bin), where the others see words."""
+"""The fourth model: a network with one hidden layer over the meaning of a report (meaning.bin)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ SMOOTHING = 0.05
 
 @dataclass(frozen=True)
 class Head:
-    """hidden = relu(MEANING_GAIN · point @ points + hidden_bias); log-odds = hidden @ classes + bias."""
+    """A network with one hidden layer.
+
+    hidden = relu(MEANING_GAIN · point @ points + hidden_bias)
+    log-odds = hidden @ classes + bias
+    """
 
     points: numpy.ndarray  # (numbers of a point, hidden)
     hidden_bias: numpy.ndarray

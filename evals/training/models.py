@@ -1,4 +1,7 @@
-"""Models of words: a linear classifier over the entries, one for "any entry at all", and BM25F. And the bytes of all."""
+"""Models of words: a linear classifier over the entries, one for "any entry at all", and BM25F.
+
+And the bytes of all models together.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ Sample = tuple[dict[str, float], str, float]  # words with weights, label, weigh
 
 @dataclass(frozen=True)
 class Learned:
-    """Coefficients: one row a class, and a last one for "any entry at all", with each word's rarity already multiplied in."""
+    """Coefficients, with each word's rarity multiplied in.
+
+    One row for each class, and a last one for "any entry at all".
+    """
 
     vocabulary: list[str]
     coefficients: numpy.ndarray
@@ -50,7 +56,8 @@ class Learned:
 def learn(samples: list[Sample], classes: list[str]) -> Learned:
     """Fit both classifiers, linear support vector machines.
 
-    The first weighs words by the root of their rarity; the second sees which words occur, weighted by rarity.
+    The first weighs words by the root of their rarity. The second sees which words occur, weighted
+    by rarity.
     """
     frequency = Counter(word for values, *_ in samples for word in values)
     kept = [
@@ -74,9 +81,12 @@ def learn(samples: list[Sample], classes: list[str]) -> Learned:
     order = [list(which.classes_).index(name) for name in classes]
     rare = numpy.array([rarity[word] for word in vocabulary])
     return Learned(
-        vocabulary, numpy.vstack([which.coef_[order] * numpy.sqrt(rare), any_at_all.coef_ * rare]),
-        numpy.append(which.intercept_[order], any_at_all.intercept_), rarity, math.log(len(samples)),
-    )  # fmt: skip
+        vocabulary,
+        numpy.vstack([which.coef_[order] * numpy.sqrt(rare), any_at_all.coef_ * rare]),
+        numpy.append(which.intercept_[order], any_at_all.intercept_),
+        rarity,
+        math.log(len(samples)),
+    )
 
 
 def _scaled(values: dict[str, float], rarity: dict[str, float], power: float) -> dict[str, float]:
@@ -109,7 +119,7 @@ def bm25f(entries, classes: list[str]) -> dict[str, dict[int, float]]:
         bags.append(bag)
     count = Counter(word for bag in bags for word in bag)
     table: dict[str, dict[int, float]] = {}
-    for entry, bag in zip(entries, bags):
+    for entry, bag in zip(entries, bags, strict=True):
         for word, tf in bag.items():
             idf = math.log(1 + (len(bags) - count[word] + 0.5) / (count[word] + 0.5))
             table.setdefault(word, {})[classes.index(entry.id)] = idf * tf * (K1 + 1) / (tf + K1)
@@ -123,9 +133,12 @@ def pack(
     net: network.Network,
     meant: head.Head,
 ) -> bytes:
-    """The bytes of ranking.bin: coefficients in 127 steps of their matrix's largest, the smallest steps left out."""
+    """The bytes of ranking.bin.
+
+    Coefficients are in 127 steps of their matrix's largest; the smallest steps are left out.
+    """
     rows = {word: learned.coefficients[:-1, row] for row, word in enumerate(learned.vocabulary)}
-    speaks = dict(zip(learned.vocabulary, learned.coefficients[-1]))
+    speaks = dict(zip(learned.vocabulary, learned.coefficients[-1], strict=True))
     scales = {
         "learned": float(abs(learned.coefficients[:-1]).max()) / 127,
         "counted": max(v for row in counted.values() for v in row.values()) / 127,
@@ -171,8 +184,17 @@ def pack(
     parts["inside"] = array("f", [float(speaks.get(word, 0.0)) for word in kept])
     parts |= pack_words(kept)
     about_all = {
-        **about, "scales": scales, "unknown": learned.unknown, "bias": [round(float(b), 5) for b in learned.bias],
-        "hidden_bias": [round(float(b), 5) for b in net.hidden_bias], "network_bias": [round(float(b), 5) for b in net.bias],
-        "head_bias": [round(float(b), 5) for b in meant.hidden_bias], "meaning_bias": [round(float(b), 5) for b in meant.bias],
-    }  # fmt: skip
+        **about,
+        "scales": scales,
+        "unknown": learned.unknown,
+        "bias": _rounded(learned.bias),
+        "hidden_bias": _rounded(net.hidden_bias),
+        "network_bias": _rounded(net.bias),
+        "head_bias": _rounded(meant.hidden_bias),
+        "meaning_bias": _rounded(meant.bias),
+    }
     return binary_parts.pack(about_all, parts)
+
+
+def _rounded(values: numpy.ndarray) -> list[float]:
+    return [round(float(value), 5) for value in values]

@@ -1,8 +1,9 @@
-"""The third model of words: a network with one hidden layer, over single words only (neighbouring words made it worse).
+"""The third model of words: a network with one hidden layer, over single words only.
 
-It sees a report as the linear classifier does, words by the root of their rarity, scaled to length 1. Words are left out at random
-while it learns, so that it relies on no single one. Where a teacher has judged texts (teach.py), it learns from those chances too, which is worth more than
-labels alone: a teacher knows words that no report had.
+Neighbouring words made it worse. It sees a report as the linear classifier does: words by the root
+of their rarity, scaled to length 1. Words are left out at random while it learns, so that it relies
+on no single one. Where a teacher has judged texts (teach.py), it learns from those chances too.
+That is worth more than labels alone, because a teacher knows words that no report had.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ LEAST_REPORTS = 2  # in which a word must occur
 
 @dataclass(frozen=True)
 class Network:
-    """hidden = relu(INPUT_GAIN · report @ words + hidden_bias); log-odds = hidden @ classes + bias."""
+    """A network with one hidden layer.
+
+    hidden = relu(INPUT_GAIN · report @ words + hidden_bias)
+    log-odds = hidden @ classes + bias
+    """
 
     vocabulary: list[str]
     words: numpy.ndarray  # (words, hidden)
@@ -125,7 +130,10 @@ def loss_of(
     chances: torch.Tensor | None,
     smoothing: float,
 ) -> torch.Tensor:
-    """The mean over a batch whose first members have a label and a share, and whose others are rows of `chances` behind the labelled."""
+    """The mean loss over a batch.
+
+    Its first members have a label and a share; the others are rows of `chances`.
+    """
     hard = [at for at in batch if at < len(labels)]
     losses = functional.cross_entropy(
         scores[: len(hard)],

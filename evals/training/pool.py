@@ -1,4 +1,4 @@
-"""What the teacher is asked: reports whole, with parts left out, half of one beside half of another, with like words for some, and single sentences."""
+"""What the teacher is asked: reports whole, cut, joined and reworded, and single sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ LEAST_WORDS, MOST_WORDS, LEAST_CHINESE = 5, 40, 8  # of a sentence
 def texts(
     reports: Iterable[str], others: Iterable[str], alike: Mapping[str, Sequence[str]], seed: int = 0
 ) -> list[str]:
-    """Each once. `reports` are also cut, joined and reworded, `others` asked for as they are; `alike`: for a word, those that may stand in its place."""
+    """Each text once.
+
+    `reports` are also cut, joined and reworded; `others` are asked for as they are. `alike`: for a
+    word, those that may stand in its place.
+    """
     chance = random.Random(seed)
     reports = list(dict.fromkeys(reports))
     parts = [

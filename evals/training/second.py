@@ -1,4 +1,7 @@
-"""The model behind waiting.bin: logistic regression over the words of a report and over its point, one class a waiting entry and one for everything else."""
+"""The model behind waiting.bin: logistic regression over the words and the meaning of a report.
+
+It has a class for each waiting entry, and one for everything else.
+"""
 
 from __future__ import annotations
 

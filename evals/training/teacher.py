@@ -1,4 +1,7 @@
-"""A sentence model taught as a whole to name entries. It is too slow for a look-up; what it says about many texts teaches the small networks."""
+"""A sentence model taught as a whole to name entries.
+
+It is too slow for a look-up. What it says about many texts teaches the small networks.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,8 @@ class Teacher(nn.Module):
             nn.Linear(WIDTH, HIDDEN),
             nn.Linear(HIDDEN, len(self.classes)),
         )
-        # On a CPU a step takes half the time without chance in attention, and with quicker chance elsewhere.
+        # On a CPU a step takes half the time without dropout in attention, and with a faster one
+        # elsewhere.
         self.e.set_attn_implementation("eager")
         self.e.embeddings.dropout = _LeftOut()
         for layer in self.e.encoder.layer:
@@ -78,7 +82,10 @@ class Teacher(nn.Module):
         ]
 
     def learn(self, samples: Sequence[Sample], rounds: float, seed: int = 0, told=print) -> None:
-        """Every layer, on reports of like length together. A weight that a sample's classes sum to is what it counts for."""
+        """Teach every layer, on reports of like length together.
+
+        A sample counts for what the weights of its classes sum to.
+        """
         torch.manual_seed(seed)
         chance, column = random.Random(seed), {name: at for at, name in enumerate(self.classes)}
         rows = self._pieces([text for text, _ in samples])
@@ -140,7 +147,10 @@ class Teacher(nn.Module):
         return found
 
     def alike(self, words: Sequence[str]) -> Mapping[str, list[str]]:
-        """For each of these words that is one piece to the model, the pieces that are whole words and near it as it began."""
+        """{word: whole words near it} in the model as it began.
+
+        It holds those of these words that are one piece to the model.
+        """
         places = {
             piece: row
             for piece, row in self.tokenizer.get_vocab().items()
@@ -156,7 +166,7 @@ class Teacher(nn.Module):
                 near = (vectors @ vectors[at[word]]).topk(MOST_LIKE + 1)
                 kept = [
                     names[row]
-                    for value, row in zip(near.values.tolist(), near.indices.tolist())
+                    for value, row in zip(near.values.tolist(), near.indices.tolist(), strict=True)
                     if value > LIKE and names[row] != word
                 ]
                 if kept:

@@ -1,10 +1,15 @@
-"""Makes server/remote_gpu_trainer/retrieval/waiting.bin, by which entries that ranking.bin hasn't learned are found in people's own words.
+"""Makes server/remote_gpu_trainer/retrieval/waiting.bin, a classifier of the waiting entries.
 
-usage: python evals/training/train_waiting.py [--report] [--check]     (needs: pip install '.[train]', a quarter of an hour; --check needs nothing)
+By it entries that ranking.bin hasn't learned are found in people's own words.
 
-Learns the waiting entries from their own words, from evals/training/data/practice/waiting/ and from the tuning half of evals/sets/waiting.jsonl, and everything else as one class: the other
-entries, all other practice reports, the tuning half of the cases. No reporting half is read. `--report` cross-validates and writes nothing; `--check` exits 1 when
-waiting.bin was made from other texts than lie here.
+usage: python evals/training/train_waiting.py [--report] [--check]
+(needs: pip install '.[train]', a quarter of an hour; --check needs nothing)
+
+Learns the waiting entries from their own words, from evals/training/data/practice/waiting/ and from
+the tuning half of evals/sets/waiting.jsonl. Everything else is one class: the other entries, all
+other practice reports, the tuning half of the cases. No reporting half is read. `--report`
+cross-validates and writes nothing; `--check` exits 1 when waiting.bin was made from other texts
+than lie here.
 """
 
 from __future__ import annotations
@@ -31,13 +36,12 @@ from remote_gpu_trainer.text import whole_file
 from training import corpus
 
 FOLDS = 4
-# What a text counts for: a real report, an invented one, one about a learned entry, a learned entry's own words.
+# What a text counts for: a real report, an invented one, one about a learned entry, and the words
+# of a learned entry itself.
 CASE, PRACTICE, LEARNED, WORDS = 3.0, 1.0, 0.3, 0.5
 LIMITS = [*(x / 100 for x in range(30, 96, 5)), 0.97, 0.98, 0.99]
-INSIDE, OUTSIDE = (
-    0.004,
-    0.01,
-)  # shares of held-out reports about learned entries, and about none, that it may answer
+# Shares of held-out reports about learned entries, and about none, that it may answer.
+INSIDE, OUTSIDE = 0.004, 0.01
 ALONE = 0.98  # where nothing else is claimed
 
 
@@ -100,6 +104,7 @@ def made_from(found: list[Text]) -> dict[str, str]:
 
 
 def main() -> int:
+    """Make waiting.bin, report on it or check it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--report", action="store_true", help="cross-validate, write nothing")
     parser.add_argument(
@@ -113,7 +118,8 @@ def main() -> int:
         wrong = [name for name, value in now.items() if then.made_from.get(name) != value]
         for name in wrong:
             print(
-                f"waiting.bin: found it made from other {name}, expected today's; run python evals/training/train_waiting.py",
+                f"waiting.bin: made from other {name} than today's; "
+                "run python evals/training/train_waiting.py",
                 file=sys.stderr,
             )
         return int(bool(wrong) or then.classes != [*ids, OTHER])
@@ -136,8 +142,8 @@ def _read(found: list[Text]) -> tuple[list[tuple], list[bool]]:
     read, literal = [], []
     for text in found:
         seen = log_reading.from_text(text.text)
-        words, point = search.read_of(seen, made)
-        read.append((words, array("f", point)))
+        asked = search.read_of(seen, made)
+        read.append((asked.words, array("f", asked.point)))
         literal.append(text.case and any(hit.decisive for hit in signatures.find(seen)))
     return read, literal
 
@@ -161,19 +167,26 @@ def _fitted(
 def _held_out(
     found: list[Text], read: list[tuple], classes: list[str], about: dict
 ) -> dict[int, tuple[float, str]]:
-    """{row of a real report: (probability of any waiting entry, the likeliest)}, by models that didn't see it."""
+    """{row of a real report: (probability of any waiting entry, the likeliest)}.
+
+    Each is judged by models that didn't see it.
+    """
     cases, held = [row for row, text in enumerate(found) if text.case], {}
     for fold in range(FOLDS):
         out = frozenset(cases[fold::FOLDS])
         judge = waiting.Waiting(_fitted(found, read, classes, out).pack(about))
         for row in out:
             shares = judge.shares(*read[row])
-            held[row] = 1 - shares[-1], max(zip(shares[:-1], classes))[1]
+            held[row] = 1 - shares[-1], max(zip(shares[:-1], classes, strict=False))[1]
     return held
 
 
 def _limit(found: list[Text], literal: list[bool], held: dict[int, tuple[float, str]]) -> float:
-    """The least bound at which no more than INSIDE and OUTSIDE are answered of what no literal text decides. Near misses, chosen to look like an entry, set none."""
+    """The least bound at which no more than INSIDE and OUTSIDE are answered.
+
+    It goes by the reports that no literal text decides. Near misses, which were chosen to look like
+    an entry, set no bound.
+    """
     asked = {case.text: bool(case.expect) for case in read_cases(HERE / "cases.jsonl")}
     rows = [row for row in held if not literal[row]]
     mine, others = (
@@ -191,7 +204,9 @@ def _limit(found: list[Text], literal: list[bool], held: dict[int, tuple[float, 
         )
         right = sum(held[row][1] in found[row].labels for row in a)
         print(
-            f"from {bound}: {right} right of {len(a)} answered of {len(mine)}; about learned entries {len(b)} of {len(inside)}, about none {len(c)} of {len(outside)}, near misses {len(d)} of {len(near)}"
+            f"from {bound}: {right} right of {len(a)} answered of {len(mine)}; "
+            f"about learned entries {len(b)} of {len(inside)}, "
+            f"about none {len(c)} of {len(outside)}, near misses {len(d)} of {len(near)}"
         )
         if limit == 1.0 and len(b) <= INSIDE * len(inside) and len(c) <= OUTSIDE * len(outside):
             limit = bound

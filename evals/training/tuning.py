@@ -1,4 +1,4 @@
-"""How the votes add up, when to stay silent, and what confidence to claim: fitted on held-out answers."""
+"""How votes add up, when to stay silent, what confidence to claim: fitted on held-out answers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from dataclasses import dataclass
 import numpy
 from remote_gpu_trainer.retrieval import ranking, voting
 
-# Of held-out strange reports, those set aside among them. They are harder: at this share 13 of the tuning half's 290 are answered, one of eight of the others. 290 alone are too few to set a limit by.
+# Share of held-out strange reports, with those set aside, that may be answered. The latter are
+# harder: at this share 13 of the tuning half's 290 are answered, and one of eight of the others.
+# 290 alone are too few to set a limit by.
 FALSE_ANSWERS = 0.104
-FALSE_TITLES = 0.12  # of the tuning half's, the share that may get titles to choose from, or more: whoever reads them leaves nearly all of these alone
-WANTED = {
-    "high": 0.99,
-    "medium": 0.80,
-}  # share of right first answers at or above each confidence; a high one comes without other titles to choose from
+# Share of the tuning half's strange reports that may get titles to choose from. Whoever reads them
+# leaves nearly all of these alone.
+FALSE_TITLES = 0.12
+# Share of right first answers at or above each confidence. A high one comes without other titles.
+WANTED = {"high": 0.99, "medium": 0.80}
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The votes on one report by models that didn't learn from it. `right`: the columns of the right entries, none out of scope; `near`: chosen to look like an entry;
-    `aside`: of practice, so that one reader said what is right, and nobody confirmed it."""
+    """The votes on one report by models that didn't learn from it.
+
+    `right`: the columns of the right entries, none out of scope. `near`: chosen to look like an
+    entry. `aside`: of practice, so that one reader said what is right and nobody confirmed it.
+    """
 
     votes: voting.Votes
     right: tuple[int, ...]
@@ -30,7 +35,10 @@ class HeldOut:
 def voter_weights(
     reports: list[HeldOut], voters: int, steps: int = 500, rate: float = 0.05
 ) -> list[float]:
-    """Conditional logit over the in-scope reports: raise the shares of the right entries. Drawn to the plain classifier. `voters`: how many of them, the first ones."""
+    """Weights of the first `voters` voters, by a conditional logit over the in-scope reports.
+
+    It raises the shares of the right entries, and is drawn to the linear classifier.
+    """
     groups = []
     for report in reports:
         if report.right:
@@ -69,6 +77,12 @@ def _gate_row(report: HeldOut, weights: list[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Judged:
+    """One held-out report with weights and gate.
+
+    `none`: the probability that no entry fits. `share`: that of the first entry. `place`: that of
+    the right entry, 0 for the first. `inside`: whether an entry explains the report.
+    """
+
     none: float
     share: float
     place: int
@@ -96,7 +110,10 @@ def judge(
 
 
 def limits(judged: list[Judged]) -> dict[str, float]:
-    """The highest chance of "none" at which an answer is given, and the least share for each confidence. Near misses set no limit, and what was set aside no confidence."""
+    """The highest `none` at which an answer is given, and the least share for each confidence.
+
+    Near misses set no limit, and what was set aside sets no confidence.
+    """
     none = _limit([j.none for j in judged if not j.inside and not j.near], FALSE_ANSWERS)
     confirmed = [j for j in judged if not j.aside]
     found = {
@@ -118,7 +135,7 @@ def limits(judged: list[Judged]) -> dict[str, float]:
 
 
 def _limit(outside: list[float], share: float) -> float:
-    """The chance of "none" that this share of the out-of-scope reports stays under, in the middle of its gap."""
+    """The `none` that this share of the out-of-scope reports stays under, in its gap's middle."""
     outside = sorted(outside)
     at = int(len(outside) * share)
     return (outside[at] + outside[max(at - 1, 0)]) / 2 if outside else 0.5
@@ -145,7 +162,12 @@ def summary(
     false = sum(j.none <= bounds["none"] for j in outside)
     high = [j for j in given if j.share >= bounds["high"]]
     return (
-        f"held out: {len(inside)} in scope, {len(outside)} outside\nranking alone: {alone}\nwith the gate: {with_gate}, "
-        f"silent {len(inside) - len(given)}, false answers {false}/{len(outside)}, on near misses {sum(j.none <= bounds['none'] for j in near)}/{len(near)}, on those set aside {sum(aside)}/{len(aside)}, high confidence {len(high)} of which right {sum(j.place == 0 for j in high)}\n"
-        f"weights {dict(zip(ranking.VOTERS, weights))}\ngate {dict(zip(ranking.GATE, gate))}\nlimits {bounds}"
+        f"held out: {len(inside)} in scope, {len(outside)} outside\nranking alone: {alone}\n"
+        f"with the gate: {with_gate}, silent {len(inside) - len(given)}, "
+        f"false answers {false}/{len(outside)}, "
+        f"on near misses {sum(j.none <= bounds['none'] for j in near)}/{len(near)}, "
+        f"on those set aside {sum(aside)}/{len(aside)}, "
+        f"high confidence {len(high)} of which right {sum(j.place == 0 for j in high)}\n"
+        f"weights {dict(zip(ranking.VOTERS, weights, strict=False))}\n"
+        f"gate {dict(zip(ranking.GATE, gate, strict=True))}\nlimits {bounds}"
     )

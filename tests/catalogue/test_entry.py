@@ -73,20 +73,20 @@ def test_windows_line_ends_change_nothing(page):
 @pytest.mark.parametrize(
     "old, new, said",
     [
-        ("### O3 — the loss has", "### o3 the loss has", "a.md:1: found heading '### o3 the loss has no way back to the weights of the model', expected '### ID — title' or '### ID → NEW-ID'"),
-        ("**Severity:** blocks\n\n", "", "a.md:1: O3 has no Severity, expected a paragraph '**Severity:** …'"),
-        ("**Fix:** Take the cut out.", "**Fix:**", "a.md:1: O3 has no Fix, expected a paragraph '**Fix:** …'"),
-        ("blocks", "fatal", "a.md:15: O3 Severity: found 'fatal', expected one of blocks, corrupts, wastes, misleads"),
-        ("2026-11-20, read", "2026-13-20, read", "a.md:17: O3 Verified: found '2026-13-20, read', expected '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
-        ("2026-11-20, read", "2026-11-20, ran", "a.md:17: O3 Verified: found '2026-11-20, ran', expected '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
-        ("**Fix:** Take", "**Remedy:** Take", "a.md:7: found field 'Remedy', expected one of Symptom, Root cause, Fix, Check, Tell apart, Signatures, Reported as, False alarm, Applies to, Needs, Severity, Verified, Sources"),
-        ("**Check:** `print", "**Fix:** `print", "a.md:9: found field 'Fix' again (first on line 7), expected it once"),
-        ("**Symptom:** It", "Lead.\n\n**Symptom:** It", "a.md:3: found 'Lead.' before the first field, expected '**Symptom:** …'"),
-        ("**Signatures:** `element 0 of tensors does not require grad`", "**Signatures:** element 0", "a.md:11: O3 Signatures: found 'element 0', expected a text in back-ticks, items separated by ' · '"),
-        ("Take the cut out.", "Open:\n```\nopen", "a.md:1: found an open ``` fence, expected it closed before the next heading"),
+        ("### O3 — the loss has", "### o3 the loss has", "a.md:1: can't read the heading '### o3 the loss has no way back to the weights of the model'; write '### ID — title' or '### ID → NEW-ID'"),
+        ("**Severity:** blocks\n\n", "", "a.md:1: O3 has no Severity; add a paragraph '**Severity:** …'"),
+        ("**Fix:** Take the cut out.", "**Fix:**", "a.md:1: O3 has no Fix; add a paragraph '**Fix:** …'"),
+        ("blocks", "fatal", "a.md:15: O3 Severity: can't read 'fatal'; write one of blocks, corrupts, wastes, misleads"),
+        ("2026-11-20, read", "2026-13-20, read", "a.md:17: O3 Verified: can't read '2026-13-20, read'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
+        ("2026-11-20, read", "2026-11-20, ran", "a.md:17: O3 Verified: can't read '2026-11-20, ran'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
+        ("**Fix:** Take", "**Remedy:** Take", "a.md:7: unknown field 'Remedy'; the fields are Symptom, Root cause, Fix, Check, Tell apart, Signatures, Reported as, False alarm, Applies to, Needs, Severity, Verified, Sources"),
+        ("**Check:** `print", "**Fix:** `print", "a.md:9: field 'Fix' again (it is on line 7); keep one of them"),
+        ("**Symptom:** It", "Lead.\n\n**Symptom:** It", "a.md:3: 'Lead.' stands before the first field; begin with '**Symptom:** …'"),
+        ("**Signatures:** `element 0 of tensors does not require grad`", "**Signatures:** element 0", "a.md:11: O3 Signatures: can't read 'element 0'; write texts in back-ticks, separated by ' · '"),
+        ("Take the cut out.", "Open:\n```\nopen", "a.md:1: the ``` fence is never closed; close it before the next heading"),
     ],
 )  # fmt: skip
-def test_each_fault_says_what_was_found_and_what_was_expected(page, old, new, said):
+def test_each_fault_says_what_is_wrong_and_what_to_write(page, old, new, said):
     assert said in faults(page((old, new)))
 
 
@@ -94,7 +94,7 @@ def test_fields_out_of_order_are_a_fault():
     lines = ENTRY.split("\n\n")
     lines[2], lines[3] = lines[3], lines[2]
     assert faults("\n\n".join(lines))[0].startswith(
-        "a.md:7: found field 'Root cause' after 'Fix', expected the order Symptom"
+        "a.md:7: field 'Root cause' comes after 'Fix'; the order is Symptom"
     )
 
 
@@ -111,7 +111,7 @@ def test_tell_apart_needs_an_id_before_its_colon(page):
             "**Tell apart:** O4: the order is wrong · no id here\n\n**Signatures:**",
         )
     )
-    assert "found 'no id here', expected 'ID: how that one differs'" in faults(text)[0]
+    assert "can't read 'no id here'; write 'ID: how that one differs'" in faults(text)[0]
 
 
 @given(st.text(max_size=400))

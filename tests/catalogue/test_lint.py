@@ -26,20 +26,20 @@ def test_a_good_page_has_no_findings(bundle, page):
 @pytest.mark.parametrize(
     "old, new, said",
     [
-        ("**Check:**", "**Check:** See [Z9].", "found a reference to Z9, expected the id of an entry"),
-        ("**Check:**", "**Check:** See [O3].", "found a reference to itself"),
-        ("**Check:**", "**Check:** [here](gone.md)", "found a link to 'gone.md', expected a file of the bundle or a web address"),
-        ("(https://docs.pytorch.org/docs/stable/notes/autograd.html)", "", "found no address in Sources"),
-        ("`element 0 of tensors does not require grad`\n\n**R", "`nan`\n\n**R", "found signature 'nan', expected 8 characters or more"),
-        ("`element 0 of tensors does not require grad`\n\n**R", "`/(a/`\n\n**R", "that doesn't compile"),
-        ("`element 0 of tensors does not require grad`\n\n**R", "`/x{0,9}$/`\n\n**R", "that matches an empty line"),
-        ("`element 0 of tensors does not require grad`\n\n**R", "`/(a+)+b{2}/`\n\n**R", "with a repeat inside a repeat, expected one that can't stall"),
-        ("`element 0 of tensors does not require grad`\n\n**R", "`criterion = nn.CrossEntropyLoss()`\n\n**R", "in the ordinary line"),
-        ("2026-11-20, read", "2027-11-20, read", "found Verified 2027-11-20, expected a date from 2026-01-01 to 2026-11-20"),
-        ("**Severity:**", "**Applies to:** torch>>2\n\n**Severity:**", "found Applies to 'torch>>2'"),
-        (" · 没有梯度 · 反向传播报错", "", "found 3 items in Reported as, 0 of them Chinese"),
-        ("The loss was cut off.", "word " * 90, "found 90 words in root cause, expected at most 80"),
-        ("the loss has no way back to the weights of the model", "loss", "found a title of 1 words"),
+        ("**Check:**", "**Check:** See [Z9].", "there is no entry Z9; name one that exists"),
+        ("**Check:**", "**Check:** See [O3].", "it refers to itself; name another entry"),
+        ("**Check:**", "**Check:** [here](gone.md)", "the link to 'gone.md' leads nowhere; link to a file of the bundle or to a web address"),
+        ("(https://docs.pytorch.org/docs/stable/notes/autograd.html)", "", "has no address; add one that can be opened again"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`nan`\n\n**R", "signature 'nan' is too short; give 8 characters or more"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`/(a/`\n\n**R", "doesn't compile"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`/x{0,9}$/`\n\n**R", "matches an empty line"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`/(a+)+b{2}/`\n\n**R", "has a repeat inside a repeat; write one that can't stall"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`criterion = nn.CrossEntropyLoss()`\n\n**R", "matches the ordinary line"),
+        ("2026-11-20, read", "2027-11-20, read", "Verified is 2027-11-20; write a date from 2026-01-01 to 2026-11-20"),
+        ("**Severity:**", "**Applies to:** torch>>2\n\n**Severity:**", "can't read 'torch>>2' in Applies to"),
+        (" · 没有梯度 · 反向传播报错", "", "Reported as has 3 items, 0 of them Chinese"),
+        ("The loss was cut off.", "word " * 90, "root cause has 90 words; keep to 80"),
+        ("the loss has no way back to the weights of the model", "loss", "the title has 1 words"),
     ],
 )  # fmt: skip
 def test_each_check_finds_its_fault(bundle, page, old, new, said):
@@ -50,13 +50,13 @@ def test_each_check_finds_its_fault(bundle, page, old, new, said):
 
 def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
     assert findings(bundle({"a.md": page(), "b.md": page()})) == [
-        "references/b.md:1: found id O3 again, expected it only at references/a.md:1"
+        "references/b.md:1: id O3 is already at references/a.md:1; give this one another"
     ]
 
 
 def test_a_redirect_into_nothing_is_found(bundle, page):
     assert findings(bundle({"a.md": page() + "\n### O4 → O5\n"})) == [
-        "references/a.md:21: found O4 → O5, expected the id of an entry"
+        "references/a.md:21: O4 → O5 leads nowhere; name the id of an entry"
     ]
 
 
@@ -110,7 +110,7 @@ def test_the_ranges_of_the_grammar_pass(bundle, page, item):
 def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
     root = bundle({"a.md": ""})
     (root / "references" / "a.md").write_bytes(b"### O3 \xff\xfe")
-    assert "found a page that can't be read" in findings(root)[0]
+    assert "can't read the page" in findings(root)[0]
 
 
 def test_the_command_prints_findings_and_exits_1(bundle, page):
@@ -121,7 +121,7 @@ def test_the_command_prints_findings_and_exits_1(bundle, page):
         text=True,
     )
     assert done.returncode == 1
-    assert done.stdout.startswith("references/a.md:15: O3 Severity: found 'bad', expected one of")
+    assert done.stdout.startswith("references/a.md:15: O3 Severity: can't read 'bad'; write one of")
     assert "Traceback" not in done.stderr
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.literals import runs
+from remote_gpu_trainer.catalogue.signatures import literal_runs
 
 try:
     from re import _parser
@@ -73,7 +73,7 @@ def parsed(pattern: str) -> list[str]:
 def test_the_signatures_of_the_catalogue_lose_no_text():
     texts = [s.text for entry in bundle.load().entries for s in entry.signatures if s.is_regex]
     assert len(texts) > 100
-    assert [list(filter(None, runs(text))) for text in texts] == [
+    assert [list(filter(None, literal_runs(text))) for text in texts] == [
         list(filter(None, parsed(text))) for text in texts
     ]
 
@@ -86,7 +86,7 @@ def test_no_text_is_read_that_a_match_may_lack(pattern):
         whole = parsed(pattern)
     except (re.error, OverflowError):
         return
-    for run in filter(None, runs(pattern)):
+    for run in filter(None, literal_runs(pattern)):
         assert any(run in text for text in whole)
 
 
@@ -104,4 +104,4 @@ def test_no_text_is_read_that_a_match_may_lack(pattern):
     ],
 )
 def test_groups_sets_repeats_and_branches_have_no_text(pattern, expected):
-    assert list(filter(None, runs(pattern))) == expected
+    assert list(filter(None, literal_runs(pattern))) == expected

@@ -113,17 +113,17 @@ BAD = {
     "limit 0": (
         ["lookup", "--limit", "0", "x"],
         b"",
-        "found limit 0, expected a whole number from 1 to 10",
+        "can't use limit 0; give a whole number from 1 to 10",
     ),
     "limit 1000": (
         ["lookup", "--limit", "1000", "x"],
         b"",
-        "found limit 1000, expected a whole number from 1 to 10",
+        "can't use limit 1000; give a whole number from 1 to 10",
     ),
     "unknown id": (
         ["lookup", "--id", "Z99"],
         b"",
-        "found id 'Z99', expected one of the catalogue's: ",
+        "no entry 'Z99'; the families are AD, AWS, ",
     ),
     "lint of nothing": (
         ["lint", "/nowhere"],

@@ -8,7 +8,7 @@ import sys
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli.documents import outdated
-from remote_gpu_trainer.lookup.budget import tokens
+from remote_gpu_trainer.lookup.excerpts import tokens
 
 from tests.conftest import ROOT, valid_skill
 

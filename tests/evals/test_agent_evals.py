@@ -115,9 +115,9 @@ def test_the_check_passes_from_the_command_line():
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"files": ["evals/tasks/none.log"]}, "found no file"),
-        ({"files": ["../x.log"]}, "found no file"),
-        ({"grade": {"entry": ["ZZ9"], "command": ["a"], "caution": ["b"]}}, "found the id ZZ9"),
+        ({"files": ["evals/tasks/none.log"]}, "no file "),
+        ({"files": ["../x.log"]}, "no file "),
+        ({"grade": {"entry": ["ZZ9"], "command": ["a"], "caution": ["b"]}}, "unknown id ZZ9; name"),
         ({"grade": {"entry": ["RP4"], "command": ["a"], "caution": ["b"]}}, "expected RP4"),
         ({"grade": {"silent": True}}, "expected nothing"),
         (

@@ -70,7 +70,7 @@ def test_a_near_miss_with_an_answer_is_refused(tmp_path):
             }
         )
     )
-    with pytest.raises(BadCase, match="expected an empty list in near.jsonl"):
+    with pytest.raises(BadCase, match="near.jsonl holds no case with an answer; empty expect"):
         read_cases(tmp_path / "near.jsonl")
 
 
@@ -188,11 +188,11 @@ def test_a_short_question_gets_its_entry_and_a_strange_one_nothing():
 @pytest.mark.parametrize(
     "line, said",
     [
-        ("{", "found a line that is no case"),
-        ('{"id": "x"}', "found a line that is no case"),
+        ("{", "can't read the case"),
+        ('{"id": "x"}', "can't read the case"),
         (
             '{"id": "0123456789", "kind": "prose", "text": "t", "expect": [], "source": "https://a"}',
-            "expected '" + id_of("https://a") + "', the hash of its source",
+            "isn't the hash of its source; write '" + id_of("https://a") + "'",
         ),
         (
             json.dumps(
@@ -204,7 +204,7 @@ def test_a_short_question_gets_its_entry_and_a_strange_one_nothing():
                     "source": "https://a",
                 }
             ),
-            "found kind 'poem'",
+            "unknown kind 'poem'",
         ),
         (
             json.dumps(
@@ -216,7 +216,7 @@ def test_a_short_question_gets_its_entry_and_a_strange_one_nothing():
                     "source": "https://a",
                 }
             ),
-            "found a line that is no case",
+            "can't read the case",
         ),
     ],
 )
@@ -254,7 +254,7 @@ def test_the_same_id_twice_is_refused(tmp_path):
         }
     )
     (tmp_path / "c.jsonl").write_text(line + "\n" + line + "\n")
-    with pytest.raises(BadCase, match="again, expected -2"):
+    with pytest.raises(BadCase, match="again; add -2"):
         read_cases(tmp_path / "c.jsonl")
 
 
@@ -304,13 +304,11 @@ def test_below_the_floor_is_said_and_above_it_is_not(tmp_path):
         for named in ([], ["O3"])
     )
     path = tmp_path / "floor.json"
-    assert "found no floor for the set of reports" in floor.below(path, cases, good, fresh)[0]
+    assert "no floor for the set of reports" in floor.below(path, cases, good, fresh)[0]
     floor.raise_to(path, cases, good, fresh)
     assert floor.below(path, cases, good, fresh) == []
-    assert floor.below(path, cases, bad, fresh)[0] == "hit1: found 0.0, expected at least 1.0"
-    assert floor.below(path, cases, good, false) == [
-        "false answers: found 1.0, expected at most 0.0"
-    ]
+    assert floor.below(path, cases, bad, fresh)[0] == "hit1: 0.0 is below the floor of 1.0"
+    assert floor.below(path, cases, good, false) == ["false answers: 1.0 is above the floor of 0.0"]
     floor.raise_to(path, cases, bad, false)
     assert (
         floor.below(path, cases, bad, fresh) != [] and floor.below(path, cases, good, false) != []
@@ -338,7 +336,7 @@ def test_answers_of_another_agent_are_graded_and_a_foreign_id_is_refused(tmp_pat
     assert systems.from_file(path, CASES)[CASES[0].id] == (["O1", "O2", "O3"], ["O4"])
     assert systems.from_file(path, CASES)[CASES[1].id] == ([], [])
     path.write_text('{"id": "nobody", "ids": []}\n')
-    with pytest.raises(BadCase, match="found id 'nobody'"):
+    with pytest.raises(BadCase, match="unknown id 'nobody'"):
         systems.from_file(path, CASES)
 
 

@@ -65,6 +65,16 @@ def test_it_is_weighed_with_the_report_and_not_asked_for_again(tmp_path):
     )
 
 
+@pytest.mark.parametrize("words", ["it hangs", "why does this happen? " * 8])
+def test_words_beside_a_log_are_not_asked_for_again_whatever_their_length(words, tmp_path):
+    (tmp_path / "train.log").write_text(
+        "nginx answers 502 in front of the shop since the night\n" * 5
+    )
+    answer = answer_for(text=words, log=str(tmp_path / "train.log"))
+    assert answer.matches == [] and "one sentence" not in answer.ask
+    assert "one sentence" in answer_for(log=str(tmp_path / "train.log")).ask
+
+
 def test_a_sentence_about_something_else_keeps_a_report_from_being_claimed():
     report = "loss becomes nan after 4000 steps"
     assert answer_for(text=report).matches

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.lookup.budget import cut, tokens, tokens_of_json
+from remote_gpu_trainer.lookup.excerpts import cut, tokens, tokens_of_json
 from remote_gpu_trainer.lookup.look_up import answer_for
 from remote_gpu_trainer.runs.rendering import rendered
 
@@ -67,7 +67,7 @@ def test_every_first_match_and_every_answer_keep_to_their_budget(answers):
 
 def test_the_estimate_of_a_whole_answer_is_on_the_safe_side_and_not_far_off(answers):
     texts = [written(answer) for answer in answers if answer["matches"]]
-    shares = [true / tokens(text) for true, text in zip(counted(texts), texts)]
+    shares = [true / tokens(text) for true, text in zip(counted(texts), texts, strict=True)]
     assert max(shares) <= 1 and min(shares) > 0.65
 
 

@@ -1,6 +1,7 @@
 """Ten thousand inputs that nobody should send: never a traceback, and never more than half a second for a megabyte."""
 
 import io
+import re
 import time
 
 import pytest
@@ -31,7 +32,7 @@ def ask(text: str) -> Answer | None:
     try:
         return answer_for(text=text)
     except (Unreadable, BadRequest) as refused:
-        assert "\n" not in str(refused) and "found" in str(refused)
+        assert "\n" not in str(refused) and re.search("; |found", str(refused))
         return None
 
 
@@ -62,7 +63,7 @@ def test_a_thousand_limits_are_taken_or_refused(text, limit):
     try:
         answer_for(text=text, limit=limit)
     except (Unreadable, BadRequest) as refused:
-        assert "found" in str(refused)
+        assert re.search("; |found", str(refused))
 
 
 @pytest.mark.parametrize("piece", STALLING, ids=ascii)

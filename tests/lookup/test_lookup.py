@@ -7,7 +7,7 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.cli.answer_text import as_text
 from remote_gpu_trainer.lookup.answer import Answer, cut, look_up
-from remote_gpu_trainer.lookup.budget import opening
+from remote_gpu_trainer.lookup.excerpts import opening
 from remote_gpu_trainer.lookup.look_up import answer_for, signatures
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import ranking, search
@@ -157,7 +157,7 @@ def test_a_doubtful_report_gets_titles_to_choose_from_and_no_claim(monkeypatch):
     answer = ask("my two gpu training stops making progress after the first validation")
     assert answer.matches == [] and len(answer.also) == 10
     assert answer.ask.startswith(
-        "Not sure that anything in the catalogue fits; see whether a title says what you see."
+        "Not sure that an entry fits; see whether one of these titles says what you see."
     )
 
 
@@ -218,6 +218,14 @@ def test_a_long_report_without_an_answer_is_asked_for_one_sentence():
     assert "one sentence" not in ask("nginx answers 502").ask
 
 
+def test_of_a_healthy_log_it_says_that_no_error_was_found():
+    healthy = sorted((ROOT / "evals/sets/healthy_logs").iterdir())[0]
+    answer = answer_for(log=str(healthy))
+    assert answer.matches == []
+    assert answer.ask.startswith("No error found. If something is wrong all the same, ")
+    assert "first error" not in answer.ask
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5, 10])
 def test_the_limit_is_kept_and_nothing_is_named_twice(limit):
     answer = ask("training hangs on two gpus after the first epoch", limit=limit)
@@ -228,7 +236,7 @@ def test_the_limit_is_kept_and_nothing_is_named_twice(limit):
 
 @pytest.mark.parametrize("limit", [0, -1, 11, 1000, True, 3.0, "3", None])
 def test_a_limit_outside_its_range_is_refused(limit):
-    with pytest.raises(BadRequest, match="expected a whole number from 1 to 10"):
+    with pytest.raises(BadRequest, match="give a whole number from 1 to 10"):
         ask("hangs", limit=limit)
 
 

@@ -212,7 +212,7 @@ def test_nothing_fits_is_an_answer_and_no_error():
         ({"symptom": 17}, "symptom"),
         ({"log_path": "/nowhere/train.log"}, "no log at /nowhere/train.log"),
         ({"log_path": "/dev/zero"}, "/dev/zero is a device"),
-        ({"symptom": "x" * 20_000_001}, "found a text of 20000001 characters"),
+        ({"symptom": "x" * 20_000_001}, "the text has 20000001 characters"),
     ],
 )
 def test_a_bad_call_is_a_tool_error_with_one_clear_text(arguments, said):
@@ -248,7 +248,7 @@ def test_entries_are_resources_and_an_unknown_id_is_refused():
         "profile://{name}",
         "skill://remote-gpu-trainer/{+path}",
     }
-    assert "found id 'Z99', expected one of the catalogue's" in refused
+    assert "no entry 'Z99'; the families are AD, AWS, " in refused
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -65,4 +65,4 @@ def test_rows_are_forgotten_when_they_take_too_much_memory(monkeypatch):
     monkeypatch.setattr(matrices, "MOST_BYTES", 3 * COLUMNS * matrices.LANE)
     _, dense = both([[value] * COLUMNS for value in range(1, 9)])
     assert dense.sums(range(8), [STEPS] * 8) == pytest.approx([36 * 0.25] * COLUMNS)
-    assert len(dense._rows) <= 3
+    assert dense._row.cache_info().currsize <= 3

@@ -29,7 +29,7 @@ def pieces_of(text):
 
 
 def cosine(one, other):
-    return sum(a * b for a, b in zip(LOADED.vector(one), LOADED.vector(other)))
+    return sum(a * b for a, b in zip(LOADED.vector(one), LOADED.vector(other), strict=True))
 
 
 def test_a_word_is_cut_at_its_longest_known_beginnings():
@@ -143,7 +143,7 @@ def test_the_file_says_what_it_was_made_from():
 
 
 def test_another_file_is_refused():
-    with pytest.raises(ValueError, match="after the head of meaning.bin, expected"):
+    with pytest.raises(ValueError, match="meaning.bin has .* bytes after its head, not"):
         meaning.Meaning(meaning.PLACE.read_bytes()[:-1])
 
 

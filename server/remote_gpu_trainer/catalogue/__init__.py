@@ -1,1 +1,1 @@
-"""The entries: their grammar, reading and checking."""
+"""The entries of the catalogue: their grammar, how they are read, and what checks them."""

@@ -1,4 +1,7 @@
-"""Every entry, read once; by id, by family. Finds the pages in a wheel, an editable install and a checkout alike."""
+"""The whole catalogue, read at once: entries by id and by family, and redirects of old ids.
+
+It finds the pages in a wheel, in an editable install and in a checkout.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class CatalogueError(UserError):
 
 
 class Catalogue:
-    """Entries in the order of their pages; `retired` maps an old id to its successor."""
+    """Entries in the order of their pages; `retired` holds the ids that were given up."""
 
     def __init__(
         self,
@@ -36,14 +39,16 @@ class Catalogue:
 
     @cached_property
     def by_id(self) -> dict[str, Entry]:
+        """{id: entry}, without the retired ids."""
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
     def successors(self) -> dict[str, str]:
+        """{retired id: the id that replaced it}, which may be retired as well: see `current`."""
         return {old.id: old.successor for old in self.retired}
 
     def current(self, entry_id: str) -> str:
-        """Follow redirects to the id that answers today. An unknown id comes back as it is."""
+        """Follow redirects to the id that answers today. An unknown id comes back unchanged."""
         seen = set()
         while entry_id in self.successors and entry_id not in seen:
             seen.add(entry_id)
@@ -56,30 +61,37 @@ class Catalogue:
         found = self.by_id.get(wanted) or self.by_id.get(wanted.upper())
         if found:
             return found
-        ordered = (
-            sorted(group, key=lambda entry: (len(entry.id), entry.id))
-            for group in self.families.values()
+        group = self.families.get(wanted.upper().rstrip("0123456789"), [])
+        known = (
+            f"that family has {', '.join(sorted((e.id for e in group), key=_by_number))}"
+            if group
+            else f"the families are {', '.join(self.families)}"
         )
-        families = ", ".join(f"{group[0].id} to {group[-1].id} ({len(group)})" for group in ordered)
-        raise CatalogueError(
-            f"found id {entry_id[:40]!r}, expected one of the catalogue's: {families}"
-        )
+        raise CatalogueError(f"no entry {entry_id[:40]!r}; {known}")
 
     @cached_property
     def families(self) -> dict[str, list[Entry]]:
+        """{letters of the id: entries}, both in the order of the pages."""
         groups: dict[str, list[Entry]] = {}
         for entry in self.entries:
             groups.setdefault(entry.family, []).append(entry)
         return groups
 
 
+def _by_number(entry_id: str) -> tuple[int, str]:
+    return len(entry_id), entry_id
+
+
 def bundle_root() -> Path:
     """The folder that holds references/. Raises CatalogueError when the installation lacks it."""
     package = Path(__file__).resolve().parent.parent
-    for root in (package / "_bundle", package.parent.parent):
+    places = (package / "_bundle", package.parent.parent)
+    for root in places:
         if (root / "references").is_dir():
             return root
-    raise CatalogueError(f"found no references/ in {package / '_bundle'} or {package.parent.parent}, expected the catalogue; reinstall remote-gpu-trainer")  # fmt: skip
+    raise CatalogueError(
+        f"no references/ in {places[0]} or {places[1]}; reinstall remote-gpu-trainer"
+    )
 
 
 def pages(root: Path) -> list[Path]:
@@ -88,27 +100,25 @@ def pages(root: Path) -> list[Path]:
 
 
 def nothing_in(root: Path) -> CatalogueError:
-    """What to raise for a folder without an entry."""
+    """The error to raise for a folder without any entry."""
     return CatalogueError(
-        f"found no entry under {root}, expected references/**/*.md with entries; run 'remote-gpu-trainer lint'"
+        f"no entry under {root}; entries belong into references/**/*.md there, "
+        "and 'remote-gpu-trainer lint' says what is wrong with them"
     )
 
 
 def texts(root: Path) -> Iterator[tuple[str, str | Fault]]:
-    """(name, text) of each page. One that isn't UTF-8 is a fault, not an exception."""
+    """(name, text) of each page. One that isn't UTF-8 gives a fault in place of its text."""
     for path in pages(root):
         name = path.relative_to(root).as_posix()
         try:
             yield name, path.read_bytes().decode()
         except (UnicodeDecodeError, OSError) as error:
-            yield (
-                name,
-                Fault(name, 1, f"found a page that can't be read ({error}), expected UTF-8 text"),
-            )
+            yield name, Fault(name, 1, f"can't read the page ({error}); save it as UTF-8 text")
 
 
 def read(root: Path) -> Catalogue:
-    """Read all pages under `root`."""
+    """Read all pages under `root`. What is wrong with them is listed under `faults`."""
     entries, retired, faults = [], [], []
     for name, text in texts(root):
         if isinstance(text, Fault):
@@ -123,7 +133,7 @@ def read(root: Path) -> Catalogue:
 
 @lru_cache(maxsize=1)
 def load() -> Catalogue:
-    """The catalogue of this installation. Raises CatalogueError."""
+    """The catalogue of this installation, read once. Raises CatalogueError."""
     found = read(bundle_root())
     if not found.entries:
         raise nothing_in(found.root)

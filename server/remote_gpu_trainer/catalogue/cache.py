@@ -1,7 +1,8 @@
 """The catalogue as a look-up needs it: all signatures at once, an entry only when it is asked for.
 
-To read every entry takes longer than to rank a report. So a page is cut at its headings, and of each entry only the signatures are taken;
-the ten that come into question are read whole. A page that can't be read is left out, as in `catalogue.read`.
+Reading every entry takes longer than ranking a report. So this cuts each page at its headings and
+takes only the signatures of each entry. The ten or so entries of an answer are then read whole.
+A page that can't be read is left out, as `bundle.read` does.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from .entry import Entry, Signature
 from .grammar import Section, sections
 
 
-class Shelf(Mapping):
-    """{id: entry} of all pages under `root`. An entry that breaks the grammar isn't there."""
+class EntryCache(Mapping):
+    """{id: entry} of all pages under `root`. An entry that breaks the grammar isn't in it."""
 
     def __init__(self, root: Path):
         self._sections: dict[str, Section] = {}
@@ -43,17 +44,20 @@ class Shelf(Mapping):
         return sum(1 for _ in self)
 
     def signatures(self) -> Iterator[tuple[str, tuple[Signature, ...]]]:
-        """(id, signatures) of each entry that has some, in the order of the pages. Nothing else of it is looked at."""
+        """(id, signatures) of each entry that has some, in the order of the pages.
+
+        The rest of an entry isn't read for it, so an entry with a fault elsewhere is included.
+        """
         return (
             (id, found) for id, section in self._sections.items() if (found := section.signatures())
         )
 
 
 @lru_cache(maxsize=1)
-def load() -> Shelf:
-    """The catalogue of this installation. Raises CatalogueError."""
+def load() -> EntryCache:
+    """The catalogue of this installation, read once. Raises CatalogueError."""
     root = bundle_root()
-    found = Shelf(root)
+    found = EntryCache(root)
     if not found._sections:
         raise nothing_in(root)
     return found

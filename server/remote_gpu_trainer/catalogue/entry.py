@@ -1,14 +1,13 @@
-"""One entry of the catalogue: what it holds, and the names of its fields. Standard library, Python 3.8.
+"""What one entry of the catalogue holds, and the names of its fields.
 
-`grammar.py` reads entries from the Markdown of a page.
+`grammar.py` reads entries from the Markdown of a page. Standard library, Python 3.8.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date
-
-from ..text.records import record
 
 SEVERITIES = ("blocks", "corrupts", "wastes", "misleads")
 REQUIRED = (
@@ -22,17 +21,29 @@ REQUIRED = (
     "Sources",
 )
 OPTIONAL = ("Tell apart", "Signatures", "False alarm", "Applies to", "Needs")
+# In the order in which a page has them.
 FIELDS = (
-    "Symptom", "Root cause", "Fix", "Check", "Tell apart", "Signatures", "Reported as", "False alarm",
-    "Applies to", "Needs", "Severity", "Verified", "Sources",
-)  # fmt: skip
+    "Symptom",
+    "Root cause",
+    "Fix",
+    "Check",
+    "Tell apart",
+    "Signatures",
+    "Reported as",
+    "False alarm",
+    "Applies to",
+    "Needs",
+    "Severity",
+    "Verified",
+    "Sources",
+)
 
 ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # K8S is a family with a digit in its name
 
 
-@record
+@dataclass(frozen=True)
 class Fault:
-    """Something on a page that breaks the grammar. `text` says what was found and what was expected."""
+    """Something on a page that breaks the grammar. `text` says what is wrong and what to write."""
 
     path: str
     line: int
@@ -42,17 +53,26 @@ class Fault:
         return f"{self.path}:{self.line}: {self.text}"
 
 
-@record
+@dataclass(frozen=True)
 class Signature:
-    """A text that a log holds when this failure happens; `is_regex` when it was written as /.../."""
+    """A text that a log holds when this failure happens.
+
+    `is_regex`: `text` is a regular expression, written between slashes on the page.
+    """
 
     text: str
     is_regex: bool = False
 
 
-@record
+@dataclass(frozen=True)
 class Entry:
-    """One failure. Texts are Markdown as written; tuples hold the items of the list fields."""
+    """One failure, as its page describes it.
+
+    Texts are Markdown as written. The list fields are tuples of their items; `tell_apart` holds
+    (id, how that one differs). `ran` names the versions that a proof ran on, and is empty when
+    the entry was only checked by reading. `section` is the `##` heading above the entry, `path`
+    the page below the catalogue's root, `line` the line of the heading.
+    """
 
     id: str
     title: str
@@ -81,9 +101,9 @@ class Entry:
         return self.id.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip("0123456789")
 
 
-@record
+@dataclass(frozen=True)
 class Retired:
-    """An id that was given up; a look-up follows it to `successor`."""
+    """An id that is no longer used. A look-up answers with `successor` instead."""
 
     id: str
     successor: str

@@ -1,18 +1,19 @@
-"""The heads of a platform page's facts (source, date, status, kind), read line by line. Standard library, Python 3.8.
+"""The facts in the front matter of a platform's page: source, date, status and kind of each.
 
-The front matter of a page is YAML in one plain form: `facts:` at the margin, each fact's name behind two blanks, and `source`, `date`,
-`status` and `kind` behind four, each on a line of its own. `profile.py` reads the whole with a YAML parser; a test
-holds the two readers together.
+The front matter is YAML in one plain form: `facts:` at the margin, the name of each fact behind
+two blanks, and `source`, `date`, `status` and `kind` behind four, each on a line of its own. It is
+read line by line here; `platforms/profile.py` reads the whole of it with a YAML parser, and a test
+compares the two. Standard library, Python 3.8.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from ..text.errors import UserError
-from ..text.records import record
 
 KINDS = ("platform", "price", "quota")
 _NAME = re.compile(r"  ([a-z_]+):\s*(null|~)?\s*$")
@@ -20,12 +21,12 @@ _FIELD = re.compile(r"    (source|date|status|kind):\s*(.*?)\s*$")
 
 
 class FactError(UserError):
-    """A page whose facts can't be read. The text says which, where, and what was expected."""
+    """A page whose facts can't be read. The text names the page and the fact."""
 
 
-@record
+@dataclass(frozen=True)
 class FactHead:
-    """Where a fact comes from and how old it is. `date` is None when no page with a date says it."""
+    """Where a fact comes from and how old it is. `date` is None when no dated page says it."""
 
     profile: str
     name: str
@@ -36,11 +37,12 @@ class FactHead:
 
     @property
     def id(self) -> str:
+        """The name that answers use: PLATFORM.fact."""
         return f"{self.profile}.{self.name}"
 
 
 def split(text: str) -> tuple[str, str]:
-    """(front matter, body) of a page; the first is empty when the page has none."""
+    """(front matter, body) of a page. The front matter is empty when the page has none."""
     text = text.replace("\r\n", "\n")
     if not text.startswith("---\n"):
         return "", text
@@ -49,7 +51,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def heads(text: str, profile: str) -> list[FactHead]:
-    """The heads of all facts of a page. Raises FactError for a date or kind that can't be read."""
+    """The heads of all facts of a page. Raises FactError for a bad date or kind."""
     found: list[FactHead] = []
     inside, name, fields = False, "", {}
 
@@ -76,12 +78,15 @@ def heads(text: str, profile: str) -> list[FactHead]:
 
 
 def value(head: str, name: str, field: str = "") -> str | None:
-    """A fact's value in a page's front matter, or one field of it, where a line says it plainly; None where only a YAML parser can tell."""
+    """The value of a fact, or one field of it, where one line of the front matter holds it.
+
+    None where only a YAML parser can tell: a list, a text of several lines, an escaped quote.
+    """
     key = f"      {field}:" if field else "    value:"
     deeper = " " * (len(key) - len(key.lstrip()) + 1)
     inside = False
-    lines = head.partition("\nfacts:")[2].split("\n")[1:]
-    for line, following in zip(lines, [*lines[1:], ""]):
+    lines = [*head.partition("\nfacts:")[2].split("\n")[1:], ""]
+    for at, line in enumerate(lines[:-1]):
         if line[:1].strip():
             return None
         start = _NAME.match(line)
@@ -90,18 +95,18 @@ def value(head: str, name: str, field: str = "") -> str | None:
         elif inside and line.startswith(key):
             told = line[len(key) :].strip()
             if (
-                following.startswith(deeper)
+                lines[at + 1].startswith(deeper)
                 or told in ("", "null", "~")
                 or any(mark in told for mark in "[{\\|>")
                 or "''" in told
             ):
-                return None  # a list, a text of several lines, or one with marks of its own
+                return None
             return _bare(told)
     return None
 
 
 def _bare(text: str) -> str:
-    """A plain YAML value without its quotes or a comment behind it."""
+    """A plain YAML value without its quotes or the comment after it."""
     if text.startswith(("'", '"')) and text.find(text[0], 1) > 0:
         return text[1 : text.find(text[0], 1)]
     return text.split(" #")[0].strip()
@@ -109,16 +114,13 @@ def _bare(text: str) -> str:
 
 def _head(profile: str, name: str, fields: dict[str, str]) -> FactHead:
     told, kind = fields.get("date", ""), fields.get("kind", KINDS[0])
+    place = f"profiles/{profile}.md: {name}"
     if kind not in KINDS:
-        raise FactError(
-            f"profiles/{profile}.md: {name}: found kind {kind!r}, expected one of {', '.join(KINDS)}"
-        )
+        raise FactError(f"{place}: unknown kind {kind!r}; write one of {', '.join(KINDS)}")
     try:
         day = None if told in ("", "null", "~") else date.fromisoformat(told)
     except ValueError:
-        raise FactError(
-            f"profiles/{profile}.md: {name}: found date {told!r}, expected YYYY-MM-DD or null"
-        ) from None
+        raise FactError(f"{place}: {told!r} isn't a date; write YYYY-MM-DD or null") from None
     return FactHead(
         profile, name, fields.get("source", ""), day, fields.get("status", "unconfirmed"), kind
     )

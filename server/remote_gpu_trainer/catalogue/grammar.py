@@ -4,22 +4,22 @@
     **Symptom:** ...
     **Root cause:** ...
 
-A page is read to its end: every fault is reported with its line, and an entry with a fault is left out
-whole, never half-read.
+A page is read to its end, and every fault is reported with its line. An entry with a fault is left
+out as a whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import date
 
-from ..text.records import record
 from .entry import FIELDS, ID, REQUIRED, SEVERITIES, Entry, Fault, Retired, Signature
 
 _HEADING = re.compile(r"### (\S+) — (.+)")
 _RETIRED = re.compile(r"### (\S+) → (\S+)")
-# Both start with a line feed, for which a page is searched many times faster than for the start of a line.
+# Both begin with a line feed: a search for one is many times faster than for the start of a line.
 _PART = re.compile(r"\n(?: {0,3}(```|~~~)|(#{1,3}) (.*))")
 _FIELD = re.compile(r"\n(?: {0,3}(```|~~~)|\*\*([^*:\n]{1,40}):\*\*(?: |$))", re.M)
 _SIGNATURES = "\n**Signatures:**"
@@ -29,7 +29,7 @@ _VERIFIED = re.compile(r"(\d{4}-\d{2}-\d{2}), (?:(read)|(ran) \(([^()]+)\))")
 _APART = re.compile(rf"({ID.pattern}): (.+)", re.S)
 
 
-@record
+@dataclass(frozen=True)
 class Page:
     """All that one Markdown file holds."""
 
@@ -38,9 +38,12 @@ class Page:
     faults: tuple[Fault, ...]
 
 
-@record
+@dataclass(frozen=True)
 class Section:
-    """The Markdown of one `###` heading, not looked at yet. `line`: of the heading; `section`: the `##` heading above."""
+    """The Markdown under one `###` heading, not yet read.
+
+    `line` is that of the heading, `section` the `##` heading above it.
+    """
 
     line: int
     text: str
@@ -49,19 +52,19 @@ class Section:
 
     @property
     def id(self) -> str:
-        """The id that the heading names; '' for one that names no entry."""
+        """The id in the heading; '' where the heading isn't that of an entry."""
         head = _HEADING.match(self.text)
         return head[1] if head else ""
 
     def read(self) -> Entry | Retired | list[Fault]:
-        """The entry or redirect that it is, or all that is wrong with it."""
+        """The entry or the redirect, or the list of all its faults."""
         try:
             return _read_section(self.line, self.text, self.section, self.path)
         except _Rejected as rejected:
             return rejected.args[0]
 
     def signatures(self) -> tuple[Signature, ...]:
-        """The signatures alone, as `read` finds them in an entry without a fault."""
+        """The signatures alone; in an entry without a fault, those that `read` finds."""
         start = self.text.find(_SIGNATURES)
         if start < 0:
             return ()
@@ -78,7 +81,7 @@ class _Rejected(Exception):
 
 
 def read_page(text: str, path: str) -> Page:
-    """Read every entry of a Markdown page. `path` is only put into the results, nothing is opened."""
+    """Read every entry of a Markdown page. `path` only names the page in the results."""
     entries: list[Entry] = []
     retired: list[Retired] = []
     faults: list[Fault] = []
@@ -92,7 +95,7 @@ def read_page(text: str, path: str) -> Page:
 
 
 def sections(text: str, path: str) -> Iterator[Section]:
-    """The `###` sections of a Markdown page, in order. `path` is only put into the results, nothing is opened."""
+    """The `###` sections of a Markdown page, in order. `path` only names the page in them."""
     text = "\n" + text.replace("\r\n", "\n")
     number, counted, start, section, fence = 0, 0, -1, "", ""
     for mark in _PART.finditer(text):
@@ -118,34 +121,36 @@ def _read_section(number: int, part: str, section: str, path: str) -> Entry | Re
         return Retired(gone[1], gone[2], path, number)
     head = _HEADING.fullmatch(line)
     if not head or not ID.fullmatch(head[1]):
-        raise _Rejected(
-            [
-                Fault(
-                    path,
-                    number,
-                    f"found heading {line!r}, expected '### ID — title' or '### ID → NEW-ID'",
-                )
-            ]
-        )
+        text = f"can't read the heading {line!r}; write '### ID — title' or '### ID → NEW-ID'"
+        raise _Rejected([Fault(path, number, text)])
     texts, places, faults = _fields(number, part, path)
-    for name in REQUIRED:
-        if not texts.get(name):
-            faults.append(
-                Fault(
-                    path, number, f"{head[1]} has no {name}, expected a paragraph '**{name}:** …'"
-                )
-            )
+    faults += [
+        Fault(path, number, f"{head[1]} has no {name}; add a paragraph '**{name}:** …'")
+        for name in REQUIRED
+        if not texts.get(name)
+    ]
     values = _values(head[1], texts, places, path, faults) if not faults else {}
     if faults:
         raise _Rejected(faults)
     return Entry(
-        id=head[1], title=head[2].strip(), symptom=texts["Symptom"], root_cause=texts["Root cause"],
-        fix=texts["Fix"], check=texts["Check"], false_alarm=texts.get("False alarm", ""),
-        section=section, path=path, line=number, markdown=part.strip() + "\n", **values,
-    )  # fmt: skip
+        id=head[1],
+        title=head[2].strip(),
+        symptom=texts["Symptom"],
+        root_cause=texts["Root cause"],
+        fix=texts["Fix"],
+        check=texts["Check"],
+        false_alarm=texts.get("False alarm", ""),
+        section=section,
+        path=path,
+        line=number,
+        markdown=part.strip() + "\n",
+        **values,
+    )
 
 
-def _fields(number: int, part: str, path: str):
+def _fields(
+    number: int, part: str, path: str
+) -> tuple[dict[str, str], dict[str, int], list[Fault]]:
     """Split a section into its fields: ({name: text}, {name: line}, faults)."""
     texts: dict[str, str] = {}
     places: dict[str, int] = {}
@@ -161,29 +166,9 @@ def _fields(number: int, part: str, path: str):
                 faults += _before(number, part[: mark.start()], path)
             name, at = mark[2], mark.end()
             line, counted = line + part.count("\n", counted, at), at
-            if name not in FIELDS:
-                faults.append(
-                    Fault(path, line, f"found field {name!r}, expected one of {', '.join(FIELDS)}")
-                )
-            elif name in places:
-                faults.append(
-                    Fault(
-                        path,
-                        line,
-                        f"found field {name!r} again (first on line {places[name]}), expected it once",
-                    )
-                )
-            elif FIELDS.index(name) < last:
-                later = next(
-                    f for f in places if f in FIELDS and FIELDS.index(f) > FIELDS.index(name)
-                )
-                faults.append(
-                    Fault(
-                        path,
-                        line,
-                        f"found field {name!r} after {later!r}, expected the order {', '.join(FIELDS)}",
-                    )
-                )
+            wrong = _misplaced(name, places, last)
+            if wrong:
+                faults.append(Fault(path, line, wrong))
             else:
                 last = FIELDS.index(name)
             places.setdefault(name, line)
@@ -192,26 +177,35 @@ def _fields(number: int, part: str, path: str):
     else:
         faults += _before(number, part, path)
     if fence:
-        faults.append(
-            Fault(
-                path,
-                number,
-                f"found an open {fence} fence, expected it closed before the next heading",
-            )
-        )
+        text = f"the {fence} fence is never closed; close it before the next heading"
+        faults.append(Fault(path, number, text))
     return texts, places, faults
+
+
+def _misplaced(name: str, places: dict[str, int], last: int) -> str:
+    """What is wrong with a field here, or ''.
+
+    `places` holds the lines of the fields so far, `last` the place in FIELDS of the last good one.
+    """
+    if name not in FIELDS:
+        return f"unknown field {name!r}; the fields are {', '.join(FIELDS)}"
+    if name in places:
+        return f"field {name!r} again (it is on line {places[name]}); keep one of them"
+    if FIELDS.index(name) < last:
+        later = next(f for f in places if f in FIELDS and FIELDS.index(f) > FIELDS.index(name))
+        return f"field {name!r} comes after {later!r}; the order is {', '.join(FIELDS)}"
+    return ""
 
 
 def _before(number: int, text: str, path: str) -> list[Fault]:
     """A fault for each line between the heading, which is line `number`, and the first field."""
-    lines = enumerate(text.split("\n")[1:], number + 1)
     return [
         Fault(
             path,
             at,
-            f"found {line.strip()[:40]!r} before the first field, expected '**Symptom:** …'",
+            f"{line.strip()[:40]!r} stands before the first field; begin with '**Symptom:** …'",
         )
-        for at, line in lines
+        for at, line in enumerate(text.split("\n")[1:], number + 1)
         if line.strip()
     ]
 
@@ -219,12 +213,11 @@ def _before(number: int, text: str, path: str) -> list[Fault]:
 def _values(
     entry_id: str, texts: dict[str, str], places: dict[str, int], path: str, faults: list[Fault]
 ) -> dict:
-    """The fields that are more than prose, each fault added to `faults`."""
+    """The fields that are more than prose. Adds each fault to `faults`."""
 
-    def wrong(name: str, found: str, expected: str) -> None:
-        faults.append(
-            Fault(path, places[name], f"{entry_id} {name}: found {found!r}, expected {expected}")
-        )
+    def wrong(name: str, found: str, right: str) -> None:
+        text = f"{entry_id} {name}: can't read {found!r}; write {right}"
+        faults.append(Fault(path, places[name], text))
 
     values: dict = {}
     values["severity"] = texts["Severity"].strip()
@@ -236,13 +229,12 @@ def _values(
     except ValueError:
         stamp = None
     if not stamp:
-        wrong(
-            "Verified", texts["Verified"], "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"
-        )
+        forms = "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"
+        wrong("Verified", texts["Verified"], forms)
     else:
         values["ran"] = stamp[4] or ""
     values["signatures"] = _signatures(
-        texts.get("Signatures", ""), lambda f, e: wrong("Signatures", f, e)
+        texts.get("Signatures", ""), lambda found, right: wrong("Signatures", found, right)
     )
     for name, key in (("Reported as", "reported_as"), ("Sources", "sources")):
         values[key] = _items(texts[name])
@@ -265,14 +257,17 @@ def _items(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in text.replace("\n", " ").split(" · ") if item.strip())
 
 
-def _signatures(text: str, wrong) -> tuple[Signature, ...]:
-    """The back-ticked items of a Signatures field. A double back-tick quotes a text that holds single ones."""
+def _signatures(text: str, wrong: Callable[[str, str], None]) -> tuple[Signature, ...]:
+    """The back-ticked items of a Signatures field; calls `wrong` with what else is there.
+
+    Double back-ticks quote a text that holds single ones.
+    """
     found = []
     for item in _items(text):
         code = _CODE.fullmatch(item)
         inner = (code[1] or code[2]).strip() if code else ""
         if not inner:
-            wrong(item[:60], "a text in back-ticks, items separated by ' · '")
+            wrong(item[:60], "texts in back-ticks, separated by ' · '")
         elif len(inner) > 2 and inner.startswith("/") and inner.endswith("/"):
             found.append(Signature(inner[1:-1], True))
         else:

@@ -1,8 +1,8 @@
 """`remote-gpu-trainer lint`: what the grammar alone can't see, over the whole catalogue.
 
-Each check is a generator of faults over a catalogue, found by its name `check_*`. Limits: a link's target is
-looked for only inside the bundle, never on the network; a regular expression is called slow after a
-trial on texts that are known to make backtracking explode, not by proof.
+Each check is a generator of faults for one entry, found by its name `check_*`. The target of a link
+is looked for only inside the bundle, never on the network. A regular expression is called slow
+after a trial on texts that are known to make backtracking explode, not by proof.
 """
 
 from __future__ import annotations
@@ -18,28 +18,32 @@ except ImportError:  # Python 3.10
     import sre_parse as _parser
 
 from .bundle import Catalogue
-from .entry import ID, Entry, Fault
+from .entry import ID, Entry, Fault, Signature
 from .signatures import Pattern  # the compiled form that the look-up itself uses
 
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
-ANSWER_WORDS = (
-    190  # root cause, first paragraph of fix and of check: what one match of a reply holds
-)
+ANSWER_WORDS = 190  # of one match: root cause, first paragraphs of fix and check
 MIN_SIGNATURE = 8  # shorter literals are found by chance in base64, hashes and ordinary words
 SLOW_SECONDS = 0.05
 
+# What healthy runs print; no signature may match it.
 ORDINARY_LOG = """\
-2026-11-20 10:00:00,123 INFO train.py:88 Starting training on cuda:0, world_size=8, rank=0, LOCAL_RANK=0
-Epoch 3/100:  45%|████▌     | 450/1000 [02:13<02:43,  3.37it/s, loss=1.2345, lr=0.0001, grad_norm=0.87]
+2026-11-20 10:00:00,123 INFO train.py:88 Starting training on cuda:0, world_size=8, rank=0, \
+LOCAL_RANK=0
+Epoch 3/100:  45%|████▌     | 450/1000 [02:13<02:43,  3.37it/s, loss=1.2345, lr=0.0001, \
+grad_norm=0.87]
 {'loss': 2.3026, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': 0.12}
 NCCL version 2.21.5+cuda12.4
 host:123:456 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 busId 1000 - Init COMPLETE
 trainable params: 4,194,304 || all params: 6,742,609,920 || trainable%: 0.0622
 Saving model checkpoint to ./out/checkpoint-500
 Validation: accuracy 0.8123, best 0.8123, error 0.1877, 0 errors
-optimizer.step() took 12 ms, backward 80 ms, dataloader 3 ms, num_workers=8, pin_memory=True, fused=True
-model = nn.Sequential(nn.Linear(10, 10), nn.ReLU(), nn.BatchNorm1d(10)); criterion = nn.CrossEntropyLoss()
-accelerate launch --multi_gpu train.py && torchrun --standalone --nproc-per-node=8 train.py --find_unused_parameters
+optimizer.step() took 12 ms, backward 80 ms, dataloader 3 ms, num_workers=8, pin_memory=True, \
+fused=True
+model = nn.Sequential(nn.Linear(10, 10), nn.ReLU(), nn.BatchNorm1d(10)); \
+criterion = nn.CrossEntropyLoss()
+accelerate launch --multi_gpu train.py && torchrun --standalone --nproc-per-node=8 train.py \
+--find_unused_parameters
 DeepSpeed info: version=0.16.0, zero_optimization stage 2, gradient_accumulation_steps=4
 Done. Training finished without errors in 3:21:07. exit code 0
 """
@@ -54,13 +58,14 @@ _STRAIN = (
 )
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _REFERENCE = re.compile(rf"\[({ID.pattern})\](?!\()")
+_RANGE = r"(?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+"
 _REQUIREMENT = re.compile(
-    r"(?:platform|gpu):[\w .+-]+|[A-Za-z][\w.-]*(?:(?: ?(?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)(?: (?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+)*)?"
+    rf"(?:platform|gpu):[\w .+-]+|[A-Za-z][\w.-]*(?:(?: ?{_RANGE})(?: {_RANGE})*)?"
 )
 
 
 def lint(catalogue: Catalogue, today: date) -> list[Fault]:
-    """Every fault of the catalogue, by page and line. `today` bounds the dates."""
+    """Every fault of the catalogue, by page and line. `today` is the latest date it accepts."""
     faults = list(catalogue.faults)
     for entry in catalogue.entries:
         for name, check in sorted(globals().items()):
@@ -75,15 +80,13 @@ def _ids(catalogue: Catalogue) -> Iterator[Fault]:
     for item in (*catalogue.entries, *catalogue.retired):
         if item.id in places:
             path, line = places[item.id]
-            yield Fault(
-                item.path, item.line, f"found id {item.id} again, expected it only at {path}:{line}"
-            )
+            text = f"id {item.id} is already at {path}:{line}; give this one another"
+            yield Fault(item.path, item.line, text)
         places.setdefault(item.id, (item.path, item.line))
     for old in catalogue.retired:
         if catalogue.current(old.id) not in catalogue.by_id:
-            yield Fault(
-                old.path, old.line, f"found {old.id} → {old.successor}, expected the id of an entry"
-            )
+            text = f"{old.id} → {old.successor} leads nowhere; name the id of an entry"
+            yield Fault(old.path, old.line, text)
 
 
 def _fault(entry: Entry, text: str) -> Fault:
@@ -91,69 +94,52 @@ def _fault(entry: Entry, text: str) -> Fault:
 
 
 def check_references(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
+    """Every id that an entry names is that of another entry."""
     named = [*_REFERENCE.findall(entry.markdown), *(other for other, _ in entry.tell_apart)]
     for other in dict.fromkeys(named):
         if catalogue.current(other) not in catalogue.by_id:
-            yield _fault(entry, f"found a reference to {other}, expected the id of an entry")
+            yield _fault(entry, f"there is no entry {other}; name one that exists")
     if entry.id in named:
-        yield _fault(entry, "found a reference to itself, expected another entry")
+        yield _fault(entry, "it refers to itself; name another entry")
 
 
 def check_links(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
+    """Links lead to files of the bundle or to the web, and Sources can be opened again."""
     for target in _LINK.findall(entry.markdown):
         if target.startswith(("https://", "http://", "#")):
             continue
         page = catalogue.root / entry.path
         if not (page.parent / target.split("#")[0]).exists():
             yield _fault(
-                entry, f"found a link to {target!r}, expected a file of the bundle or a web address"
+                entry,
+                f"the link to {target!r} leads nowhere; "
+                "link to a file of the bundle or to a web address",
             )
     if not any("http" in source or "release notes" in source for source in entry.sources):
         yield _fault(
-            entry,
-            f"found no address in Sources {entry.sources!r}, expected one that can be opened again",
+            entry, f"Sources {entry.sources!r} has no address; add one that can be opened again"
         )
 
 
 def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
+    """Signatures are distinct, specific, valid and fast."""
     seen = set()
     for signature in entry.signatures:
-        if signature.text in seen:
-            yield _fault(entry, f"found signature {signature.text!r} twice, expected it once")
-        seen.add(signature.text)
-        if not signature.is_regex and len(signature.text) < MIN_SIGNATURE:
-            yield _fault(
-                entry,
-                f"found signature {signature.text!r}, expected {MIN_SIGNATURE} characters or more",
-            )
+        text = signature.text
+        if text in seen:
+            yield _fault(entry, f"signature {text!r} is there twice; keep one")
+        seen.add(text)
+        wrong = _useless(signature)
+        if wrong:
+            yield _fault(entry, wrong)
             continue
-        try:
-            pattern = Pattern(signature)
-            empty = pattern.matches("")
-        except re.error as error:
-            yield _fault(
-                entry,
-                f"found signature /{signature.text}/ that doesn't compile ({error}), expected a regular expression",
-            )
-            continue
-        slow = stalls(signature.text) if signature.is_regex else ""
-        if slow:
-            yield _fault(
-                entry,
-                f"found signature /{signature.text}/ with {slow}, expected one that can't stall",
-            )
-            continue
-        if empty:
-            yield _fault(
-                entry,
-                f"found signature {signature.text!r} that matches an empty line, expected a text",
-            )
-            continue
+        pattern = Pattern(signature)
         hit = next((line for line in ORDINARY_LOG.splitlines() if pattern.matches(line)), None)
         if hit:
             yield _fault(
                 entry,
-                f"found signature {signature.text!r} in the ordinary line {hit[:60]!r}, expected a text of this failure only",
+                f"signature {text!r} matches the ordinary line {hit[:60]!r}; "
+                "give a text that only this failure prints",
             )
         started = time.process_time()
         for strain in _STRAIN:
@@ -161,12 +147,31 @@ def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterato
         if time.process_time() - started > SLOW_SECONDS:
             yield _fault(
                 entry,
-                f"found signature {signature.text!r} that takes over {SLOW_SECONDS} s on a long line, expected no nested repeats",
+                f"signature {text!r} takes over {SLOW_SECONDS} s on a long line; "
+                "avoid repeats inside repeats",
             )
 
 
+def _useless(signature: Signature) -> str:
+    """Why a signature can't be used at all, or ''."""
+    text = signature.text
+    if not signature.is_regex and len(text) < MIN_SIGNATURE:
+        return f"signature {text!r} is too short; give {MIN_SIGNATURE} characters or more"
+    try:
+        empty = Pattern(signature).matches("")
+    except re.error as error:
+        return f"signature /{text}/ doesn't compile ({error}); correct the regular expression"
+    slow = stalls(text) if signature.is_regex else ""
+    if slow:
+        return f"signature /{text}/ has {slow}; write one that can't stall"
+    return f"signature {text!r} matches an empty line; give a text" if empty else ""
+
+
 def stalls(pattern: str) -> str:
-    """What in a regular expression could make it backtrack for ever, or ''. Strict: a few harmless ones are refused."""
+    """What in a regular expression could make it backtrack for ever, or ''.
+
+    Strict: it refuses a few harmless ones as well.
+    """
     unbounded = 0
 
     def walk(tree, inside: bool) -> str:
@@ -198,48 +203,51 @@ def stalls(pattern: str) -> str:
 
 
 def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
+    """Title, symptom, root cause and what an answer shows keep to their number of words."""
     for name, limit in MAX_WORDS.items():
         words = len(getattr(entry, name).split())
         if words > limit:
-            yield _fault(
-                entry, f"found {words} words in {name.replace('_', ' ')}, expected at most {limit}"
-            )
+            yield _fault(entry, f"{name.replace('_', ' ')} has {words} words; keep to {limit}")
     answer = sum(
         len(text.split("\n\n")[0].split()) for text in (entry.root_cause, entry.fix, entry.check)
     )
     if answer > ANSWER_WORDS:
         yield _fault(
             entry,
-            f"found {answer} words in root cause and the first paragraphs of fix and check, expected at most {ANSWER_WORDS}",
+            f"root cause and the first paragraphs of fix and check have {answer} words together; "
+            f"keep to {ANSWER_WORDS}",
         )
     words = len(entry.title.split())
     if not 5 <= words <= 18:
-        yield _fault(
-            entry, f"found a title of {words} words, expected 5 to 18 that say what is seen"
-        )
+        yield _fault(entry, f"the title has {words} words; say in 5 to 18 what is seen")
 
 
 def check_dates(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
+    """Verified is no date before the catalogue began, and none to come."""
     # A day of grace: an author east of here is already in tomorrow.
     if not date(2026, 1, 1) <= entry.verified <= today + timedelta(days=1):
         yield _fault(
-            entry, f"found Verified {entry.verified}, expected a date from 2026-01-01 to {today}"
+            entry, f"Verified is {entry.verified}; write a date from 2026-01-01 to {today}"
         )
 
 
 def check_ranges(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
+    """Applies to holds names with version ranges, platforms and GPUs."""
     for item in entry.applies_to:
         if not _REQUIREMENT.fullmatch(item):
             yield _fault(
                 entry,
-                f"found Applies to {item!r}, expected NAME with a version range, platform:NAME or gpu:TEXT",
+                f"can't read {item!r} in Applies to; "
+                "write NAME with a version range, platform:NAME or gpu:TEXT",
             )
 
 
 def check_reports(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
+    """Reported as holds at least five items, two of them in Chinese."""
     chinese = sum(any("\u4e00" <= char <= "\u9fff" for char in item) for item in entry.reported_as)
     if len(entry.reported_as) < 5 or chinese < 2:
         yield _fault(
             entry,
-            f"found {len(entry.reported_as)} items in Reported as, {chinese} of them Chinese, expected 5 and 2 or more",
+            f"Reported as has {len(entry.reported_as)} items, {chinese} of them Chinese; "
+            "give at least 5, 2 of them Chinese",
         )

@@ -1,23 +1,66 @@
-"""Literal texts of an entry against lines of a log: the layer before any ranking.
+"""Signatures of entries against the lines of a log: what is asked before any ranking.
 
-Lines and literals are compared in one normal form: lower case, single blanks, one kind of quote, no paths or
-addresses. A wrapped message still matches, because literals are also looked for in the joined text.
+Lines and literal texts are compared in one normal form: lower case, single blanks, one kind of
+quote. Literals are looked for in the joined text as well, so a message that was wrapped still
+matches.
+
+A regular expression is compiled only when a line may match it. Which lines may is told by the plain
+texts in it, read off by `literal_runs`: a look-up needs few of the expressions, and the texts of
+all.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ..logs.judging import Evidence
 from ..logs.lines import Line
-from ..text.records import record
 from .entry import Signature
-from .literals import runs
 
 MAX_CHARS = 2000  # of a line, for regular expressions
 MAX_TEXT = 400_000  # characters of a report that are joined
 _QUOTES = '`"‘’“”´'
+_ATOM = re.compile(
+    r"""
+    (?P<run>[^\\[\](){}|.^$*+?]+(?![*+?{]))
+    | (?: (?P<mark>[|()])
+        | \\(?P<escaped>[^\w\s])
+        | \\.
+        | \[\^?\]?(?:\\.|[^\]\\])*\]
+        | [.^$]
+        | (?P<plain>.)
+      )
+      (?P<repeat>(?:[*+?]|\{\d*,?\d*\})[?+]?)?
+    """,
+    re.S | re.X,
+)
+_VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")  # blanks mean nothing in such an expression
+
+
+def literal_runs(pattern: str) -> list[str]:
+    """Texts, in order, that everything the regular expression matches holds.
+
+    It leaves out what stands in a group, a set or a repeat. An expression with branches at its top
+    gives [""].
+    """
+    if _VERBOSE.search(pattern):
+        return [""]
+    found, run, depth = [], "", 0
+    for atom in _ATOM.finditer(pattern):
+        whole, mark, escaped, plain, repeat = atom.groups()
+        text = whole or ("" if repeat else escaped or plain)
+        if text and not depth:
+            run += text
+            continue
+        if run:
+            found.append(run)
+            run = ""
+        if mark == "|" and not depth:
+            return [""]
+        depth += (mark == "(") - (mark == ")")
+    return [*found, run]
 
 
 def normal(text: str) -> str:
@@ -26,7 +69,10 @@ def normal(text: str) -> str:
 
 
 def _single_blanks(text: str) -> list[str]:
-    """The lines of a text, as `normal` leaves them; of a report's lines, whose only white space is blanks and tabs. All at once is faster than line by line."""
+    """The lines of a report as `normal` leaves them, all at once.
+
+    The only white space within its lines is blanks and tabs.
+    """
     text = text.replace("\t", " ")
     while "  " in text:
         text = text.replace("  ", " ")
@@ -34,14 +80,20 @@ def _single_blanks(text: str) -> list[str]:
 
 
 def _one_quote(text: str) -> str:
-    """Every kind of quote as the plain one. To replace each is faster than one table for all: most texts hold none of them."""
+    """Every kind of quote as the plain one.
+
+    One `replace` a quote is faster than one table for all: most texts hold none of them.
+    """
     for quote in _QUOTES:
         text = text.replace(quote, "'")
     return text
 
 
 class Pattern:
-    """One signature. A regular expression is compiled when a line is first held against it; re.error is raised then."""
+    """One signature, and the words and texts that every line of it holds.
+
+    A regular expression is compiled at the first `search`, which raises re.error for a bad one.
+    """
 
     __slots__ = ("_regex", "anchor", "hint", "literal", "part", "source", "words")
 
@@ -49,21 +101,15 @@ class Pattern:
         self.source = signature
         self._regex: re.Pattern | None = None
         self.literal = "" if signature.is_regex else normal(signature.text)
-        texts = runs(signature.text) if signature.is_regex else [self.literal]
-        self.words = frozenset(
-            [word for text in texts for word in _inner_words(text)]
-        )  # each line of this signature holds them all
-        self.hint = (
-            normal(max(texts, key=len)) if signature.is_regex else self.literal
-        )  # a text that it holds
-        self.anchor = max(
-            self.words, key=_longest, default=""
-        )  # one of them; "" when there is none
-        self.part = (
-            ""
-            if self.words
-            else max(self.hint.translate(_LETTERS).split(), key=_longest, default="")
-        )  # letters within a word of each such line
+        texts = literal_runs(signature.text) if signature.is_regex else [self.literal]
+        # Whole words, all of which each line of this signature holds; and one of them, or "".
+        self.words = frozenset([word for text in texts for word in _inner_words(text)])
+        self.anchor = max(self.words, key=_longest, default="")
+        # A text that each such line holds, in normal form.
+        self.hint = normal(max(texts, key=len)) if signature.is_regex else self.literal
+        # Without whole words: letters within a word of each such line.
+        parts = [] if self.words else self.hint.translate(_LETTERS).split()
+        self.part = max(parts, key=_longest, default="")
 
     def search(self, line: str) -> bool:
         """Whether the regular expression is found in a raw line."""
@@ -81,18 +127,18 @@ def _longest(word: str) -> tuple[int, str]:
 
 
 def _words_of(lines: list[str]) -> list[str]:
-    """The words of letters alone."""
+    """The words of these lines; everything but letters ends a word."""
     return " ".join(lines)[:MAX_TEXT].translate(_LETTERS).split()
 
 
 def _inner_words(run: str) -> list[str]:
-    """The words of a text whose both ends lie within it: the first and the last may be parts of longer ones."""
+    """The words of a text without its first and last, which may be parts of longer ones."""
     letters = run.lower().translate(_LETTERS)
     return letters[letters.find(" ") : letters.rfind(" ")].split() if " " in letters else []
 
 
 class _Letters(dict):
-    """Everything but letters to a blank, for str.translate."""
+    """A table for str.translate that turns everything but letters into a blank."""
 
     def __missing__(self, code: int) -> str:
         self[code] = found = chr(code) if chr(code).isalpha() else " "
@@ -102,9 +148,12 @@ class _Letters(dict):
 _LETTERS = _Letters()
 
 
-@record
+@dataclass(frozen=True)
 class Hit:
-    """A signature of `entry_id` found in `line`. `decisive`: the line is one of those that decide, or none does."""
+    """A signature of `entry_id`, found in `line`.
+
+    `decisive`: the line is among those that decide what failed, or there are no such lines.
+    """
 
     entry_id: str
     signature: Signature
@@ -113,7 +162,7 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """What the line holds: the literal, or what the regular expression found in it."""
+        """The literal, or what the regular expression matched in the line."""
         found = (
             re.search(self.signature.text, self.line.text[:MAX_CHARS], re.I)
             if self.signature.is_regex
@@ -123,10 +172,12 @@ class Hit:
 
 
 class SignatureIndex:
-    """All signatures of a catalogue, found by a word that each needs."""
+    """All signatures of a catalogue, each found by a word that its lines hold.
+
+    `signatures` gives (id, its signatures) of each entry.
+    """
 
     def __init__(self, signatures: Iterable[tuple[str, Iterable[Signature]]]):
-        """`signatures`: (id, its signatures) of each entry."""
         self.patterns = [
             (id, Pattern(signature)) for id, found in signatures for signature in found
         ]
@@ -135,16 +186,16 @@ class SignatureIndex:
             self._by_anchor.setdefault(pattern.anchor, []).append(place)
 
     def needles(self) -> list[bytes]:
-        """The start of each literal, for the reader of large files."""
+        """The start of each literal, by which the reader of large files chooses lines."""
         return sorted({p.source.text[:40].encode() for _, p in self.patterns if p.literal})
 
     def find(self, evidence: Evidence) -> list[Hit]:
-        """Every (entry, signature) at most once, at its most decisive line."""
+        """The signatures in these lines, each at most once, at its most decisive line."""
         lines = evidence.lines
         whole = _one_quote("\n".join([line.text for line in lines])).lower()
         normals = _single_blanks(whole)
         joined = " ".join(normals)[:MAX_TEXT]
-        # Apart, because a table is ten times slower on a text with a single letter beyond ASCII.
+        # In two parts: `translate` is ten times slower on a text with a letter beyond ASCII.
         held = {
             "",
             *_words_of([text for text in normals if text.isascii()]),
@@ -160,7 +211,7 @@ class SignatureIndex:
             and not evidence.failed()
             and not any(line.kind == "told" for line in evidence.decisive)
         )
-        # In a long log a warning decides where nothing failed and nobody says what is seen.
+        # In a long log a warning decides only where nothing failed and nobody says what they see.
         decisive = {
             id(line)
             for line in evidence.decisive[:4]
@@ -174,7 +225,7 @@ class SignatureIndex:
                 if pattern.literal not in joined:
                     continue
                 at = [i for i, text in enumerate(normals) if pattern.literal in text]
-                if not at:  # a message that was wrapped over lines
+                if not at:  # the message is wrapped
                     at = [_line_at(normals, joined.find(pattern.literal))]
             else:
                 if pattern.hint not in joined:

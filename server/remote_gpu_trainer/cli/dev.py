@@ -102,24 +102,24 @@ def run_new_entry(args: argparse.Namespace) -> int:
     """`dev new-entry`: prints the form, or writes it into its page."""
     from datetime import date
 
-    from ..catalogue import bundle, new_entry
+    from ..catalogue import authoring, bundle
 
     read = bundle.read(bundle.bundle_root())
-    name, markdown = new_entry.form(read, args.family, args.title, date.today())
+    name, markdown = authoring.form(read, args.family, args.title, date.today())
     if not args.write:
         print(markdown, end="")
         return 0
-    print(f"{new_entry.put(read, args.family, markdown, args.page)}: {name}")
-    print(new_entry.hint(), file=sys.stderr)
+    print(f"{authoring.put(read, args.family, markdown, args.page)}: {name}")
+    print(authoring.hint(), file=sys.stderr)
     return 0
 
 
 def run_prove(args: argparse.Namespace) -> int:
     """`dev prove`: 0 all proven, 1 one failed, 2 one couldn't run."""
-    from ..catalogue import bundle, proving
+    from ..catalogue import authoring, bundle
 
     with terminal.waiting("running the proofs …"):
-        found = proving.prove(bundle.load(), args.id)
+        found = authoring.prove(bundle.load(), args.id)
     for one in found:
         print(f"{one.id} {one.verdict}: {one.tests} tests")
         for line in (*one.faults, *one.skipped):

@@ -1,1 +1,1 @@
-"""Ranked entries become the answer that an agent reads."""
+"""From ranked entries to the answer that an agent or a person reads."""

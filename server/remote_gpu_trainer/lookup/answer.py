@@ -1,13 +1,15 @@
 """Ranked entries to the answer that an agent reads, within its token budget.
 
-The one place where an answer is put together: the command line and the MCP server call `look_up` and print the same
-object. Shapes are those of `Answer`; everything that comes from a log is cut and masked before it gets here.
+This is the one place where an answer is put together. The command line and the MCP server both
+call `look_up` and give out the same object. Everything in it that comes from a log is cut and
+masked.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 
 from ..catalogue.entry import Entry
@@ -22,34 +24,44 @@ from ..retrieval.unnamed import general_first, platform_not_shown, platform_show
 from ..retrieval.waiting import Waiting
 from ..text.errors import BadRequest
 from ..text.masking import shown
-from .asking import what_helps
-from .budget import cut, first_paragraph, opening, tokens, tokens_of_json
-from .lines import NAME, evidence_lines, place_of
+from .excerpts import (
+    NAME,
+    cut,
+    evidence_lines,
+    first_paragraph,
+    opening,
+    place_of,
+    tokens,
+    tokens_of_json,
+)
 
 LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
 ALSO_ALONE = 10  # titles when no match is claimed
-# Estimated tokens. A sure answer has room for its whole fix; an unsure one leaves the room to the titles under
-# `also`, because a reader of the log chooses better among them than the ranking did.
+# Below, True stands for an answer that is sure of its first match. It has room for the whole fix.
+# An unsure one leaves the room to the titles under `also`: a reader of the log chooses better among
+# them than the ranking did. Room is counted in estimated tokens.
 FIRST = {True: 332, False: 230}  # of the first match
 OTHER = {True: 36, False: 55}  # of each further match, its title and check
-SHARES = (
-    ("fix", 0.48),
-    ("check", 0.74),
-    ("root_cause", 0.92),
-    ("distinguish", 1.0),
-)  # of what is left for the texts, in this order
+# What each text of the first match may fill, and those before it, of what is left for all.
+SHARES = (("fix", 0.48), ("check", 0.74), ("root_cause", 0.92), ("distinguish", 1.0))
 DISTINGUISH = 45
 TITLE = 15  # of a further title beside matches: their checks need the room
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
 WHOLE, FURTHER = 665, 95  # of an answer with three matches, and of each match beyond
 LEAST_FIRST = 120
+NOTHING_FITS = "Nothing in the catalogue fits."
+NOT_SURE = "Not sure that an entry fits; see whether one of these titles says what you see."
+LONG_REPORT = 160  # characters of a report from which a sentence about it helps
 
 
 class Answer:
-    """matches: likeliest first, none when nothing fits. also: further candidates, id and title only.
+    """The answer, in the shape that `models.Lookup` describes.
 
-    No match but titles: the report is so near to what entries explain that a reader should choose, and so far that none is claimed.
+    `matches`: likeliest first, none when nothing fits. `also`: further candidates, by id and title
+    only. Titles without a match: the report is too near to these entries to be left alone, and too
+    far from them for a claim, so a reader should choose. `ask`: what would help where nothing fits
+    or the answer is unsure.
     """
 
     def __init__(self, evidence: list[dict], first_failure: dict | None):
@@ -62,6 +74,7 @@ class Answer:
         return isinstance(other, Answer) and self.as_dict() == other.as_dict()
 
     def as_dict(self) -> dict:
+        """The answer as JSON has it."""
         return {
             name: getattr(self, name)
             for name in ("matches", "evidence", "first_failure", "ask", "also")
@@ -79,8 +92,14 @@ def look_up(
     installed: str | None = None,
     said: Evidence | None = None,
     unlearned: Waiting | None = None,
+    asked_in_words: bool = False,
 ) -> Answer:
-    """What explains this evidence. `entries`: by id; `installed` is `pip freeze` text; `said` and `unlearned` as in `search.rank`. Raises BadRequest for a limit outside 1–10."""
+    """What explains this evidence. Raises BadRequest for a limit outside 1–10.
+
+    `entries` are by id; `installed` is the text of `pip freeze`; `said` and `unlearned` are those
+    of `search.rank`. `asked_in_words`: somebody's own words came with the report, so the answer
+    asks for no sentence.
+    """
     check_limit(limit)
     text = "\n".join(line.text for line in evidence.lines)
 
@@ -121,7 +140,7 @@ def look_up(
         if found.confidence != "high":
             found = search.before(found, ranked(evidence)[1])
         evidence = alone
-    found = found._replace(candidates=general_first(found.candidates, entries, text))
+    found = replace(found, candidates=general_first(found.candidates, entries, text))
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(
         found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0)
@@ -129,8 +148,9 @@ def look_up(
     unsigned = found.confidence and not candidates[0].hit
     elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
     if elsewhere and found.confidence == "high":
-        found = found._replace(confidence="medium")
-    # An entry that is found by its literal text alone is claimed as medium, and still its fix helps more than titles would.
+        found = replace(found, confidence="medium")
+    # An entry that only its literal text finds is claimed as medium, and still its fix helps more
+    # than titles would.
     sure = found.confidence == "high" or bool(
         found.confidence and candidates[0].hit and candidates[0].id not in ranking.column
     )
@@ -140,12 +160,11 @@ def look_up(
         first_failure=place_of(evidence.first) if evidence.first else None,
     )
     if not found.confidence:
-        answer.ask = what_helps(
+        said_first = "No error found." if evidence.seen == "sound" else NOTHING_FITS
+        answer.ask = missing_information(
             evidence,
-            "Not sure that anything in the catalogue fits; see whether a title says what you see."
-            if found.doubtful
-            else "Nothing in the catalogue fits.",
-            heard=said is not None,
+            NOT_SURE if found.doubtful else said_first,
+            with_sentence=not asked_in_words,
         )
         if found.doubtful:
             answer.also = [_title(c, entries) for c in candidates[:ALSO_ALONE]]
@@ -153,12 +172,11 @@ def look_up(
     chosen = [(c, entries[c.id]) for c in candidates[:limit]]
     others = [entry for _, entry in chosen[1:]]
     for place, (candidate, entry) in enumerate(chosen):
+        by_numbers = told and entry.id == told.entry and not candidate.hit
         match = {
             "id": entry.id,
             "title": plain(entry.title),
-            "why": told.why
-            if told and entry.id == told.entry and not candidate.hit
-            else _why(candidate),
+            "why": told.why if by_numbers else _why(candidate),
             "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
             "severity": entry.severity,
             "check": "",
@@ -172,11 +190,13 @@ def look_up(
     if elsewhere:
         answer.ask = f"Not sure. {elsewhere}"
     elif found.confidence == "low":
-        answer.ask = what_helps(evidence, "Not sure.", most=1, heard=said is not None)
+        answer.ask = missing_information(
+            evidence, "Not sure.", most=1, with_sentence=not asked_in_words
+        )
     if not sure:
         answer.also = [_title(c, entries, TITLE) for c in candidates[limit : limit + ALSO]]
     over = tokens_of_json(answer.as_dict()) - WHOLE - FURTHER * max(0, limit - 3)
-    if over > 0:  # first the evidence gives way, then the texts of the first match
+    if over > 0:  # the evidence gives way first, then the texts of the first match
         over -= tokens_of_json(answer.evidence[1:])
         del answer.evidence[1:]
     if over > 0:
@@ -184,14 +204,49 @@ def look_up(
     return answer
 
 
+def missing_information(
+    evidence: Evidence, said: str, *, most: int = 9, with_sentence: bool = True
+) -> str:
+    """`said`, and at most `most` things that would help, given what is there already.
+
+    `with_sentence`: whether a sentence about the report may be among them.
+    """
+    sound = evidence.seen == "sound"
+    wanted = []
+    if with_sentence and sum(len(line.text) for line in evidence.lines) > LONG_REPORT:
+        wanted.append(
+            "one sentence of 4 to 16 words that says what you see, and when, "
+            "above the report and a blank line"
+        )
+    if not evidence.is_log and not any(line.kind == "routine" for line in evidence.lines):
+        wanted.append("the last 50 lines of the log with the last exception")
+    elif not sound and not evidence.failed():
+        wanted.append("the lines around the first error, from the rank that failed first")
+    if len(evidence.ranks) > 1 or any(
+        "gpus" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]
+    ):
+        wanted.append(
+            "the folder of per-rank logs (torchrun --log-dir), "
+            "and `py-spy dump` of each rank if the run hangs"
+        )
+    wanted.append(
+        "figures (loss, step time, memory, exit code), and the change after which it began"
+    )
+    lead = "If something is wrong all the same, this would help" if sound else "What would help"
+    return f"{said} {lead}: {'; '.join(wanted[:most])}."
+
+
 def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
-    """Without the entries whose page could not be read. Where the likeliest is such a one nothing is claimed: the next would be a wrong answer."""
+    """Without the entries whose page can't be read.
+
+    Where the likeliest is such a one, nothing is claimed: the next would be a wrong answer.
+    """
     candidates = tuple(c for c in found.candidates if c.id in entries)
     if candidates == found.candidates:
         return found
     if candidates[:1] == found.candidates[:1]:
-        return found._replace(candidates=candidates)
-    return found._replace(candidates=candidates, confidence="", doubtful=bool(candidates))
+        return replace(found, candidates=candidates)
+    return replace(found, candidates=candidates, confidence="", doubtful=bool(candidates))
 
 
 def _title(
@@ -202,7 +257,10 @@ def _title(
 
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
-    """The texts of the first match, in `room` tokens beside its title and reason. What a short one leaves goes to the next."""
+    """Put the texts of the first match into it, in `room` tokens with its title and reason.
+
+    What a short text leaves goes to the next one.
+    """
     texts = {
         "fix": opening(entry.fix),
         "root_cause": first_paragraph(entry.root_cause),
@@ -212,24 +270,25 @@ def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
     spent, whole = 0.0, left
     for name, share in SHARES:
         most = max(whole * share - spent, 12.0)
-        match[name] = (
-            _check(entry, most)
-            if name == "check"
-            else cut(texts[name], min(most, DISTINGUISH) if name == "distinguish" else most)
-        )
+        if name == "check":
+            match[name] = _check(entry, most)
+        else:
+            match[name] = cut(
+                texts[name], min(most, DISTINGUISH) if name == "distinguish" else most
+            )
         spent += tokens(match[name])
 
 
 def _check(entry: Entry, most: float) -> str:
-    """The check in about so many tokens, or where to read it."""
+    """The check in about `most` tokens, or where to read it."""
     return cut(first_paragraph(entry.check), most) or f"see entry {entry.id}"
 
 
 def check_limit(limit: int) -> None:
-    """Raises BadRequest unless the limit is one of 1–10."""
+    """Raises BadRequest unless the limit is a whole number from 1 to 10."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not LIMITS[0] <= limit <= LIMITS[1]:
         raise BadRequest(
-            f"found limit {limit!r}, expected a whole number from {LIMITS[0]} to {LIMITS[1]}"
+            f"can't use limit {limit!r}; give a whole number from {LIMITS[0]} to {LIMITS[1]}"
         )
 
 
@@ -242,21 +301,26 @@ def _why(candidate: search.Candidate) -> str:
     if candidate.hit:
         line = candidate.hit.line
         rank = f", rank {line.rank}" if line.rank is not None else ""
-        return f"`{plain(shown(candidate.hit.text, 80))}` in {shown(line.source, NAME)} line {line.number}{rank}"
+        found = plain(shown(candidate.hit.text, 80))
+        return f"`{found}` in {shown(line.source, NAME)} line {line.number}{rank}"
     return "words: " + ", ".join(candidate.words[:3]) if candidate.words else "similar wording"
 
 
 def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking) -> str:
-    """What a match after the first is worth, by its own probability: beside a first one that is nearly certain it is nearly nothing."""
-    return (
-        "medium"
-        if found.confidence != "low" and candidate.probability >= ranking.limits["medium"]
-        else "low"
-    )
+    """The confidence of a match after the first, by its own probability.
+
+    Beside a first one that is nearly certain, that is low.
+    """
+    likely = candidate.probability >= ranking.limits["medium"]
+    return "medium" if likely and found.confidence != "low" else "low"
 
 
 def _distinguish(entry: Entry, others: list[Entry]) -> str:
-    """How to tell the first match from the next: its own words about a neighbour, else the neighbour's check."""
+    """How to tell the first match from the next.
+
+    The entry's own words about a neighbour, else the neighbour's about it, else the check of the
+    next.
+    """
     apart = dict(entry.tell_apart)
     named = [f"{other.id}: {apart[other.id]}" for other in others if other.id in apart]
     if named:
@@ -269,13 +333,14 @@ def _distinguish(entry: Entry, others: list[Entry]) -> str:
 
 
 def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[str, str]:
-    """{id: why an entry may not hold here}, for those that there is a reason for."""
+    """{id: why this entry may not hold here}. Raises BadRequest for a bad `installed`."""
     doubts = {}
     for entry in entries:
         stale = stale_entry(entry, today)
         if stale:
             doubts[entry.id] = (
-                f"last checked {stale.checked}, {(today - stale.checked).days} days ago; {stale.limit_days} is the limit"
+                f"last checked {stale.checked}, {(today - stale.checked).days} days ago; "
+                f"{stale.limit_days} is the limit"
             )
     if installed and installed.strip():
         from ..platforms import installed as environment  # packaging is only needed here

@@ -1,12 +1,18 @@
-"""The edge of a look-up: opens the log, reads the clock, loads the catalogue once. Both front ends call it."""
+"""The edge of a look-up: opens the log, reads the clock, loads the catalogue once.
+
+Both front ends call `answer_for`.
+"""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from dataclasses import fields
 from datetime import date
 from functools import lru_cache
+from typing import BinaryIO
 
-from ..catalogue import cache as shelf
+from ..catalogue import cache
 from ..catalogue.entry import Entry
 from ..catalogue.signatures import SignatureIndex
 from ..logs.sentences import is_command
@@ -17,32 +23,33 @@ from ..text.errors import BadRequest
 from .answer import Answer, check_limit, look_up
 
 MAX_TEXT = 20_000_000  # characters of a pasted report
-WORDS, LONGEST_SENTENCE = (
-    (4, 20),
-    240,
-)  # of a sentence before a report; two Chinese characters count as a word
+WORDS = (4, 20)  # of a sentence before a report; two Chinese characters count as a word
+LONGEST_SENTENCE = 240  # characters of it
 LONG = 100_000  # characters from which a report may be read in windows
 
 
 @lru_cache(maxsize=1)
 def signatures() -> SignatureIndex:
     """The compiled signatures of this installation's catalogue."""
-    return SignatureIndex(shelf.load().signatures())
+    return SignatureIndex(cache.load().signatures())
 
 
 @lru_cache(maxsize=1)
 def _needles() -> tuple[bytes, ...]:
-    """What a reader of large logs looks for."""
+    """The texts by which a reader of large logs chooses lines."""
     return tuple(signatures().needles())
 
 
 @lru_cache(maxsize=1)
 def prepare() -> None:
-    """Read everything that stays, and keep the garbage collector from walking over it, now and during each look-up."""
+    """Read everything that stays in memory, once.
+
+    The garbage collector is kept from walking over it, now and during each look-up.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
-        shelf.load(), ranking.load(), waiting.load(), signatures()
+        cache.load(), ranking.load(), waiting.load(), signatures()
         gc.freeze()
     finally:
         if collects:
@@ -53,23 +60,26 @@ def answer_for(
     *,
     text: str | None = None,
     log: str | None = None,
-    stream=None,
+    stream: BinaryIO | None = None,
     limit: int = 3,
     installed: str | None = None,
-    progress=None,
+    progress: Callable[[int], None] | None = None,
     seconds: float = 40,
     today: date | None = None,
 ) -> Answer:
-    """Answer one of: a text, the path of a log or folder, a binary stream; a text beside a log or stream joins its evidence. `seconds`: most for a folder or a log at HOST:PATH.
-    `today`: the day that ages are judged by (default: the clock's).
+    """Answer one of: a text, the path of a log or of a folder of logs, a binary stream.
 
+    A text beside a log or stream is taken as somebody's words about it. `seconds` bounds the
+    reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
+    read. `today` is the day that ages are judged by (default: the clock's).
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
     check_limit(limit)
     prepare()
     if text and len(text) > MAX_TEXT:
         raise BadRequest(
-            f"found a text of {len(text)} characters, expected at most {MAX_TEXT}; put it into a file and name that"
+            f"the text has {len(text)} characters, and at most {MAX_TEXT} are read; "
+            "save it as a file and pass the path"
         )
     text = unfolded(text) if text else text
     if log is not None:
@@ -87,7 +97,7 @@ def answer_for(
     heard = log_reading.from_text(said) if said else None
     answer = look_up(
         found,
-        shelf.load(),
+        cache.load(),
         ranking.load(),
         signatures(),
         limit=limit,
@@ -95,6 +105,7 @@ def answer_for(
         installed=installed,
         said=heard,
         unlearned=waiting.load(),
+        asked_in_words=bool(said or (beside and text and text.strip())),
     )
     numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
     answer.ask = " ".join(filter(None, (found.left_out, numbers, answer.ask)))
@@ -102,34 +113,33 @@ def answer_for(
 
 
 def sentence_of(text: str, with_log: bool = False) -> str:
-    """What its first line says of a report: one sentence, and then a blank line and the report, or the log beside it. '' where there is none."""
+    """The sentence about a report in the first line of a text, or ''.
+
+    A blank line and the report follow it; `with_log`: or nothing does, and the report is a log.
+    """
     head, _, rest = text.strip()[: LONGEST_SENTENCE * 4].partition("\n")
     if not (rest.partition("\n")[0].strip() == "" if rest.strip() else with_log):
         return ""
-    words = sum(0.5 if "\u3000" < c < "\uffef" else 0 for c in head) + len(
-        [word for word in head.split() if word.isascii()]
-    )
-    return (
-        head.strip()
-        if WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE and not is_command(head)
-        else ""
-    )
+    chinese = sum(0.5 for c in head if "\u3000" < c < "\uffef")
+    words = chinese + len([word for word in head.split() if word.isascii()])
+    fits = WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE
+    return head.strip() if fits and not is_command(head) else ""
 
 
-def _of_path(log: str, progress, seconds: float) -> log_reading.Evidence:
+def _of_path(
+    log: str, progress: Callable[[int], None] | None, seconds: float
+) -> log_reading.Evidence:
     if ":" not in log:
         return log_reading.from_path(log, _needles(), progress, seconds)
-    from ..logs import (
-        remote as remote_logs,  # ssh and all that comes with it, for paths that may be HOST:PATH
-    )
+    from ..logs import remote  # ssh and all that comes with it
 
-    return remote_logs.from_path(log, log_reading, _needles(), progress, seconds)
+    return remote.from_path(log, log_reading, _needles(), progress, seconds)
 
 
 def whole_entry(entry: Entry) -> dict:
-    """An entry as JSON: every field, lists as lists."""
-    fields = entry._asdict()
-    fields["verified"] = entry.verified.isoformat()
-    fields["tell_apart"] = dict(entry.tell_apart)
-    fields["signatures"] = [f"/{s.text}/" if s.is_regex else s.text for s in entry.signatures]
-    return {name: value for name, value in fields.items() if name not in ("markdown", "line")}
+    """An entry as JSON has it: every field but its Markdown and its line, lists as lists."""
+    found = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    found["verified"] = entry.verified.isoformat()
+    found["tell_apart"] = dict(entry.tell_apart)
+    found["signatures"] = [f"/{s.text}/" if s.is_regex else s.text for s in entry.signatures]
+    return {name: value for name, value in found.items() if name not in ("markdown", "line")}

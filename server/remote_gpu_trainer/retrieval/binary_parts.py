@@ -1,4 +1,7 @@
-"""Arrays of numbers in one file, read where they lie: a line of JSON that names them, then their bytes, little-endian."""
+"""Arrays of numbers in one file, read from disk where they are needed.
+
+The file begins with one line of JSON that names the arrays; their bytes follow, little-endian.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ Bytes = bytes | mmap.mmap
 
 
 def mapped(path: Path) -> Bytes:
-    """The bytes of a file, read from disk where they are looked at. On Windows read at once: there a file in use can't be replaced."""
+    """The bytes of a file, read from disk where they are looked at.
+
+    On Windows they are read at once, because a file in use can't be replaced there.
+    """
     if os.name == "nt":
         return path.read_bytes()
     with path.open("rb") as file:
@@ -21,7 +27,10 @@ def mapped(path: Path) -> Bytes:
 
 
 def unpack(data: Bytes, name: str, maker: str) -> tuple[dict, dict[str, memoryview]]:
-    """(what the line of JSON says, {part: its numbers}). Raises ValueError that names the file and the program that makes it."""
+    """(the line of JSON, {part: its numbers}).
+
+    Raises ValueError for a wrong length, with `name`, the file, and `maker`, the program to run.
+    """
     end = data.find(b"\n") + 1
     about = json.loads(data[:end])
     return about, _cut(about["parts"], memoryview(data)[end:], name, maker)
@@ -36,21 +45,19 @@ def _cut(parts: list[list], data: memoryview, name: str, maker: str) -> dict[str
             found[part_name] = part.cast(code) if sys.byteorder == "little" else _turned(code, part)
         place = end
     if place != len(data):
-        raise ValueError(
-            f"found {len(data)} bytes after the head of {name}, expected {place}; run {maker}"
-        )
+        raise ValueError(f"{name} has {len(data)} bytes after its head, not {place}; run {maker}")
     return found
 
 
 def _turned(code: str, data: memoryview) -> memoryview:
-    """The numbers of a part on a machine whose bytes lie the other way round."""
+    """The numbers of a part on a big-endian machine."""
     part = array(code, bytes(data))
     part.byteswap()
     return memoryview(part)
 
 
 def pack(about: dict, parts: dict[str, array]) -> bytes:
-    """The bytes of such a file. `about` holds what its reader takes from the head, but not `parts`."""
+    """The bytes of such a file. `about` becomes its line of JSON, with the names of the parts."""
     head = {**about, "parts": [[name, part.typecode, len(part)] for name, part in parts.items()]}
     return (
         json.dumps(head, ensure_ascii=False).encode()
@@ -60,7 +67,7 @@ def pack(about: dict, parts: dict[str, array]) -> bytes:
 
 
 def told_again(data: bytes, changes: dict) -> bytes:
-    """The same parts, with some of what the line of JSON says changed."""
+    """The same parts, with `changes` in the line of JSON."""
     end = data.find(b"\n") + 1
     return (
         json.dumps({**json.loads(data[:end]), **changes}, ensure_ascii=False).encode()

@@ -1,7 +1,7 @@
 """Evidence to the weighted words that the ranking sees.
 
-A decisive line counts in full and once more under its own mark (`x:`), prose counts in full, other lines of a log
-little, frames only by their function and library, progress bars nothing.
+A decisive line counts in full, and once more under a mark of its own (`x:`). Prose counts in full,
+and other lines of a log count little.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_FEATURES = 700
 
 
 def is_single(word: str) -> bool:
-    """Whether a counted word is a word of the report, neither neighbours nor a mark of the whole."""
+    """Whether a feature is one word of the report: no pair of neighbours, no mark of the whole."""
     return word[0] != "%" and "+" not in word
 
 
@@ -39,7 +39,11 @@ def readable(word: str) -> str:
 
 
 def features(evidence: Evidence, told: list[tuple[Line, str, bool]]) -> dict[str, float]:
-    """{word: weight}. `told`: what `telling` gave. Words with a `+` are neighbours, with `x:` they stood in a decisive line."""
+    """{feature: weight}, at most MAX_FEATURES, for what `telling` gave.
+
+    `a+b` are neighbouring words, `x:a` is a word of a decisive line, `%log` and `%exception` are
+    marks of the whole report.
+    """
     weights: dict[str, float] = {}
     for line, text, decisive in told:
         weight = 1.0 if decisive or not evidence.is_log else WEIGHT[line.kind]

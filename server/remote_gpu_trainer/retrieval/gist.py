@@ -8,7 +8,7 @@ MAX_GIST = 1000  # characters
 
 
 def gist(told: list[tuple[Line, str, bool]]) -> str:
-    """The texts of what `telling` gave, cut at MAX_GIST characters."""
+    """The texts that `telling` gave, one a line, cut at MAX_GIST characters."""
     found, room = [], MAX_GIST
     for _, text, _ in told:
         text = text.strip()

@@ -1,7 +1,8 @@
-"""Sums of weighted rows of small integers, in plain Python, at the price of one multiplication a row.
+"""Sums of weighted rows of small integers, in plain Python, at the price of one product a row.
 
-A row is one long integer with LANE bytes a column; MIDDLE is added to each value so that none is negative, and taken off
-the sums again. Weights are whole thousandths, so a lane never runs over: 255 · 3000 · 5000 rows stay below 2³².
+A row is one long integer with LANE bytes a column. MIDDLE is added to each value so that none is
+negative, and taken off the sums again. Weights are whole thousandths, so a lane never overflows:
+255 · 3000 · 5000 rows stay below 2³².
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import compress
 from operator import mul
-
-from .remembered import Remembered
 
 LANE, MIDDLE = 4, 128
 HALF = 1 << 31  # what a lane begins with where sums may fall below zero
@@ -22,7 +22,7 @@ MOST_BYTES = 24 << 20  # of rows that are kept as long integers
 
 
 class Matrix:
-    """What sparse and dense rows share. `scale` turns the stored integers into coefficients."""
+    """What sparse and dense rows share. Coefficients are the stored integers times `scale`."""
 
     def __init__(self, columns: int, scale: float):
         self.columns, self.scale = columns, scale
@@ -30,33 +30,39 @@ class Matrix:
         blank[::LANE] = bytes([MIDDLE]) * columns
         self._blank = bytes(blank)
         self._half = int.from_bytes(HALF.to_bytes(LANE, "little") * columns, "little")
-        self._rows = Remembered(self._row, MOST_BYTES // (LANE * columns))
+        self._row = lru_cache(MOST_BYTES // (LANE * columns))(self._long)
 
     def _lanes(self, row: int) -> bytearray | None:
         """The bytes of a row, or None for one that is empty."""
         raise NotImplementedError
 
-    def _row(self, row: int) -> int:
+    def _long(self, row: int) -> int:
         lanes = self._lanes(row)
         return int.from_bytes(lanes, "little") if lanes else 0
 
     def _found(self, rows: Iterable[int]) -> list[int]:
         """These rows as long integers, 0 for an empty one."""
-        return list(map(self._rows.__getitem__, rows))
+        return list(map(self._row, rows))
 
     def sums(self, rows: Sequence[int], weights: Sequence[int]) -> list[float]:
-        """For each column the sum of weight times value, over rows and their weights in thousandths, 0 to 3000."""
+        """For each column the sum of weight times coefficient, over these rows.
+
+        Weights are in thousandths, from 0 to 3000.
+        """
         found = self._found(rows)
         total = sum(map(mul, found, weights))
         return self._summed(
             total,
             sum(weights)
             if all(found)
-            else sum(weight for lanes, weight in zip(found, weights) if lanes),
+            else sum(weight for lanes, weight in zip(found, weights, strict=True) if lanes),
         )
 
     def sums_alike(self, groups: Iterable[tuple[int, list[int]]]) -> list[float]:
-        """As `sums`, over (weight in thousandths, its rows): rows of one weight are added up first, so there are as many multiplications as weights."""
+        """As `sums`, over (weight in thousandths, its rows).
+
+        Rows of one weight are added up first, so there is one product a weight.
+        """
         total = weights = 0
         for weight, rows in groups:
             filled = list(filter(None, self._found(rows)))
@@ -78,7 +84,7 @@ class Matrix:
 
     def at(self, row: int, column: int) -> float:
         """One coefficient."""
-        lanes = self._rows[row]
+        lanes = self._row(row)
         return ((lanes >> (8 * LANE * column) & 255) - MIDDLE) * self.scale if lanes else 0.0
 
 
@@ -94,7 +100,8 @@ class Sparse(Matrix):
         if start == end:
             return None
         lanes = bytearray(self._blank)
-        for place, value in zip(self.places[start:end].tolist(), self.values[start:end].tolist()):
+        places, values = self.places[start:end].tolist(), self.values[start:end].tolist()
+        for place, value in zip(places, values, strict=True):
             lanes[place * LANE] = value + MIDDLE
         return lanes
 
@@ -116,13 +123,13 @@ class Dense(Matrix):
         return lanes
 
     def product(self, numbers: list[float]) -> list[float]:
-        """A vector, one number a row and of either sign, times the matrix; at most 2,800 rows."""
+        """A vector with one number a row, of either sign, times the matrix of up to 2,800 rows."""
         lanes, middle, step = self._product(numbers)
         scale = self.scale / step
         return [(lane - middle) * scale for lane in lanes]
 
     def _product(self, numbers: list[float]) -> tuple[array, int, float]:
-        """(the lanes of the product, what each has too much, how often a step of the numbers goes into 1)."""
+        """(the lanes of the product, what each is too large by, how many steps go into 1)."""
         if len(self._every) != len(numbers):
             self._every = self._found(range(len(numbers)))
         top = max(map(abs, numbers), default=0.0)
@@ -135,7 +142,7 @@ class Dense(Matrix):
 
 
 def beside(one: Dense, other: Dense) -> Callable[[list[float]], tuple[list[float], list[float]]]:
-    """The products of one vector with two matrices of as many rows, for the price of one."""
+    """The products of one vector with two matrices of equal height, for the price of one."""
     cut, rows = one.columns, len(one.bytes) // one.columns
     parts = (
         matrix.bytes[row * matrix.columns : (row + 1) * matrix.columns]

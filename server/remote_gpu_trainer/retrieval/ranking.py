@@ -1,18 +1,20 @@
-"""ranking.bin: the numbers that ranking needs, in a form that needs no work before it is asked.
+"""ranking.bin: the numbers that the ranking needs, in a form that is ready to be asked.
 
-One line of JSON (classes, weights, limits), then the parts, as binary_parts.py has them. The words are a table of their own (vocabulary.py); those that the network knows have the first rows.
+One line of JSON (classes, weights, limits), then the parts, in the form that `binary_parts`
+describes. The words are a table of their own (`vocabulary`); those that the network knows have the
+first rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress
 from operator import add, mul
 from pathlib import Path
 
-from ..text.records import record
 from .binary_parts import Bytes, mapped, unpack
 from .features import is_single, readable
 from .matrices import STEPS, Dense, Sparse
@@ -49,9 +51,12 @@ INPUT_GAIN = 3.0  # a report's words, scaled to length 1, reach the network this
 MEANING_GAIN = 8.0  # and its meaning, of length 1 as well, reaches the head this much
 
 
-@record
+@dataclass(frozen=True)
 class Question:
-    """The words of a report that the ranking knows, with the row, the weight and the rarity of each, and how many it doesn't know."""
+    """The words of a report that the ranking knows, with the row, weight and rarity of each.
+
+    `unknown` counts the words that it doesn't know.
+    """
 
     words: list[str]
     rows: list[int]
@@ -61,15 +66,14 @@ class Question:
 
 
 class Ranking:
-    """What evals/train.py learned. Raises ValueError when the bytes are no ranking."""
+    """What evals/train.py learned. Raises ValueError for bytes of another form."""
 
     def __init__(self, data: Bytes):
         about, parts = unpack(data, PLACE.name, "evals/train.py")
         self.classes: list[str] = about["classes"]
         self.weights: list[float] = about["weights"]
-        self.gate_weights: list[float] = about[
-            "gate_weights"
-        ]  # of the voters but meaning, by which the gate ranks
+        # Of all voters but the last (meaning): the gate ranks by these.
+        self.gate_weights: list[float] = about["gate_weights"]
         self.gate: list[float] = about["gate"]
         self.limits: dict[str, float] = about["limits"]
         self.bias: list[float] = about["bias"]
@@ -117,7 +121,7 @@ class Ranking:
 
     def question(self, values: dict[str, float]) -> Question:
         """The weighted words of a report as rows of the matrices."""
-        rows = list(map(self.rows.__getitem__, values))
+        rows = list(map(self.rows.find, values))
         known = [row is not None for row in rows]
         found = list(compress(rows, known))
         return Question(
@@ -129,13 +133,14 @@ class Ranking:
         )
 
     def learned(self, asked: Question) -> tuple[list[float], float]:
-        """(the classifier's score of every class, NONE the last; the score for any entry at all).
+        """(the linear classifier's score of every class, NONE the last; the score for any entry).
 
-        The first weighs known words by the root of their rarity. The second asks which words occur, weighted by rarity,
-        unknown ones too, so that a report of unknown words tells little.
+        The first weighs known words by the root of their rarity. The second asks only which words
+        occur, weighted by rarity. It counts unknown ones too, so that a report of unknown words
+        says little.
         """
         alike: dict[float, list[int]] = defaultdict(list)
-        for row, weight in zip(asked.rows, asked.weights):
+        for row, weight in zip(asked.rows, asked.weights, strict=True):
             alike[weight].append(row)
         length = sum(map(mul, map(mul, asked.weights, asked.weights), asked.rarities))
         rare = sum(
@@ -143,25 +148,21 @@ class Ranking:
         )
         inside = sum(map(self.inside.__getitem__, asked.rows))
         length = math.sqrt(length) or 1.0
-        sums = [
-            s / length + b
-            for s, b in zip(
-                self._learned.sums_alike(
-                    (int(weight * STEPS), rows) for weight, rows in alike.items()
-                ),
-                self.bias,
-            )
-        ]
+        raw = self._learned.sums_alike(
+            (int(weight * STEPS), rows) for weight, rows in alike.items()
+        )
+        # The bias after those of the classes is that of the second score.
+        sums = [s / length + b for s, b in zip(raw, self.bias, strict=False)]
         return sums, inside / (math.sqrt(rare) or 1.0) + self.bias[-1]
 
     def network(self, asked: Question) -> list[float]:
-        """Log-odds of every class, NONE the last, by a network with one hidden layer over single words."""
+        """Log-odds of every class, NONE the last, by a network with one hidden layer over words."""
         last = self.network_words
         known = [row < last for row in asked.rows]
         weighed = [
             weight * math.sqrt(rarity)
             for weight, rarity in zip(
-                compress(asked.weights, known), compress(asked.rarities, known)
+                compress(asked.weights, known), compress(asked.rarities, known), strict=True
             )
         ]
         gain = 4 * INPUT_GAIN / (math.sqrt(sum(map(mul, weighed, weighed))) or 1.0)
@@ -170,27 +171,31 @@ class Ranking:
         )
         hidden = [
             max(0, min(3 * STEPS, int((s * gain + b) * STEPS / 4)))
-            for s, b in zip(raised, self.hidden_bias)
+            for s, b in zip(raised, self.hidden_bias, strict=True)
         ]
-        return [
-            4 * s + b
-            for s, b in zip(self._to_classes.sums(range(len(hidden)), hidden), self.network_bias)
-        ]
+        sums = self._to_classes.sums(range(len(hidden)), hidden)
+        return [4 * s + b for s, b in zip(sums, self.network_bias, strict=True)]
 
     def meaning(self, point: list[float]) -> list[float]:
-        """Log-odds of every class, NONE the last, by a network with one hidden layer over what `encoder` makes of a report."""
+        """Log-odds of every class, NONE the last, by a network with one hidden layer over meaning.
+
+        `point` is what `encoder` makes of the report.
+        """
         raised = [
             max(0.0, MEANING_GAIN * s + b)
-            for s, b in zip(self._to_head.product(point), self.head_bias)
+            for s, b in zip(self._to_head.product(point), self.head_bias, strict=True)
         ]
         return list(map(add, self._of_head.product(raised), self.meaning_bias))
 
     def counted(self, asked: Question) -> list[float]:
-        """BM25F of every entry: unit weights of the question's words."""
+        """BM25F of every entry; each word of the question counts once."""
         return self._counted.sums_alike([(STEPS, asked.rows)])[: len(self.entries)]
 
     def telling(self, asked: Question, most: int) -> int:
-        """How many words and concepts of a question the ranking has seen, counted up to `most`. Plain numbers and pairs don't count."""
+        """How many words and concepts of a question the ranking has seen, counted up to `most`.
+
+        Plain numbers and pairs don't count.
+        """
         count = 0
         for word in asked.words:
             count += (
@@ -204,7 +209,7 @@ class Ranking:
         return count
 
     def strongest(self, asked: Question) -> list[tuple[str, int, float]]:
-        """The single words of a question that are asked why, heaviest first."""
+        """(word, row, weight) of the single words that `reasons` considers, heaviest first."""
         heaviest = sorted(range(len(asked.words)), key=asked.weights.__getitem__, reverse=True)[
             :MOST_REASONS
         ]
@@ -214,7 +219,7 @@ class Ranking:
     def reasons(
         self, name: str, strongest: list[tuple[str, int, float]], most: int = 5
     ) -> list[str]:
-        """The words that speak most for a class, of those that `strongest` gave."""
+        """At most `most` of the words that `strongest` gave: those that speak most for a class."""
         column, matrix = self.column[name], self._learned
         spoken = sorted(
             [(value * matrix.at(row, column), word) for word, row, value in strongest], reverse=True

@@ -1,22 +1,25 @@
 """Evidence to ranked entries, and when to answer nothing. Pure: no clock, no file, no network.
 
-Five voters rank: literal signatures, words weighted by field (BM25F), a linear classifier over the entries, a
-network with one hidden layer over words, and another over what the report means. Whether to answer at all is asked apart: a second classifier says how much the report is like one that any entry explains, and a
-small gate weighs that with the lead of the first entry and with signatures; meaning has a part in that by one number. All numbers are made by evals/train.py
-from practice reports and the tuning half of the cases, and lie in ranking.bin.
+Five voters rank the entries: literal signatures, words weighted by field (BM25F), a linear
+classifier, a network with one hidden layer over words, and another over what the report means.
+
+Whether to answer at all is decided apart. A second classifier says how much the report is like one
+that any entry explains. A small gate weighs that with the lead of the first entry, with signatures,
+and with one number of meaning. evals/train.py makes all numbers from practice reports and the
+tuning half of the cases; they lie in ranking.bin.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.banners import only_versions
 from ..logs.judging import Evidence
 from ..logs.lines import APART
 from ..logs.telling import telling
-from ..text.records import record
 from .features import features
 from .gist import gist
 from .ranking import Question, Ranking
@@ -24,29 +27,29 @@ from .voting import gate_score, gate_values, scores_of, shares_of, votes
 from .waiting import Guess, Waiting
 
 LEAST_WORDS = 2  # known words without which a report says nothing
-SAID, EVEN = (
-    0.3,
-    0.66,
-)  # weight of a sentence in the ranking; with one, what the mean probability that nothing fits may be
-TOLD, UNTOLD = (
-    0.82,
-    0.75,
-)  # the share of its limit that a long log must stay under, with and without somebody's sentence: it holds words of all kinds
-WARNED = 0.5  # and a report whose only literal texts are warnings, which healthy runs print too
-SHOWN = 0.75  # the same for a report that names the platform of the first entry
+SAID = 0.3  # weight of somebody's sentence in the ranking
+EVEN = 0.66  # limit of the mean probability that nothing fits, with a sentence
+# Share of its limit that this probability must stay under in a long log, which holds words of all
+# kinds: with somebody's words beside it, and without.
+TOLD, UNTOLD = 0.82, 0.75
+WARNED = 0.5  # the same where the only literal texts are warnings, which healthy runs print too
+SHOWN = 0.75  # limit of the probability where the report names the platform of the first entry
 MATCHES = 3  # of an answer, usually; what follows is a title
-WORDED = 0.3  # the least share of an entry by words alone for it to stand before one whose literal text is there
-FAR = 2.0  # times as likely as the first entry, for one that the ranking doesn't know to come before it
+# Least share by words alone for an entry to stand before one whose literal text is there.
+WORDED = 0.3
+# Times as likely as the first entry, for one that the ranking doesn't know to come before it.
+FAR = 2.0
 REASONED = 3  # first entries that say by which words they were found
-SURE_WORDS = {
-    "high": 6,
-    "medium": 3,
-}  # and without which no such confidence is claimed, unless a signature decides
+# Known words without which this confidence isn't claimed, unless a signature decides.
+SURE_WORDS = {"high": 6, "medium": 3}
 
 
-@record
+@dataclass(frozen=True)
 class Candidate:
-    """An entry with its probability and the words that speak for it, strongest first."""
+    """An entry, its probability, its signature in the report if any, and the words for it.
+
+    The words that speak most for it come first.
+    """
 
     id: str
     probability: float
@@ -54,11 +57,13 @@ class Candidate:
     words: tuple[str, ...] = ()
 
 
-@record
+@dataclass(frozen=True)
 class Found:
-    """Candidates best first; `none` is the probability that no entry fits; confidence high, medium, low or ''.
+    """Candidates, best first, and what they are worth.
 
-    `doubtful`: no candidate is worth a claim, but their titles are worth a look by someone who knows the run.
+    `none` is the probability that no entry fits. `confidence` is high, medium, low, or '' where
+    nothing is claimed. `doubtful`: nothing is claimed, but the titles are worth a look by someone
+    who knows the run.
     """
 
     candidates: tuple[Candidate, ...]
@@ -79,14 +84,18 @@ def rank(
     points: tuple[str, bool] | None = None,
     foreign: Callable[[str], bool] = lambda name: False,
 ) -> Found:
-    """The `most` likeliest entries. An empty confidence means: answer nothing.
+    """The `most` likeliest entries.
 
-    `said`: what somebody who read the report says of it in one sentence. It is heard within the report and for itself: two readings err otherwise.
+    `said`: one sentence about the report by somebody who read it. It is read within the report and
+    by itself, because the two readings err in different ways.
     `shows(id)`: whether the report names the platform that an entry is about.
-    `unlearned`: is asked for an entry that the ranking doesn't know where no literal text decides.
-    `leads(first, name)`: whether the first entry's page tells it apart from another one: a general entry, as that of all out-of-memory errors, leads to those of its kinds.
-    `foreign(id)`: whether an entry is about a provider that the report doesn't show: then the likelier one that its page tells apart goes before it.
-    `points`: the entry that something else than words points to, and whether it goes before them or stands second.
+    `unlearned`: is asked for an entry that the ranking doesn't know, where no literal text decides.
+    `leads(first, name)`: whether the page of the first entry tells it apart from another. A general
+    entry, as that of all out-of-memory errors, leads to those of its kinds.
+    `points`: the entry that something other than words points to, and whether it goes first or
+    stands second.
+    `foreign(id)`: whether an entry is about a provider that the report doesn't name. Where it is
+    the first, a likelier one that its page tells apart goes before it.
     """
     hits, waiting = _parted(signatures.find(evidence), ranking)
     read = read_of(evidence, ranking)
@@ -95,11 +104,11 @@ def rank(
         _, others, nothing = _weighed(
             read_of(said, ranking), _parted(signatures.find(said), ranking)[0], ranking
         )
-        shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others)])
+        shares = _normal([a ** (1 - SAID) * b**SAID for a, b in zip(shares, others, strict=True)])
         none = math.sqrt(none * nothing) * ranking.limits["none"] / EVEN
     elif (kinds := {line.kind for line in evidence.lines}).intersection(APART):
         none = min(1.0, none / (TOLD if "told" in kinds else UNTOLD))
-    ordered = sorted(zip(shares, ranking.entries), key=_likeliest)[:most]
+    ordered = sorted(zip(shares, ranking.entries, strict=True), key=_likeliest)[:most]
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda h: h.decisive):
         best[hit.entry_id] = hit
@@ -119,7 +128,7 @@ def rank(
     if literal and not (candidates[0].hit and candidates[0].hit.decisive):
         share, name = max(
             (share, name)
-            for share, name in zip(shares, ranking.entries)
+            for share, name in zip(shares, ranking.entries, strict=True)
             if name in best and best[name].decisive
         )
         told = Candidate(name, share, best[name])
@@ -134,14 +143,11 @@ def rank(
             1, [Candidate(name, 0.0, hit) for name, hit in waiting.items()], candidates
         )
     elif waiting:
-        candidates = (
-            candidates if none <= ranking.limits["none"] else ()
-        )  # what the ranking isn't sure of doesn't stand beside a literal text
+        if none > ranking.limits["none"]:
+            candidates = ()  # what the ranking isn't sure of doesn't stand beside a literal text
         for name, hit in waiting.items():
             candidates = put_first(Candidate(name, 0.0, hit), candidates, ranking.limits["medium"])
-    if (
-        evidence.seen == "sound" and literal
-    ):  # a run that goes on: what it warns of, and no guess beside it
+    if evidence.seen == "sound" and literal:  # a healthy run: what it warns of, and no guess
         warned = {
             name: Candidate(name, ranking.limits["medium"], hit)
             for name, hit in best.items()
@@ -154,9 +160,9 @@ def rank(
     if literal and not failed:
         none = min(1.0, none / WARNED)
     if (literal and failed) or waiting:
-        none = min(
-            none, ranking.limits["none"]
-        )  # the literal text of a failure is always worth an answer, that of a warning is where the report is about it
+        # The literal text of a failure is always worth an answer, that of a warning only where the
+        # report is about it.
+        none = min(none, ranking.limits["none"])
         known = max(SURE_WORDS.values())
     elif evidence.seen in ranking.column:
         none = min(none, ranking.limits["none"])  # and so is a curve that an entry is about
@@ -169,7 +175,7 @@ def rank(
         none = 1.0
     else:
         worded = True
-    if points and worded:  # it says more than words, but not that it was a training run
+    if points and worded:  # says more than words, but not that it was a training run
         new = Candidate(points[0], 0.0)
         candidates = (
             put_first(new, candidates, ranking.limits["medium"])
@@ -189,52 +195,59 @@ def rank(
     ):
         new, first = Candidate(guess.id, guess.probability, words=guess.words), candidates[0]
         if foreign(first.id) and guess.probability > (1 - none) * first.probability:
-            return found._replace(
-                candidates=put_first(new, candidates, ranking.limits["medium"]), confidence="medium"
+            return replace(
+                found,
+                candidates=put_first(new, candidates, ranking.limits["medium"]),
+                confidence="medium",
             )
-        return found._replace(candidates=_behind(1, [new], candidates))
+        return replace(found, candidates=_behind(1, [new], candidates))
     return (
         _with(guess, found, ranking.limits["medium"]) if guess and confidence != "high" else found
     )
 
 
 def _with(guess: Guess, found: Found, least: float) -> Found:
-    """What was found, and a guess at an entry that the ranking doesn't know: before the others where it is far likelier, else behind the first one, or a title."""
+    """What was found, and a guess at an entry that the ranking doesn't know.
+
+    The guess goes before the others where it is far likelier, else behind the first or among the
+    titles.
+    """
     new = Candidate(guess.id, guess.probability, words=guess.words)
     first = put_first(new, found.candidates, least)
     if not found.confidence:
         if guess.enough == "title":
-            return found._replace(candidates=first) if found.doubtful else found
-        return found._replace(
+            return replace(found, candidates=first) if found.doubtful else found
+        return replace(
+            found,
             candidates=first,
             confidence="medium" if guess.enough == "alone" else "",
             doubtful=guess.enough != "alone",
         )
     if guess.enough == "title":
-        return found._replace(candidates=_behind(MATCHES, [new], found.candidates))
+        return replace(found, candidates=_behind(MATCHES, [new], found.candidates))
     if guess.probability > FAR * (1 - found.none) * found.candidates[0].probability:
-        return found._replace(candidates=first, confidence="medium")
-    return found._replace(candidates=_behind(1, [new], found.candidates))
+        return replace(found, candidates=first, confidence="medium")
+    return replace(found, candidates=_behind(1, [new], found.candidates))
 
 
 def _parted(hits: list[Hit], ranking: Ranking) -> tuple[list[Hit], dict[str, Hit]]:
-    """(hits of entries that the ranking was made with, the decisive hit of each that waits for its first training: its literal text alone finds it)."""
+    """(hits of entries that the ranking knows, the decisive hit of each that it doesn't)."""
     known = [hit for hit in hits if hit.entry_id in ranking.column]
     return known, {
         hit.entry_id: hit for hit in hits if hit.decisive and hit.entry_id not in ranking.column
     }
 
 
-@record
+@dataclass(frozen=True)
 class Read:
-    """The weighted words of a report, and the point of what it means."""
+    """The weighted words of a report, and what it means as a vector."""
 
     words: dict[str, float]
     point: list[float]
 
 
 def read_of(evidence: Evidence, ranking: Ranking) -> Read:
-    """What the ranking, and a classifier of what it doesn't know, are asked with."""
+    """What the ranking is asked with, and the classifier of entries that it doesn't know."""
     told = telling(evidence)
     return Read(features(evidence, told), ranking.encoder.vector(gist(told)))
 
@@ -258,13 +271,13 @@ def _normal(shares: list[float]) -> list[float]:
 def put_first(
     candidate: Candidate, candidates: tuple[Candidate, ...], least: float
 ) -> tuple[Candidate, ...]:
-    """With this entry before the others, at no less than this probability and they at less than its."""
+    """With this entry before the others, at a probability of at least `least`; theirs are lower."""
     found = next((c for c in candidates if c.id == candidate.id), candidate)
-    found = found._replace(probability=max(found.probability, least))
+    found = replace(found, probability=max(found.probability, least))
     return (
         found,
         *[
-            c._replace(probability=min(c.probability, 0.99 * found.probability))
+            replace(c, probability=min(c.probability, 0.99 * found.probability))
             for c in candidates
             if c.id != candidate.id
         ],
@@ -272,35 +285,36 @@ def put_first(
 
 
 def of_these_first(name: str, found: Found) -> Found:
-    """With this one before the others where it is one of them."""
+    """With this one first, where it is one of several candidates that are claimed."""
     known = next((c for c in found.candidates[1:] if c.id == name), None)
     if known is None or not found.confidence:
         return found
-    return found._replace(
+    return replace(
+        found,
         candidates=put_first(known, found.candidates, found.candidates[0].probability),
         confidence="medium",
     )
 
 
 def before(found: Found, others: Found) -> Found:
-    """What was found in the words of one rank, and second what a literal text among those of all ranks names."""
+    """What was found in one rank's log, and second what a literal text in those of all names."""
     named = [c for c in others.candidates[:1] if c.hit and others.confidence]
-    return found._replace(candidates=_behind(1, named, found.candidates)) if named else found
+    return replace(found, candidates=_behind(1, named, found.candidates)) if named else found
 
 
 def _behind(
     count: int, others: list[Candidate], candidates: tuple[Candidate, ...]
 ) -> tuple[Candidate, ...]:
-    """With these behind the first `count`, unless one of them is there."""
+    """With these behind the first `count`, unless one of them is among those."""
     names = {other.id for other in others}
     if any(c.id in names for c in candidates[:count]):
         return candidates
     least = 0.99 * candidates[count - 1].probability
     return (
         *candidates[:count],
-        *[other._replace(probability=least) for other in others],
+        *[replace(other, probability=least) for other in others],
         *[
-            c._replace(probability=min(c.probability, 0.99 * least))
+            replace(c, probability=min(c.probability, 0.99 * least))
             for c in candidates[count:]
             if c.id not in names
         ],

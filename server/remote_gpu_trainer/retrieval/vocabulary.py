@@ -1,32 +1,38 @@
-"""The words that ranking knows and the row of each: a table that is searched where it lies, so that nothing is built at the start.
+"""The words that the ranking knows and the row of each: a hash table that is searched in the file.
 
-A word's first slot is its CRC-32 cut to the size of the table; one that is taken sends the word to the next free slot. A slot holds
-the row of its word plus 1, or 0 when it is free. The words themselves lie in the order of their rows, so what is found is compared whole.
+Nothing has to be built at the start. The first slot for a word is its CRC-32, cut to the size of
+the table; if it is taken, the next free slot holds the word. A slot holds the row of its word
+plus 1, or 0 when it is free. The words lie in the order of their rows, and a word that is found is
+compared as a whole.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from functools import lru_cache
 from zlib import crc32
-
-from .remembered import Remembered
 
 SLOTS_A_WORD = 2  # at least: a fuller table needs more steps for a word that it lacks
 MOST = 50_000  # words asked for that are remembered
 
 
-class Rows(Remembered):
-    """{word: its row, None for an unknown one}, filled as words are asked for: rows[word]. `get` knows only what was asked before."""
+class Rows:
+    """The words of a table and their rows. The arguments are what `pack` made.
 
-    def __init__(self, words, starts, slots):
-        super().__init__(lambda word: self._find(word.encode("utf-8", "surrogatepass")), MOST)
+    `find(word)` is the row of a word, None for an unknown one.
+    """
+
+    def __init__(self, words: Sequence[int], starts: Sequence[int], slots: Sequence[int]):
         self._words, self._starts, self._slots = words, starts, slots
+        self.find = lru_cache(MOST)(self._find)
 
     def word(self, row: int) -> bytes:
         """The word of a row, in UTF-8."""
         return bytes(self._words[self._starts[row] : self._starts[row + 1]])
 
-    def _find(self, word: bytes) -> int | None:
+    def _find(self, text: str) -> int | None:
+        word = text.encode("utf-8", "surrogatepass")
         slots, last = self._slots, len(self._slots) - 1
         at = crc32(word) & last
         while slots[at]:
@@ -37,7 +43,7 @@ class Rows(Remembered):
 
 
 def pack(words: list[str]) -> dict[str, array]:
-    """What Rows reads, by the names of the parts of ranking.bin: the words, where each starts, and the slots."""
+    """What `Rows` reads: the words, where each starts, and the slots, named as in ranking.bin."""
     texts = [word.encode() for word in words]
     starts = array("I", [0])
     for text in texts:

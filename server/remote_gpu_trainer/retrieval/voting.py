@@ -1,12 +1,15 @@
-"""What each voter says about each entry, and how that adds up: to scores, to shares, to the numbers that the gate weighs."""
+"""What each voter says about each entry: votes, and the scores and shares that they add up to.
+
+A gate weighs some of the same numbers to decide whether to answer at all.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from operator import mul
 
 from ..catalogue.signatures import Hit
-from ..text.records import record
 from .ranking import VOTERS, Question, Ranking
 
 LEARNED, COUNTED, SIGNATURE, NETWORK = map(
@@ -14,11 +17,16 @@ LEARNED, COUNTED, SIGNATURE, NETWORK = map(
 )
 
 
-@record
+@dataclass(frozen=True)
 class Votes:
-    """by_voter: one list a voter, in the order of VOTERS, one number an entry, in the order of `Ranking.entries`; inside: how much the report is
-    like one that an entry explains; none: the network's log-odds that no entry does; over: how far the linear classifier's best entry lies above
-    its class for none; meant: as `none`, by the network over the report's meaning."""
+    """The votes on one report.
+
+    `by_voter`: a list for each of VOTERS, with a number for each of `Ranking.entries`.
+    `inside`: how much the report is like one that an entry explains.
+    `none`: the network's log-odds that no entry explains it.
+    `over`: how far the linear classifier's best entry lies above its class for none.
+    `meant`: as `none`, by the network over meaning.
+    """
 
     by_voter: list[list[float]]
     inside: float
@@ -28,7 +36,7 @@ class Votes:
 
 
 def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking) -> Votes:
-    """What every voter says about every entry. `point`: what the report means."""
+    """What every voter says about every entry. `point`: what the report means, as a vector."""
     learned, inside = ranking.learned(asked)
     none = learned.pop()
     counted = ranking.counted(asked)
@@ -51,8 +59,11 @@ def votes(asked: Question, point: list[float], hits: list[Hit], ranking: Ranking
             _less(network, doubt_spread),
             _less(meant, _spread(meant)),
         ],
-        inside, doubt - doubt_spread, over, no_meaning - _spread(meant),
-    )  # fmt: skip
+        inside=inside,
+        none=doubt - doubt_spread,
+        over=over,
+        meant=no_meaning - _spread(meant),
+    )
 
 
 def _spread(values: list[float]) -> float:
@@ -74,18 +85,22 @@ def _marked(names: set[str], value: float, ranking: Ranking) -> list[float]:
 
 
 def scores_of(by_voter: list[list[float]], weights: list[float]) -> list[float]:
-    """Weighted sum of the votes, one number an entry. Voters beyond the weights have no say."""
-    heard = [(weight, numbers) for weight, numbers in zip(weights, by_voter) if any(numbers)]
+    """Weighted sum of the votes, one number an entry. Voters without a weight have no say."""
+    heard = [
+        (weight, numbers)
+        for weight, numbers in zip(weights, by_voter, strict=False)
+        if any(numbers)
+    ]
     found = [0.0] * len(by_voter[0])
-    while len(heard) > 3:  # several at once are quicker than one by one
+    while len(heard) > 3:  # four at once are faster than one by one
         (a, one), (b, two), (c, three), (d, four) = heard[:4]
         found = [
             score + a * p + b * q + c * r + d * t
-            for score, p, q, r, t in zip(found, one, two, three, four)
+            for score, p, q, r, t in zip(found, one, two, three, four, strict=True)
         ]
         heard = heard[4:]
     for weight, numbers in heard:
-        found = [score + weight * number for score, number in zip(found, numbers)]
+        found = [score + weight * vote for score, vote in zip(found, numbers, strict=True)]
     return found
 
 
@@ -97,7 +112,7 @@ def shares_of(scores: list[float]) -> list[float]:
 
 
 def gate_values(voted: Votes, scores: list[float]) -> list[float]:
-    """What the gate weighs, in the order of GATE. `scores`: what `scores_of` made of these votes."""
+    """What the gate weighs, in the order of GATE. `scores` are those of the same votes."""
     learned, network = voted.by_voter[LEARNED], voted.by_voter[NETWORK]
     best_learned, best_network = max(learned), max(network)
     return [
@@ -116,5 +131,5 @@ def gate_values(voted: Votes, scores: list[float]) -> list[float]:
 
 
 def gate_score(values: list[float], weights: list[float]) -> float:
-    """Log odds that any entry fits."""
+    """Log-odds that any entry fits."""
     return sum(map(mul, weights, values))

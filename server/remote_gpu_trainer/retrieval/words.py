@@ -1,93 +1,44 @@
-"""A report to the words that ranking counts.
+"""A report to the words that the ranking counts.
 
-English words lose their endings, identifiers count whole and in parts, Chinese counts in pairs of characters,
-telling numbers get a name (0.693 is the loss of a coin toss), and concepts fold what users say in many ways into one word. The same function reads entries, training reports and questions.
+English words lose their endings. Identifiers count whole and in parts, Chinese in pairs of
+characters. Numbers that mean something get a name (0.693 is the loss of a coin toss), and concepts
+fold what users say in many ways into one word. Entries, practice reports and questions are all read
+by this one function.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, pairwise
 
 from .concepts import concepts, stem
-from .remembered import Remembered
+
+REMEMBERED = 20_000  # tokens whose words are kept
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?|[\u4e00-\u9fff]+")
-_ASCII_TOKEN = re.compile(
-    r"[A-Za-z_]\w*|\d+(?:\.\d+)?", re.A
-)  # the same for most lines, and quicker
+# The same for a text without other letters, and faster.
+_ASCII_TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?", re.A)
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_STOP = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "to",
-        "in",
-        "on",
-        "at",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "it",
-        "its",
-        "this",
-        "that",
-        "these",
-        "those",
-        "and",
-        "or",
-        "for",
-        "with",
-        "as",
-        "by",
-        "from",
-        "i",
-        "my",
-        "me",
-        "we",
-        "our",
-        "you",
-        "your",
-        "he",
-        "she",
-        "they",
-        "them",
-        "there",
-        "here",
-        "so",
-        "if",
-        "then",
-        "than",
-        "just",
-        "also",
-        "very",
-        "can",
-        "could",
-        "would",
-        "should",
-        "will",
-        "do",
-        "does",
-        "did",
-        "have",
-        "has",
-        "had",
-        "am",
-        "im",
-        "ive",
-        "any",
-        "some",
-    ]
-)
+# fmt: off
+_STOP = frozenset([
+    "a", "an", "the", "of", "to", "in", "on", "at", "is", "are", "was", "were", "be", "been", "it",
+    "its", "this", "that", "these", "those", "and", "or", "for", "with", "as", "by", "from", "i",
+    "my", "me", "we", "our", "you", "your", "he", "she", "they", "them", "there", "here", "so",
+    "if", "then", "than", "just", "also", "very", "can", "could", "would", "should", "will", "do",
+    "does", "did", "have", "has", "had", "am", "im", "ive", "any", "some",
+])
+# fmt: on
+# (least, greatest, name): what a fresh model's loss is with so many classes, and the like.
 _NUMBERS = (
-    (0.685, 0.6975, "#ln2"), (1.0975, 1.0995, "#ln3"), (1.38, 1.39, "#ln4"), (2.295, 2.31, "#ln10"), (4.59, 4.62, "#ln100"),
-    (6.89, 6.92, "#ln1000"), (10.3, 10.95, "#lnvocab"),
-)  # fmt: skip
+    (0.685, 0.6975, "#ln2"),
+    (1.0975, 1.0995, "#ln3"),
+    (1.38, 1.39, "#ln4"),
+    (2.295, 2.31, "#ln10"),
+    (4.59, 4.62, "#ln100"),
+    (6.89, 6.92, "#ln1000"),
+    (10.3, 10.95, "#lnvocab"),
+)
 _CODES = {
     "137": "#sigkill",
     "139": "#sigsegv",
@@ -102,6 +53,7 @@ _CODES = {
 }
 
 
+@lru_cache(REMEMBERED)
 def _parts(token: str) -> tuple[str, ...]:
     """What one token counts as: itself, and the parts of an identifier."""
     if token[0].isdigit():
@@ -136,20 +88,15 @@ def _parts(token: str) -> tuple[str, ...]:
     return (stem(bare),) if bare and low not in _STOP else ()
 
 
-_PARTS = Remembered(_parts)
-
-
 def words(text: str) -> list[str]:
     """The counted words of a text, in order, concepts last. Numbers are named, not kept."""
     plain = text.isascii()
     found = list(
-        chain.from_iterable(
-            map(_PARTS.__getitem__, (_ASCII_TOKEN if plain else _TOKEN).findall(text))
-        )
+        chain.from_iterable(map(_parts, (_ASCII_TOKEN if plain else _TOKEN).findall(text)))
     )
     return found + concepts(found, text, not plain)
 
 
 def pairs(tokens: list[str]) -> list[str]:
-    """Neighbouring words as one: 'loss+stuck'."""
-    return [f"{a}+{b}" for a, b in zip(tokens, tokens[1:]) if a[0] not in "#@" or b[0] not in "#@"]
+    """Neighbouring words as one: `loss+stuck`."""
+    return [f"{a}+{b}" for a, b in pairwise(tokens) if a[0] not in "#@" or b[0] not in "#@"]
