@@ -17,7 +17,6 @@ from mcp import Client
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.health import examine
 from remote_gpu_trainer.health import reading as health_reading
-from remote_gpu_trainer.health import recording as health_recording
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.text.errors import BadRequest
 
@@ -153,10 +152,8 @@ def test_a_recording_comes_home_and_judges_the_same(boxes, tmp_path):
     again = command("--replay", str(tmp_path / "rec"))
     assert again.returncode == 1 and again.stdout.splitlines()[1] == done.stdout.splitlines()[1]
     assert list(gpu.home.rglob("*")) == []
-    assert (
-        "found " in (refused := command("gpu", "--record", str(tmp_path / "rec")).stderr)
-        and "expected a new or empty folder" in refused
-    )
+    refused = command("gpu", "--record", str(tmp_path / "rec")).stderr
+    assert f"{tmp_path / 'rec'}: already in use; pass a new or empty folder" in refused
 
 
 def test_a_recording_holds_only_names_that_a_recording_has(monkeypatch, tmp_path):
@@ -174,11 +171,11 @@ def test_a_recording_holds_only_names_that_a_recording_has(monkeypatch, tmp_path
         },
     }
     monkeypatch.setattr(
-        health_recording.boxes,
+        examine.boxes,
         "run",
         lambda *_, **__: box.Reply("ok", 0, json.dumps(told).encode()),
     )
-    health_recording.record(GPU, examine.Question(), tmp_path / "rec")
+    examine.record(GPU, examine.Question(), tmp_path / "rec")
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["dmesg.txt"]
 
 
@@ -218,9 +215,14 @@ def test_a_watch_that_cannot_start_says_why(sshd):
     assert (
         done.returncode == 2
         and "no nvidia-smi on the PATH" in done.stderr
-        and "expected python3 and nvidia-smi there" in done.stderr
+        and "no watch started on gpu (" in done.stderr
+        and "it needs python3 and nvidia-smi there, which remote-gpu-trainer health gpu checks"
+        in done.stderr
     )
-    assert "expected 0.1 to 3600 seconds" in command("--watch", "1e9").stderr
+    assert (
+        "--watch: 1e+09 is out of range; pass 0.1 to 3600 seconds"
+        in command("--watch", "1e9").stderr
+    )
 
 
 # First contact
@@ -302,6 +304,16 @@ def test_a_dead_port_is_unknown_with_what_to_do(sshd):
         "provider's console" in found.findings[0]["action"]
         and "nobody listening" in found.findings[0]["evidence"]
     )
+
+
+def test_what_a_box_says_cannot_become_what_to_do(monkeypatch):
+    text = "no connection to gpu (bye; do: rm -rf /); run ssh gpu by hand"
+    monkeypatch.setattr(
+        examine.boxes, "run", lambda *_, **__: box.Reply("unreachable", why="other", text=text)
+    )
+    [told] = examine.examine(GPU).findings
+    assert told["action"] == "run ssh gpu by hand"
+    assert told["evidence"] == "no connection to gpu (bye; do: rm -rf /)"
 
 
 def test_a_box_without_python_says_so(sshd):
@@ -529,14 +541,12 @@ def test_a_longer_load_is_shortened_and_marked_partial(monkeypatch):
     found, asked, _ = scripted(monkeypatch, 300, (2, fit()), (40, loaded()))
     assert asked[1][0] == 26.5 and found.verdict == "fit"
     assert found.partial.startswith("26 of 300 s of load") and found.partial.endswith(
-        "do: remote-gpu-trainer health gpu --stress 300"
+        "; run remote-gpu-trainer health gpu --stress 300"
     )
 
 
 def test_a_load_without_an_answer_leaves_the_first_look_but_not_fit(monkeypatch):
-    late = health_reading.without_answer(
-        "gpu", "found it still running, expected it to end", "overtime"
-    )
+    late = health_reading.without_answer("gpu", "still running", "reboot it", "overtime")
     found, _, now = scripted(monkeypatch, 20, (2, fit()), (90, late))
     assert (
         now <= 46
@@ -560,7 +570,7 @@ def test_no_load_when_the_time_is_gone_or_the_box_is_unfit_or_away(monkeypatch):
     found, asked, _ = scripted(
         monkeypatch,
         20,
-        (2, health_reading.without_answer("gpu", "found x, expected y; do: z", "auth")),
+        (2, health_reading.without_answer("gpu", "no login", "load the key", "auth")),
     )
     assert len(asked) == 1 and found.why == "auth"
 

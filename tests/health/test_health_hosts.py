@@ -53,7 +53,7 @@ def test_lines_are_hosts_and_comments_are_not(tmp_path):
 def test_a_file_without_hosts_is_refused(tmp_path, raw):
     if raw is not None:
         (tmp_path / "h").write_bytes(raw)
-    with pytest.raises(BadRequest, match="expected"):
+    with pytest.raises(BadRequest, match=r"--hosts .*h: .*; pass "):
         health_hosts.hosts(str(tmp_path / "h"))
 
 

@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from array import array
+from html.parser import HTMLParser
 
 import pytest
-from remote_gpu_trainer.health import plot as health_plot
+from jinja2 import UndefinedError
 from remote_gpu_trainer.health import report as health_report
-from remote_gpu_trainer.health import samples as health_samples
+from remote_gpu_trainer.health import watching as health_watching
 from remote_gpu_trainer.text.errors import BadRequest
 
 from tests.conftest import engine
@@ -78,7 +79,7 @@ def usual(samples=60, gpus=2):
 
 
 def page(path):
-    return health_report.page(health_samples.read(path), path.name)
+    return health_report.page(health_watching.read(path), path.name)
 
 
 def test_a_page_has_a_section_per_gpu_with_every_quantity_on_one_axis(watch):
@@ -96,7 +97,7 @@ def test_a_page_has_a_section_per_gpu_with_every_quantity_on_one_axis(watch):
     assert text.count("<b>Clocks held back: hw_thermal_slowdown</b>") == 1
     assert "2 GPUs, 60 samples, one every 10 s" in text and "Ended: signal 15." in text
     assert (
-        "<b class=degraded>degraded</b> throttled: hw_thermal_slowdown at 88 C" in text
+        '<b class="degraded">degraded</b> throttled: hw_thermal_slowdown at 88 C' in text
         and "over: throttled" in text
     )
     assert text.count('href="#f1"') == 1 and 'id="f1"' in text
@@ -111,16 +112,29 @@ def test_the_page_loads_and_runs_nothing(watch):
     assert not re.search(r"<script|<link|<img|<iframe|src=|url\(|@import|https?:", text)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "<script>alert(1)</script>",
-        '"><img src=x onerror=alert(1)>',
-        "' onmouseover='alert(1)",
-        "\x1b[31mred\u202e",
-        "token=abcdef123456789",
-    ],
-)
+BAD = [
+    "<script>alert(1)</script>",
+    "</script></style></title><script>alert(1)//",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "x onmouseover=alert(1) y",
+    "a\n<script>alert(1)</script>\r\n--><img src=x onerror=alert(1)>",
+    "{{7*7}} {% raw %} {# &lt; &amp; ]]>",
+    "\x1b[31mred\u202e",
+    "token=abcdef123456789",
+]
+
+
+def shape(text):
+    """The tags of a page with their attributes, without what stands between them."""
+    seen = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: seen.append((tag, attributes))
+    parser.feed(text)
+    return seen
+
+
+@pytest.mark.parametrize("bad", BAD)
 def test_text_of_the_file_stays_text(watch, bad):
     line = sample(1, throttle=[bad], why={"0": bad})
     line |= {
@@ -139,6 +153,61 @@ def test_text_of_the_file_stays_text(watch, bad):
                     "table", "/table", "tr", "/tr", "th", "td", "div", "/div", "span", "/span", "section", "/section", "svg", "/svg", "path", "polyline", "polygon", "rect", "!"}  # fmt: skip
     assert not re.search(r"<[^>]*\bon\w+=", text)
     assert "\x1b" not in text and "\u202e" not in text and "abcdef123456789" not in text
+    assert "49" not in re.sub(r"<svg.*?</svg>", "", text)
+
+
+def every_field(text, level="degraded"):
+    """A watch with this text in every field that takes one, as if nothing had cleaned the file."""
+    series = health_watching.Series(why={text: 3})
+    for at in range(3):
+        series.times.append(START + 10 * at)
+        series.bits.append(1)
+        for column in series.values.values():
+            column.append(50.0)
+    events = [
+        health_watching.Event(START + 10, text, level, text, text, text),
+        health_watching.Event(START + 10, None, level, text, text, text),
+        health_watching.Event(START + 20, None, "over", text, text, text, True),
+    ]
+    return health_watching.Watch({text: series}, events, [text], 10.0, text, 3, 1, 1)
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_no_field_adds_a_tag_or_an_attribute(bad):
+    plain = shape(health_report.page(every_field("plain"), "plain"))
+    assert shape(health_report.page(every_field(bad), bad)) == plain
+    marked = shape(health_report.page(every_field("plain", level=bad), "plain"))
+    assert [(tag, [name for name, _ in attributes]) for tag, attributes in marked] == [
+        (tag, [name for name, _ in attributes]) for tag, attributes in plain
+    ]
+    levels = [dict(attributes)["class"] for tag, attributes in marked if tag == "a"]
+    assert levels == [bad] * 2
+
+
+def test_without_escaping_a_field_would_break_out(monkeypatch):
+    """The tests above are no tests unless they fail where the template doesn't escape."""
+    whole = health_report.Environment
+    monkeypatch.setattr(
+        health_report, "Environment", lambda **options: whole(**{**options, "autoescape": False})
+    )
+    plain = shape(health_report.page(every_field("plain"), "plain"))
+    assert shape(health_report.page(every_field(BAD[0]), BAD[0])) != plain
+
+
+def test_a_name_that_the_template_does_not_know_is_an_error(monkeypatch):
+    monkeypatch.setattr(health_report, "_summary", lambda *_: {"label": 0})
+    with pytest.raises(UndefinedError):
+        health_report.page(every_field("plain"), "plain")
+
+
+def test_the_name_of_a_file_that_is_no_text_is_shown_and_the_page_written(tmp_path):
+    source = tmp_path / "a\udcff\nb.jsonl"
+    try:
+        source.write_bytes(json.dumps(sample(1)).encode())
+    except (OSError, UnicodeError):
+        pytest.skip("this file system takes only UTF-8 names")
+    text = health_report.write(source, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h1>GPU watch</h1>" in text and "a  b.jsonl" in text
 
 
 HOSTILE = [
@@ -152,7 +221,7 @@ HOSTILE = [
 
 
 def test_lines_that_are_no_samples_are_counted_and_break_nothing(watch):
-    found = health_samples.read(watch(*HOSTILE, sample(5), sample(4), sample(6)))
+    found = health_watching.read(watch(*HOSTILE, sample(5), sample(4), sample(6)))
     assert found.unread >= 9 and found.left_out >= 4 and found.samples >= 4
     text = health_report.page(found, "w")
     assert (
@@ -167,27 +236,29 @@ def test_lines_that_are_no_samples_are_counted_and_break_nothing(watch):
 )
 def test_a_file_without_a_sample_is_refused(watch, lines):
     with pytest.raises(
-        BadRequest, match="found no sample in .*, expected the JSON lines of --watch"
+        BadRequest, match="watch.jsonl: no samples; pass a file that remote-gpu-trainer health BOX"
     ):
-        health_samples.read(watch(*lines))
+        health_watching.read(watch(*lines))
 
 
 def test_one_sample_and_values_that_the_driver_does_not_tell_make_a_page(watch):
     text = page(watch(sample(1, gpus=1, power_w=None, util=None)))
-    assert text.count("the driver tells none") == 2 and "1 GPUs, 1 samples" in text
+    assert text.count("not reported by the driver") == 2 and "1 GPUs, 1 samples" in text
     assert "the watch still runs, or was killed" in text
 
 
 def test_a_gap_breaks_the_line_and_a_long_watch_is_drawn_with_few_points(watch):
-    axis = health_plot.Axis(0.0, 10_000.0, 31.0)
+    axis = health_report.Axis(0.0, 10_000.0, 31.0)
     times = array("d", [t for t in range(0, 10_000, 10) if not 4000 < t < 5000])
-    runs = health_plot.buckets(times, array("d", [50.0] * len(times)), axis)
-    assert len(runs) == 2 and sum(map(len, runs)) <= health_plot.COLUMNS
+    runs = health_report.buckets(times, array("d", [50.0] * len(times)), axis)
+    assert len(runs) == 2 and sum(map(len, runs)) <= health_report.COLUMNS
     spike = array("d", [100.0 if t == 7770 else 10.0 for t in times])
-    assert max(most for run in health_plot.buckets(times, spike, axis) for *_, most in run) == 100.0
+    assert (
+        max(most for run in health_report.buckets(times, spike, axis) for *_, most in run) == 100.0
+    )
     hole = array("d", [math.nan if t == 2000 else 10.0 for t in range(0, 4010, 10)])
-    few = health_plot.Axis(0.0, 4000.0, 31.0)
-    assert len(health_plot.buckets(array("d", range(0, 4010, 10)), hole, few)) == 2
+    few = health_report.Axis(0.0, 4000.0, 31.0)
+    assert len(health_report.buckets(array("d", range(0, 4010, 10)), hole, few)) == 2
 
 
 def test_a_week_of_eight_gpus_stays_a_small_page(watch):
@@ -197,7 +268,7 @@ def test_a_week_of_eight_gpus_stays_a_small_page(watch):
 
 @pytest.mark.parametrize("span", [1, 59, 600, 5400, 86_400, 30 * 86_400, 900 * 86_400])
 def test_every_length_of_watch_has_two_to_six_marks_within_its_axis(span):
-    ticks = health_plot.Axis(START, START + span, 30).ticks()
+    ticks = health_report.Axis(START, START + span, 30).ticks()
     assert (1 if span < 3 else 2) <= len(ticks) <= 6 and all(
         START <= tick <= START + span for tick in ticks
     )
@@ -220,7 +291,7 @@ def test_the_command_writes_beside_the_file_and_never_over_another_one(watch, tm
     refused = run("-o", str(tmp_path / "mine.html"))
     assert (
         refused.returncode == 2
-        and "expected a new file or an earlier report" in refused.stderr
+        and "mine.html: not an earlier report; name another file with -o" in refused.stderr
         and (tmp_path / "mine.html").read_text() == "<p>mine"
     )
     assert run("-o", str(path)).returncode == 2 and path.read_text().startswith('{"t"')

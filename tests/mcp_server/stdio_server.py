@@ -1,5 +1,6 @@
 """The real server as a child process, spoken to line by line, so that a test can also say what no client would say."""
 
+import contextlib
 import json
 import os
 import queue
@@ -39,10 +40,8 @@ class Child:
 
     def __exit__(self, *_):
         if not self.process.stdin.closed:
-            try:
+            with contextlib.suppress(OSError):
                 self.process.stdin.close()
-            except OSError:
-                pass
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:

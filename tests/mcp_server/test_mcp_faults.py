@@ -69,28 +69,28 @@ ASKED = [
     (
         "an unknown tool",
         tool("nonsense", {}),
-        "found tool 'nonsense', expected one of lookup_symptom",
+        "unknown tool 'nonsense'; use one of lookup_symptom",
     ),
     (
         "a tool with the name of a novel",
         tool("n" * 100_000, {}),
-        "found the name of a tool of 100000 characters",
+        "the name of a tool has 100000 characters; use at most 2000",
     ),
     ("an unknown method", method("tools/burn"), "Method not found"),
     (
         "a word where a number belongs",
         tool("lookup_symptom", {"symptom": "hangs", "limit": "three"}),
-        "found a wrong limit",
+        "limit: wrong value; ",
     ),
     (
         "a number where a text belongs",
         tool("lookup_symptom", {"symptom": 17}),
-        "found a wrong symptom",
+        "symptom: wrong value; ",
     ),
     (
         "a limit out of range",
         tool("lookup_symptom", {"symptom": "hangs", "limit": 11}),
-        "found a wrong limit",
+        "limit: wrong value; ",
     ),
     (
         "a list of arguments",
@@ -106,7 +106,7 @@ ASKED = [
     (
         "a broken lock file of 20 MB",
         tool("check_staleness", {"installed": "[[package]]\nname =" + "x" * 20_000_000}),
-        "found",
+        "installed: 20000018 characters are too many; pass at most 1000000",
     ),
     (
         "a job of 20 MB",
@@ -116,14 +116,14 @@ ASKED = [
     (
         "a secret in place of a job",
         tool("render_run_script", {"job": SECRET, "profile": "runpod"}),
-        "found a wrong job",
+        "job: wrong value; ",
     ),
     (
         "a job without a deadline",
         tool("render_run_script", {"job": {"name": "a", "command": ["b"]}, "profile": "runpod"}),
         "deadline",
     ),
-    ("no arguments at all", tool("render_run_script", {}), "found job missing"),
+    ("no arguments at all", tool("render_run_script", {}), "job: missing; pass it"),
     (
         "a job 100 levels deep",
         tool("render_run_script", {"job": {**JOB, "command": deep(100)}, "profile": "runpod"}),
@@ -151,17 +151,17 @@ ASKED = [
     (
         "a box under another name",
         tool("gpu_health", {"box": "gpu-7"}),
-        "found argument 'box', expected host, expect, stress_seconds",
+        "unknown argument 'box'; gpu_health takes host, expect, stress_seconds",
     ),
     (
         "a platform under another name",
         tool("check_staleness", {"platform": "runpod"}),
-        "found argument 'platform', expected installed, released, scope, on",
+        "unknown argument 'platform'; check_staleness takes installed, released, scope, on",
     ),
     (
         "a secret as the name of an argument",
         tool("lookup_symptom", {"symptom": "hangs", SECRET: 1, "log\x1b[31m\n": 2}),
-        "found argument 'hf_***', 'log', expected symptom",
+        "unknown argument 'hf_***', 'log'; lookup_symptom takes symptom",
     ),
     (
         "help in place of an expectation",
@@ -171,12 +171,12 @@ ASKED = [
     (
         "a listing of 2 MB for a look-up",
         tool("lookup_symptom", {"symptom": "hangs", "installed": "a==1\n" * 400_000}),
-        "found an `installed` of 2000000 characters, expected at most 1000000; do: ",
+        "installed: 2000000 characters are too many; pass at most 1000000",
     ),
     (
         "a listing of 2 MB",
         tool("check_staleness", {"installed": "a==1\n" * 400_000}),
-        "found an `installed` of 2000000 characters, expected at most 1000000; do: ",
+        "installed: 2000000 characters are too many; pass at most 1000000",
     ),
     (
         "a script written to a name of 300 letters",
@@ -206,12 +206,12 @@ ASKED = [
     (
         "an endless load",
         tool("gpu_health", {"stress_seconds": 1e9}),
-        "found a wrong stress_seconds",
+        "stress_seconds: wrong value; ",
     ),
     (
         "an expectation of two lines",
         tool("gpu_health", {"expect": "gpus=8\nrm -rf /"}),
-        "found --expect",
+        "--expect: ",
     ),
     ("an entry by path", resource("entry://../../../etc/passwd"), "Unknown resource"),
     ("an entry by path, encoded", resource("entry://%2e%2e%2fetc%2fpasswd"), "Unknown resource"),
@@ -220,12 +220,12 @@ ASKED = [
     (
         "a resource of 20 MB",
         resource("entry://" + "A" * 20_000_000),
-        "found a URI of 20000008 characters",
+        "a URI has 20000008 characters; use at most 2000",
     ),
     (
         "a file beside the skill",
         resource("skill://remote-gpu-trainer/references/../pyproject.toml"),
-        "found no file 'references/../pyproject.toml' in the skill",
+        "no file 'references/../pyproject.toml' in the skill; use one",
     ),
     (
         "a file outside, encoded",
@@ -235,11 +235,15 @@ ASKED = [
     (
         "a file of the package that the skill lacks",
         resource("skill://remote-gpu-trainer/pyproject.toml"),
-        "found no file 'pyproject.toml' in the skill",
+        "no file 'pyproject.toml' in the skill; use one",
     ),
     ("another scheme", resource("file:///etc/passwd"), "Unknown resource"),
     ("a profile of nowhere", resource("profile://nowhere"), "unknown profile 'nowhere'"),
-    ("an unknown prompt", method("prompts/get", {"name": "nobody"}), "found prompt 'nobody'"),
+    (
+        "an unknown prompt",
+        method("prompts/get", {"name": "nobody"}),
+        "can't fill in the prompt 'nobody'",
+    ),
     (
         "a prompt with a list as an argument",
         method("prompts/get", {"name": "diagnose_run", "arguments": {"symptom": []}}),
@@ -248,7 +252,7 @@ ASKED = [
     (
         "a prompt with another argument",
         method("prompts/get", {"name": "diagnose_run", "arguments": {"bogus": "x"}}),
-        "found prompt 'diagnose_run'",
+        "can't fill in the prompt 'diagnose_run'",
     ),
 ]
 
@@ -400,7 +404,7 @@ def test_an_error_in_the_server_itself_stands_in_its_log_with_secrets_masked(tmp
     with Child([sys.executable, "-c", code]) as child:
         child.initialize()
         reply = child.call("lookup_symptom", {"symptom": "hangs"})
-        assert failed(reply) and "found an error in the server itself" in words(reply)
+        assert failed(reply) and "failed with an error in the server itself; see" in words(reply)
         end = time.monotonic() + 10
         while b"ZeroDivisionError" not in child.errors and time.monotonic() < end:
             time.sleep(0.02)

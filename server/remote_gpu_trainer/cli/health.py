@@ -158,7 +158,7 @@ def _examine(args: argparse.Namespace) -> int:
         print(f"putting a load on every GPU for {args.stress:g} s …", file=sys.stderr, flush=True)
     with terminal.waiting(f"checking {args.box[:60]} …"):
         if args.record is not None:
-            from ..health.recording import record
+            from ..health.examine import record
 
             found = record(box, question, args.record, accept_new=args.accept_new_host_key)
         else:

@@ -40,9 +40,9 @@ def run_serve(args: argparse.Namespace) -> int:
     from ..mcp_server.server import make_server
 
     if args.http:
-        from ..mcp_server import http
+        from ..mcp_server import transports
 
-        http.serve(make_server(), args.host, args.port)
+        transports.serve(make_server(), args.host, args.port)
     else:
         from ..mcp_server.progress import leave
 

@@ -1,36 +1,65 @@
-"""Is this box fit to train on: runs scripts/gpu_health.py here or on a box, and reads its answer.
+"""Examine one box: run scripts/gpu_health.py here or over ssh, and read its reply.
 
-The script goes over stdin, so nothing is left there. A box that can't be reached or doesn't answer in time is `unknown`, with what to do.
+The script goes over stdin, so it leaves nothing on the box. A box that can't be reached, or that
+doesn't answer in time, is `unknown`, with what to do about it.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import runpy
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from ..boxes import box as boxes
-from ..boxes.box import Box
+from ..boxes.box import Box, Reply
 from ..catalogue.bundle import bundle_root
 from ..text.errors import BadRequest
 from ..text.masking import shown, shown_lines
 from .reading import Health, read, without_answer
 
-PROBE = 75.0  # seconds for a probe from the command line: a hung nvidia-smi is a finding of the script after 42
+PROBE = 75.0  # seconds for a probe from the command line; the script reports a hung tool after 42
 LOADED = 120.0  # seconds around a load: torch starts, and the script allows twice the load and 90 s
-IN_A_CALL = 45.5  # an MCP call ends after 48 s; ssh and the end of its processes take the rest
+IN_A_CALL = 45.5  # seconds of the 48 that an MCP call has: ssh and ending its processes take some
 START = 15.0  # seconds until torch has started on all GPUs
-SHORTEST = 3.0  # a load under this says nothing
-MOST_STRESS = 3600.0
-HANGS = "look whether nvidia-smi or a disk there hangs (ps shows state D); then reboot the box"
+SHORTEST = 3.0  # seconds; a shorter load says nothing
+MOST_STRESS = 3600.0  # seconds
+MOST_RECORDED = 48 << 20  # bytes of a whole recording, of which no file has more than 4 MiB
+HANGS = "check whether nvidia-smi or a disk hangs there (state D in ps), then reboot the box"
+_RECORDED = re.compile(r"[a-z][a-z0-9-]{0,40}\.(?:csv|xml|txt|json)\Z")  # names in a recording
+
+# Runs on the box under Python 3.8: the script, with a temporary folder for its recording.
+RECORDING = r"""
+import json, os, shutil, subprocess, sys, tempfile
+folder = tempfile.mkdtemp(prefix="gpu_health-")
+command = [sys.executable, "-I", "-", "--record", folder] + sys.argv[1:]
+try:
+    pipe = subprocess.PIPE
+    done = subprocess.run(command, input=SCRIPT.encode(), stdout=pipe, stderr=pipe)
+    files = {}
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as handle:
+            files[name] = handle.read(4 << 20).decode("utf-8", "replace")
+    out = done.stdout[:4 << 20].decode("utf-8", "replace")
+    errors = done.stderr[-4000:].decode("utf-8", "replace")
+    print(json.dumps({"code": done.returncode, "out": out, "errors": errors, "files": files}))
+finally:
+    shutil.rmtree(folder, ignore_errors=True)
+"""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of the script. `expect`: as in its --expect; `python`: the job's own interpreter there; `replay`: a recording here."""
+    """What the script is asked. Raises BadRequest for a value that it can't take.
+
+    `expect` is the text of its --expect, `python` the path of the job's interpreter on the box,
+    `stress` the seconds of load (0: none), `replay` a folder on this machine with a recording.
+    """
 
     expect: str = ""
     python: str = ""
@@ -41,15 +70,17 @@ class Question:
         for name, text in (("--expect", self.expect), ("--python", self.python)):
             if len(text) > 400 or not text.isprintable():
                 raise BadRequest(
-                    f"found {name} {shown(text, 60)!r}, expected one line of at most 400 characters"
+                    f"{name}: {shown(text, 60)!r} is too long or has control characters; "
+                    "pass one line of at most 400 characters"
                 )
         if not (math.isfinite(self.stress) and 0 <= self.stress <= MOST_STRESS):
             raise BadRequest(
-                f"found {self.stress:g} seconds of stress, expected 0 to {MOST_STRESS:g}"
+                f"--stress: {self.stress:g} is out of range; pass 0 to {MOST_STRESS:g} seconds"
             )
 
     @property
     def args(self) -> tuple[str, ...]:
+        """The arguments of the script, one word each."""
         given = (
             ("--expect", self.expect),
             ("--python", self.python),
@@ -59,18 +90,22 @@ class Question:
         return ("--json", *(f"{name}={value}" for name, value in given if value))
 
 
+NOTHING_MORE = Question()  # no expectations, no load
+
+
 def script_path() -> Path:
+    """Where scripts/gpu_health.py lies. Raises CatalogueError when the installation lacks it."""
     return bundle_root() / "scripts" / "gpu_health.py"
 
 
 @lru_cache(maxsize=1)
 def script() -> str:
-    """The text of the program that runs there."""
+    """The text of the program that runs on the box."""
     return script_path().read_text(encoding="utf-8")
 
 
 def check(question: Question) -> None:
-    """Raises BadRequest for expectations that the script would refuse on every box."""
+    """Raise BadRequest for expectations that the script would refuse on every box."""
     try:
         runpy.run_path(str(script_path()), run_name="gpu_health")["expectations_of"](
             question.expect
@@ -81,18 +116,19 @@ def check(question: Question) -> None:
 
 def examine(
     box: Box,
-    question: Question = Question(),
+    question: Question = NOTHING_MORE,
     *,
     accept_new: bool = False,
     limit: float | None = None,
 ) -> Health:
-    """The verdict on a box. Raises BadRequest when the script refuses an argument."""
+    """Examine a box for at most `limit` seconds; by default as long as the question may take.
+
+    `accept_new` stores a host key that isn't known yet. Raises BadRequest when the script refuses
+    an argument.
+    """
     if limit is None:
-        limit = (
-            PROBE
-            + (2 * question.stress + LOADED if question.stress else 0)
-            + (30 if question.python else 0)
-        )
+        load = 2 * question.stress + LOADED if question.stress else 0
+        limit = PROBE + load + (30 if question.python else 0)
     reply = boxes.run(
         box,
         script(),
@@ -101,50 +137,92 @@ def examine(
         limit=limit,
         accept_new=accept_new,
     )
-    name = "this machine" if box.local else shown(box.name, 80)
-    if reply.outcome == "unreachable":
-        return without_answer(name, reply.text, reply.why)
-    if reply.outcome == "overtime":
-        return without_answer(name, f"{reply.text}; do: {HANGS}", "overtime")
+    if reply.outcome != "ok":
+        return _no_reply(box, reply)
     refused = [
         line for line in shown_lines(reply.errors, 3, 600) if line.startswith("gpu_health.py: ")
     ]
     if reply.code == 2 and refused and not reply.out.strip():
         raise BadRequest(refused[-1].removeprefix("gpu_health.py: "))
-    return read(name, reply.out, reply.code, reply.cut, reply.errors)
+    return read(_name(box), reply.out, reply.code, reply.cut, reply.errors)
+
+
+def record(box: Box, question: Question, folder: Path, *, accept_new: bool = False) -> Health:
+    """Examine a box and keep what was gathered in `folder`, which is new or empty.
+
+    The box's reply is not trusted: only files with a recording's names are written. Raises
+    BadRequest when the folder is in use or can't be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadRequest(f"{folder}: already in use; pass a new or empty folder")
+    reply = boxes.run(
+        box,
+        f"SCRIPT = {script()!r}\n{RECORDING}",
+        interpreter=boxes.PYTHON,
+        args=question.args,
+        limit=PROBE + 30,
+        most=MOST_RECORDED,
+        accept_new=accept_new,
+    )
+    if reply.outcome != "ok":
+        return _no_reply(box, reply)
+    try:
+        told = json.loads(reply.out)
+        out, files = told["out"].encode(), told["files"].items()
+        kept = {
+            name: text for name, text in files if _RECORDED.match(name) and isinstance(text, str)
+        }
+        code, errors = told["code"], str(told["errors"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return read(_name(box), b"", reply.code, reply.cut, reply.errors)
+    health = read(_name(box), out, code if isinstance(code, int) else None, False, errors)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in kept.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise BadRequest(
+            f"{folder}: can't be written ({error.strerror}); pass another folder"
+        ) from None
+    return health
 
 
 def late(box: Box) -> Health:
-    """The answer when the call is over before the box has given one."""
-    return without_answer(
-        shown(box.name, 80),
-        f"found no answer from {shown(box.name, 80)} within the call, expected one; do: {HANGS}",
-        "overtime",
-    )
+    """The answer when an MCP call ends before the box has replied."""
+    name = shown(box.name, 80)
+    return without_answer(name, f"no answer from {name} within the call", HANGS, "overtime")
 
 
 def examine_in_a_call(
-    box: Box, question: Question = Question(), *, seconds: float = IN_A_CALL, clock=time.monotonic
+    box: Box,
+    question: Question = NOTHING_MORE,
+    *,
+    seconds: float = IN_A_CALL,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Health:
-    """The same within the time of one MCP call: first without a load, then as much load as fits. What was left out stands under `partial`."""
+    """Examine a box within one MCP call: first without a load, then with as much load as fits.
+
+    `partial` of the answer names what was left out, and the command that does all of it. Raises
+    BadRequest as `examine` does.
+    """
     end = clock() + seconds
     began = clock()
     first = examine(box, Question(question.expect, question.python), limit=seconds)
     if not question.stress or first.why or any(one["level"] == "fatal" for one in first.findings):
         if question.stress and not first.why:
-            first.partial = "no load was put on a box that is unfit without it"
+            first.partial = "no load was run: the box is unfit without one"
         return first
-    command = f"remote-gpu-trainer health {box.argument} --stress {question.stress:g}"
+    whole = f"run remote-gpu-trainer health {box.argument} --stress {question.stress:g}"
     left = end - clock() - (clock() - began) - START
     load = min(question.stress, left)
     if load < SHORTEST:
         first.add(
             "unknown",
             f"no time for a load of {question.stress:g} s within this call",
-            "a load that was run",
-            f"run {command}",
+            "a completed load",
+            whole,
         )
-        first.partial = f"without the load: an MCP call ends after 50 s; do: {command}"
+        first.partial = f"no load was run: an MCP call ends after 50 s; {whole}"
         return first
     second = examine(
         box,
@@ -155,11 +233,27 @@ def examine_in_a_call(
         first.add(
             "unknown",
             f"the load of {load:.0f} s gave no answer within this call",
-            "a load that was run to its end",
-            f"run {command}",
+            "a completed load",
+            whole,
         )
-        first.partial = f"without the load: {second.findings[0]['evidence']}; do: {command}"
+        first.partial = f"without the load: {second.findings[0]['evidence']}; {whole}"
         return first
     if load < question.stress:
-        second.partial = f"{load:.0f} of {question.stress:g} s of load, because an MCP call ends after 50 s; do: {command}"
+        second.partial = (
+            f"{load:.0f} of {question.stress:g} s of load: an MCP call ends after 50 s; {whole}"
+        )
     return second
+
+
+def _name(box: Box) -> str:
+    return "this machine" if box.local else shown(box.name, 80)
+
+
+def _no_reply(box: Box, reply: Reply) -> Health:
+    """The answer when the program didn't run to its end. What to do stands last in a reply."""
+    if reply.outcome == "overtime":
+        return without_answer(_name(box), reply.text, HANGS, "overtime")
+    evidence, _, action = reply.text.rpartition("; ")
+    if not evidence:
+        return without_answer(_name(box), reply.text, why=reply.why)
+    return without_answer(_name(box), evidence, action.removeprefix("do: "), reply.why)

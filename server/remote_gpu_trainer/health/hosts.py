@@ -1,4 +1,7 @@
-"""`health --hosts FILE`: several boxes at once, one row each, worst first. A host that gives no answer is a row too."""
+"""`health --hosts FILE`: several boxes at once, one row each, worst first.
+
+A host that gives no answer is a row too.
+"""
 
 from __future__ import annotations
 
@@ -12,42 +15,49 @@ from ..text.masking import shown
 from . import examine as probing
 from .reading import WORST, Health, without_answer, worst
 
-AT_ONCE = 16
-MOST_HOSTS, MOST_BYTES = 2000, 1 << 20
+AT_ONCE = 16  # boxes examined at the same time
+MOST_HOSTS, MOST_BYTES = 2000, 1 << 20  # of one file of hosts
 
 
 def hosts(path: str) -> list[str]:
-    """The hosts of a file, a line each, as a user names a box; `#` begins a comment. Raises BadRequest."""
+    """Read a file with one box per line, named as a user names a box; `#` begins a comment.
+
+    Each box comes once, in the order of the file. Raises BadRequest.
+    """
+    place = f"--hosts {shown(path, 120)}"
     try:
         with Path(path).open("rb") as file:
             text = file.read(MOST_BYTES + 1).decode("utf-8-sig")
     except OSError as error:
         raise BadRequest(
-            f"found --hosts {shown(path, 120)} unreadable ({error.strerror}), expected a file with a host a line"
+            f"{place}: can't be read ({error.strerror}); pass a file with one host per line"
         ) from None
     except UnicodeDecodeError:
-        raise BadRequest(
-            f"found --hosts {shown(path, 120)} not in UTF-8, expected a file with a host a line"
-        ) from None
+        raise BadRequest(f"{place}: not UTF-8 text; pass a file with one host per line") from None
     lines = [
         (" " + line).split(" #", 1)[0].strip() for line in text.replace("\t", " ").splitlines()
     ]
     named = list(dict.fromkeys(line for line in lines if line))
     if not named or len(named) > MOST_HOSTS or len(text) > MOST_BYTES:
         raise BadRequest(
-            f"found {len(named)} hosts in {shown(path, 120)}, expected 1 to {MOST_HOSTS}, a line each"
+            f"{place}: {len(named)} hosts in {len(text)} characters; "
+            f"pass 1 to {MOST_HOSTS}, one per line, in at most {MOST_BYTES >> 20} MiB"
         )
     return named
 
 
 def examine_all(
     named: list[str],
-    question: probing.Question = probing.Question(),
+    question: probing.Question = probing.NOTHING_MORE,
     *,
     accept_new: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Health]:
-    """The verdict on each, AT_ONCE at a time, worst first; among equals in the order of the file. Raises BadRequest when the question itself is wrong."""
+    """Examine each box, AT_ONCE at a time: worst first, equals in the order of the file.
+
+    `progress` is called with how many are done and how many there are. Raises BadRequest when the
+    question itself is wrong.
+    """
     probing.check(question)
     found: dict[int, Health] = {}
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="health") as pool:
@@ -71,17 +81,20 @@ def _one(name: str, question: probing.Question, accept_new: bool) -> Health:
         return probing.examine(parse(name), question, accept_new=accept_new)
     except BadBox as error:
         return without_answer(
-            shown(name, 80), f"{error}; do: correct this line of the file", "bad-name"
+            shown(name, 80), str(error), "correct this line of the file", "bad-name"
         )
-    except (
-        BadRequest
-    ) as error:  # the question is checked: this one doesn't run the program that it was sent
-        text = f"found a refusal from {shown(name, 80)} ({shown(error, 120)}), expected an answer; do: look what answers there as python3"
-        return without_answer(shown(name, 80), text, "unreadable")
+    except BadRequest as error:
+        # The question was checked here, so this box runs another program than it was sent.
+        return without_answer(
+            shown(name, 80),
+            f"{shown(name, 80)} refused the request ({shown(error, 120)})",
+            "check which program runs there as python3",
+            "unreadable",
+        )
 
 
 def as_dict(found: list[Health]) -> dict:
-    """One object: the worst verdict, how many have each, and every box's own answer, worst first."""
+    """One object: the worst verdict, the count of each, and each box's answer, worst first."""
     counts = {verdict: sum(health.verdict == verdict for health in found) for verdict in WORST}
     return {
         "verdict": worst(*(health.verdict for health in found)),
@@ -108,7 +121,7 @@ def _rows(health: Health, wide: int) -> Iterator[str]:
             f"{len(kind['gpu'])} x {str(kind.get('name', 'GPU')).removeprefix('NVIDIA ')}"
             for kind in health.gpus[:2]
         )
-        or "no GPU told"
+        or "no GPU listed"
     )
     head = f"{health.verdict:<7}  {shown(health.box, wide):<{wide}}  {cards}"
     bad = [one for one in health.findings if one["level"] != "warn"]

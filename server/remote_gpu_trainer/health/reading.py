@@ -1,6 +1,8 @@
-"""The answer of scripts/gpu_health.py to a state. Pure. Nothing in it is trusted: types are checked, texts are cut, cleaned and masked.
+"""Read the reply of scripts/gpu_health.py into a verdict. Pure.
 
-A verdict never comes out better than its findings, its exit code and its list of GPUs allow: what doesn't fit together is unknown.
+Nothing in a reply is trusted: types are checked, texts are cut, cleaned and masked. A verdict is
+never better than its findings, its exit code and its list of GPUs allow; a reply that contradicts
+itself is `unknown`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,13 @@ _ABOUT_A_GPU = {
 
 @dataclass
 class Health:
-    """What is known about a box. `findings` worst first, as in the contracts; `partial`: what was left out of what was asked, and how to get it."""
+    """What is known about a box.
+
+    Each of `findings`, worst first, has `gpu` (a number, a label, or None for the whole box),
+    `level`, `evidence`, `threshold`, `action` and `entry` (an id or ""). `gpus` has an item for
+    each kind of card, `left_out` the number of further findings by level. `partial` says what was
+    asked but not done, and how to get it; `why` is set when the box gave no answer.
+    """
 
     verdict: str
     box: str
@@ -46,7 +54,7 @@ class Health:
     why: str = ""
 
     def as_dict(self) -> dict:
-        """The answer of the tool: fields that say nothing are left out."""
+        """The answer as JSON takes it; optional fields that are empty are left out."""
         out = {
             "verdict": self.verdict,
             "findings": self.findings,
@@ -65,7 +73,7 @@ class Health:
         return CODES[self.verdict]
 
     def add(self, level: str, evidence: str, threshold: str, action: str) -> None:
-        """A finding about the box of our own; the verdict follows."""
+        """Add a finding about the whole box; the verdict gets worse with it."""
         self.findings.append(
             {
                 "gpu": None,
@@ -81,34 +89,30 @@ class Health:
 
 
 def worst(*verdicts: str) -> str:
+    """The worst of these verdicts, in the order of WORST."""
     return min(verdicts, key=WORST.index)
 
 
 def verdict_of(findings: list[dict]) -> str:
-    """As in scripts/gpu_health.py: fatal, degraded, unknown; warnings leave it fit."""
+    """The verdict that findings give, as in scripts/gpu_health.py: warnings leave a box fit."""
     levels = {one["level"] for one in findings}
-    return (
-        "unfit"
-        if "fatal" in levels
-        else "care"
-        if "degraded" in levels
-        else "unknown"
-        if "unknown" in levels
-        else "fit"
-    )
+    for level, verdict in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
+        if level in levels:
+            return verdict
+    return "fit"
 
 
-def without_answer(name: str, text: str, why: str = "") -> Health:
-    """A box that gave none. `text`: found, expected and do in one line."""
-    found, _, rest = text.partition(", expected ")
-    threshold, _, action = rest.partition("; do: ")
+def without_answer(
+    name: str, evidence: str, action: str = "", why: str = "", threshold: str = "an answer"
+) -> Health:
+    """The answer about a box that gave none: `unknown`, with one finding. `why` is a short code."""
     health = Health("unknown", name, why=why)
-    health.add("unknown", found, threshold or "an answer", action or "try again")
+    health.add("unknown", evidence, threshold, action or "try again")
     return health
 
 
 def read(name: str, reply: bytes, code: int | None, cut: bool = False, errors: str = "") -> Health:
-    """What the program's reply says."""
+    """Read the script's standard output. `cut`: it was longer than what is read of it."""
     text = reply.decode("utf-8", "replace")
     try:
         told = json.loads(
@@ -118,16 +122,23 @@ def read(name: str, reply: bytes, code: int | None, cut: bool = False, errors: s
             raise ValueError
         return _health(name, told, code)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        return without_answer(name, _unreadable(name, text, code, cut, errors), "unreadable")
+        return _unreadable(name, text, code, cut, errors)
 
 
-def _unreadable(name: str, text: str, code: int | None, cut: bool, errors: str) -> str:
+def _unreadable(name: str, text: str, code: int | None, cut: bool, errors: str) -> Health:
     if cut:
-        return f"found a reply over 4 MB from {name}, expected one JSON object; do: look what answers there as python3 and nvidia-smi"
-    if code == 127:
-        return f"found no python3 on {name}, expected 3.8 or later; do: install it there, or run nvidia-smi -q by hand"
-    last = next(iter(shown_lines(errors or text, 1, 160)), "no message")
-    return f"found a reply from {name} that can't be read (exit {code}: {last}), expected one JSON object from Python 3.8 or later; do: try python3 --version there"
+        evidence = f"a reply over 4 MB from {name}"
+        threshold = "one JSON object"
+        action = "check which programs run there as python3 and nvidia-smi"
+    elif code == 127:
+        evidence = f"no python3 on {name}"
+        threshold, action = "3.8 or later", "install it there, or run nvidia-smi -q by hand"
+    else:
+        last = next(iter(shown_lines(errors or text, 1, 160)), "no message")
+        evidence = f"an unreadable reply from {name} (exit {code}: {last})"
+        threshold = "one JSON object from Python 3.8 or later"
+        action = "run python3 --version there"
+    return without_answer(name, evidence, action, "unreadable", threshold)
 
 
 def _health(name: str, told: dict, code: int | None) -> Health:
@@ -146,21 +157,16 @@ def _health(name: str, told: dict, code: int | None) -> Health:
     listed = told.get("recognised")
     health.about = [shown(one, 80) for one in listed[:8]] if isinstance(listed, list) else []
     health.stress = _plain(told["stress"]) if isinstance(told.get("stress"), dict) else None
+    doubts = []
     if health.verdict == "fit" and (code != 0 or not gpus):
-        what = f"exit code {code}" if code else "no GPU in it"
-        health.add(
-            "unknown",
-            f"found the verdict fit with {what}",
-            "an answer that agrees with itself",
-            "look what answers there as python3",
-        )
+        ended = "unknown" if code is None else code
+        what = f"its exit code is {ended}" if gpus else "it lists no GPU"
+        doubts.append(f"the reply says fit, but {what}")
     if health.verdict != verdict_of(findings):
-        health.add(
-            "unknown",
-            f"found the verdict {shown(told['verdict'], 40)} without a finding that explains it",
-            "an answer that agrees with itself",
-            "look what answers there as python3",
-        )
+        doubts.append(f"no finding explains the verdict {shown(told['verdict'], 40)}")
+    for doubt in doubts:
+        action = "check which program runs there as python3"
+        health.add("unknown", doubt, "a reply that doesn't contradict itself", action)
     for one in findings[MOST_FINDINGS:]:
         health.left_out[one["level"]] = health.left_out.get(one["level"], 0) + 1
     del health.findings[MOST_FINDINGS:]
@@ -168,16 +174,19 @@ def _health(name: str, told: dict, code: int | None) -> Health:
 
 
 def _finding(one: dict) -> dict:
-    level = one["level"] if one["level"] in LEVELS else "unknown"
     entry = one.get("entry")
     return {
-        "gpu": _label(one.get("gpu")), "level": level, "evidence": shown(one["evidence"], 300), "threshold": shown(one["threshold"], 200),
-        "action": shown(one["action"], 240), "entry": entry if isinstance(entry, str) and _ENTRY.match(entry) else "",
-    }  # fmt: skip
+        "gpu": _label(one.get("gpu")),
+        "level": one["level"] if one["level"] in LEVELS else "unknown",
+        "evidence": shown(one["evidence"], 300),
+        "threshold": shown(one["threshold"], 200),
+        "action": shown(one["action"], 240),
+        "entry": entry if isinstance(entry, str) and _ENTRY.match(entry) else "",
+    }
 
 
 def _brief(gpus: list[dict]) -> list[dict]:
-    """One item for each kind of card; `gpu` holds the numbers of those that are alike."""
+    """An item for each kind of card, with the numbers of these cards under `gpu`."""
     kinds: list[dict] = []
     for one in gpus:
         kind = {
@@ -216,7 +225,7 @@ def _number(value) -> float | None:
 
 
 def _plain(value, depth: int = 0):
-    """Numbers and short texts in short lists and objects; anything else is None."""
+    """The value with only numbers and short texts in short lists and objects; else None."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -231,23 +240,21 @@ def _plain(value, depth: int = 0):
 
 
 def as_text(health: Health) -> str:
-    """For a terminal: the verdict, findings worst first, then a line for each kind of card."""
+    """The answer for a terminal: verdict, findings worst first, a line for each kind of card."""
     out = [f"{health.verdict}: {health.box}"]
     for one in health.findings:
-        out.append(
-            f"{one['level']} {'box' if one['gpu'] is None else 'GPU ' + str(one['gpu'])}: {one['evidence']}"
-        )
+        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
+        out.append(f"{one['level']} {where}: {one['evidence']}")
         out.append(f"    expected: {one['threshold']}")
         out.append(f"    do: {one['action']}" + (f" [{one['entry']}]" if one["entry"] else ""))
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
-    out += [
-        f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {kind.get('memory_mib', '?')} MiB (GPU {', '.join(map(str, kind['gpu']))})"
-        for kind in health.gpus
-    ]
+    for kind in health.gpus:
+        numbers = ", ".join(map(str, kind["gpu"]))
+        memory = f"{kind.get('memory_mib', '?')} MiB"
+        out.append(f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {memory} (GPU {numbers})")
     about = [f"driver {health.driver}"] if health.driver else []
-    about += health.about + (
-        [f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else []
-    )
+    about += health.about
+    about += [f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else []
     out += [", ".join(about)] if about else []
     out += [f"stress: {json.dumps(health.stress)}"] if health.stress else []
     out += [f"partial: {health.partial}"] if health.partial else []

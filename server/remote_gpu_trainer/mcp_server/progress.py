@@ -1,4 +1,7 @@
-"""Work that may take long: it runs beside the server, says every two seconds how far it is, ends in time, and ends when the client cancels."""
+"""Work that may take long, in a thread beside the server.
+
+It reports progress every two seconds, and ends in time or when the client cancels.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from mcp.server.mcpserver import Context
 from ..logs.files import Unreadable
 
 EVERY = 2.0  # seconds between two reports
-MOST = 48.0  # seconds of one call: contracts give 50, clients give up at 60
+MOST = 48.0  # seconds of one call: every answer comes within 50, and clients give up at 60
 READING = 44.0  # of them for a log, so that what was read can still be judged
 T = TypeVar("T")
 
@@ -28,9 +31,11 @@ async def told(
     most: float = MOST,
     every: float = EVERY,
 ) -> T:
-    """The result of `work`, which runs in a thread; `says` makes the text of a report. Raises what `work` raises, and TimeoutError.
+    """The result of `work`, which runs in a thread for at most `most` seconds.
 
-    A cancelled call or one out of time leaves its thread behind: `work` must end by itself soon after.
+    `says` gives the text of a progress report, one every `every` seconds. Raises what `work`
+    raises, and TimeoutError. A call that is cancelled or out of time leaves its thread behind:
+    `work` must end by itself soon after.
     """
     failed: Exception | None = None
     found: list[T] = []
@@ -55,34 +60,42 @@ async def told(
 
 
 class Reading:
-    """How far a log is read. Called with the bytes of a file at each block, it ends the reading when that is no longer wanted."""
+    """How far a log has been read, in a call with `most` seconds for it.
+
+    The reader calls it after each block with the bytes read of the current file. It raises
+    Unreadable when time is up, or when `wanted` is no longer true.
+    """
 
     def __init__(self, most: float = READING, clock: Callable[[], float] = time.monotonic):
         self.clock, self.end, self.most = clock, clock() + most, most
         self.before, self.now, self.wanted = 0, 0, True
 
     def __call__(self, read: int) -> None:
+        """Note how far the reading is, and end it where it must end."""
         if read < self.now:  # the next file of a folder
             self.before += self.now
         self.now = read
         if not self.wanted:
-            raise Unreadable("found the call cancelled, expected nothing more")
+            raise Unreadable("the call was cancelled; repeat it if you still need the answer")
         if self.clock() >= self.end:
             raise Unreadable(self.late())
 
     def says(self) -> str:
+        """The text of a progress report."""
         done = self.before + self.now
         return f"read {done / 1e6:.0f} MB" if done else "waiting for the log"
 
     def late(self) -> str:
+        """The error when time is up."""
         return (
-            f"found a log of which {(self.before + self.now) / 1e6:.0f} MB were read after {self.most:g} s, expected its end by then; "
-            "do: name one rank's file or a copy of its end (tail -c 200M), or use the command line, which waits longer"
+            f"only {(self.before + self.now) / 1e6:.0f} MB of the log were read in {self.most:g} s;"
+            " pass one rank's file or a copy of its end (tail -c 200M),"
+            " or use the command line, which waits longer"
         )
 
 
 async def look_up(context: Context, ask: Callable[[Reading], T], most: float = MOST) -> T:
-    """The answer of `ask(progress)`. Raises what it raises, and Unreadable when time is over."""
+    """The answer of `ask(progress)`. Raises what it raises, and Unreadable when time is up."""
     reading = Reading(min(READING, most))
     try:
         return await told(context, lambda: ask(reading), reading.says, most)
@@ -93,7 +106,7 @@ async def look_up(context: Context, ask: Callable[[Reading], T], most: float = M
 
 
 def leave() -> None:
-    """End the process when the client is gone, although the thread of a call may still wait for a box: nobody is left to answer."""
+    """End the process if the thread of a call still runs: the client is gone."""
     if any(
         not thread.daemon and thread is not threading.current_thread()
         for thread in threading.enumerate()

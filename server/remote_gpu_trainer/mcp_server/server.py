@@ -1,4 +1,8 @@
-"""The same answers over MCP, and entries and profiles as resources. No logic: arguments in, the shared answer out."""
+"""The same answers over MCP, and entries and profiles as resources.
+
+No logic here: arguments in, the shared answer out. The docstring of a tool, a resource or an
+argument is what the agent reads.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +26,24 @@ from ..lookup.look_up import answer_for
 from ..lookup.models import BoxHealth, Lookup, RunScript, Staleness
 from ..platforms.ages import BadQuestion, read_day
 from ..text.errors import BadRequest
-from . import completion, skill_files
-from . import prompts as mcp_prompts
+from . import prompts, skill_files
 from .progress import look_up, told
 from .wire import Server, as_data
 
 INSTRUCTIONS = (
-    "Knows why training runs on GPU boxes fail. Look up the error or the log before you change code or start again; "
-    "an empty answer means that nothing in the catalogue fits, so do not force one. Read entry://ID for a whole entry."
+    "This server knows why training runs on GPU boxes fail. Look up the error or the log before "
+    "you change code or restart. An empty answer means that nothing in the catalogue fits: don't "
+    "force a match. Read entry://ID for a whole entry."
 )
 
 MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
 
 
 def _complete(found: dict) -> CallToolResult:
-    """Some clients hand the model the text, others the structured content: each is complete, and UTF-8 whatever names the files here have."""
+    """The answer as text and as structured content, for clients that hand the model only one.
+
+    Both are complete, and both are UTF-8 whatever names the files here have.
+    """
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     if text != (clean := text.encode("utf-8", "replace").decode()):
         text, found = clean, json.loads(clean)
@@ -47,8 +54,8 @@ def _listing(installed: str | None) -> str | None:
     """`installed` as given. Raises ToolError for one that would take longer than a call may."""
     if installed and len(installed) > MOST_INSTALLED:
         raise ToolError(
-            f"found an `installed` of {len(installed)} characters, expected at most {MOST_INSTALLED}; "
-            "do: leave out what doesn't matter, or use the command line with --installed FILE"
+            f"installed: {len(installed)} characters are too many; "
+            f"pass at most {MOST_INSTALLED}, or use the command line with --installed FILE"
         )
     return installed or None
 
@@ -63,8 +70,7 @@ def make_server() -> MCPServer:
         log_level="WARNING",
         extensions=[skill_files.Skills()],
     )
-    mcp_prompts.add_to(server)
-    completion.add_to(server)
+    prompts.add_to(server)
 
     @server.tool(
         title="Look up a failing training run",
@@ -77,7 +83,7 @@ def make_server() -> MCPServer:
         symptom: Annotated[
             str,
             Field(
-                description="one sentence of yours on what is seen and when, a blank line, the error text"
+                description="one sentence on what you see and when, a blank line, the error text"
             ),
         ] = "",
         limit: Annotated[
@@ -89,7 +95,9 @@ def make_server() -> MCPServer:
         ] = None,
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     ) -> Annotated[CallToolResult, Lookup]:
-        """Call before editing code or retrying when training fails, hangs, prints NaN, is killed, or is slow or wrong; takes the error text, a log file or folder, or HOST:PATH; may answer that nothing fits."""
+        """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
+        or is slow or wrong; takes the error text, a log file or folder, or HOST:PATH; may answer
+        that nothing fits."""
         listing, log = _listing(installed), log_path and os.path.expanduser(log_path)
         try:
             answer = await look_up(
@@ -120,7 +128,8 @@ def make_server() -> MCPServer:
         ] = None,
         on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
     ) -> Annotated[CallToolResult, Staleness]:
-        """Call before telling the user a price, quota or billing command, and after changing torch or the driver; with `scope` for one platform or entry."""
+        """Call before telling the user a price, quota or billing command, and after changing torch
+        or the driver; with `scope` for one platform or entry."""
         from ..platforms import checking  # no other tool needs it
 
         listing = _listing(installed)
@@ -143,28 +152,24 @@ def make_server() -> MCPServer:
     )
     def render_run_script(
         job: Annotated[
-            dict[str, Any], Field(description="name, command, deadline and more: read schema://job")
+            dict[str, Any], Field(description="name, command, deadline and more; read schema://job")
         ],
         profile: Annotated[
             str, Field(description="the platform, such as runpod, slurm or generic-ssh")
         ],
         target: Annotated[
             str | None,
-            Field(
-                description="ssh, slurm, kubernetes, skypilot or local; default: what fits the platform"
-            ),
+            Field(description="ssh, slurm, kubernetes, skypilot or local; default: by platform"),
         ] = None,
         write_to: Annotated[
             str | None,
-            Field(
-                description="a folder or file here: the answer then holds its path, not the script"
-            ),
+            Field(description="write to this folder or file here; the answer then has its path"),
         ] = None,
     ) -> Annotated[CallToolResult, RunScript]:
-        """Call instead of writing nohup, tmux or sbatch yourself for anything that runs over ten minutes on a box; starts nothing and spends nothing."""
-        from ..runs.job_reading import (
-            JobError,  # the model of a job takes a while to build, and most sessions don't need it
-        )
+        """Call instead of writing nohup, tmux or sbatch yourself for anything that runs over ten
+        minutes on a box; starts nothing and spends nothing."""
+        # The model of a job takes a while to build, and most sessions don't need it.
+        from ..runs.job_reading import JobError
         from ..runs.rendering import rendered
 
         try:
@@ -188,24 +193,25 @@ def make_server() -> MCPServer:
         ] = None,
         expect: Annotated[
             str | None,
-            Field(description="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550"),
+            Field(description="what you paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550"),
         ] = None,
         stress_seconds: Annotated[
             float,
             Field(
-                description="load on all GPUs, about 15 fit into a call; not while a job runs there",
+                description="load all GPUs; about 15 fit into a call; never while a job runs there",
                 ge=0,
                 le=3600,
             ),
         ] = 0,
     ) -> Annotated[CallToolResult, BoxHealth]:
-        """Call after the first login to a new or restarted box, before installing, and when a run hangs, slows down or dies without a traceback."""
+        """Call after the first login to a new or restarted box, before installing, and when a run
+        hangs, slows down or dies without a traceback."""
         from ..boxes import box
         from ..health import examine  # ssh and all that comes with it, for sessions that have a box
 
         pairs = (expect or "").strip()
         if pairs == "help":
-            pairs = "help="  # the script's list of names is no reply; refused as a pair, it comes back in the error
+            pairs = "help="  # as a pair it is refused, and the error lists the names
         try:
             asked, place = (
                 examine.Question(pairs, stress=stress_seconds),
@@ -238,7 +244,7 @@ def make_server() -> MCPServer:
         mime_type="application/json",
     )
     def profile_facts(name: str) -> str:
-        """Billing, deletion, storage, ssh, limits and preemption of one platform, each with source, date and what speaks against it."""
+        """One platform's facts, each with its source, its date and what speaks against it."""
         from ..platforms.choosing import as_dict
         from ..platforms.profile import ProfileError, get
 

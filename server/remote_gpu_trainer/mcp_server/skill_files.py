@@ -1,6 +1,7 @@
-"""The skill over MCP (SEP-2640): one listing with a digest for every file, and the files themselves as `skill://`.
+"""The skill over MCP (SEP-2640): a listing with a digest for each file, and the `skill://` files.
 
-Nothing is read before a client asks. Digests are made when they are asked for, because the pages of a checkout change under a running server.
+Nothing is read before a client asks. Digests are made on request, because the pages of a checkout
+may change under a running server.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Skills(Extension):
     identifier = "io.modelcontextprotocol/skills"
 
     def methods(self):
+        """The methods with their parameters, and the protocol versions that have them."""
         return [
             MethodBinding("skills/list", PaginatedRequestParams, _list, MODERN),
             MethodBinding("skills/get", GetParams, _get, MODERN),
@@ -56,18 +58,21 @@ class Skills(Extension):
 
 async def _list(context, params: PaginatedRequestParams) -> dict:
     if params.cursor:
-        raise MCPError(INVALID_PARAMS, "found a cursor, expected none: the list has one page")
+        raise MCPError(INVALID_PARAMS, "the list has one page; leave the cursor out")
     return {"skills": [entry()], **FRESH}
 
 
 async def _get(context, params: GetParams) -> dict:
     if params.uri != MAIN:
-        raise MCPError(INVALID_PARAMS, f"found another URI, expected {MAIN}")
+        raise MCPError(INVALID_PARAMS, f"no skill has this URI; use {MAIN}")
     return {"skill": entry(), **FRESH}
 
 
 def entry() -> dict:
-    """The skill as it is listed: its front matter, and URI, digest and size of each file. Raises MCPError when the installation lacks it."""
+    """The skill as skills/list has it: its front matter, and URI, digest and size of each file.
+
+    Raises MCPError when the installation lacks it.
+    """
     try:
         root = bundle_root()
     except CatalogueError as error:
@@ -86,7 +91,7 @@ def entry() -> dict:
 
 
 def files(root: Path) -> list[Path]:
-    """Every file of the skill, SKILL.md first. What the interpreter leaves behind is none."""
+    """Every file of the skill, SKILL.md first, without hidden files and __pycache__."""
     found = [
         path
         for folder in FOLDERS
@@ -115,7 +120,10 @@ def front_matter(root: Path) -> dict:
 
 
 def listed() -> list[Resource]:
-    """SKILL.md for resources/list; the other files are named in it and in skills/list. None when the installation lacks it."""
+    """SKILL.md for resources/list; it and skills/list name the other files.
+
+    Empty when the installation lacks it.
+    """
     try:
         about = front_matter(bundle_root())
     except CatalogueError:
@@ -139,7 +147,10 @@ def kind(uri: str) -> str:
 
 
 def read(path: str) -> str:
-    """The text of one file. Raises ResourceNotFoundError for what is no file of the skill."""
+    """The text of one file, by its path in the skill.
+
+    Raises ResourceNotFoundError for a path that the skill doesn't have.
+    """
     try:
         root = bundle_root()
     except CatalogueError as error:
@@ -148,5 +159,5 @@ def read(path: str) -> str:
         if file.relative_to(root).as_posix() == path:
             return file.read_bytes().decode()
     raise ResourceNotFoundError(
-        f"found no file {path[:80]!r} in the skill, expected one that skills/list names, such as {MAIN}"
+        f"no file {path[:80]!r} in the skill; use one that skills/list names, such as {MAIN}"
     )

@@ -1,7 +1,8 @@
-"""The server as clients see it: a short tools/list, and errors of one line that repeat no value.
+"""The server as clients see it: a short tools/list, and one-line errors that repeat no value.
 
-Pydantic's schemas carry a title for every field and a union for every optional one. An agent pays for that list in each session, so what
-goes out is the same schema without them; arguments and answers are still checked against the whole one.
+Pydantic's schemas carry a title for every field and a union for every optional one. An agent pays
+for that list in each session, so the server lists the same schemas without them. Arguments and
+answers are still checked against the whole ones.
 """
 
 from __future__ import annotations
@@ -20,23 +21,21 @@ from mcp_types import INVALID_PARAMS
 from pydantic import ValidationError
 
 from ..text.masking import shown, shown_lines
-from . import skill_files
-from . import stdio as mcp_stdio
+from . import skill_files, transports
 
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
 LONGEST_TEXT = 2000  # characters of one text from a page of facts
-_VARIABLE = re.compile(
-    r"\bHF_[A-Z_]{8,}"
-)  # the name of a variable, which looks like a token to `shown`
+_VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # a variable's name, which `shown` takes for a token
 
 
 class Server(MCPServer):
-    """An MCPServer that lists its tools briefly, serves the skill's files, and says what is wrong in a line."""
+    """An MCPServer with a short list of tools, the skill's files, and one-line errors."""
 
     async def run_stdio_async(self):
+        """Serve on standard input and output until the input ends."""
         async with stdio_server() as (read, write):
-            messages = mcp_stdio.Messages(read, write)
+            messages = transports.Messages(read, write)
             try:
                 await self._lowlevel_server.run(
                     messages, write, self._lowlevel_server.create_initialization_options()
@@ -45,9 +44,11 @@ class Server(MCPServer):
                 messages.end.cancel()
 
     async def list_tools(self):
+        """The tools with short schemas, and each description in one line."""
         return [
             tool.model_copy(
                 update={
+                    "description": " ".join(tool.description.split()),
                     "input_schema": short_input(tool.input_schema),
                     "output_schema": short_output(tool.output_schema),
                 }
@@ -56,15 +57,17 @@ class Server(MCPServer):
         ]
 
     async def call_tool(self, name, arguments, context=None):
+        """Call a tool. Raises ToolError or MCPError with a line that repeats no value."""
         refuse_long(name, "the name of a tool")
         known = {
             tool.name: list(tool.input_schema["properties"]) for tool in await super().list_tools()
         }
         if name not in known:
-            raise ToolError(f"found tool {shown(name, 80)!r}, expected one of {', '.join(known)}")
+            raise ToolError(f"unknown tool {shown(name, 80)!r}; use one of {', '.join(known)}")
         if others := [shown(one, 80) for one in arguments if one not in known[name]][:5]:
             raise ToolError(
-                f"found argument {', '.join(map(repr, others))}, expected {', '.join(known[name])}"
+                f"unknown argument {', '.join(map(repr, others))}; "
+                f"{name} takes {', '.join(known[name])}"
             )
         try:
             return await super().call_tool(name, arguments, context)
@@ -75,7 +78,7 @@ class Server(MCPServer):
                 "\n".join(shown_lines("".join(traceback.format_exception(error.__cause__)), 60)),
             )
             raise ToolError(
-                f"{name} failed: found an error in the server itself, expected an answer; the log of the server names it"
+                f"{name} failed with an error in the server itself; see the server's log"
             ) from error.__cause__
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError):
@@ -86,9 +89,11 @@ class Server(MCPServer):
             ) from None
 
     async def list_resources(self):
+        """The resources, with SKILL.md among them."""
         return [*await super().list_resources(), *skill_files.listed()]
 
     async def read_resource(self, uri, context=None):
+        """Read a resource. Raises ResourceNotFoundError for an unknown one, in a line."""
         refuse_long(str(uri), "a URI")
         try:
             found = await super().read_resource(uri, context)
@@ -99,6 +104,7 @@ class Server(MCPServer):
         return found
 
     async def get_prompt(self, name, arguments=None, context=None):
+        """Fill in a prompt. Raises MCPError for an unknown one and for wrong arguments."""
         refuse_long(name, "the name of a prompt")
         try:
             return await super().get_prompt(name, arguments, context)
@@ -106,34 +112,41 @@ class Server(MCPServer):
             known = ", ".join(prompt.name for prompt in await self.list_prompts())
             raise MCPError(
                 INVALID_PARAMS,
-                f"found prompt {shown(name, 80)!r} ({shown(error, 200)}), expected one of {known} with its arguments",
+                f"can't fill in the prompt {shown(name, 80)!r} ({shown(error, 200)}); "
+                f"use one of {known} with its arguments",
             ) from None
 
 
 def refuse_long(text: str, what: str) -> None:
-    """Raises MCPError for what can't be a name; nothing of it is repeated."""
+    """Raise MCPError for what is too long to be a name; nothing of it is repeated."""
     if len(text) > LONGEST_NAME:
         raise MCPError(
             INVALID_PARAMS,
-            f"found {what} of {len(text)} characters, expected at most {LONGEST_NAME}",
+            f"{what} has {len(text)} characters; use at most {LONGEST_NAME}",
         )
 
 
 def wrong_arguments(error: ValidationError) -> str:
-    """What is wrong with the arguments of a tool. Values are left out: one may be a secret in the wrong place."""
+    """What is wrong with a tool's arguments.
+
+    Values are left out: one may be a secret in the wrong place.
+    """
     faults = []
     for fault in error.errors(include_url=False, include_input=False)[:5]:
         place = shown(".".join(str(part) for part in fault["loc"]), 80)
         faults.append(
-            f"found {place} missing, expected it"
+            f"{place}: missing; pass it"
             if fault["type"] == "missing"
-            else f"found a wrong {place}, expected: {shown(fault['msg'], 120)}"
+            else f"{place}: wrong value; {shown(fault['msg'], 120)}"
         )
     return "; ".join(faults)
 
 
 def as_data(value: Any) -> Any:
-    """The same object with every text cut, masked and without controls: pages of facts quote what providers and users wrote."""
+    """The same object with every text cut, masked and without controls.
+
+    Pages of facts quote what providers and users wrote.
+    """
     if isinstance(value, dict):
         return {as_data(name): as_data(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -145,7 +158,10 @@ def as_data(value: Any) -> Any:
 
 
 def short_input(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without titles; an argument that may be left out has its plain type, because who has no value leaves it out."""
+    """The schema of a tool's arguments without titles.
+
+    An optional argument has its plain type: a caller without a value leaves it out.
+    """
     fields = {
         name: _plain(field, {})
         | {
@@ -164,7 +180,10 @@ def short_input(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def short_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Every field with its type; below the first level names, choices and structure. What a field means stands in the documentation."""
+    """The schema of a tool's answer: each field with its type, below that names and choices.
+
+    The documentation says what the fields mean.
+    """
     if schema is None:
         return None
     models, needed = schema.get("$defs", {}), schema.get("required", [])
@@ -176,7 +195,7 @@ def short_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _plain(field: dict, models: dict, null: bool = False) -> dict:
-    """The type of one field, references put in place. `null`: whether null stays among its types."""
+    """The type of one field, references resolved. `null`: whether null stays among its types."""
     if "$ref" in field:
         field = models[field["$ref"].rsplit("/", 1)[1]]
     if "anyOf" in field:
