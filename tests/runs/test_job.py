@@ -16,7 +16,6 @@ from remote_gpu_trainer.runs.job_reading import (
     with_queue,
 )
 
-
 LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 
 
