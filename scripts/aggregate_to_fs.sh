@@ -1,29 +1,29 @@
 #!/usr/bin/env bash
 # usage: aggregate_to_fs.sh [--replace] [--json]
 #
-# Copy the finished cells of a roster to durable storage, check each copy byte by byte, and list them with their hashes.
+# Copy the finished cells of a roster to durable storage, compare each copy byte by byte, and list the files with their hashes.
 #
 # variables:
 #   RUN_ID                what the manifest calls this run
-#   EXPECTED_ROSTER_FILE  names of the cells that must be there, one a line; empty lines and # lines are no cells
+#   EXPECTED_ROSTER_FILE  names of the cells that must be there, one per line; empty lines and # lines are skipped
 #   DURABLE_DIR           folder on storage that outlives the box; copies go to DURABLE_DIR/final_ckpts/NAME
-#   RUN_DIR               folder of the runner: a cell is complete with the marker RUN_DIR/cells/NAME/.done
-#   DATA_DIR              cells are DATA_DIR/checkpoints/NAME, their logs DATA_DIR/logs/NAME.log. RUN_DIR, DATA_DIR or both must be set
-#   CKPT_DIR              folder of the cells' folders, where it isn't DATA_DIR/checkpoints
-#   CKPT_FILE             weights of a cell (default best.pth), searched three folders deep in both places, must be there once
-#   METRICS_FILE          metrics of a cell (default best_metrics.json), likewise
+#   RUN_DIR               folder of the runner; a cell is finished when RUN_DIR/cells/NAME/.done exists
+#   DATA_DIR              cells are DATA_DIR/checkpoints/NAME, their logs DATA_DIR/logs/NAME.log. Set RUN_DIR, DATA_DIR or both
+#   CKPT_DIR              folder with the folders of the cells, if it isn't DATA_DIR/checkpoints
+#   CKPT_FILE             weights of a cell (default best.pth); searched three folders deep in both places, must be there once
+#   METRICS_FILE          metrics of a cell (default best_metrics.json); searched the same way
 #   PY                    Python 3.8 or later (default python3)
-#   VERIFY_SCRIPT         verify_local.py, which makes the manifest (default: the one beside this script)
+#   VERIFY_SCRIPT         verify_local.py, which writes the manifest (default: the one beside this script)
 #
 # options:
-#   --replace   a cell whose durable copy differs: move that copy to DURABLE_DIR/final_ckpts.before/NAME.TIME and copy anew
+#   --replace   if the durable copy of a cell differs, move it to DURABLE_DIR/final_ckpts.before/NAME.TIME and copy again
 #   --json      print an object: verdict, copied, same, incomplete, failed, manifest, bytes, inodes, free_bytes, free_inodes
 #   --help      this text
 #
-# Weights, metrics, the cell's log and its protocol/ folder are copied; optimiser states and older checkpoints are not. A second run copies
-# only what is missing. Nothing of yours is deleted. PULL_MANIFEST.json is written in final_ckpts only when every cell of the roster is there.
+# It copies weights, metrics, the cell's log and its protocol/ folder, but no optimizer states or older checkpoints. A second run copies only
+# what is missing. Nothing of yours is deleted. PULL_MANIFEST.json is written in final_ckpts only when every cell of the roster is there.
 #
-# exit: 0 every cell is copied, checked and listed; 1 a cell is incomplete or a copy failed; 2 usage, or something needed is missing
+# exit: 0 every cell is copied, compared and listed; 1 a cell is incomplete or a copy failed; 2 wrong usage, or something is missing
 #
 # example:
 #   RUN_ID=sweep7 RUN_DIR=/root/autodl-tmp/sweep7 DURABLE_DIR=/root/autodl-fs/sweep7 EXPECTED_ROSTER_FILE=roster.txt bash aggregate_to_fs.sh
@@ -65,7 +65,7 @@ json_list() {
   printf ']'
 }
 
-# One cell name a line from the roster; the same rule as in verify_local.py.
+# Reads the roster into the array roster, one name per line. The rule for names is that of verify_local.py.
 read_roster() {
   local line number=0
   while IFS= read -r line || [ -n "$line" ]; do
@@ -76,17 +76,17 @@ read_roster() {
     case $line in
       '' | '#'*) continue ;;
       *[!A-Za-z0-9._+=@,-]* | [!A-Za-z0-9_]*)
-        usage_error "EXPECTED_ROSTER_FILE line $number: found $(printf '%q' "$line"), expected a name of letters, digits and ._+=@,-"
+        usage_error "EXPECTED_ROSTER_FILE line $number: $(printf '%q' "$line") isn't a name of letters, digits and ._+=@,-"
         ;;
     esac
     case " ${roster[*]} " in
-      *" $line "*) usage_error "EXPECTED_ROSTER_FILE line $number: found $line a second time, expected each cell once" ;;
+      *" $line "*) usage_error "EXPECTED_ROSTER_FILE line $number: $line is listed twice" ;;
     esac
     roster+=("$line")
   done <"$1"
 }
 
-# The one file of that name in the folders of a cell, into $found; else why not, into $reason.
+# Puts the only file of that name in the folders of a cell into $found, or why there is none into $reason.
 find_once() {
   local name=$1 folder hit hits=()
   found='' reason=''
@@ -101,13 +101,13 @@ find_once() {
   case ${#hits[@]} in
     0) reason="no $name" ;;
     1) found=${hits[0]} ;;
-    *) reason="${#hits[@]} files $name, expected one: name it with its folder" ;;
+    *) reason="${#hits[@]} files called $name; name one with its folder" ;;
   esac
   if [ -n "$found" ] && [ ! -s "$found" ]; then reason="an empty $name"; fi
   [ -z "$reason" ]
 }
 
-# What belongs to a cell, as pairs source, name in the copy: into the array parts. Fails with $reason when the cell isn't complete.
+# Puts what belongs to a cell into the array parts, as pairs: source, name in the copy. Fails with $reason when the cell isn't finished.
 parts_of() {
   local name=$1 folders=() folder part
   parts=() reason=''
@@ -142,14 +142,14 @@ parts_of() {
   if [ -n "${DATA_DIR:-}" ] && [ -f "$DATA_DIR/logs/$name.log" ]; then parts+=("$DATA_DIR/logs/$name.log" "$name.log"); fi
 }
 
-# Copy under another name, on the disk, compared, and only then to its place.
+# Copies under another name, flushes to the disk, compares, and only then moves the copy to its place.
 copy_checked() {
   local from=$1 to=$2 fresh
   fresh=$final/.partial.$$
   mkdir -p -- "${to%/*}" && cp -- "$from" "$fresh" && sync -- "$fresh" && cmp -s -- "$from" "$fresh" && mv -f -- "$fresh" "$to"
 }
 
-# Copies what is missing of the cell in parts: same, copied, or failed with $reason.
+# Copies what is missing of the cell in parts. Sets $result to same or copied, or fails with $reason.
 copy_cell() {
   local name=$1 at=$final/$1 number differs='' absent=() stamp
   for ((number = 0; number < ${#parts[@]}; number += 2)); do
@@ -161,13 +161,13 @@ copy_cell() {
   done
   if [ -n "$differs" ]; then
     if [ "$replace" = no ]; then
-      reason="$at/$differs differs from this run's: another run's copy? Take another DURABLE_DIR, or --replace"
+      reason="$at/$differs differs from this run's file, perhaps of another run; take another DURABLE_DIR, or pass --replace"
       return 1
     fi
     stamp=$(date +%s)
     mkdir -p -- "$final.before" && mv -nT -- "$at" "$final.before/$name.$stamp" || reason="moving failed"
     if [ -n "$reason" ] || [ -e "$at" ]; then
-      reason="$at could not be moved to $final.before"
+      reason="can't move $at to $final.before; check the permissions there"
       return 1
     fi
     absent=()
@@ -177,13 +177,13 @@ copy_cell() {
   for number in "${absent[@]}"; do
     result=copied
     copy_checked "${parts[number]}" "$at/${parts[number + 1]}" || {
-      reason="${parts[number + 1]} did not arrive whole: look at df -h and df -i of $DURABLE_DIR"
+      reason="the copy of ${parts[number + 1]} is incomplete; check df -h and df -i of $DURABLE_DIR"
       return 1
     }
   done
 }
 
-# One number of df for the durable folder, or - where df doesn't tell.
+# One number of df for the durable folder, or - if df doesn't tell it.
 df_field() {
   local value
   value=$(df "$1" -- "$DURABLE_DIR" 2>/dev/null | awk 'NR == 2 { print $4 }') || value=''
@@ -202,31 +202,31 @@ for argument in "$@"; do
       ;;
     --replace) replace=yes ;;
     --json) json=yes ;;
-    *) usage_error "found $(printf '%q' "$argument"), expected --replace, --json or --help" ;;
+    *) usage_error "unknown argument $(printf '%q' "$argument")" ;;
   esac
 done
 
 for name in RUN_ID EXPECTED_ROSTER_FILE DURABLE_DIR; do
-  [ -n "${!name:-}" ] || usage_error "found no $name, expected it in the environment"
+  [ -n "${!name:-}" ] || usage_error "$name isn't set"
 done
 ckpt_dir=${CKPT_DIR:-${DATA_DIR:+$DATA_DIR/checkpoints}}
-[ -n "${RUN_DIR:-}$ckpt_dir" ] || usage_error "found neither RUN_DIR nor DATA_DIR, expected one of them"
+[ -n "${RUN_DIR:-}$ckpt_dir" ] || usage_error "neither RUN_DIR nor DATA_DIR is set"
 for folder in "${RUN_DIR:+$RUN_DIR/cells}" "$ckpt_dir"; do
-  [ -z "$folder" ] || [ -d "$folder" ] || usage_error "found no folder $folder, expected the cells there"
+  [ -z "$folder" ] || [ -d "$folder" ] || usage_error "no folder $folder; the cells should be there"
 done
-[ -d "$DURABLE_DIR" ] || usage_error "found no folder $DURABLE_DIR, expected the durable storage to be mounted"
-[ -f "$EXPECTED_ROSTER_FILE" ] || usage_error "found no file $EXPECTED_ROSTER_FILE, expected the roster"
+[ -d "$DURABLE_DIR" ] || usage_error "no folder DURABLE_DIR=$DURABLE_DIR; mount the durable storage"
+[ -f "$EXPECTED_ROSTER_FILE" ] || usage_error "no file EXPECTED_ROSTER_FILE=$EXPECTED_ROSTER_FILE"
 ckpt=${CKPT_FILE:-best.pth} metrics=${METRICS_FILE:-best_metrics.json} py=${PY:-python3}
 verify=${VERIFY_SCRIPT:-$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)/verify_local.py}
-[ -f "$verify" ] || usage_error "found no $verify, expected verify_local.py there, or VERIFY_SCRIPT"
-command -v -- "$py" >/dev/null || usage_error "found no $py, expected a Python 3 in PY"
+[ -f "$verify" ] || usage_error "no file $verify; set VERIFY_SCRIPT to verify_local.py"
+command -v -- "$py" >/dev/null || usage_error "PY=$py isn't installed; set PY to a Python 3"
 
 roster=()
 read_roster "$EXPECTED_ROSTER_FILE"
-[ "${#roster[@]}" -gt 0 ] || usage_error "found no cell in $EXPECTED_ROSTER_FILE, expected one a line"
+[ "${#roster[@]}" -gt 0 ] || usage_error "no cell in $EXPECTED_ROSTER_FILE; write one name per line"
 
 final=$DURABLE_DIR/final_ckpts
-mkdir -p -- "$final" 2>/dev/null && [ -w "$final" ] || usage_error "found $final not writable, expected a folder to copy to"
+mkdir -p -- "$final" 2>/dev/null && [ -w "$final" ] || usage_error "can't write to $final"
 
 trap 'rm -f -- "$final/.partial.$$"' EXIT
 complete=() incomplete=() failed=() copied=() same=()
@@ -242,17 +242,17 @@ for name in "${roster[@]}"; do
     done
   else
     incomplete+=("$name")
-    say "$name: found $reason, expected a finished cell; finish it or take it off the roster"
+    say "$name isn't finished: $reason; finish it or take it off the roster"
   fi
 done
 
 free_kb=$(df_field -Pk) free_inodes=$(df_field -Pi)
 if [ "$free_kb" != - ] && [ "$((need / 1024 + 1))" -gt "$free_kb" ]; then
-  say "found $free_kb KiB free in $DURABLE_DIR, expected $((need / 1024 + 1)); ask the user for more room"
+  say "$DURABLE_DIR has $free_kb KiB free, the copies need $((need / 1024 + 1)); ask the user for more room"
   failed=("${complete[@]}")
   complete=()
 elif [ "$free_inodes" != - ] && [ "$free_inodes" -gt 0 ] && [ "$files" -gt "$free_inodes" ]; then
-  say "found $free_inodes free inodes in $DURABLE_DIR, expected $files; ask the user which files may go"
+  say "$DURABLE_DIR has $free_inodes free inodes, the copies need $files; ask the user which files may go"
   failed=("${complete[@]}")
   complete=()
 fi

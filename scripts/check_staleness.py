@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Tell which facts and entries of this bundle were checked too long ago. Python 3.8, standard library, offline, reads only.
+"""Tell which facts and entries of this bundle were checked too long ago.
 
-usage: check_staleness.py [--on YYYY-MM-DD] [--root FOLDER] [--limit KIND=DAYS] [--json | --markdown]
+Python 3.8 and the standard library; it needs no network and only reads.
 
-It goes by age alone: versions, releases and contradictions are told by `remote-gpu-trainer staleness`. It doesn't judge whether a statement is true.
-Exit 0: nothing is past its limit. Exit 1: something is. Exit 2: it could not tell.
+usage: check_staleness.py [--on DATE] [--root FOLDER] [--limit KIND=DAYS] [--json | --markdown]
+
+It judges by age alone, not whether a statement is true. For versions, releases and contradictions
+see `rgt staleness`.
+
+Exit 0: nothing is past its limit. Exit 1: something is. Exit 2: could not tell.
 """
 
 import argparse
@@ -13,10 +17,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-for _place in (
-    HERE.parent / "server",
-    HERE.parent.parent.parent,
-):  # a checkout, or an installed bundle
+# A checkout, or an installed bundle.
+for _place in (HERE.parent / "server", HERE.parent.parent.parent):
     if (_place / "remote_gpu_trainer" / "platforms" / "ages.py").is_file():
         sys.path.insert(0, str(_place))
         break
@@ -26,9 +28,10 @@ from remote_gpu_trainer.platforms import ages
 
 
 def main() -> int:
+    """Print what is past its limit. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--on", metavar="DATE", help="the day to judge by, YYYY-MM-DD (default today)"
+        "--on", metavar="DATE", help="judge by this day, YYYY-MM-DD (default today)"
     )
     parser.add_argument(
         "--root",
@@ -42,7 +45,7 @@ def main() -> int:
         action="append",
         default=[],
         metavar="KIND=DAYS",
-        help="another limit for " + ", ".join(ages.LIMITS),
+        help="another limit; KIND is one of " + ", ".join(ages.LIMITS),
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print an object")
@@ -53,7 +56,7 @@ def main() -> int:
     except ages.BadQuestion as error:
         return refuse(str(error))
     if not (args.root / "references").is_dir():
-        return refuse(f"found no references/ in {args.root}, expected the bundle")
+        return refuse(f"no references/ in {args.root}; pass the bundle's folder with --root")
     read = bundle.read(args.root)
     try:
         heads = front_matter.read_all(args.root)
@@ -64,21 +67,21 @@ def main() -> int:
         print(json.dumps({"stale": rows}, ensure_ascii=False, indent=1))
     elif args.markdown:
         print(
-            f"# Past their limit on {day} ({len(rows)})\n\n| id | checked | limit_days | source |\n|---|---|---|---|"
+            f"# Past their limit on {day} ({len(rows)})\n\n"
+            "| id | checked | limit_days | source |\n|---|---|---|---|"
         )
         for row in rows:
             print("| {id} | {checked} | {limit_days} | {source} |".format(**row))
     else:
         for row in rows:
             print("{id}: checked {checked}, limit {limit_days} days: {source}".format(**row))
-        print(
-            f"{len(rows)} past their limit of {len(read.entries) + len(heads)} entries and facts",
-            file=sys.stderr,
-        )
+        total = len(read.entries) + len(heads)
+        print(f"{len(rows)} of {total} entries and facts are past their limit", file=sys.stderr)
     return 1 if rows else 0
 
 
 def refuse(text: str) -> int:
+    """Say why there is no answer. Returns the exit code."""
     print("check_staleness: " + text, file=sys.stderr)
     return 2
 

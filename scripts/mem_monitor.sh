@@ -1,36 +1,36 @@
 #!/usr/bin/env bash
 # usage: mem_monitor.sh [--interval SECONDS] [--pid PID] [--once]
 #
-# Print a line of memory, processor and GPU readings every few seconds, as TSV with a heading. It reads only.
+# Print memory, processor and GPU readings every few seconds, as TSV with a heading. It only reads.
 #
 # options:
 #   --interval S   seconds between lines (default 5)
-#   --pid PID      the training process; the monitor ends when that process has ended
-#   --once         one line, after half a second of measuring
+#   --pid PID      the training process; the monitor ends when it ends
+#   --once         print one line, after half a second of measuring
 #   --help         this text
 #
 # variables:
-#   TRAIN_PROC     without --pid: a shell pattern; the largest process whose command line holds it is the training process
-#   CGROUP_ROOT    where the cgroup file system is (default /sys/fs/cgroup)
+#   TRAIN_PROC     without --pid: a shell pattern; the largest process whose command line matches it is the training process
+#   CGROUP_ROOT    where the cgroup file system is mounted (default /sys/fs/cgroup)
 #
-# columns (MB are 1048576 bytes; "-" means that nothing could be read, "max" that no limit is set):
+# columns (an MB is 1048576 bytes; "-": can't be read; "max": no limit):
 #   time           seconds since 1970
-#   cgroup         v2 or v1: what the next five are from, the control group of the training process, else of this script
-#   cg_used_mb     memory in use, page cache included
-#   cg_cache_mb    of it file pages, which the kernel can take back
-#   cg_limit_mb    smallest limit of this group and of the ones above
-#   cg_oom_kills   how often the kernel has killed a process for memory; a number that rises names the cause of a silent death
-#   cg_cpu_pct     processor time since the last line, 100 is one core
+#   cgroup         v2 or v1: the source of the next five columns, the control group of the training process or, without one, of this script
+#   cg_used_mb     memory in use, with the page cache
+#   cg_cache_mb    the page cache in it, which the kernel can take back
+#   cg_limit_mb    smallest limit of this group and of those above it
+#   cg_oom_kills   how often the kernel killed a process for memory; if it rises, that is why a process died silently
+#   cg_cpu_pct     processor time since the last line; 100 is one core
 #   main_pid       the training process
 #   main_rss_mb    its resident memory
-#   python_n       Python processes that can be seen
-#   python_rss_mb  their resident memory added up: pages that they share count for each
-#   wandb_rss_mb   the same of wandb's own processes
-#   shm_used_mb    /dev/shm in use, where workers pass batches
-#   gpu_used_mb    of all GPUs together
+#   python_n       number of visible Python processes
+#   python_rss_mb  the sum of their resident memory; shared pages count once per process
+#   wandb_rss_mb   the same for the processes of wandb
+#   shm_used_mb    used part of /dev/shm, through which workers pass batches
+#   gpu_used_mb    sum over all GPUs
 #   gpu_util_pct   of the busiest GPU
 #
-# exit: 0 stopped, or the process of --pid has ended; 2 usage, or no process PID
+# exit: 0 stopped, or the process of --pid has ended; 2 wrong usage, or no process PID
 #
 # example:
 #   TRAIN_PROC='train.py' setsid nohup bash mem_monitor.sh --interval 10 >mem.tsv 2>&1 </dev/null &
@@ -54,16 +54,16 @@ help_text() {
   done <"$1"
 }
 
-# The readers below leave their result in a variable: no fork for each number.
+# The readers below leave their result in a variable, which saves a fork for each number.
 
-# First line of a file into $value, "-" where there is none.
+# Puts the first line of a file into $value, or "-".
 read_value() {
   value=-
   if [ -r "$1" ]; then IFS= read -r value 2>/dev/null <"$1" || true; fi
   [ -n "$value" ] || value=-
 }
 
-# The number behind a key in a file of "key number" lines, into $value.
+# Puts the number of a key into $value, from a file with lines "key number".
 read_key() {
   local key number
   value=-
@@ -78,17 +78,17 @@ read_key() {
 
 to_mb() { case $value in *[!0-9]* | '') ;; *) value=$((value / 1048576)) ;; esac }
 
-# Start time of a process in clock ticks, into $value: a PID that was given anew has another one.
+# Puts the start time of a process into $value, in clock ticks. A reused PID has another one.
 read_start() {
   local text=''
   value=-
   { IFS= read -r text <"/proc/$1/stat"; } 2>/dev/null || return 0
-  # shellcheck disable=SC2086 # field 22 of stat is the 20th behind the name's closing bracket
+  # shellcheck disable=SC2086 # field 22 of stat is the 20th after the closing bracket of the name
   set -- ${text##*)}
   value=${20:--}
 }
 
-# Smallest memory.max from a folder up to the root, into $value.
+# Puts the smallest memory.max from a folder up to the root into $value.
 smallest_limit() {
   local folder=$1 best=-
   while :; do
@@ -104,7 +104,7 @@ smallest_limit() {
   value=$best
 }
 
-# The folder of a controller for a process: its own path there, or the root, as in a container that sees only its own.
+# Puts the controller's folder for a process into $folder: its own path, or the root if a container sees only that.
 cgroup_folder() {
   local wanted=$1 pid=$2 mount=$3 line path=/
   while IFS= read -r line; do
@@ -165,7 +165,7 @@ read_clock() {
   clock_ms=$((10#${up//./} * 10))
 }
 
-# Every process once: Python's, wandb's, and the training process.
+# Looks at every process once: Python's, wandb's, and the training process.
 read_processes() {
   local entry pid name pages words line largest=-1 seen=0
   python_n=0 python_rss=0 wandb_rss=0
@@ -215,7 +215,7 @@ read_gpu() {
   gpu_used=- gpu_util=-
   command -v nvidia-smi >/dev/null || return 0
   out=$(timeout 10 nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv,noheader,nounits 2>/dev/null) || return 0
-  # "40321, 98" for each GPU; "[N/A]" or "[Not Supported]" where there is no reading
+  # "40321, 98" for each GPU; "[N/A]" or "[Not Supported]" without a reading
   while IFS=, read -r memory busy; do
     memory=${memory// /} busy=${busy// /}
     case $memory in '' | *[!0-9]*) ;; *) gpu_used=$((${gpu_used/-/0} + memory)) ;; esac
@@ -238,12 +238,12 @@ while [ $# -gt 0 ]; do
     --once) once=yes ;;
     --interval | --pid)
       case ${2:-} in
-        '' | *[!0-9]* | 0*) usage_error "$1: found $(printf '%q' "${2:-nothing}"), expected a whole number above 0" ;;
+        '' | *[!0-9]* | 0*) usage_error "$1 needs a whole number above 0, not $(printf '%q' "${2:-nothing}")" ;;
       esac
       if [ "$1" = --pid ]; then asked_pid=$2; else interval=$2; fi
       shift
       ;;
-    *) usage_error "found $(printf '%q' "$1"), expected --interval, --pid, --once or --help" ;;
+    *) usage_error "unknown argument $(printf '%q' "$1")" ;;
   esac
   shift
 done
@@ -254,7 +254,7 @@ last_cpu='' last_clock=0 last_folder='' main_pid=$asked_pid start=-
 if [ "$asked_pid" != - ]; then
   read_start "$asked_pid"
   start=$value
-  [ "$start" != - ] || usage_error "--pid: found no process $asked_pid, expected one that runs"
+  [ "$start" != - ] || usage_error "--pid: no process $asked_pid"
 fi
 
 row time cgroup cg_used_mb cg_cache_mb cg_limit_mb cg_oom_kills cg_cpu_pct main_pid main_rss_mb python_n python_rss_mb wandb_rss_mb shm_used_mb gpu_used_mb gpu_util_pct

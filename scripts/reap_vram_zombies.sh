@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
 # usage: reap_vram_zombies.sh [--force] [--json] [--sample SECONDS] [--min-age SECONDS] [--trust-empty-list] [--device FILE]...
 #
-# Find processes that hold a GPU although nothing of their job is left: their parent is gone, nvidia-smi doesn't list them, and they do nothing. Such
-# leftovers keep GPU memory that the next job misses. Without --force nothing is ended.
+# Find leftover processes that hold GPU memory after their job has ended: their parent is gone, nvidia-smi doesn't list them, and they do nothing.
+# Without --force nothing is ended.
 #
-# A process is a candidate only when all of this holds; else the table says which of it didn't:
-#   it is yours (real and effective user), also when you are root; it is not this script or what started it
+# A process is a candidate only if all of this holds; otherwise the table says why not:
+#   it is yours (real and effective user), even if you are root; it is neither this script nor a parent of it
 #   it is older than --min-age, and its parent is process 1 or the user's systemd
-#   neither it nor a process of its session or process group, nor a descendant, is on nvidia-smi's list
-#   over --sample seconds it and its session used no processor time, read and wrote nothing, and each GPU that it holds stayed at 0 per cent
+#   nvidia-smi lists neither it, nor a process of its session or process group, nor a descendant
+#   during --sample seconds it and its session used no processor time, read and wrote nothing, and each GPU that it holds stayed at 0 percent
 #
-# It refuses where that list can't be trusted, because there healthy jobs would look like leftovers:
-#   in a PID namespace of its own, as in most rented containers (nvidia-smi sees other process numbers there, or none): run it on the host
-#   when nvidia-smi lists a process that isn't there, or a CUDA MPS server runs
-#   when nvidia-smi lists nothing while GPU memory is in use: --trust-empty-list, if you know that no job is meant to run on these GPUs
+# It refuses to judge if the list of nvidia-smi can't be trusted, because healthy jobs would look like leftovers:
+#   in a PID namespace of its own, as in most rented containers (nvidia-smi shows other process numbers there, or none): run it on the host
+#   if nvidia-smi lists a process that isn't there, or a CUDA MPS server runs
+#   if nvidia-smi lists nothing while GPU memory is in use: pass --trust-empty-list if you know that no job should run on these GPUs
 #
 # options:
-#   --force             send TERM to the candidates, after 10 seconds KILL to those that are left; each is looked at again before
+#   --force             send TERM to the candidates, and KILL after 10 seconds to those that are left; each is checked again before
 #   --sample S          seconds to watch (default 10)
-#   --min-age S         youngest age in seconds (default 120)
+#   --min-age S         minimum age in seconds (default 120)
 #   --trust-empty-list  see above
-#   --device FILE       device file to look at (default: each /dev/nvidia0, /dev/nvidia1, ...)
+#   --device FILE       device file to check; repeatable (default: each of /dev/nvidia0, /dev/nvidia1, ...)
 #   --json              print an object: verdict (clean, candidates, ended, failed, refused, unknown), reason, processes
 #   --help              this text
 #
-# The table (TSV): pid, uid, age_s, cpu_ticks, devices, verdict, reason, name. Command lines are not shown: they may hold secrets.
+# The table (TSV): pid, uid, age_s, cpu_ticks, devices, verdict, reason, name. Command lines aren't shown: they may hold secrets.
 #
-# exit: 0 no leftover (or all were ended); 1 leftovers are there, one could not be ended, or it could not tell (refused, no driver, no device
-# file, neither fuser nor lsof); 2 usage
+# exit: 0 no leftovers, or all were ended; 1 there are leftovers, one could not be ended, or it could not tell (refused, no driver, no device
+# file, neither fuser nor lsof); 2 wrong usage
 #
 # example:
 #   bash reap_vram_zombies.sh && echo 'nothing of mine is left on the GPUs'
@@ -58,7 +58,7 @@ json_text() {
 }
 
 rows=()
-# finish VERDICT CODE [REASON]: the answer, then the end
+# finish VERDICT CODE [REASON]: prints the answer and exits
 finish() {
   local verdict=$1 code=$2 reason=${3:-} row sep='' pid uid age ticks devices word why name
   if [ "$json" = yes ]; then
@@ -82,7 +82,7 @@ finish() {
 
 # ---------------------------------------------------------------- gather
 
-# Fields of /proc/PID/stat behind the name into the array stat: 0 state, 1 parent, 2 group, 3 session, 11 and 12 ticks, 19 start.
+# Puts the fields of /proc/PID/stat after the name into the array stat: 0 state, 1 parent, 2 group, 3 session, 11 and 12 ticks, 19 start.
 read_stat() {
   local text=''
   { IFS= read -r text <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -92,7 +92,7 @@ read_stat() {
 
 uids_of() { awk '/^Uid:/ { print $2, $3; exit }' "/proc/$1/status" 2>/dev/null; }
 
-# Everything a process and its session have done so far: processor ticks and bytes, as one number; names change when members come or go.
+# What a session has done so far: its members, and one number for processor ticks and bytes together.
 activity() {
   local session=$1 entry pid name number total=0 members=''
   for entry in /proc/[0-9]*; do
@@ -108,7 +108,7 @@ activity() {
   printf '%s:%s' "$members" "$total"
 }
 
-# fuser reads "--" as the end of what it was asked, and would find nobody: the path begins with a slash instead.
+# fuser stops at "--" and would find nobody; the path begins with a slash, so it needs none.
 holders_of() {
   if command -v fuser >/dev/null; then
     fuser "$1" 2>/dev/null | tr -cs '0-9' '\n' | grep . || true
@@ -117,7 +117,7 @@ holders_of() {
   fi
 }
 
-# Process numbers of every kind that nvidia-smi knows, one a line. Fails when it can't list.
+# The process numbers that nvidia-smi lists, of every kind, one per line. Fails if it can't list.
 listed_pids() {
   local compute all
   compute=$(timeout 20 nvidia-smi --query-compute-apps=pid --format=csv,noheader,nounits 2>/dev/null) || return 1
@@ -128,10 +128,10 @@ listed_pids() {
   awk -F: '/Process ID/ { print $2 }' <<<"$all" | cat - <(printf '%s\n' "$compute") | tr -cs '0-9' '\n' | grep . | sort -un || true
 }
 
-# "0, 40321, 98" for each GPU: index, MiB used, per cent busy
+# "0, 40321, 98" for each GPU: index, MiB used, percent busy
 gpu_table() { timeout 20 nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv,noheader,nounits 2>/dev/null; }
 
-# Fails when a GPU that is held was busy, or can't say. A device of another name stands for all GPUs.
+# Fails if a GPU that is held was busy or can't say. A device with another name stands for all GPUs.
 gpus_idle() {
   local index memory busy wanted
   while IFS=', ' read -r index memory busy; do
@@ -144,32 +144,32 @@ gpus_idle() {
 
 # ---------------------------------------------------------------- judge
 
-# Why the list of processes can't be trusted here, into $doubt.
+# Puts into $doubt why the list of processes can't be trusted here.
 judge_list() {
   local pid index memory busy used=0 listed
   doubt=''
   # The first PID namespace of a kernel has this number (PROC_PID_INIT_INO in include/linux/proc_ns.h).
   if [ "$(readlink /proc/self/ns/pid 2>/dev/null)" != 'pid:[4026531836]' ]; then
-    doubt='this is a PID namespace of its own (a container): nvidia-smi cannot tell which of its processes live'
+    doubt='in a container (a PID namespace of its own) nvidia-smi cannot tell which processes are alive; run it on the host'
     return
   fi
   for pid in /proc/[0-9]*; do
-    case $(cat "$pid/comm" 2>/dev/null) in nvidia-cuda-mps*) doubt='a CUDA MPS server runs: its clients are not listed by themselves' ;; esac
+    case $(cat "$pid/comm" 2>/dev/null) in nvidia-cuda-mps*) doubt='a CUDA MPS server runs, whose clients nvidia-smi does not list; end it first' ;; esac
   done
   listed=$1
   for pid in $listed; do
-    [ -d "/proc/$pid" ] || doubt="nvidia-smi lists process $pid, which is not to be seen here"
+    [ -d "/proc/$pid" ] || doubt="nvidia-smi lists process $pid, which does not exist here; run it on the host"
   done
   while IFS=', ' read -r index memory busy; do
     case $memory in '' | *[!0-9]*) ;; *) used=$((used + memory)) ;; esac
   done <<<"$table"
-  # An idle GPU with its driver loaded shows less.
+  # An idle GPU with a loaded driver uses less.
   if [ -z "$doubt" ] && [ -z "$listed" ] && [ "$used" -ge 64 ] && [ "$trust_empty" = no ]; then
-    doubt="nvidia-smi lists no process while $used MiB are in use: --trust-empty-list, if no job is meant to run here"
+    doubt="nvidia-smi lists no process while $used MiB are in use; pass --trust-empty-list if no job should run here"
   fi
 }
 
-# What speaks against ending a process before it is watched, into $against. Reads listed.
+# Puts into $against why a process isn't a candidate, before it is watched. Reads listed.
 judge_process() {
   local pid=$1 up other uids parent
   against=''
@@ -183,7 +183,7 @@ judge_process() {
     return
   fi
   case " $family " in *" $pid "*)
-    against='this script or what started it'
+    against='this script or a parent of it'
     return
     ;;
   esac
@@ -193,7 +193,7 @@ judge_process() {
   fi
   parent=$(cat "/proc/${stat[1]}/comm" 2>/dev/null) || parent=''
   if [ "${stat[1]}" -gt 1 ] && [ "$parent" != systemd ]; then
-    against="its parent ${stat[1]} lives"
+    against="its parent ${stat[1]} is alive"
     return
   fi
   local session=${stat[3]} group=${stat[2]}
@@ -203,21 +203,21 @@ judge_process() {
       return
     fi
     if read_stat "$other" && { [ "${stat[3]}" = "$session" ] || [ "${stat[2]}" = "$group" ]; }; then
-      against="process $other of its session is on nvidia-smi's list"
+      against="nvidia-smi lists process $other of its session"
       return
     fi
     up=$other
     while [ "$up" -gt 1 ] && read_stat "$up"; do
       up=${stat[1]}
       if [ "$up" = "$pid" ]; then
-        against="its child $other is on nvidia-smi's list"
+        against="nvidia-smi lists its child $other"
         return
       fi
     done
   done
 }
 
-# Age in seconds of the process in stat.
+# The age in seconds of the process in stat.
 age_of() {
   local up
   read -r up _ </proc/uptime
@@ -238,30 +238,30 @@ while [ $# -gt 0 ]; do
     --trust-empty-list) trust_empty=yes ;;
     --sample | --min-age)
       case ${2:-} in
-        '' | *[!0-9]* | 0*) usage_error "$1: found $(printf '%q' "${2:-nothing}"), expected a whole number above 0" ;;
+        '' | *[!0-9]* | 0*) usage_error "$1 needs a whole number above 0, not $(printf '%q' "${2:-nothing}")" ;;
       esac
       if [ "$1" = --sample ]; then sample=$2; else min_age=$2; fi
       shift
       ;;
     --device)
-      case ${2:-} in /*) ;; *) usage_error "--device: found $(printf '%q' "${2:-nothing}"), expected a path that begins with /" ;; esac
-      [ -c "$2" ] || usage_error "--device: found $(printf '%q' "$2"), expected a character device"
+      case ${2:-} in /*) ;; *) usage_error "--device needs a path that begins with /, not $(printf '%q' "${2:-nothing}")" ;; esac
+      [ -c "$2" ] || usage_error "--device: $(printf '%q' "$2") isn't a character device"
       devices+=("$2")
       shift
       ;;
-    *) usage_error "found $(printf '%q' "$1"), expected --force, --json, --sample, --min-age, --trust-empty-list, --device or --help" ;;
+    *) usage_error "unknown argument $(printf '%q' "$1")" ;;
   esac
   shift
 done
 
-command -v nvidia-smi >/dev/null || finish unknown 1 'found no nvidia-smi, expected the NVIDIA driver'
-command -v fuser >/dev/null || command -v lsof >/dev/null || finish unknown 1 'found neither fuser nor lsof, expected one: apt-get install psmisc'
+command -v nvidia-smi >/dev/null || finish unknown 1 'nvidia-smi is missing; install the NVIDIA driver'
+command -v fuser >/dev/null || command -v lsof >/dev/null || finish unknown 1 'neither fuser nor lsof is installed; apt-get install psmisc'
 if [ ${#devices[@]} -eq 0 ]; then
   for name in /dev/nvidia[0-9]*; do if [ -c "$name" ]; then devices+=("$name"); fi; done
 fi
-[ ${#devices[@]} -gt 0 ] || finish unknown 1 'found no /dev/nvidia0, expected a device file for each GPU'
-table=$(gpu_table) || finish unknown 1 'nvidia-smi did not answer within 20 s, expected a table of GPUs: look at dmesg for Xid'
-listed=$(listed_pids) || finish unknown 1 'nvidia-smi lists no processes at all here (N/A or an error), expected a list, if an empty one'
+[ ${#devices[@]} -gt 0 ] || finish unknown 1 'no device file such as /dev/nvidia0; load the NVIDIA driver, or pass --device'
+table=$(gpu_table) || finish unknown 1 'nvidia-smi did not answer within 20 s; look for Xid in dmesg'
+listed=$(listed_pids) || finish unknown 1 'nvidia-smi can not list processes here (N/A or an error); run it on the host'
 
 # The N of /dev/nvidiaN is the minor number, in the order of nvidia-smi's index: "    Minor Number                          : 0"
 minor_of=()
@@ -285,7 +285,7 @@ judge_list "$listed"
 watched=()
 for pid in $(printf '%s\n' "${!held[@]}" | sort -n); do
   judge_process "$pid"
-  if [ -n "$doubt" ] && [ -z "$against" ]; then against='the list of processes is not to be trusted'; fi
+  if [ -n "$doubt" ] && [ -z "$against" ]; then against='the list of processes can not be trusted'; fi
   if [ -z "$against" ]; then
     read_stat "$pid" || continue
     watched+=("$pid")
@@ -303,9 +303,9 @@ done
 busy_gpus=''
 for ((second = 0; second < sample; second++)); do
   sleep 1
-  busy_gpus=$busy_gpus$'\n'$(gpu_table) || finish unknown 1 'nvidia-smi stopped answering, expected a table of GPUs'
+  busy_gpus=$busy_gpus$'\n'$(gpu_table) || finish unknown 1 'nvidia-smi stopped answering; look for Xid in dmesg'
 done
-listed=$(listed_pids) || finish unknown 1 'nvidia-smi stopped listing processes'
+listed=$(listed_pids) || finish unknown 1 'nvidia-smi stopped listing processes; look for Xid in dmesg'
 judge_list "$listed"
 [ -z "$doubt" ] || finish refused 1 "$doubt"
 candidates=()
@@ -319,7 +319,7 @@ for pid in "${watched[@]}"; do
     elif [ "$(activity "${session_of[$pid]}")" != "${before[$pid]}" ]; then
       against="it or its session worked within $sample s"
     elif ! gpus_idle "${held[$pid]}" "$busy_gpus"; then
-      against="a GPU that it holds was not at 0 per cent within $sample s"
+      against="a GPU that it holds was busy within $sample s"
     fi
   fi
   read_stat "$pid" || continue
@@ -328,9 +328,9 @@ for pid in "${watched[@]}"; do
   rows+=("$pid"$'\t'"$my_uid"$'\t'"$(age_of)"$'\t'"$ticks"$'\t'"${held[$pid]}"$'\t'"$word"$'\t'"${against:--}"$'\t'"$(tr -d '\000-\037' <"/proc/$pid/comm" 2>/dev/null)")
 done
 [ ${#candidates[@]} -gt 0 ] || finish clean 0
-[ "$force" = yes ] || finish candidates 1 "${#candidates[@]} leftover processes; look at them (ps -fp ${candidates[*]}), then --force"
+[ "$force" = yes ] || finish candidates 1 "${#candidates[@]} leftover processes; look at them with ps -fp ${candidates[*]}, then pass --force"
 
-# A signal only to the very process that was judged: same start time, still yours.
+# Signals only the process that was judged: same start time, still yours.
 send() {
   read_stat "$2" && [ "${stat[19]}" = "${started[$2]}" ] && [ "$(uids_of "$2")" = "$my_uid $my_uid" ] && kill "-$1" "$2" 2>/dev/null
 }
@@ -351,4 +351,4 @@ for ((second = 0; second < 10; second++)); do
   [ ${#remaining[@]} -gt 0 ] || finish ended 0 "${#candidates[@]} leftover processes were ended"
   sleep 0.5
 done
-finish failed 1 "found ${remaining[*]} still there after KILL, expected them gone: a process that waits for the driver ends only with a restart of the box"
+finish failed 1 "${remaining[*]} still there after KILL, probably waiting for the driver; restart the box"

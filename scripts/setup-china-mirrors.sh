@@ -4,36 +4,36 @@
 #
 # Point Hugging Face, ModelScope and pip at servers that are fast from mainland China, and put their caches on the data disk.
 #
-# Sourced, it sets variables in this shell and says on stderr which. With --print it prints the same as export lines and sets nothing: for a one-shot
-# ssh, whose shell ends with the command, and for a file that every later shell reads.
+# Source it to set variables in this shell; stderr names each of them. With --print it prints them as export lines and sets nothing: for a single ssh
+# command, whose shell ends with it, or for a file that later shells source.
 #
 # variables that it reads:
-#   DATA_DIR      data disk, such as /root/autodl-tmp; without it the caches stay where they are
+#   DATA_DIR      data disk, such as /root/autodl-tmp; if it isn't set, the caches stay where they are
 #   HF_MIRROR     default https://hf-mirror.com
 #   PIP_MIRROR    default https://pypi.tuna.tsinghua.edu.cn/simple
 #
 # variables that it sets, each only when it is empty or unset:
-#   HF_ENDPOINT                   the mirror; must be set before Python imports huggingface_hub, transformers or datasets
-#   HF_HUB_DISABLE_XET=1          with the mirror: large files would come past it from Xet storage
+#   HF_ENDPOINT                   the mirror; it must be set before Python imports huggingface_hub, transformers or datasets
+#   HF_HUB_DISABLE_XET=1          with the mirror: otherwise large files would come from Xet storage instead
 #   HF_HOME, HF_HUB_CACHE         DATA_DIR/hf, DATA_DIR/hf/hub
 #   MODELSCOPE_CACHE, TORCH_HOME  DATA_DIR/modelscope, DATA_DIR/torch
 #   PIP_CACHE_DIR                 DATA_DIR/pip-cache
-#   PIP_INDEX_URL                 the pip mirror, unless a pip.conf names an index. It stands for PyPI only: wheels of torch, nightly ones above all,
-#                                 keep their own --index-url, for which there is no complete mirror
-#   no_proxy, NO_PROXY            only when a proxy is set: both become what is in either, the local names, and the mirrors, so that these aren't sent abroad
+#   PIP_INDEX_URL                 the pip mirror, unless a pip.conf names an index. It mirrors only PyPI: wheels of torch, nightly ones above all, keep
+#                                 their own --index-url, of which no complete mirror exists
+#   no_proxy, NO_PROXY            only when a proxy is set: both get the names in either, the local names and the mirrors, so that these bypass it
 #
-# Proxy addresses are never printed. Nothing is written to disk. Sourcing it twice changes nothing more.
+# Proxy addresses are never printed. Nothing is written to disk. Sourcing it again changes nothing.
 #
-# exit (or status, when sourced): 0 set or printed; 1 DATA_DIR is no writable folder, nothing is set; 2 usage
+# exit (or status, when sourced): 0 set or printed; 1 DATA_DIR isn't a writable folder, nothing is set; 2 wrong usage
 #
 # examples:
 #   DATA_DIR=/root/autodl-tmp source setup-china-mirrors.sh
 #   ssh gpu 'eval "$(DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print)" && python download.py'
 #   DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print >~/mirrors.sh
 
-# Everything below runs in functions with local names, and changes no option of the shell that reads it: it may run under set -eu, and without.
+# Everything below runs in functions with local names and changes no option of the shell that sources it, with or without set -eu.
 
-# One assignment, unless the variable has a value: an export line to stdout, or the export itself.
+# Prints an export line or exports the variable, unless it has a value.
 _rgt_mirrors_set() {
   if [ -n "${!2:-}" ]; then
     [ "$1" = print ] || printf 'kept  %s=%s\n' "$2" "${!2}" >&2
@@ -45,7 +45,7 @@ _rgt_mirrors_set() {
   fi
 }
 
-# Whether a configuration file of pip names an index already.
+# Whether a configuration file of pip already names an index.
 _rgt_mirrors_pip_conf() {
   local file line home=${HOME:-/root}
   for file in "${PIP_CONFIG_FILE:-}" "${XDG_CONFIG_HOME:-$home/.config}/pip/pip.conf" "$home/.pip/pip.conf" /etc/pip.conf /etc/xdg/pip/pip.conf \
@@ -58,7 +58,7 @@ _rgt_mirrors_pip_conf() {
   return 1
 }
 
-# Adds each name to the list in $1 (a variable's name) that isn't there yet.
+# Adds each missing name to the comma-separated list in the variable that $1 names.
 _rgt_mirrors_union() {
   local _list=$1 _name
   shift
@@ -72,7 +72,7 @@ _rgt_mirrors() {
   local host words=()
   data=${data%/}
   if [ -n "$data" ] && { [ ! -d "$data" ] || [ ! -w "$data" ]; }; then
-    printf 'setup-china-mirrors: found DATA_DIR=%s, expected a writable folder; mount the data disk or leave DATA_DIR empty. Nothing was set\n' "$data" >&2
+    printf 'setup-china-mirrors: DATA_DIR=%s is not a writable folder, nothing was set; mount the data disk or leave DATA_DIR empty\n' "$data" >&2
     return 1
   fi
   _rgt_mirrors_set "$how" HF_ENDPOINT "$endpoint"
@@ -101,7 +101,7 @@ _rgt_mirrors() {
       host=${host%%[/:]*}
       _rgt_mirrors_union list "$host" ".$host"
     done
-    # A leading dot covers the names below; some clients take it for those only, so both forms are there.
+    # Some clients take a leading dot for subdomains only, so both forms are listed.
     _rgt_mirrors_union list modelscope.cn .modelscope.cn .aliyuncs.com .tuna.tsinghua.edu.cn
     for name in no_proxy NO_PROXY; do
       if [ "$how" = print ]; then
@@ -127,7 +127,7 @@ _rgt_mirrors_help() {
 }
 
 if [ -n "${BASH_SOURCE[0]:-}" ] && [ "${BASH_SOURCE[0]}" != "$0" ]; then
-  # Sourced. "$@" may be the arguments of whoever sources it: they are not looked at.
+  # Sourced. "$@" may belong to the sourcing script, so it is ignored.
   _rgt_mirrors set && _rgt_mirrors_status=0 || _rgt_mirrors_status=$?
   unset -f _rgt_mirrors _rgt_mirrors_set _rgt_mirrors_pip_conf _rgt_mirrors_union _rgt_mirrors_help
   # The status outlives its variable.
@@ -146,8 +146,8 @@ case ${1:-} in
     _rgt_mirrors_help "${BASH_SOURCE[0]:-/dev/null}"
     ;;
   *)
-    printf 'setup-china-mirrors: found %q, expected --print or --help. ' "${1:-no argument}" >&2
-    printf 'Run like this, the exports would be lost when it ends. Use: source setup-china-mirrors.sh\n' >&2
+    printf 'setup-china-mirrors: run like this (%q), the exports would be lost when it ends; ' "${1:-no argument}" >&2
+    printf 'use source setup-china-mirrors.sh, or pass --print or --help\n' >&2
     exit 2
     ;;
 esac

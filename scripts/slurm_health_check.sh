@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # usage: slurm_health_check.sh [--help]
 #
-# Slurm's HealthCheckProgram: looks at this node's GPUs with gpu_health.py, and drains the node when they are unfit. The reason says which GPU and why.
-# Slurm itself does nothing with the exit code or the output of that program, so the draining is done here. Nothing is drained for a warning, for a
-# degraded finding, or when it could not tell, unless you say so; all of these go to slurmd's log. It never resumes a node, unless you say so.
+# A HealthCheckProgram for Slurm: it checks the GPUs of this node with gpu_health.py and drains the node if they are unfit. The reason names the GPU and
+# the fault. Slurm ignores the exit code and the output of the program, so this script drains the node itself. By default it drains for neither a
+# warning nor a check that could not tell; both go to the log of slurmd. By default it never resumes a node.
 #
-# In slurm.conf, with both files in one folder on every node, owned by root and writable by nobody else:
+# In slurm.conf, with both files in one folder on every node, owned by root and writable only by root:
 #   HealthCheckProgram=/opt/gpu_health/slurm_health_check.sh
 #   HealthCheckInterval=300
 #   HealthCheckNodeState=ANY,CYCLE
 #
-# settings: read as shell assignments from gpu_health.conf beside this script, else from /etc/default/gpu_health; Slurm gives the program no arguments
-#   GPU_HEALTH_EXPECT     as gpu_health.py --expect, such as gpus=8,name=H100,nvlink=all (default: nothing is compared)
-#   GPU_HEALTH_DRAIN_ON   verdicts that drain (default "unfit"; more: "unfit care unknown")
-#   GPU_HEALTH_RESUME     yes: resume a node that is fit again, if this script has drained it (default no: a card that came back may fail again)
-#   GPU_HEALTH_SECONDS    time for one look (default 50; slurmd kills the program after 60); longer is: could not tell
+# settings: shell assignments in gpu_health.conf beside this script, or else in /etc/default/gpu_health; Slurm passes no arguments
+#   GPU_HEALTH_EXPECT     as for gpu_health.py --expect, such as gpus=8,name=H100,nvlink=all (default: compare nothing)
+#   GPU_HEALTH_DRAIN_ON   verdicts that drain the node (default "unfit"; all: "unfit care unknown")
+#   GPU_HEALTH_RESUME     yes: resume a node that is fit again, if this script drained it (default no: a GPU that recovered may fail again)
+#   GPU_HEALTH_SECONDS    time limit of one check (default 50; slurmd kills the program after 60); beyond it the check could not tell
 #   GPU_HEALTH_PYTHON     interpreter (default python3)
 #   GPU_HEALTH_SCRIPT     where gpu_health.py is (default: beside this script)
 #
@@ -24,12 +24,12 @@
 #   SLURMD_NODENAME=node7 bash slurm_health_check.sh && echo fit
 set -euo pipefail
 export LC_ALL=C
-# slurmd gives the program SLURMD_NODENAME and nothing else: no PATH, no HOME.
+# slurmd sets only SLURMD_NODENAME: no PATH, no HOME.
 export PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 
-MARK='gpu_health:' # begins every reason that this script gives
+MARK='gpu_health:' # every reason of this script begins with it
 
-say() { printf 'slurm_health_check: %s\n' "$*"; } # slurmd logs what stands on stdout
+say() { printf 'slurm_health_check: %s\n' "$*"; } # slurmd logs stdout
 
 help_text() {
   while IFS= read -r line; do
@@ -42,14 +42,14 @@ help_text() {
   done <"$1"
 }
 
-# plain TEXT: one line of at most 200 characters with nothing that scontrol or a table of reasons would trip over
+# plain TEXT: one line of at most 200 characters that scontrol and a table of reasons can hold
 plain() {
   local text=${1//[!a-zA-Z0-9 .,:;_()\/%+=<>-]/ }
   while [[ $text == *'  '* ]]; do text=${text//  / }; done
   printf '%s' "${text:0:200}"
 }
 
-# drained NODE: the reason with which it is drained now; fails when it isn't
+# drained NODE: the reason why it is drained now; fails if it isn't drained
 drained() {
   local line
   line=$(scontrol show node "$1" --oneliner) || return 1
@@ -74,7 +74,7 @@ resume() { # resume NODE
   now=$(drained "$1") || return 0
   [[ $now == "$MARK"* ]] || return 0
   scontrol update "NodeName=$1" State=RESUME || return 1
-  say "node $1 is resumed; it was drained with: $now"
+  say "node $1 is resumed; it was drained for: $now"
 }
 
 main() {
@@ -84,7 +84,7 @@ main() {
       return 0
       ;;
     ?*)
-      say "found $1, expected no argument; see --help" >&2
+      say "unknown argument $1; see --help" >&2
       return 2
       ;;
   esac
@@ -105,10 +105,10 @@ main() {
     *) verdict=none ;;
   esac
   text=${out#*$'\n'}
-  text=${text%%$'\n'*} # the worst finding stands first
+  text=${text%%$'\n'*} # the worst finding comes first
   case $code/$verdict in
     0/fit | 1/care | 1/unfit | 2/unknown) ;;
-    124/* | 137/*) verdict=unknown code=2 text="no verdict within $most s: is the node overloaded, or does a disk hang?" ;;
+    124/* | 137/*) verdict=unknown code=2 text="no verdict within $most s: check the load and the disks of the node" ;;
     *) verdict=unknown code=2 text="no verdict (exit $code): $text" ;;
   esac
   text=$(plain "$text")

@@ -1,21 +1,29 @@
 #!/usr/bin/env python3
-"""Tell whether a folder of pulled results is complete, unaltered and loadable. Python 3.8, standard library; torch where it is there.
+"""Check that a folder of pulled results is complete, unaltered and loadable.
+
+Python 3.8 and the standard library; with torch it also loads checkpoints.
 
 usage:
-  verify_local.py FOLDER --manifest FILE [--expect N] [--list-metrics] [--allow-pickle | --no-load] [--json]
+  verify_local.py FOLDER --manifest FILE [--expect N] [--allow-pickle | --no-load]
+                  [--list-metrics] [--json]
   verify_local.py --make FOLDER -o FILE [--run-id ID] [--roster FILE]
   verify_local.py --show FILE [--folder NAME]
 
-Checking goes by the manifest that was made where the results were written: no file missing, none besides, sizes, SHA-256. Then the
-checkpoints are loaded, and each *metrics*.json parsed. Cells are the names of the roster that the manifest was made with, each of which needs its
-weights; without a roster, FOLDER and each folder directly in it that holds weights. Results without any weights: --expect 0.
-When all of it holds, FOLDER/PULL_VERIFIED.json is written; `release` asks for that file. An older one is set aside first
-(PULL_VERIFIED.old.json). Nothing else is written, nothing is deleted.
+The manifest, made where the results were written, decides: no file may be missing or extra, and
+sizes and SHA-256 must match. Then the checkpoints are loaded and each *metrics*.json is parsed.
+Cells are the names of the roster that the manifest was made with; each needs its weights. Without
+a roster, cells are FOLDER and each folder directly in it that holds weights. If the results have
+no weights, pass --expect 0.
 
-Exit 0: verified, the marker is there. Exit 1: something is bad. Exit 2: it could not tell (usage, an unreadable manifest, torch missing,
-a checkpoint that holds more than plain tensors). Without exit 0 there is no marker.
+If all of this holds, it writes FOLDER/PULL_VERIFIED.json, the file that `release` asks for; an
+older one becomes PULL_VERIFIED.old.json first. It writes nothing else and deletes nothing.
 
-Not covered: whether the weights are any good, and whether the source was right when its manifest was made.
+Exit 0: verified. Exit 1: something is bad. Exit 2: could not tell (wrong usage, an unreadable
+manifest, no torch, a checkpoint with more than plain tensors). PULL_VERIFIED.json is there only
+after exit 0.
+
+Not covered: whether the weights are any good, and whether the source was right when its manifest
+was made.
 
 example:
   verify_local.py ~/results/sweep7 --manifest ~/results/sweep7/PULL_MANIFEST.json --expect 12
@@ -39,44 +47,32 @@ MARKER, OLD_MARKER, MANIFEST = "PULL_VERIFIED.json", "PULL_VERIFIED.old.json", "
 OURS = {MARKER, OLD_MARKER, MANIFEST}
 CELL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=@,-]*")
 TORCH_SUFFIXES = {".pt", ".pth", ".ckpt"}
-# What trainers leave beside the weights. Its numpy or Python objects are no reason to doubt the weights: pytorch_model.bin, rng_state_0.pth
+# Files that trainers write beside the weights, such as rng_state_0.pth. Numpy or Python objects in
+# them cast no doubt on the weights.
 SIDE_FILE = re.compile(
     r"(optimizer|scheduler|scaler|rng_state|random_states|training_args|sampler)", re.I
 )
 WEIGHTS_BIN = re.compile(r"(pytorch_|adapter_|diffusion_pytorch_)?model.*\.bin")
-# https://github.com/huggingface/safetensors#format: 8 bytes of length, JSON, data; bits for each type
+# Bits of each type. A file is 8 bytes of length, JSON, data: see
+# https://github.com/huggingface/safetensors#format
 BITS = {
-    "BOOL": 8,
-    "U8": 8,
-    "I8": 8,
-    "F8_E5M2": 8,
-    "F8_E4M3": 8,
-    "F8_E8M0": 8,
-    "F8_E4M3FNUZ": 8,
-    "F8_E5M2FNUZ": 8,
-    "I16": 16,
-    "U16": 16,
-    "F16": 16,
-    "BF16": 16,
+    name: bits
+    for bits, names in {
+        4: "F4",
+        6: "F6_E2M3 F6_E3M2",
+        8: "BOOL U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ",
+        16: "I16 U16 F16 BF16",
+        32: "I32 U32 F32",
+        64: "I64 U64 F64 C64",
+    }.items()
+    for name in names.split()
 }
-BITS.update(
-    {
-        "I32": 32,
-        "U32": 32,
-        "F32": 32,
-        "I64": 64,
-        "U64": 64,
-        "F64": 64,
-        "C64": 64,
-        "F4": 4,
-        "F6_E2M3": 6,
-        "F6_E3M2": 6,
-    }
-)
 LARGEST_HEADER = 100_000_000  # the limit of the safetensors library itself
 
 
 class Finding(NamedTuple):
+    """One thing that isn't as it should be. `--json` prints it under the names of these fields."""
+
     level: str  # bad, unknown or note
     kind: str  # manifest, path, missing, extra, bytes, sha256, link, cells, load, metrics
     path: str
@@ -85,31 +81,36 @@ class Finding(NamedTuple):
     do: str
 
     def line(self) -> str:
-        return f"{self.level}: {self.path}: found {self.found}, expected {self.expected}; {self.do}"
+        """The finding in one line for stderr."""
+        return f"{self.level}: {self.path}: {self.found}, expected {self.expected}; {self.do}"
 
 
 class Listed(NamedTuple):
+    """A file of the manifest; `path` is relative, with slashes, `sha256` in lower-case hex."""
+
     path: str
     bytes: int
     sha256: str
 
 
 class Manifest(NamedTuple):
+    """What should be in the folder."""
+
     run_id: str
-    cells: Optional[List[str]]  # the roster, where it was made with one
+    cells: Optional[List[str]]  # the roster, if it was made with one
     files: List[Listed]
     digest: str  # SHA-256 of the manifest's own bytes
 
 
 class CannotTell(Exception):
-    """What was asked can't be answered: the text is for stderr, the exit code is 2."""
+    """The question can't be answered: the text goes to stderr, the exit code is 2."""
 
 
 # ---------------------------------------------------------------- manifest
 
 
 def unsafe(path: object) -> Optional[str]:
-    """What is wrong with a manifest's path, or None when it stays below its folder on every system."""
+    """What is wrong with a manifest's path; None if it stays in its folder on every system."""
     if not isinstance(path, str) or not path:
         return "no text"
     if any(ord(char) < 32 or ord(char) == 127 for char in path):
@@ -127,23 +128,25 @@ def unsafe(path: object) -> Optional[str]:
 
 
 def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
-    """The manifest and what is bad in it. Raises CannotTell when it can't be read as one."""
+    """(the manifest, what is bad in it). Raises CannotTell for a file that isn't a manifest."""
     try:
         raw = path.read_bytes()
         data = json.loads(raw.decode("utf-8"))
     except (OSError, ValueError) as error:
         raise CannotTell(
-            f"manifest {path}: found {error}, expected JSON; fetch it again from the box"
+            f"manifest {path}: can't be read as JSON ({error}); pull it again from the box"
         ) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         shown = data.get("schema") if isinstance(data, dict) else type(data).__name__
         raise CannotTell(
-            f"manifest {path}: found schema {shown!r}, expected {SCHEMA}; make it with verify_local.py --make"
+            f"manifest {path}: its schema is {shown!r}, not {SCHEMA}; "
+            "make it again with verify_local.py --make"
         )
     run_id, rows = data.get("run_id"), data.get("files")
     if not isinstance(run_id, str) or not isinstance(rows, list):
         raise CannotTell(
-            f"manifest {path}: found no run_id and files, expected both; make it with verify_local.py --make"
+            f"manifest {path}: run_id or files is missing; "
+            "make it again with verify_local.py --make"
         )
     cells = data.get("cells")
     if cells is not None and not (
@@ -152,7 +155,8 @@ def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
         and all(isinstance(name, str) and CELL_NAME.fullmatch(name) for name in cells)
     ):
         raise CannotTell(
-            f"manifest {path}: found cells {ascii(cells)[:80]}, expected names; make it with verify_local.py --make"
+            f"manifest {path}: cells {ascii(cells)[:80]} aren't names; "
+            "make it again with verify_local.py --make"
         )
     listed: List[Listed] = []
     findings: List[Finding] = []
@@ -166,7 +170,7 @@ def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
         if fault is None and not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
             fault = "no SHA-256"
         if fault is None and name in seen:
-            fault = "a path that was listed before"
+            fault = "a path that is listed twice"
         if fault is not None:
             shown = ascii(name)[:120]
             findings.append(
@@ -186,6 +190,7 @@ def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
 
 
 def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in lower-case hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -194,10 +199,15 @@ def sha256(path: Path) -> str:
 
 
 def walk(folder: Path) -> Iterator[Tuple[str, str]]:
-    """(relative path with slashes, "file", "link" or "other") for everything below, sorted; links are not followed."""
+    """(relative path with slashes, "file", "link" or "other") of everything below a folder, sorted.
+
+    Links aren't followed. Raises CannotTell for a folder that can't be read.
+    """
 
     def fail(error: OSError) -> NoReturn:
-        raise CannotTell(f"{error.filename}: found {error.strerror}, expected a readable folder")
+        raise CannotTell(
+            f"{error.filename}: the folder can't be read ({error.strerror}); check its permissions"
+        )
 
     for here, folders, files in os.walk(str(folder), onerror=fail):
         folders.sort()
@@ -210,23 +220,25 @@ def walk(folder: Path) -> Iterator[Tuple[str, str]]:
 
 
 def write_atomically(path: Path, data: Dict[str, Any]) -> None:
+    """Write JSON so that the file is never seen half written, and flush it to the disk."""
     new = path.with_name("." + path.name + ".new")
     with new.open("w", encoding="utf-8") as file:
         file.write(json.dumps(data, ensure_ascii=False, indent=1) + "\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(str(new), str(path))
-    if hasattr(os, "O_DIRECTORY"):  # POSIX only: the rename itself reaches the disk
+    if hasattr(os, "O_DIRECTORY"):  # POSIX only: flush the rename as well
         handle = os.open(str(path.parent), os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
         except OSError:
-            pass  # some network file systems refuse it for folders
+            pass  # some network file systems refuse to flush a folder
         finally:
             os.close(handle)
 
 
 def cell_of(path: str) -> str:
+    """The cell that a file belongs to: its first folder, or '.'."""
     return path.split("/")[0] if "/" in path else "."
 
 
@@ -234,14 +246,16 @@ def cell_of(path: str) -> str:
 
 
 def import_torch() -> Any:
+    """The torch module; None if it is missing or broken."""
     try:
         import torch  # type: ignore
-    except Exception:  # a broken install raises whatever it likes
+    except Exception:  # a broken installation may raise anything
         return None
     return torch
 
 
 def is_checkpoint(path: str) -> bool:
+    """Whether a file's name is that of saved weights or training state."""
     name, suffix = PurePosixPath(path).name, PurePosixPath(path).suffix.lower()
     return (
         suffix in TORCH_SUFFIXES
@@ -251,12 +265,13 @@ def is_checkpoint(path: str) -> bool:
 
 
 def is_metrics(path: str) -> bool:
+    """Whether a file is a *metrics*.json."""
     name = PurePosixPath(path).name.lower()
     return "metrics" in name and name.endswith(".json")
 
 
 def safetensors_fault(path: Path) -> Optional[str]:
-    """What is wrong with a .safetensors file's header, or None."""
+    """What is wrong with a .safetensors file, by its header and size; None if nothing is."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(8)
@@ -299,7 +314,7 @@ def safetensors_fault(path: Path) -> Optional[str]:
 
 
 def zip_fault(path: Path) -> Optional[str]:
-    """What is wrong with a zip archive (torch.save's own form), or None when every member's CRC holds."""
+    """What is wrong with a zip archive, as torch.save writes it; None if every CRC holds."""
     try:
         with zipfile.ZipFile(str(path)) as archive:
             broken = archive.testzip()
@@ -316,6 +331,7 @@ def zip_fault(path: Path) -> Optional[str]:
 
 
 def holds_tensor(torch: Any, value: Any, depth: int = 0) -> bool:
+    """Whether a loaded value holds a tensor that isn't empty, at most eight levels deep."""
     if isinstance(value, torch.Tensor):
         return bool(value.numel())
     if depth > 8:
@@ -329,12 +345,12 @@ def holds_tensor(torch: Any, value: Any, depth: int = 0) -> bool:
 
 
 def torch_load(torch: Any, path: Path, allow_pickle: bool) -> Any:
+    """What a checkpoint holds, on the CPU. Raises whatever torch.load raises."""
     asked: Dict[str, Any] = {"map_location": "cpu", "weights_only": not allow_pickle}
     if zipfile.is_zipfile(str(path)):
         try:
-            return torch.load(
-                str(path), mmap=True, **asked
-            )  # a file larger than the memory loads as well
+            # mmap: the file may be larger than the memory
+            return torch.load(str(path), mmap=True, **asked)
         except TypeError:
             pass  # before torch 2.1
     return torch.load(str(path), **asked)
@@ -343,7 +359,7 @@ def torch_load(torch: Any, path: Path, allow_pickle: bool) -> Any:
 def try_checkpoint(
     folder: Path, path: str, torch: Any, allow_pickle: bool, load: bool
 ) -> Optional[Finding]:
-    """What to report about one file of weights; None when it loads, or when that wasn't asked for."""
+    """What to report about a checkpoint; None if it loads, or is whole and `load` is False."""
     full, side = folder / path, is_side_file(path)
 
     def report(
@@ -363,7 +379,7 @@ def try_checkpoint(
             report(
                 "unknown",
                 "not loaded: a shard of a distributed checkpoint",
-                do="load it in your own program, then --no-load",
+                do="load it in your own program, then pass --no-load",
             )
             if load
             else None
@@ -371,7 +387,7 @@ def try_checkpoint(
     start = first_bytes(full)
     fault = zip_fault(full) if start == b"PK\x03\x04" else None
     if fault is None and load and start[:2] != b"PK" and start[:1] != b"\x80":
-        fault = f"a file that begins with {start!r}, neither archive nor pickle"
+        fault = f"a file that begins with {start!r}: neither an archive nor a pickle"
     if fault:
         return report("bad", fault)
     if not load:
@@ -380,20 +396,21 @@ def try_checkpoint(
         return report(
             "note" if side else "unknown",
             "not loaded: torch missing",
-            do="run this where torch is installed, or --no-load",
+            do="run this where torch is installed, or pass --no-load",
         )
     try:
         value = torch_load(torch, full, allow_pickle)
     except Exception as error:
         first = " ".join(str(error).split())
-        # "WeightsUnpickler error: Unsupported global: GLOBAL numpy.core.multiarray._reconstruct was not an allowed global by default."
+        # "WeightsUnpickler error: Unsupported global: GLOBAL numpy.core.multiarray._reconstruct
+        # was not an allowed global by default."
         named = re.search(r"Unsupported (?:global: GLOBAL|class|operand) [\w.]+", first)
         if named and not allow_pickle:
             return report(
                 "note" if side else "unknown",
                 "not loaded: " + named[0],
                 "plain tensors",
-                "--allow-pickle runs code of the file: only if you wrote it",
+                "pass --allow-pickle only if you wrote the file: it runs the file's code",
             )
         return report("bad", f"{type(error).__name__}: {first[:160]}")
     if not side and not holds_tensor(torch, value):
@@ -404,12 +421,13 @@ def try_checkpoint(
 
 
 def first_bytes(path: Path) -> bytes:
+    """The first four bytes of a file."""
     with path.open("rb") as file:
         return file.read(4)
 
 
 def read_metrics(path: Path) -> Any:
-    """Raises ValueError for what isn't JSON or says nothing."""
+    """The content of a metrics file. Raises ValueError if it is empty or not JSON."""
     value = json.loads(path.read_bytes().decode("utf-8"))
     if not isinstance(value, (dict, list)) or not value:
         raise ValueError(f"{type(value).__name__} without content")
@@ -417,6 +435,7 @@ def read_metrics(path: Path) -> Any:
 
 
 def numbers(value: Any, name: str = "") -> Iterator[Tuple[str, str]]:
+    """(dotted name, value as text) of each number in a metrics file."""
     if isinstance(value, dict):
         for key in value:
             yield from numbers(value[key], name + "." + str(key) if name else str(key))
@@ -433,7 +452,7 @@ def numbers(value: Any, name: str = "") -> Iterator[Tuple[str, str]]:
 
 
 def compare(folder: Path, manifest: Manifest, skip: Set[str]) -> Tuple[List[Finding], List[str]]:
-    """(findings, paths whose bytes are the ones that were listed)."""
+    """(findings, the files that are as listed). `skip`: files that the manifest needn't list."""
     findings: List[Finding] = []
     there: Dict[str, str] = {path: kind for path, kind in walk(folder) if path not in skip}
     listed = {item.path: item for item in manifest.files}
@@ -454,7 +473,7 @@ def compare(folder: Path, manifest: Manifest, skip: Set[str]) -> Tuple[List[Find
         item, full = listed[path], folder / path
         if path not in there:
             findings.append(
-                Finding("bad", "missing", path, "nothing", f"{item.bytes} bytes", "pull it again")
+                Finding("bad", "missing", path, "missing", f"{item.bytes} bytes", "pull it again")
             )
         elif there[path] != "file":
             findings.append(
@@ -497,10 +516,12 @@ def compare(folder: Path, manifest: Manifest, skip: Set[str]) -> Tuple[List[Find
 
 
 def is_side_file(path: str) -> bool:
+    """Whether a checkpoint holds training state, such as an optimizer's, rather than weights."""
     return SIDE_FILE.match(PurePosixPath(path).name) is not None
 
 
 def cells_of(manifest: Manifest) -> List[str]:
+    """The names of the roster, or without one the folders that hold weights."""
     if manifest.cells is not None:
         return manifest.cells
     return sorted(
@@ -575,7 +596,7 @@ def look_inside(
                 str(folder),
                 "no checkpoint",
                 "at least one cell",
-                "look at the box, or --expect 0",
+                "look at the box, or pass --expect 0",
             )
         )
     if not manifest.files:
@@ -593,15 +614,14 @@ def look_inside(
 
 
 def verify(args: argparse.Namespace) -> int:
+    """Compare a folder with its manifest and load what is in it: 0 verified, 1 bad, 2 unknown."""
     folder, source = args.folder, args.manifest
     if not folder.is_dir():
-        raise CannotTell(f"{folder}: found no folder, expected the pulled results")
+        raise CannotTell(f"{folder}: no such folder; pass the one with the pulled results")
     manifest, findings = read_manifest(source)
     marker = folder / MARKER
     if marker.is_file() or marker.is_symlink():
-        os.replace(
-            str(marker), str(folder / OLD_MARKER)
-        )  # from here on an interrupted check leaves no marker
+        os.replace(str(marker), str(folder / OLD_MARKER))  # an interrupted check leaves no marker
     skip = set(OURS)
     if folder.resolve() in source.resolve().parents:
         skip.add(source.resolve().relative_to(folder.resolve()).as_posix())
@@ -643,37 +663,38 @@ def verify(args: argparse.Namespace) -> int:
             for key, shown in values.items():
                 print(f"{cell}\t{key}\t{shown}")
         told = ", not loaded as asked" if args.no_load else ""
-        print(
-            f"{'verified' if verdict == 'ok' else verdict}: {len(cells)} cells, {len(manifest.files)} files, {total} bytes{told}"
-        )
+        size = f"{len(cells)} cells, {len(manifest.files)} files, {total} bytes{told}"
+        print(f"{'verified' if verdict == 'ok' else verdict}: {size}")
     for finding in findings:
         print("verify_local: " + finding.line(), file=sys.stderr)
     return {"ok": 0, "bad": 1, "unknown": 2}[verdict]
 
 
 def read_roster(path: Path) -> List[str]:
-    """Names of cells, one a line; empty lines and lines with # are no cells."""
+    """The names of the cells, one per line; empty lines and # lines are skipped."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise CannotTell(
-            f"roster {path}: found {error}, expected a text with one cell a line"
+            f"roster {path}: can't be read ({error}); pass a text with one cell per line"
         ) from None
     names = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     for name in names:
         if not CELL_NAME.fullmatch(name) or names.count(name) > 1:
             raise CannotTell(
-                f"roster {path}: found {ascii(name)[:80]}, expected names of letters, digits and ._+=@,- once each"
+                f"roster {path}: {ascii(name)[:80]} isn't a name, or is listed twice; "
+                "use letters, digits and ._+=@,- and each name once"
             )
     if not names:
-        raise CannotTell(f"roster {path}: found no cell, expected one a line")
+        raise CannotTell(f"roster {path}: no cell; write one per line")
     return names
 
 
 def make(args: argparse.Namespace) -> int:
+    """Write the manifest of a folder: 0 written, 1 the folder isn't fit for one."""
     folder, out = args.make, args.output
     if not folder.is_dir():
-        raise CannotTell(f"{folder}: found no folder, expected the results")
+        raise CannotTell(f"{folder}: no such folder; pass the one with the results")
     cells = read_roster(args.roster) if args.roster else None
     rows: List[Dict[str, Any]] = []
     for path, kind in walk(folder):
@@ -685,7 +706,8 @@ def make(args: argparse.Namespace) -> int:
             continue
         if kind != "file" or unsafe(path):
             print(
-                f"verify_local: {ascii(path)}: found a {kind}, expected a plain file with a safe name; move it away",
+                f"verify_local: {ascii(path)}: a {kind}, expected a plain file with a safe name; "
+                "move it away",
                 file=sys.stderr,
             )
             return 1
@@ -696,7 +718,7 @@ def make(args: argparse.Namespace) -> int:
     if missing or not rows:
         shown = ", ".join(missing) or "any cell"
         print(
-            f"verify_local: {folder}: found no files of {shown}, expected each cell of the roster",
+            f"verify_local: {folder}: no files of {shown}; finish it or take it off the roster",
             file=sys.stderr,
         )
         return 1
@@ -710,7 +732,11 @@ def make(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """For download_loop.sh: TSV lines run_id NAME, total FILES BYTES, folder NAME FILES BYTES; or one folder's paths, each ended by NUL."""
+    """Print a manifest for download_loop.sh: 0 printed, 1 it is bad or holds nothing.
+
+    TSV lines: run_id NAME, total FILES BYTES, folder NAME FILES BYTES. With --folder: the paths of
+    one folder, each followed by NUL.
+    """
     manifest, findings = read_manifest(args.show)
     for finding in findings:
         print("verify_local: " + finding.line(), file=sys.stderr)
@@ -720,7 +746,8 @@ def show(args: argparse.Namespace) -> int:
         if not findings:
             found = ascii(odd[0])[:80] if odd else "no file"
             print(
-                f"verify_local: {args.show}: found {found}, expected folders named with letters, digits and ._+=@,-",
+                f"verify_local: {args.show}: {found}, expected folders named with letters, "
+                "digits and ._+=@,-; make the manifest again with verify_local.py --make",
                 file=sys.stderr,
             )
         return 1
@@ -737,6 +764,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def main() -> int:
+    """Run one verb. Returns the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -747,7 +775,7 @@ def main() -> int:
         "--manifest",
         type=Path,
         metavar="FILE",
-        help="what should be there; without it nothing is verified",
+        help="the list of what should be there; nothing is verified without it",
     )
     parser.add_argument("--expect", type=int, metavar="N", help="how many cells there must be")
     parser.add_argument(
@@ -759,12 +787,12 @@ def main() -> int:
     how.add_argument(
         "--allow-pickle",
         action="store_true",
-        help="load files that hold Python objects: this runs their code, so only your own",
+        help="load files that hold Python objects; this runs their code, so use it for your own",
     )
     how.add_argument(
         "--no-load",
         action="store_true",
-        help="don't load checkpoints (archives are still checked); the marker says so",
+        help="don't load checkpoints (archives are still checked); PULL_VERIFIED.json says so",
     )
     parser.add_argument(
         "--json",
@@ -776,13 +804,13 @@ def main() -> int:
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where --make writes")
     parser.add_argument(
-        "--run-id", metavar="ID", help="name in the manifest of --make (default: the folder's)"
+        "--run-id", metavar="ID", help="with --make: the run's name (default: the folder's)"
     )
     parser.add_argument(
         "--roster",
         type=Path,
         metavar="FILE",
-        help="--make: only these cells, each of which must be there",
+        help="with --make: include only these cells; each must be there",
     )
     parser.add_argument(
         "--show", type=Path, metavar="FILE", help="print a manifest's folders as TSV instead"
@@ -791,7 +819,7 @@ def main() -> int:
         "--folder",
         metavar="NAME",
         dest="folder_name",
-        help="--show: this folder's paths, each ended by NUL",
+        help="with --show: the paths of this folder, each followed by NUL",
     )
     args = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore
@@ -800,15 +828,14 @@ def main() -> int:
             return show(args)
         if args.make:
             if args.output is None:
-                raise CannotTell(
-                    "found no -o FILE, expected where the manifest goes; verify_local.py --help"
-                )
+                raise CannotTell("-o is missing; say where the manifest goes with -o FILE")
             return make(args)
         if args.folder is None:
-            raise CannotTell("found no FOLDER, expected the pulled results; verify_local.py --help")
+            raise CannotTell("FOLDER is missing; pass the pulled results (see --help)")
         if args.manifest is None:
             raise CannotTell(
-                "found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help"
+                "--manifest is missing; pass the list that was made on the box: nothing is "
+                "verified without it (see --help)"
             )
         return verify(args)
     except (CannotTell, OSError) as error:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.runs.cells import CellError, expand, read_queue
-from remote_gpu_trainer.runs.job import Job
+from remote_gpu_trainer.runs.job import MOST_BYTES, Job
 from remote_gpu_trainer.runs.job_reading import (
     JobError,
     from_file,
@@ -15,7 +15,6 @@ from remote_gpu_trainer.runs.job_reading import (
     with_options,
     with_queue,
 )
-from remote_gpu_trainer.runs.job_values import MOST_BYTES
 
 LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 
@@ -71,7 +70,7 @@ def test_a_key_by_value_is_refused_and_not_repeated(name, value):
 
 @pytest.mark.parametrize("name", ["UID", "SECONDS", "RANDOM", "PWD", "_", "BASH_ENV"])
 def test_a_variable_that_bash_sets_itself_is_refused(name):
-    assert "expected another name" in refusal(variables={name: "v77"})
+    assert f"bash sets {name} itself" in refusal(variables={name: "v77"})
 
 
 def test_words_about_tokens_are_no_keys():
@@ -98,11 +97,14 @@ def test_words_about_tokens_are_no_keys():
     "said", ["20", "tomorrow", "2026-11-22T09:00", "", "0h", "9999h", None, [], "20h; rm -rf /"]
 )
 def test_any_other_deadline_is_refused(said):
-    assert refusal(deadline=said).startswith("deadline: found ")
+    assert re.match(
+        r"deadline: '.*' isn't (a duration or a time with its zone|between 0 and a year); write ",
+        refusal(deadline=said),
+    )
 
 
 def test_a_job_without_a_deadline_is_refused():
-    with pytest.raises(JobError, match="^deadline: found nothing, expected a value; it is needed$"):
+    with pytest.raises(JobError, match="^deadline: missing; give it a value$"):
         from_object({"name": "sft", "command": "python train.py"})
 
 
@@ -111,23 +113,23 @@ def test_a_job_without_a_deadline_is_refused():
     [
         ({"name": "-x"}, "name: String should match"),
         ({"name": "x\n"}, "name: String should match"),
-        ({"command": []}, "found nothing to run"),
-        ({"command": "train.py", "launcher": "torchrun"}, "expected a list of arguments: torchrun starts the program itself"),
-        ({"launcher": "deepspeed", "nodes": 2}, "found deepspeed on several nodes, expected torchrun there"),
-        ({"nodes": 2}, "found none with several nodes, expected torchrun or accelerate"),
-        ({"launcher": "torchrun", "save_signal": "USR1"}, "found USR1, expected TERM: torchrun passes no other signal on"),
-        ({"variables": {"RGT_NAME": "x"}}, "expected another; the runner uses these"),
+        ({"command": []}, "command: nothing to run; name a program"),
+        ({"command": "train.py", "launcher": "torchrun"}, "command: torchrun can't start one line; write a list of arguments"),
+        ({"launcher": "deepspeed", "nodes": 2}, "launcher: deepspeed can't start several nodes; use torchrun"),
+        ({"nodes": 2}, "launcher: several nodes need one; use torchrun or accelerate"),
+        ({"launcher": "torchrun", "save_signal": "USR1"}, "save_signal: torchrun doesn't forward USR1; use TERM"),
+        ({"variables": {"RGT_NAME": "x"}}, "names that begin with RGT_ belong to the runner; take another name"),
         ({"variables": {"a b": "x"}}, "variables"),
         ({"run_dir": "~/runs/$(id)"}, "run_dir: String should match"),
         ({"run_dir": "runs"}, "run_dir: String should match"),
-        ({"comand": "x"}, "comand: found a field that isn't known"),
-        ({"secrets": {"A": {}}}, "secrets.A: found both or neither of file and variable, expected one"),
-        ({"command": ["a", "b\0"]}, "command.1: found a NUL character"),
-        ({"command": ["a", "\ud800"]}, "command.1: found characters that UTF-8 can't hold"),
-        ({"durable": {"to": "/k\nx", "what": ["a"]}}, "durable.to: found a line break or a control character"),
-        ({"checkpoint": {"folder": "a\tb"}}, "checkpoint.folder: found a line break or a control character"),
+        ({"comand": "x"}, "comand: unknown field; rgt render --schema lists the fields"),
+        ({"secrets": {"A": {}}}, "secrets.A: give exactly one of file and variable"),
+        ({"command": ["a", "b\0"]}, "command.1: holds a NUL character"),
+        ({"command": ["a", "\ud800"]}, "command.1: holds characters that UTF-8 can't encode"),
+        ({"durable": {"to": "/k\nx", "what": ["a"]}}, "durable.to: holds a line break or a control character"),
+        ({"checkpoint": {"folder": "a\tb"}}, "checkpoint.folder: holds a line break or a control character"),
         ({"retries": {"meteor": 2}}, "retries.meteor"),
-        ({"queue": {"cells": [{"name": "a"}, {"name": "a"}]}}, "found the name 'a' twice"),
+        ({"queue": {"cells": [{"name": "a"}, {"name": "a"}]}}, "queue: two cells are called 'a'; give each its own name"),
         ({"variables": {f"V{n}": "x" * 90_000 for n in range(8)}}, "put long values into files of the code"),
     ],
 )  # fmt: skip
@@ -137,7 +139,7 @@ def test_what_cannot_run_is_refused_by_the_name_of_its_field(fields, said):
 
 def test_a_value_that_is_too_long_is_refused_and_one_that_fits_is_taken():
     assert from_object({**LEAST, "command": ["x" * MOST_BYTES]}).command == ["x" * MOST_BYTES]
-    assert f"command.1: found {MOST_BYTES + 1:,} bytes, expected at most {MOST_BYTES:,}" in refusal(
+    assert f"command.1: {MOST_BYTES + 1:,} bytes are more than {MOST_BYTES:,}" in refusal(
         command=["a", "x" * (MOST_BYTES + 1)]
     )
 
@@ -158,7 +160,8 @@ def test_a_key_in_place_of_its_name_is_refused_and_never_repeated(token):
         assert "secrets.HF_TOKEN" in message and token not in message
     message = refusal(variables={"HF_TOKEN": token}, command=["train.py", f"--token={token}"])
     assert (
-        message.count("expected it in a file or variable of the box that `secrets` names") == 2
+        message.count("put it into a file or variable of the box, and name that under `secrets`")
+        == 2
         and token not in message
     )
 
@@ -206,9 +209,13 @@ def test_yaml_json_and_options_give_the_same_job(tmp_path):
 @pytest.mark.parametrize(
     "name, text, said",
     [
-        ("a.yaml", "a: [", "expected YAML or JSON"),
-        ("a.json", "{", "expected YAML or JSON"),
-        ("a.yaml", "- 1", "found list, expected an object"),
+        ("a.yaml", "name: a\nb: [", "a.yaml: line 2, column 5: "),
+        ("a.json", "{", "make it valid JSON"),
+        (
+            "a.yaml",
+            "- 1",
+            "this is a list, not a job; write an object with name, command and deadline",
+        ),
         ("gone.yaml", None, "No such file"),
     ],
 )

@@ -8,7 +8,7 @@ import time
 import zipfile
 
 import pytest
-from remote_gpu_trainer.runs.status_reading import read
+from remote_gpu_trainer.runs.status import read
 
 from tests.runs.runner_box import PROGRAM, Box, assert_nothing_repeated, undisturbed
 

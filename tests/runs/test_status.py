@@ -11,7 +11,8 @@ import time
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runs import ledger, status
-from remote_gpu_trainer.runs.status_reading import Status, read
+from remote_gpu_trainer.runs.status import Status, read
+from remote_gpu_trainer.text.errors import BadRequest
 
 from tests.engines.fake_run import SAYS, fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -68,19 +69,19 @@ def test_the_evidence_names_what_a_reader_should_know():
         "reason: killed by the kernel",
         "deadline in 1.0 h",
         "last sync not verified, 60 s ago, to /mnt",
-        "expected results missing: out/a.pt",
+        "missing results: out/a.pt",
         "disk: 12 MB free",
         "gpu: A100 0 %",
         "log: step 119 loss 0.3",
         "log: step 120 loss 0.2",
     ]
     assert (
-        "the deadline's keeper is not alive: nothing on the box ends the run"
+        "the keeper is gone: nothing on the box ends the run at the deadline"
         in said(deadline=4600, keeper_alive=False).evidence
     )
     assert (
         said(alive=False).evidence[0]
-        == "no process of the run is there, and it left no word: killed, or the box was started again"
+        == "the run's processes are gone and left no end state: they were killed, or the box restarted"
     )
 
 
@@ -89,11 +90,11 @@ def test_a_program_without_its_runner_is_no_live_run():
     assert (lost.state, lost.code) == ("stalled", 1)
     assert (
         lost.evidence[0]
-        == "the runner is gone or stopped, its program is not: no copies, no retries, no test for a stall; do: bash run.sh start"
+        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; run bash run.sh start"
     )
     hung = said(runner_alive=True, heartbeat_age=700)
     assert hung.state == "stalled" and hung.evidence[0].startswith(
-        "the runner has not moved for 700 s"
+        "the runner gave no sign of life for 700 s"
     )
     assert (
         said(runner_alive=True, heartbeat_age=100).state == said(runner_alive="no").state == "alive"
@@ -104,7 +105,7 @@ def test_a_program_without_its_runner_is_no_live_run():
 def test_a_run_on_another_machine_is_told_as_such():
     found = said(elsewhere=True, runner_alive=True, keeper_alive=None, host="node7", deadline=4600)
     assert found.state == "alive" and found.evidence[0].startswith(
-        "the run is on node7, judged by its heartbeat alone"
+        "the run is on node7, whose processes can't be seen from here: only its heartbeat is judged"
     )
     assert not [line for line in found.evidence if "keeper" in line]
     assert said(elsewhere=True, alive=False, runner_alive=False).state == "failed"
@@ -120,9 +121,12 @@ def test_no_deadline_is_told_before_the_first_start():
     ("sync", "text"),
     [
         ({"ok": True}, "verified"),
-        ({"ok": True, "copied": 1, "absent": ["a", "b\n"]}, "verified (but not there: a, b)"),
-        ({"ok": True, "copied": 0, "absent": ["a"]}, "copied nothing (not there: a)"),
-        ({"ok": False, "copied": 0, "absent": ["a"]}, "not verified (not there: a)"),
+        (
+            {"ok": True, "copied": 1, "absent": ["a", "b\n"]},
+            "verified, but incomplete (missing: a, b)",
+        ),
+        ({"ok": True, "copied": 0, "absent": ["a"]}, "copied nothing (missing: a)"),
+        ({"ok": False, "copied": 0, "absent": ["a"]}, "not verified (missing: a)"),
         ({"ok": True, "copied": [], "absent": 7}, "verified"),
     ],
 )
@@ -184,8 +188,11 @@ def test_the_newest_of_several_runs_is_taken_and_all_are_named(sshd):
 
 
 def test_a_box_without_a_run_says_nothing(sshd):
-    assert "found no run on gpu, expected a run under ~/runs" in status.ask(GPU).text
-    assert "expected a run script in" in status.ask(GPU, "gone").text
+    assert (
+        status.ask(GPU).text
+        == "no run under ~/runs on gpu; start one, or name its folder with --run"
+    )
+    assert status.ask(GPU, "gone").text.startswith("no run script in ")
     assert status.ask(GPU, "gone").state == "nothing"
 
 
@@ -256,17 +263,17 @@ def losses(*values):
     [
         (
             {"tail": losses(*[1.5] * 20, *["nan"] * 10)},
-            "by the end of the log loss suddenly becomes nan and stays nan",
+            "at the end of the log loss suddenly becomes nan and stays nan",
             1,
         ),
         (
             {"tail": losses(*["nan"] * 30)},
-            "by the end of the log loss is nan from the first step",
+            "at the end of the log loss is nan from the first step",
             1,
         ),
         (
             {"tail": losses(*["nan"] * 30), "phase": "done", "alive": False, "exit": 0},
-            "by the end of the log loss is nan from the first step",
+            "at the end of the log loss is nan from the first step",
             1,
         ),
         ({"tail": losses(*["nan"] * 30), "phase": "failed", "alive": False, "exit": 1}, "", 1),
@@ -288,7 +295,7 @@ def test_a_loss_of_nan_is_told_while_the_run_goes_on(says, numbers, code):
     assert [m["id"] for m in found.matches if m["by"] == "the numbers at the log's end"] == (
         ["P9"] if numbers else []
     )
-    assert ("worth nothing" in status.as_text(found)) == bool(numbers)
+    assert ("the result is worthless" in status.as_text(found)) == bool(numbers)
 
 
 class Story:
@@ -342,7 +349,7 @@ def test_a_silence_is_unreachable_only_after_its_time():
     story = Story("alive", "unreachable:refused")
     found = story.wait()
     assert (found.state, story.now) == ("unreachable", 930.0)
-    assert found.evidence == ["no answer for 15 min; whether the run lives is not known"]
+    assert found.evidence == ["no answer for 15 min; the run may still be alive"]
 
 
 @pytest.mark.parametrize(
@@ -399,24 +406,30 @@ def test_a_real_wait_gives_up_after_the_stated_time(sshd):
     assert (
         done.returncode == 2
         and done.stdout.startswith("unreachable: ")
-        and "whether the run lives is not known" in done.stdout
+        and "the run may still be alive" in done.stdout
     )
 
 
-def test_a_box_that_was_opened_is_named_by_every_command_until_it_is_gone(sshd):
+def test_a_box_that_was_opened_is_remembered_once_until_it_is_gone(sshd):
     fake_run(sshd.home)
     assert command("status", "gpu").stderr == ""
-    line = command("profile", "local").stderr
-    assert line.startswith("opened and not confirmed gone: gpu since 20") and line.count("\n") == 1
-    assert command("status", "gpu").returncode == 0
-    assert ledger.place().read_bytes().count(b"\n") == 1
     assert [b.address for b in ledger.still_open()] == [f"127.0.0.1:{sshd.port}"]
+    line = command("status", "gpu").stderr
+    assert line.startswith("may still be billed: gpu since 20") and line.count("\n") == 1
+    assert "rgt release BOX --forget gone, or --forget own" in line
+    told = [json.loads(line)["event"] for line in ledger.place().read_text().splitlines()]
+    assert told == ["opened", "reminded"]
     ledger.gone(f"127.0.0.1:{sshd.port}", "gpu", "test")
-    assert command("profile", "local").stderr == ""
+    assert ledger.still_open() == []
 
 
-def test_a_name_that_leads_elsewhere_does_not_hide_the_old_box(monkeypatch, tmp_path):
+@pytest.fixture
+def state(monkeypatch, tmp_path):
+    """An empty ledger."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def test_a_name_that_leads_elsewhere_does_not_hide_the_old_box(state):
     ledger.opened("1.2.3.4:22", "gpu", profile="runpod", price=0.69, now=0)
     ledger.opened("1.2.3.4:22", "gpu", now=50)
     ledger.opened("5.6.7.8:22", "gpu", now=100)
@@ -425,7 +438,83 @@ def test_a_name_that_leads_elsewhere_does_not_hide_the_old_box(monkeypatch, tmp_
         ("1.2.3.4:22", 0, "runpod", 0.8),
         ("5.6.7.8:22", 100, "", None),
     ]
-    assert "(1.0 h, 0.8 an hour, about 0.80 so far); gpu since" in ledger.reminder(now=3600)
+    told = ledger.reminder("status", False, now=3600)
+    assert told.startswith("may still be billed: 1.2.3.4:22 since ")
+    assert "(1.0 h, 0.8 an hour, about 0.80 so far); 5.6.7.8:22 since" in told
+    with pytest.raises(BadRequest, match="gpu stands for 2 boxes; pick one of 1.2.3.4:22, 5.6.7."):
+        ledger.forget("gpu", "5.6.7.8:22", own=False)
+    assert ledger.forget("1.2.3.4:22", "", own=False) == "1.2.3.4:22"
+    assert [b.address for b in ledger.still_open()] == ["5.6.7.8:22"]
+
+
+@pytest.mark.parametrize(
+    ("name", "as_json", "reminds"),
+    [
+        ("status", False, True),
+        ("release", False, True),
+        ("health", False, True),
+        ("", False, True),
+        ("status", True, False),
+        ("lookup", False, False),
+        ("profile", False, False),
+        ("render", False, False),
+    ],
+)
+def test_only_a_command_about_boxes_reminds_and_none_that_prints_json(
+    state, name, as_json, reminds
+):
+    ledger.opened("1.2.3.4:22", "gpu", now=0)
+    assert bool(ledger.reminder(name, as_json, now=60)) == reminds
+    assert bool(ledger.reminder(name, as_json, now=60)) is False
+
+
+def test_the_reminder_comes_once_a_day(state):
+    assert ledger.reminder("status", False, now=0) == "" and not ledger.place().exists()
+    ledger.opened("1.2.3.4:22", "gpu", now=0)
+    hours = [h for h in range(0, 72, 3) if ledger.reminder("status", False, now=h * 3600)]
+    assert hours == [0, 24, 48]
+
+
+def test_a_box_that_the_user_calls_gone_is_remembered_when_it_is_reached_again(state):
+    ledger.opened("1.2.3.4:22", "gpu", now=0)
+    assert ledger.forget("gpu", "1.2.3.4:22", own=False, now=1) == "1.2.3.4:22"
+    assert ledger.forget("gpu", "1.2.3.4:22", own=False, now=2) == ""
+    assert ledger.still_open() == []
+    ledger.opened("1.2.3.4:22", "gpu", now=3)
+    assert [b.since for b in ledger.still_open()] == [3]
+
+
+def test_an_own_machine_is_not_remembered_again_unless_a_platform_bills_it(state):
+    assert ledger.forget("gpu", "1.2.3.4:22", own=True, now=1) == "1.2.3.4:22"
+    assert ledger.opened("1.2.3.4:22", "gpu", now=2) and ledger.still_open() == []
+    ledger.opened("1.2.3.4:22", "gpu", profile="runpod", now=3)
+    assert [(b.since, b.profile) for b in ledger.still_open()] == [(3, "runpod")]
+
+
+def test_release_forgets_a_box_on_the_users_word(sshd):
+    fake_run(sshd.home)
+    assert command("status", "gpu").returncode == 0
+    done = command("release", "gpu", "--forget", "own")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "forgot gpu, and won't remind of it again: you say that it is your own\n",
+    )
+    assert command("status", "gpu").stderr == "" and ledger.still_open() == []
+    ledger.opened("203.0.113.7:40122", "ssh -p 40122 root@203.0.113.7")
+    done = command("release", "203.0.113.7:40122", "--forget", "gone", "--json")
+    assert (done.returncode, json.loads(done.stdout)["forgotten"]) == (0, True)
+    done = command("release", "203.0.113.7:40122", "--forget", "gone")
+    assert (done.returncode, done.stdout) == (
+        1,
+        "203.0.113.7:40122 isn't on the list of boxes that may be billed\n",
+    )
+    done = command("release", "gpu", "--forget", "gone", "--profile", "runpod")
+    assert done.returncode == 2 and "--forget asks no provider" in done.stderr
+    done = command("release", "gpu")
+    assert done.returncode == 2 and "--profile is missing" in done.stderr
+
+
+REMIND = "from remote_gpu_trainer.runs import ledger; print(ledger.reminder('status', False))"
 
 
 @pytest.mark.parametrize("state", ["missing", "file", "torn", "relative"])
@@ -444,7 +533,7 @@ def test_a_home_that_cannot_be_written_breaks_no_command(state, tmp_path):
         (place / "ledger.jsonl").write_bytes(
             b'\xff\x00{"t": 1\n[1]\n{"t":"x","event":"opened","address":"a"}\n{"t":1,"event":"opened","address":7}\n{"t": 5, "event": "opened", "address": "b:22", "name": "\\u001b[31mb"}\n{"t": '
         )
-    code = "from remote_gpu_trainer import ledger; ledger.opened('c:22', 'c'); print([b.address for b in ledger.still_open()])"
+    code = "from remote_gpu_trainer.runs import ledger; ledger.opened('c:22', 'c'); print([b.address for b in ledger.still_open()])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         check=False,
@@ -457,10 +546,13 @@ def test_a_home_that_cannot_be_written_breaks_no_command(state, tmp_path):
     if state == "file":
         assert done.stdout == "[]\n" and command("profile", "local", env=env).returncode == 0
     elif state == "torn":
-        assert (
-            done.stdout == "['b:22', 'c:22']\n"
-            and "\x1b" not in command("profile", "local", env=env).stderr
-        )
+        told = subprocess.run(
+            [sys.executable, "-c", REMIND],
+            env=env,
+            capture_output=True,
+            text=True,
+        ).stdout
+        assert done.stdout == "['b:22', 'c:22']\n" and "b since 19" in told and "\x1b" not in told
     else:
         assert (
             done.stdout == "['c:22']\n"

@@ -124,12 +124,15 @@ def test_a_second_run_copies_nothing_and_writes_the_same_manifest(place):
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (lambda folder: (folder / "best.pth").write_bytes(b""), "b: found an empty best.pth"),
+        (
+            lambda folder: (folder / "best.pth").write_bytes(b""),
+            "b isn't finished: an empty best.pth; ",
+        ),
         (
             lambda folder: (folder / "best_metrics.json").rename(folder / "other.json"),
-            "b: found no best_metrics.json",
+            "b isn't finished: no best_metrics.json; ",
         ),
-        (lambda folder: folder.rename(folder.parent / "c"), "b: found no folder"),
+        (lambda folder: folder.rename(folder.parent / "c"), "b isn't finished: no folder; "),
     ],
     ids=["empty weights", "no metrics", "no folder"],
 )
@@ -161,7 +164,7 @@ def test_cells_of_the_runner_need_its_done_marker(place):
     (run_dir / "cells/b/.failed").write_text("{}")
     code, _, err = place.run(RUN_DIR=run_dir, DATA_DIR=None)
     assert code == 1
-    assert "b: found the marker .failed, expected a finished cell" in err
+    assert "b isn't finished: the marker .failed; finish it or take it off the roster" in err
     (run_dir / "cells/b/.failed").rename(run_dir / "cells/b/.done")
     assert place.run(RUN_DIR=run_dir, DATA_DIR=None)[0] == 0
     assert sorted(name for name in place.tree() if "/b/" in name) == [
@@ -197,7 +200,7 @@ def test_two_files_of_weights_are_not_chosen_between(place):
     (folder / "2/best.pth").write_bytes(b"other")
     code, _, err = place.run()
     assert code == 1
-    assert "b: found 2 files best.pth, expected one" in err
+    assert "b isn't finished: 2 files called best.pth; name one with its folder" in err
 
 
 def test_a_copy_of_another_run_is_not_overwritten_until_asked_and_then_kept(place):
@@ -228,7 +231,7 @@ def test_a_durable_disk_that_is_too_small_is_told_before_anything_is_copied(plac
     try:
         code, _, err = place.run()
         assert code == 1
-        assert "KiB free in" in err and "expected" in err
+        assert "KiB free, the copies need" in err and "; ask the user for more room" in err
         assert not any(name.endswith("best.pth") for name in place.tree())
     finally:
         subprocess.run(["umount", str(place.durable)], check=True)
@@ -237,14 +240,14 @@ def test_a_durable_disk_that_is_too_small_is_told_before_anything_is_copied(plac
 @pytest.mark.parametrize(
     ("env", "text"),
     [
-        ({"RUN_ID": None}, "found no RUN_ID"),
-        ({"DATA_DIR": None}, "found neither RUN_DIR nor DATA_DIR"),
+        ({"RUN_ID": None}, "RUN_ID isn't set; see --help"),
+        ({"DATA_DIR": None}, "neither RUN_DIR nor DATA_DIR is set; see --help"),
         (
             {"DURABLE_DIR": "/nowhere"},
-            "found no folder /nowhere, expected the durable storage to be mounted",
+            "no folder DURABLE_DIR=/nowhere; mount the durable storage",
         ),
-        ({"EXPECTED_ROSTER_FILE": "/nowhere"}, "found no file /nowhere"),
-        ({"PY": "no-such-python"}, "found no no-such-python"),
+        ({"EXPECTED_ROSTER_FILE": "/nowhere"}, "no file EXPECTED_ROSTER_FILE=/nowhere"),
+        ({"PY": "no-such-python"}, "PY=no-such-python isn't installed; set PY to a Python 3"),
     ],
     ids=["no run", "no source", "storage not mounted", "no roster", "no Python"],
 )
@@ -259,7 +262,7 @@ def test_an_odd_name_on_the_roster_is_refused(place, name):
     place.roster(name)
     code, _, err = place.run()
     assert code == 2
-    assert "expected a name of letters" in err
+    assert "isn't a name of letters, digits and ._+=@,-; see --help" in err
     place.roster("a", "a")
     assert place.run()[0] == 2
 

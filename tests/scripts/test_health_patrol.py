@@ -148,7 +148,7 @@ def test_a_box_that_does_not_answer_is_unreachable_and_nothing_more(run, sshd):
     code, out, err = patrol(HOST="gpu", SSH_CONFIG=sshd.ssh_config, RUN_GLOB="x")
     assert code == 2
     assert " gpu unreachable procs=- done=-/- " in out
-    assert "the run itself may be fine" in err
+    assert "the run may be fine" in err
 
 
 def test_an_old_log_of_a_running_program_is_a_stall(run):
@@ -281,20 +281,20 @@ def test_patterns_and_paths_are_data_there(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "env",
+    ("env", "text"),
     [
-        {"HOST": ""},
-        {"HOST": "-oProxyCommand=x"},
-        {"HOST": "local"},
-        {"RUN_GLOB": "x", "STALL_MINUTES": "long"},
-        {"RUN_GLOB": "x", "N_TOTAL": "all"},
+        ({"HOST": ""}, "HOST isn't set; name a host of the ssh configuration, or local"),
+        ({"HOST": "-oProxyCommand=x"}, "isn't a host of the ssh configuration"),
+        ({"HOST": "local"}, "no run is named; set RUN_DIR, RUN_GLOB or RUN_LOG"),
+        ({"RUN_GLOB": "x", "STALL_MINUTES": "long"}, "must be whole numbers, not long"),
+        ({"RUN_GLOB": "x", "N_TOTAL": "all"}, "must be whole numbers, not all"),
     ],
     ids=["no host", "an option as host", "no run", "a word as minutes", "a word as count"],
 )
-def test_usage_errors_exit_2(env):
+def test_usage_errors_exit_2(env, text):
     code, out, err = patrol(**env)
     assert (code, out) == (2, "")
-    assert "expected" in err
+    assert f"{text}; see --help" in err
 
 
 def test_help_and_an_unknown_option():

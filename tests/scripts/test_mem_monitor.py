@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -38,7 +39,7 @@ def once(**kw):
 
 def own_group(mount, controller=None):
     """Where this process's group lies below a mount, as the script will look for it."""
-    for line in open("/proc/self/cgroup"):
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, names, path = line.rstrip("\n").split(":", 2)
         if names.split(",") == ([controller] if controller else [""]) or (
             controller and controller in names.split(",")
@@ -190,14 +191,18 @@ def test_it_stops_at_a_signal():
 
 
 @pytest.mark.parametrize(
-    "args",
-    [["--interval", "0"], ["--interval", "fast"], ["--pid"], ["--pid", "4194999"], ["--all"]],
-    ids=" ".join,
+    ("args", "text"),
+    [
+        ("--interval 0", "--interval needs a whole number above 0, not 0"),
+        ("--interval fast", "--interval needs a whole number above 0, not fast"),
+        ("--pid", "--pid needs a whole number above 0, not nothing"),
+        ("--pid 4194999", "--pid: no process 4194999"),
+        ("--all", "unknown argument --all"),
+    ],
 )
-def test_usage_errors_exit_2(args):
-    code, out, err = run(*args)
-    assert (code, out) == (2, "")
-    assert "found" in err and "expected" in err
+def test_usage_errors_exit_2(args, text):
+    code, out, err = run(*args.split())
+    assert (code, out, err) == (2, "", f"mem_monitor: {text}; see --help\n")
 
 
 def test_help_names_each_column():

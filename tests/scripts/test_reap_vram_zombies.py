@@ -202,7 +202,7 @@ def test_an_idle_worker_of_a_listed_job_is_left_alone(gpu):
     gpu.says(listed=[parent])
     time.sleep(1.1)
     code, answer = gpu.reap("--force")
-    assert (code, reason(answer, worker)) == (0, ("skipped", f"its parent {parent} lives"))
+    assert (code, reason(answer, worker)) == (0, ("skipped", f"its parent {parent} is alive"))
     os.kill(parent, signal.SIGSTOP)  # not even while its parent stands still
     assert gpu.reap("--force")[0] == 0
     assert lives(worker) and lives(parent)
@@ -215,7 +215,7 @@ def test_a_parent_whose_worker_is_listed_is_left_alone(gpu):
     time.sleep(1.1)
     code, answer = gpu.reap("--force")
     assert code == 0
-    assert reason(answer, parent)[1] == f"process {worker} of its session is on nvidia-smi's list"
+    assert reason(answer, parent)[1] == f"nvidia-smi lists process {worker} of its session"
     assert lives(parent)
 
 
@@ -223,7 +223,7 @@ def test_a_process_whose_parent_lives_is_left_alone(gpu, other_job):
     pid = gpu.hold(orphan=False)
     time.sleep(1.1)
     code, answer = gpu.reap("--force")
-    assert (code, reason(answer, pid)) == (0, ("skipped", f"its parent {os.getpid()} lives"))
+    assert (code, reason(answer, pid)) == (0, ("skipped", f"its parent {os.getpid()} is alive"))
     assert lives(pid)
 
 
@@ -259,7 +259,7 @@ def test_a_process_on_a_busy_gpu_is_left_alone(gpu, other_job):
     assert code == 0
     assert reason(answer, pid) == (
         "skipped",
-        "a GPU that it holds was not at 0 per cent within 1 s",
+        "a GPU that it holds was busy within 1 s",
     )
     assert lives(pid)
 
@@ -268,7 +268,7 @@ def test_a_process_on_a_busy_gpu_is_left_alone(gpu, other_job):
     ("says", "text"),
     [
         ({"listed": []}, "lists no process while 4000 MiB are in use"),
-        ({"listed": [4194000]}, "lists process 4194000, which is not to be seen here"),
+        ({"listed": [4194000]}, "lists process 4194000, which does not exist here"),
     ],
     ids=["an empty list while memory is used", "a number of another namespace"],
 )
@@ -297,18 +297,18 @@ def test_it_refuses_in_a_pid_namespace_of_its_own_whatever_it_is_told(gpu):
         "--force", "--trust-empty-list", wrap=[unshare, "--pid", "--fork", "--mount-proc"]
     )
     assert (code, answer["verdict"]) == (1, "refused")
-    assert "PID namespace of its own (a container)" in answer["reason"]
+    assert "in a container (a PID namespace of its own)" in answer["reason"]
 
 
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
         (lambda gpu: (gpu.smi / "gpus").unlink(), "did not answer"),
-        (lambda gpu: (gpu.smi / "compute").unlink(), "lists no processes at all"),
-        (lambda gpu: (gpu.smi / "all").unlink(), "lists no processes at all"),
+        (lambda gpu: (gpu.smi / "compute").unlink(), "can not list processes here"),
+        (lambda gpu: (gpu.smi / "all").unlink(), "can not list processes here"),
         (
             lambda gpu: gpu.says(extra="    Processes                             : N/A\n"),
-            "lists no processes at all",
+            "can not list processes here",
         ),
     ],
     ids=["no table", "no list", "no second list", "a list that is not available"],
@@ -340,9 +340,9 @@ def test_a_missing_tool_or_driver_is_no_clean_gpu(gpu, tmp_path):
     ):
         (bare / name).symlink_to(shutil.which(name))
     code, answer = gpu.reap(path=str(bare))
-    assert (code, answer["reason"]) == (1, "found no nvidia-smi, expected the NVIDIA driver")
+    assert (code, answer["reason"]) == (1, "nvidia-smi is missing; install the NVIDIA driver")
     code, answer = gpu.reap(path=f"{gpu.bin}:{bare}")
-    assert (code, answer["reason"].split(",")[0]) == (1, "found neither fuser nor lsof")
+    assert (code, answer["reason"].split(";")[0]) == (1, "neither fuser nor lsof is installed")
 
 
 def test_lsof_does_where_fuser_is_missing(gpu, other_job, tmp_path):
@@ -378,7 +378,7 @@ def test_no_device_file_is_no_clean_gpu(gpu):
     done = subprocess.run(["bash", str(SCRIPT)], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout) == (
         1,
-        "unknown: found no /dev/nvidia0, expected a device file for each GPU\n",
+        "unknown: no device file such as /dev/nvidia0; load the NVIDIA driver, or pass --device\n",
     )
 
 
@@ -409,21 +409,20 @@ def test_the_table_has_names_but_no_command_lines(gpu, other_job):
 
 
 @pytest.mark.parametrize(
-    "args",
+    ("args", "text"),
     [
-        ["--kill"],
-        ["--sample", "0"],
-        ["--min-age", "-1"],
-        ["--device", "/etc/passwd"],
-        ["--device", "nvidia0"],
-        ["--device"],
+        ("--kill", "unknown argument --kill"),
+        ("--sample 0", "--sample needs a whole number above 0, not 0"),
+        ("--min-age -1", "--min-age needs a whole number above 0, not -1"),
+        ("--device /etc/passwd", "--device: /etc/passwd isn't a character device"),
+        ("--device nvidia0", "--device needs a path that begins with /, not nvidia0"),
+        ("--device", "--device needs a path that begins with /, not nothing"),
     ],
-    ids=" ".join,
 )
-def test_usage_errors_exit_2(args):
-    done = subprocess.run(["bash", str(SCRIPT), *args], capture_output=True, text=True)
+def test_usage_errors_exit_2(args, text):
+    done = subprocess.run(["bash", str(SCRIPT), *args.split()], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "found" in done.stderr and "expected" in done.stderr
+    assert done.stderr == f"reap_vram_zombies: {text}; see --help\n"
 
 
 def test_help():

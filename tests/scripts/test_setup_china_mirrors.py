@@ -181,7 +181,7 @@ def test_a_data_disk_that_is_not_mounted_sets_nothing(shell, tmp_path):
         'source "$S" || echo "status $?"; echo "${HF_ENDPOINT-unset}"', DATA_DIR=tmp_path / "none"
     )
     assert out.split() == ["status", "1", "unset"]
-    assert "expected a writable folder" in err
+    assert "is not a writable folder, nothing was set; mount the data disk" in err
     code, out, _ = shell('bash "$S" --print', DATA_DIR=tmp_path / "none")
     assert (code, out) == (1, "")
 
@@ -197,7 +197,7 @@ def test_arguments_of_the_sourcing_script_are_not_read(shell, tmp_path):
 def test_executed_without_print_it_says_that_this_would_be_lost(shell):
     code, out, err = shell('bash "$S"')
     assert (code, out) == (2, "")
-    assert "Use: source setup-china-mirrors.sh" in err
+    assert "use source setup-china-mirrors.sh, or pass --print or --help" in err
     assert shell('bash "$S" --persist')[0] == 2
 
 

@@ -113,11 +113,11 @@ def link(pulled):
 @pytest.mark.parametrize(
     ("change", "kind", "text"),
     [
-        (cut, "bytes", "expected"),
+        (cut, "bytes", " bytes, expected "),
         (alter, "sha256", "pull it again with rsync --checksum"),
-        (drop, "missing", "found nothing"),
+        (drop, "missing", "missing, expected "),
         (add, "extra", "a file that isn't listed"),
-        (link, "link", "found a link, expected a plain file"),
+        (link, "link", ": a link, expected a plain file; "),
     ],
     ids=[
         "a cut file",
@@ -179,16 +179,22 @@ def test_a_path_listed_twice_makes_the_manifest_bad(pulled):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"schema": 2}', '{"schema": 1, "files": []}', "\xff"],
+    ("text", "says"),
+    [
+        ("", "can't be read as JSON ("),
+        ("[]", "its schema is 'list', not 1; "),
+        ('{"schema": 2}', "its schema is 2, not 1; "),
+        ('{"schema": 1, "files": []}', "run_id or files is missing; "),
+        ("\xff", "can't be read as JSON ("),
+    ],
     ids=["nothing", "a list", "another schema", "no run", "no UTF-8"],
 )
-def test_a_manifest_that_cannot_be_read_is_not_told_as_bad_results(pulled, text):
+def test_a_manifest_that_cannot_be_read_is_not_told_as_bad_results(pulled, text, says):
     listing = pulled.parent / "m.json"
     listing.write_bytes(text.encode("latin-1"))
     code, out, err = run(pulled, "--manifest", listing)
     assert (code, out) == (2, "")
-    assert "found" in err and "expected" in err
+    assert says in err
 
 
 def test_without_a_manifest_nothing_is_verified(pulled):
@@ -196,7 +202,7 @@ def test_without_a_manifest_nothing_is_verified(pulled):
     assert (code, out) == (2, "")
     assert (
         err
-        == "verify_local: found no --manifest, expected the list made on the box: nothing is verified without it; verify_local.py --help\n"
+        == "verify_local: --manifest is missing; pass the list that was made on the box: nothing is verified without it (see --help)\n"
     )
 
 
@@ -330,7 +336,7 @@ def test_a_checkpoint_without_a_tensor_is_bad(weights):
     folder = save({"epoch": 3})
     code, _, err = run(folder, "--manifest", manifest(folder))
     assert code == 1
-    assert "found no weights (dict)" in err
+    assert ": no weights (dict), expected at least one tensor" in err
 
 
 def test_a_torn_checkpoint_is_bad_even_when_its_hash_fits(weights):
@@ -413,7 +419,7 @@ def test_a_roster_limits_the_manifest_and_each_of_its_cells_must_be_there(pulled
     roster.write_text("seed0\nseed9\n")
     code, _, err = run("--make", pulled, "-o", out, "--roster", roster)
     assert code == 1
-    assert "found no files of seed9" in err
+    assert ": no files of seed9; finish it or take it off the roster" in err
     assert json.loads(out.read_text()) == made
 
 
@@ -429,7 +435,7 @@ def test_a_link_is_not_put_into_a_manifest(pulled, tmp_path):
     (pulled / "seed0/link").symlink_to("/etc/passwd")
     code, _, err = run("--make", pulled, "-o", tmp_path / "m.json")
     assert code == 1
-    assert "found a link" in err
+    assert ": a link, expected a plain file with a safe name; move it away" in err
 
 
 def test_show_gives_folders_and_their_paths_to_a_shell(pulled):

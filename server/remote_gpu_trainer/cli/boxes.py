@@ -9,7 +9,10 @@ import re
 import sys
 from pathlib import Path
 
-BOX = "a name of the ssh configuration, user@host, 'local', or the provider's line: 'ssh -p 40122 root@203.0.113.7 -i KEY'"
+BOX = (
+    "a name of the ssh configuration, user@host, 'local', or the provider's line: "
+    "'ssh -p 40122 root@203.0.113.7 -i KEY'"
+)
 _SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|min|h|d)\Z")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
@@ -17,21 +20,23 @@ _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 def add_to(commands) -> None:
     """Add both commands to the parser's commands."""
     told = commands.add_parser(
-        "status", help="is the run on a box alive, finished, failed or stalled; wait for a change",
-        description="Ask the run on a box how it is, by one ssh call. Exit 0: alive or finished. Exit 1: failed, preempted, stalled, or no run there. Exit 2: could not tell.",
-    )  # fmt: skip
+        "status",
+        help="is the run on a box alive, finished, failed or stalled; wait for a change",
+        description="Ask the run on a box for its state, by one ssh call. Exit 0: alive or "
+        "finished. Exit 1: failed, preempted, stalled, or no run there. Exit 2: could not tell.",
+    )
     told.add_argument("box", help=BOX)
     told.add_argument(
         "--wait",
         action="store_true",
-        help="come back once: when the run is no longer alive, or the box gave no answer for so long that it can't be told",
+        help="wait until the run isn't alive any more, or the box stops answering (see --lost)",
     )
     told.add_argument(
         "--max",
         type=seconds,
         default="8h",
         metavar="SPAN",
-        help="come back after this time at the latest: 30m, 8h (default 8h)",
+        help="wait at most this long: 30m, 8h (default 8h)",
     )
     told.add_argument(
         "--every",
@@ -50,17 +55,17 @@ def add_to(commands) -> None:
     told.set_defaults(run=status)
 
     left = commands.add_parser(
-        "release", help="bring the results home, tell what is still billed, check that the box is gone",
-        description="Pull the results of a run that has ended, compare and load them; tell what is still billed after each way of stopping, and the provider's command, which is yours to run. "
-        "Then, with --confirm-gone, look the box up in the provider's list. Nothing is deleted or stopped. Exit 0: verified, or gone. Exit 1: not. Exit 2: could not tell.",
-    )  # fmt: skip
-    left.add_argument("box", help=BOX)
-    left.add_argument(
-        "--profile",
-        required=True,
-        metavar="NAME",
-        help="the platform; remote-gpu-trainer profile lists them",
+        "release",
+        help="bring the results home, tell what is still billed, check that the box is gone",
+        description="Pull the results of a run that has ended, compare and load them; tell what is "
+        "still billed after each way of stopping, and the provider's command for you to run. Then, "
+        "with --confirm-gone, look the box up in the provider's list. Nothing is deleted or "
+        "stopped. The commands about boxes remind you once a day of each box that they reached, "
+        "until it is confirmed gone; --forget ends that on your word. Exit 0: verified, gone or "
+        "forgotten. Exit 1: not. Exit 2: could not tell.",
     )
+    left.add_argument("box", help=BOX)
+    left.add_argument("--profile", metavar="NAME", help="the platform; rgt profile lists them")
     left.add_argument(
         "--to", type=Path, metavar="DIR", help="where the results go (default results/BOX-RUN)"
     )
@@ -69,7 +74,7 @@ def add_to(commands) -> None:
         action="append",
         default=[],
         metavar="DIR",
-        help="a further folder there; may be given again",
+        help="another folder on the box to pull; repeatable",
     )
     left.add_argument(
         "--expect",
@@ -90,7 +95,7 @@ def add_to(commands) -> None:
         action="append",
         default=[],
         metavar="ID",
-        help="the box's id or name in that list; may be given again",
+        help="the box's id or name in that list; repeatable",
     )
     left.add_argument(
         "--listing",
@@ -100,7 +105,14 @@ def add_to(commands) -> None:
     left.add_argument(
         "--run-listing",
         metavar="COMMAND",
-        help="run this listing command of the platform's page here: typing it is the approval",
+        help="run this listing command of the platform's page here: typing it approves it",
+    )
+    left.add_argument(
+        "--forget",
+        choices=("gone", "own"),
+        help="stop the reminder about this box without a list: gone: you ended it; own: it is your "
+        "own machine, which nobody bills, so never remind of it again. Here BOX may also be a name "
+        "or an address as the reminder shows it",
     )
     left.set_defaults(run=release)
 
@@ -115,7 +127,7 @@ def add_to(commands) -> None:
         command.add_argument(
             "--accept-new-host-key",
             action="store_true",
-            help="store the host key of a box that isn't known yet; a changed one is never accepted",
+            help="store the host key of an unknown box; a changed key is never accepted",
         )
         command.add_argument("--json", action="store_true", help="print an object")
 
@@ -124,9 +136,7 @@ def seconds(text: str) -> float:
     """Seconds of a span such as 30s, 90m, 8h, 2d. Raises argparse's error."""
     found = _SPAN.match(text.strip())
     if not found or not float(found[1]):
-        raise argparse.ArgumentTypeError(
-            f"found {text[:40]!r}, expected a span such as 30s, 90m, 8h or 2d"
-        )
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} isn't a duration; write 30s, 90m or 8h")
     return float(found[1]) * _SECONDS[found[2]]
 
 
@@ -160,13 +170,16 @@ def status(args: argparse.Namespace) -> int:
 
 
 def release(args: argparse.Namespace) -> int:
-    """`release`: 0 verified or gone, 1 not, 2 could not tell."""
+    """`release`: 0 verified, gone or forgotten, 1 not, 2 could not tell."""
     from ..platforms import profile as profiles
-
-    box, profile = box_of(args.box), profiles.get(args.profile)
     from ..runs.release import Unreleased
     from ..text.errors import BadRequest
 
+    if args.forget:
+        return _forget(args)
+    if args.profile is None:
+        raise BadRequest("--profile is missing; name the platform (rgt profile lists them)")
+    box, profile = box_of(args.box), profiles.get(args.profile)
     try:
         return (
             _confirm(args, box, profile)
@@ -179,7 +192,7 @@ def release(args: argparse.Namespace) -> int:
 
 def _bring_home(args: argparse.Namespace, box, profile) -> int:
     from ..platforms import teardown
-    from ..runs import releasing
+    from ..runs import release as releasing
 
     found = releasing.release(
         box,
@@ -190,56 +203,69 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
         load=not args.no_load,
         accept_new=args.accept_new_host_key,
     )
-    remember(box, profile.name)
+    if profile.kind != "own":
+        remember(box, profile.name)
     ways = teardown.ways(profile, datetime.date.today())
+    next_step = releasing.next_step(box, profile)
     if args.json:
-        print(
-            json.dumps(
-                {
-                    **found.as_dict(),
-                    "ways": [way.__dict__ for way in ways],
-                    "next": releasing.next_step(box, profile),
-                },
-                ensure_ascii=False,
-                indent=1,
-            )
-        )
+        told = {**found.as_dict(), "ways": [way.__dict__ for way in ways], "next": next_step}
+        print(json.dumps(told, ensure_ascii=False, indent=1))
     else:
-        print(
-            "\n".join(
-                filter(
-                    None,
-                    (
-                        releasing.as_text(found),
-                        teardown.ways_as_text(ways),
-                        releasing.next_step(box, profile),
-                    ),
-                )
-            )
-        )
+        texts = (releasing.as_text(found), teardown.ways_as_text(ways), next_step)
+        print("\n".join(text for text in texts if text))
     return {"verified": 0, "bad": 1}.get(found.verdict, 2)
 
 
 def _confirm(args: argparse.Namespace, box, profile) -> int:
-    from ..runs import releasing
+    from ..runs import release as releasing
 
     found = releasing.confirm(box, profile, ids=args.id, listing=_listing(args, profile))
+    verdict = {True: "gone", False: "still there", None: "could not tell"}[found.gone]
     print(
         json.dumps({"gone": found.gone, "text": found.text}, ensure_ascii=False)
         if args.json
-        else f"{ {True: 'gone', False: 'still there', None: 'could not tell'}[found.gone] }: {found.text}"
+        else f"{verdict}: {found.text}"
     )
     return {True: 0, False: 1, None: 2}[found.gone]
+
+
+def _forget(args: argparse.Namespace) -> int:
+    """Take a box off the ledger on the user's word: 0 forgotten, 1 it wasn't there."""
+    from ..boxes.box import BadBox, address, parse
+    from ..runs import ledger
+    from ..text.errors import BadRequest
+    from ..text.masking import shown
+
+    if args.profile or args.confirm_gone or args.id or args.listing or args.run_listing:
+        raise BadRequest("--forget asks no provider; leave out the profile and the list")
+    try:
+        box = parse(args.box)
+        name, place = box.name, address(box)
+    except BadBox:  # an address, or a name that the reminder cut
+        name, place = args.box.strip(), ""
+    left = ledger.forget(name, place, own=args.forget == "own")
+    name = shown(name, 80)
+    text = {
+        "": f"{name} isn't on the list of boxes that may be billed",
+        "gone": f"forgot {name}: you say that it is gone",
+        "own": f"forgot {name}, and won't remind of it again: you say that it is your own",
+    }[args.forget if left else ""]
+    print(
+        json.dumps({"forgotten": bool(left), "text": text}, ensure_ascii=False)
+        if args.json
+        else text
+    )
+    return 0 if left else 1
 
 
 def _listing(args: argparse.Namespace, profile) -> str | None:
     """The provider's list; None when none was given."""
     from ..platforms.teardown import decoded
-    from ..runs import releasing
+    from ..runs import release as releasing
     from ..text.errors import BadRequest
 
     if args.listing and args.run_listing:
-        raise BadRequest("found --listing and --run-listing, expected one of them")
+        raise BadRequest("--listing and --run-listing exclude each other; pass one of them")
     if args.run_listing:
         return releasing.run_listing(args.run_listing, profile)
     if args.listing is None:
@@ -252,11 +278,13 @@ def _listing(args: argparse.Namespace, profile) -> str | None:
         )
     except OSError as error:
         raise BadRequest(
-            f"found --listing {args.listing} unreadable ({error.strerror}), expected a file with the provider's list, or '-'"
+            f"can't read --listing {args.listing} ({error.strerror}); pass a file with the "
+            "provider's list, or '-'"
         ) from None
 
 
 def box_of(text: str):
+    """The box that a user names. Raises BadRequest."""
     from ..boxes.box import BadBox, parse
     from ..text.errors import BadRequest
 
@@ -267,7 +295,7 @@ def box_of(text: str):
 
 
 def remember(box, profile: str = "") -> None:
-    """Write into the ledger that the box is open. This machine isn't on anybody's meter."""
+    """Write into the ledger that the box may be billed. This machine never is."""
     if not box.local:
         from ..boxes.box import address
         from ..runs import ledger

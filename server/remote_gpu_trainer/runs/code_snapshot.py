@@ -1,4 +1,4 @@
-"""What the code was when the script was rendered: the commit, the uncommitted difference, and what git ignores and doesn't send."""
+"""The state of the code when the script is rendered: commit, changes, and what git ignores."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_DIFFERENCE = 60_000  # bytes that travel in the script
-MOST_NAMES = 400
+MOST_NAMES = 400  # of ignored files
 
 
 class CodeError(Exception):
-    """A folder that can't be recorded. One line."""
+    """A folder that can't be recorded. One line: what is wrong; what to do."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`commit`: its id and subject, or why there is none. `difference`: git diff HEAD. `ignored`: names, one a line, not sent."""
+    """What git says about a code folder.
+
+    `commit`: id, date and subject, or why there is none. `difference`: `git diff HEAD`, cut at
+    MOST_DIFFERENCE. `ignored`: names, one a line; these aren't sent. `tracked`: git knows it.
+    """
 
     commit: str
     difference: str
@@ -28,18 +32,15 @@ class Snapshot:
 def take(folder: Path) -> Snapshot:
     """The state of a code folder. Raises CodeError."""
     if not folder.is_dir():
-        raise CodeError(
-            f"code: found no folder at {str(folder)[:100]}, expected one with the program"
-        )
+        raise CodeError(f"code: no folder at {str(folder)[:100]}; name the one with the program")
     if _git(folder, "rev-parse", "--is-inside-work-tree").strip() != "true":
         return Snapshot(
             "no git repository: the files were sent as they were\n", "", "", tracked=False
         )
     commit = _git(folder, "log", "-1", "--format=%H %cI %s") or "no commit yet\n"
     difference = _git(folder, "diff", "HEAD", "--", ".") if not commit.startswith("no ") else ""
-    if (
-        size := len(difference.encode())
-    ) > MOST_DIFFERENCE:  # the files themselves are sent all the same
+    size = len(difference.encode())
+    if size > MOST_DIFFERENCE:  # only its record is cut: the files are sent whole
         whole = hashlib.sha256(difference.encode()).hexdigest()
         difference = (
             difference.encode()[:MOST_DIFFERENCE].decode(errors="ignore")
@@ -55,7 +56,7 @@ def take(folder: Path) -> Snapshot:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Output of a git command that only reads; '' when it fails or git is missing."""
+    """The output of a git command that only reads; '' when it fails or git is missing."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), "-c", "core.quotepath=off", *arguments],

@@ -1,90 +1,198 @@
-"""What the user wants to run, in the words of the field: one model for YAML, JSON, command-line options and the MCP argument.
+"""What the user wants to run, as one model for YAML, JSON, options and the MCP argument.
 
-A value that a shell, an argument list or a file name can't carry unharmed is refused here, by the name of its field, and never shown.
+A value that a shell, an argument list or a file name can't carry unharmed is refused by the name
+of its field. No message repeats a value.
 """
 
 from __future__ import annotations
 
+import re
+from datetime import datetime, timezone
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from .job_values import BoxPath, Deadline, Line, Minutes, Name, RunDir, Text, Variable, no_secret
-
-MOST_TOGETHER = 600_000  # of a Kubernetes ConfigMap's 1 MiB, in which the runner lies too
-FAILURES = (
-    "preempted",
-    "killed",
-    "stall",
-    "network",
-    "hang",
-    "unknown",
-    "bug",
-    "oom",
-    "host-oom",
-    "disk",
+MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
+MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included
+Failure = Literal[
+    "preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom", "host-oom", "disk",
     "gpu",
+]  # fmt: skip
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|min|h|d)\Z")
+_HOURS = {"m": 1 / 60, "min": 1 / 60, "h": 1.0, "d": 24.0}
+_TOKEN = re.compile(
+    r"\bhf_[A-Za-z0-9]{20,}|\b(?:rpa_|gsk_|r8_|npm_|dckr_pat_|github_pat_|nvapi-)[A-Za-z0-9_-]{16,}"
+    r"|\bAIza[\w-]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}"
+    r"|\bwandb login (?:--\S+ )*[0-9a-f]{40}\b|\bsk-(?:[a-z]{2,8}[0-9]{0,3}-)*[A-Za-z0-9_]{20,}"
+    r"|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abp]-[0-9]|\bglpat-\w{10,}"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
 )
-Failure = Literal[FAILURES]
+_SECRET_NAME = re.compile(
+    r"(?:API_?KEY|ACCESS_?KEY|SECRET(?:_ACCESS)?(?:_?KEY)?|PRIVATE_?KEY|PASSWORD|PASSWD"
+    r"|(?:HF|HUB|HUGGINGFACE|GITHUB|GH|GITLAB|API|AUTH|ACCESS|BEARER|BOT|SESSION)_TOKEN)\Z",
+    re.I,
+)
+# What bash computes or keeps to itself: the program wouldn't see the value that is given here.
+_BASH = re.compile(
+    r"_|COMP_WORDBREAKS|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|IFS|LINENO"
+    r"|OLDPWD|OPTARG|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|REPLY|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID"
+    r"|BASH.*"
+)
 
 
+def _carried(text: str) -> str:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError("holds characters that UTF-8 can't encode; leave them out") from None
+    if "\0" in text:
+        raise ValueError("holds a NUL character, which no shell can carry; leave it out")
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"{size:,} bytes are more than {MOST_BYTES:,}; put the text into a file of the code"
+        )
+    return text
+
+
+def _plain_text(value: object) -> object:
+    """YAML reads 1e-4 and 8 as numbers; arguments are text. Booleans are ambiguous: refused."""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def _on_one_line(text: str) -> str:
+    if any(not c.isprintable() for c in text):
+        raise ValueError("holds a line break or a control character; write it on one line")
+    return text
+
+
+def _no_token(text: str) -> str:
+    if _TOKEN.search(text):
+        raise ValueError(
+            "this looks like a key itself; put it into a file or variable of the box, and name "
+            "that under `secrets`"
+        )
+    return text
+
+
+def _not_ours(name: str) -> str:
+    if name.startswith("RGT_"):
+        raise ValueError("names that begin with RGT_ belong to the runner; take another name")
+    if _BASH.fullmatch(name):
+        raise ValueError(f"bash sets {name} itself, the program would see that; take another name")
+    return name
+
+
+def _no_secret(values: dict[str, str]) -> dict[str, str]:
+    for name, value in values.items():
+        if len(value) >= 6 and _SECRET_NAME.search(name):
+            raise ValueError(
+                f"{name} looks like a secret, and its value would stand in the script; name a file "
+                "or variable of the box under `secrets`"
+            )
+    return values
+
+
+def _deadline(value: object) -> str:
+    """'hours:20' from '20h', or 'at:EPOCH' from a date with its zone."""
+    if isinstance(value, datetime):
+        value = value.isoformat()
+    text = str(value).strip()
+    if re.fullmatch(r"at:\d{1,12}", text):
+        return text
+    if found := _SPAN.match(re.sub(r"\Ahours:([\d.]+)\Z", r"\1h", text)):
+        hours = float(found[1]) * _HOURS[found[2]]
+        if not 1e-6 <= hours <= 24 * 366:
+            raise ValueError(f"{text[:40]!r} isn't between 0 and a year; write for example 20h")
+        return f"hours:{f'{hours:.6f}'.rstrip('0').rstrip('.')}"
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise ValueError(
+            f"{text[:40]!r} isn't a duration or a time with its zone; write 20h, 90m, 2d or "
+            "2026-11-22T09:00Z"
+        )
+    return f"at:{int(at.astimezone(timezone.utc).timestamp())}"
+
+
+Text = Annotated[
+    str, BeforeValidator(_plain_text), AfterValidator(_carried), AfterValidator(_no_token)
+]
+Line = Annotated[
+    str, AfterValidator(_carried), AfterValidator(_on_one_line), AfterValidator(_no_token)
+]
+_ON_THE_BOX = "on the box: relative to the code, absolute, or beginning with ~/"
+BoxPath = Annotated[Line, Field(min_length=1, description=_ON_THE_BOX)]
 # Patterns are those of Rust, where $ is the very end of the text.
+RunDir = Annotated[str, Field(pattern=r"^(~/|/)[A-Za-z0-9._][A-Za-z0-9._/-]*$", max_length=200)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$")]
+_IDENTIFIER = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
+Variable = Annotated[str, _IDENTIFIER, AfterValidator(_not_ours), AfterValidator(_no_token)]
+Minutes = Annotated[float, Field(ge=0, le=60 * 24 * 30)]
+Deadline = Annotated[str, BeforeValidator(_deadline)]
+
+
 class Strict(BaseModel):
+    """A part of a job: unknown fields are refused, and no message repeats a value."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class Secret(Strict):
+class OneOf(Strict):
+    """A part with several fields, exactly one of which is given."""
+
+    @model_validator(mode="after")
+    def _one(self):
+        if sum(value is not None for _, value in self) != 1:
+            raise ValueError(f"give exactly one of {' and '.join(type(self).model_fields)}")
+        return self
+
+
+class Secret(OneOf):
     """Where the value lies on the box. Never the value itself."""
 
     file: Line | None = Field(None, description="a file on the box that holds the value")
     variable: Variable | None = Field(
-        None,
-        description="a variable of the box that holds it (for Kubernetes and SkyPilot: its key in their secret)",
+        None, description="a variable of the box (Kubernetes, SkyPilot: a key of their secret)"
     )
-
-    @model_validator(mode="after")
-    def _one(self):
-        if (self.file is None) == (self.variable is None):
-            raise ValueError("found both or neither of file and variable, expected one")
-        return self
 
 
 class Copy(Strict):
+    """Data to copy before the start."""
+
     source: BoxPath = Field(alias="from", description="on the box, or HOST:PATH")
     to: BoxPath
 
 
 class Checkpoint(Strict):
+    """Where the program saves, how often and for how long."""
+
     folder: BoxPath
     pattern: Line = Field(
-        "",
-        description="glob of whole checkpoints in the folder, such as step_*.pt or checkpoint-*; empty: any file",
+        "", description="glob of complete checkpoints, such as step_*.pt; empty: any file"
     )
     every_minutes: Minutes | None = Field(None, description="how often the program saves")
-    save_seconds: float = Field(30, gt=0, le=3600, description="how long one save takes, at worst")
+    save_seconds: float = Field(30, gt=0, le=3600, description="how long one save takes at most")
 
 
-class Resume(Strict):
-    """How the program is told where to go on: by a flag or by a variable, whose value is the newest whole checkpoint."""
+class Resume(OneOf):
+    """The flag or the variable that gives the program its newest complete checkpoint."""
 
     flag: Annotated[Line, Field(pattern=r"^-")] | None = None
     variable: Variable | None = None
 
-    @model_validator(mode="after")
-    def _one(self):
-        if (self.flag is None) == (self.variable is None):
-            raise ValueError("found both or neither of flag and variable, expected one")
-        return self
-
 
 class Durable(Strict):
+    """The durable place: storage that outlives the box."""
+
     to: Line = Field(
         min_length=1,
-        description="/path, ~/path, [user@]host:path, rclone:REMOTE:path, s3://… or gs://…: a place that outlives the box",
+        description="/path, ~/path, [user@]host:path, rclone:REMOTE:path, s3://… or gs://…",
     )
     what: list[BoxPath] = Field(
         min_length=1,
-        description="files and folders to copy there; after a good end each must exist, or the copy isn't verified",
+        description="what is copied there; if one is missing at the end, the copy isn't verified",
     )
     every_minutes: Minutes = 15
 
@@ -94,11 +202,12 @@ class AtEnd(Strict):
 
     do: Literal["keep", "stop"] = Field(
         "keep",
-        description="stop: the profile's own stop that keeps the disk, once the last copy is verified, and at the deadline in any case",
+        description="stop: the stop of the profile that keeps the disk, once the last copy is "
+        "verified, and at the deadline in any case",
     )
     credential: Secret | None = Field(None, description="the key that this stop needs on the box")
     box_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] | None = Field(
-        None, description="the provider's id of the box, where its stop command asks for one"
+        None, description="the provider's id of the box, for its stop command"
     )
 
 
@@ -111,13 +220,17 @@ class Stall(Strict):
 
 
 class Floors(Strict):
+    """What the disk must have free before the start."""
+
     free_gb: float = Field(5, ge=0)
     free_inodes: int = Field(10_000, ge=0)
 
 
 class Rehearsal(Strict):
+    """A short trial of the run on the box."""
+
     arguments: list[Text] = Field(
-        [], description="added to the command, so that it saves and evaluates after a few steps"
+        [], description="added to the command, to save and evaluate after a few steps"
     )
     minutes: Minutes = 10
 
@@ -130,20 +243,21 @@ class Cell(Strict):
 
 
 class Queue(Strict):
+    """Several runs of one command, one after another or side by side."""
+
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
     claims: BoxPath | None = Field(
-        None,
-        description="a folder that all boxes see, where each cell is claimed once; without it each box takes its part (--part 1/2)",
+        None, description="a folder all boxes share, to claim cells; without it: --part 1/2, …"
     )
     lease_minutes: float = Field(
-        10, gt=0, description="a claim without a sign of life for so long is taken over"
+        10, gt=0, description="a claim without a sign of life is taken over after so long"
     )
-    slots: int = Field(
-        1, ge=1, le=64, description="cells at a time on one box; each gets its share of the GPUs"
-    )
+    slots: int = Field(1, ge=1, le=64, description="cells at a time on a box, sharing its GPUs")
 
 
 class Slurm(Strict):
+    """What only Slurm needs."""
+
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
@@ -155,12 +269,14 @@ class Slurm(Strict):
     )
     requeue: bool = True
     signal_seconds: int = Field(
-        120, ge=10, le=65535, description="how long before the time limit Slurm says so"
+        120, ge=10, le=65535, description="how long before the time limit Slurm sends its signal"
     )
     at_a_time: int | None = Field(None, ge=1, description="cells of a queue that run at once")
 
 
 class Kubernetes(Strict):
+    """What only Kubernetes needs."""
+
     image: str
     claim: str | None = Field(None, description="PersistentVolumeClaim, mounted at `mount`")
     mount: str = "/workspace"
@@ -172,6 +288,8 @@ class Kubernetes(Strict):
 
 
 class Skypilot(Strict):
+    """What only SkyPilot needs."""
+
     accelerator: str | None = Field(None, description="such as H100")
     infra: str | None = Field(None, description="such as runpod, aws or kubernetes")
     spot: bool = False
@@ -185,22 +303,20 @@ class Job(Strict):
     name: Name
     command: Text | list[Text] = Field(description="a list of arguments, or one line for bash")
     deadline: Deadline = Field(
-        description="when the meter has to stop: 20h, 90m, 2d from the first start, or a time with its zone"
+        description="stops the billing: 20h, 90m, 2d from the first start, or a time with its zone"
     )
     code: Line | None = Field(
-        None,
-        description="a folder here; it is sent to the box, its commit, difference and ignored files are recorded",
+        None, description="a folder here; it is sent to the box and its git state is recorded"
     )
     environment: Line | None = Field(
-        None,
-        description="requirements.txt, environment.yml or uv.lock in the code, installed before the first start",
+        None, description="requirements.txt, environment.yml or uv.lock of the code, to install"
     )
     python: Line = Field("python3", min_length=1, description="the interpreter on the box")
-    variables: Annotated[dict[Variable, Text], AfterValidator(no_secret)] = {}
+    variables: Annotated[dict[Variable, Text], AfterValidator(_no_secret)] = {}
     secrets: dict[Variable, Secret] = {}
     gpus: int = Field(1, ge=0, le=64, description="of one node; 0 runs on the CPU")
     processes: int | None = Field(
-        None, ge=1, le=1024, description="of one node, when it isn't one a GPU"
+        None, ge=1, le=1024, description="of one node, if not one for each GPU"
     )
     nodes: int = Field(1, ge=1, le=1024)
     launcher: Literal["none", "torchrun", "accelerate", "deepspeed"] = "none"
@@ -211,32 +327,31 @@ class Job(Strict):
     checkpoint: Checkpoint | None = None
     resume: Literal["automatic", "none"] | Resume = "automatic"
     save_signal: Literal["TERM", "USR1", "USR2", "INT"] = Field(
-        "TERM", description="what asks the program to save; torchrun passes on TERM alone"
+        "TERM", description="the signal that makes the program save; torchrun forwards only TERM"
     )
     durable: Durable | None = None
     results: list[BoxPath] = Field(
-        [],
-        description="files that must exist and not be empty at the end; in a queue, {cell} stands for the cell's name",
+        [], description="files that must exist at the end, not empty; {cell} is a queue cell's name"
     )
     budget: float | None = Field(None, gt=0, description="money, in the currency of price")
-    price: float | None = Field(None, gt=0, description="of one box and hour")
+    price: float | None = Field(None, gt=0, description="of one box for an hour")
     hours_between_kills: float | None = Field(
-        None, gt=0, description="mean time between preemptions, where it is known"
+        None, gt=0, description="mean time between preemptions, if known"
     )
     retries: dict[Failure, Annotated[int, Field(ge=0, le=100)]] = {}
     notify: list[Text] = Field(
-        [], description="a command; the message comes on its standard input and in RGT_MESSAGE"
+        [], description="a command that gets the message on standard input and in RGT_MESSAGE"
     )
     at_end: AtEnd = AtEnd()
     stall: Stall = Stall()
     step_pattern: Line = Field(
         "",
-        description="extended regular expression for a line that tells the step; its last number counts",
+        description="extended regular expression for the step; the last number of a match counts",
     )
     floors: Floors = Floors()
     rehearsal: Rehearsal = Rehearsal()
     queue: Queue | None = None
-    run_dir: RunDir | None = Field(None, description="on the box; ~/runs/NAME when left out")
+    run_dir: RunDir | None = Field(None, description="on the box (default ~/runs/NAME)")
     slurm: Slurm = Slurm()
     kubernetes: Kubernetes | None = None
     skypilot: Skypilot = Skypilot()
@@ -244,47 +359,41 @@ class Job(Strict):
     @model_validator(mode="after")
     def _fits_together(self):
         if not self.command or (isinstance(self.command, list) and not self.command[0]):
-            raise ValueError("command: found nothing to run, expected a program")
+            raise ValueError("command: nothing to run; name a program")
         if self.launcher != "none" and isinstance(self.command, str):
             raise ValueError(
-                f"command: found one line, expected a list of arguments: {self.launcher} starts the program itself"
+                f"command: {self.launcher} can't start one line; write a list of arguments"
             )
         if self.launcher == "deepspeed" and self.nodes > 1:
             raise ValueError(
-                "launcher: found deepspeed on several nodes, expected torchrun there; a DeepSpeed program runs under it unchanged"
+                "launcher: deepspeed can't start several nodes; use torchrun for the same program"
             )
         if self.nodes > 1 and self.launcher == "none":
-            raise ValueError(
-                "launcher: found none with several nodes, expected torchrun or accelerate"
-            )
+            raise ValueError("launcher: several nodes need one; use torchrun or accelerate")
         if self.nodes > 1 and self.queue:
-            raise ValueError("queue: found one with several nodes, expected cells of one node each")
+            raise ValueError("queue: its cells run on one node each; leave nodes out")
         if self.launcher != "none" and self.save_signal != "TERM":
             raise ValueError(
-                f"save_signal: found {self.save_signal}, expected TERM: {self.launcher} passes no other signal on"
+                f"save_signal: {self.launcher} doesn't forward {self.save_signal}; use TERM"
             )
         names = [cell.name for cell in self.queue.cells] if self.queue else []
-        if (
-            twice := sorted({name for name in names if names.count(name) > 1})
-            if len(set(names)) < len(names)
-            else []
-        ):
-            raise ValueError(f"queue: found the name {twice[0]!r} twice, expected one cell a name")
+        if len(set(names)) < len(names):
+            twice = min(name for name in names if names.count(name) > 1)
+            raise ValueError(f"queue: two cells are called {twice!r}; give each its own name")
         if (size := len(self.model_dump_json().encode())) > MOST_TOGETHER:
             raise ValueError(
-                f"found {size:,} bytes in all, expected at most {MOST_TOGETHER:,}; put long values into files of the code"
+                f"a job of {size:,} bytes is over {MOST_TOGETHER:,}; put long values into files of "
+                "the code"
             )
         return self
 
     @property
     def folder(self) -> str:
+        """The run's folder on the box."""
         return self.run_dir or f"~/runs/{self.name}"
 
     @property
     def hours(self) -> float | None:
-        """The span of a deadline; None where it is a time of day."""
-        return (
-            float(self.deadline.removeprefix("hours:"))
-            if self.deadline.startswith("hours:")
-            else None
-        )
+        """The deadline as hours from the first start; None where it is a time of day."""
+        span = self.deadline.removeprefix("hours:")
+        return float(span) if span != self.deadline else None

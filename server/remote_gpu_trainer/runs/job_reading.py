@@ -1,4 +1,7 @@
-"""A job from YAML, JSON, a plain object or command-line options. All of them go through one model, and fail with the same lines."""
+"""A job from YAML, JSON, a plain object or options: all go through one model.
+
+All of them fail with the same lines.
+"""
 
 from __future__ import annotations
 
@@ -13,69 +16,65 @@ from ..text.errors import UserError
 from .cells import CellError, expand, read_queue
 from .job import Job
 
-MOST_FILE = 2_000_000
+MOST_FILE = 2_000_000  # bytes
+_NEEDS = "write an object with name, command and deadline"
 
 
 class JobError(UserError):
-    """A job that can't be run as it is written. One line a fault: the field, what was found, what was expected."""
+    """A job that can't run as it is written. Each line: the field, what is wrong, what to do."""
 
 
 def from_object(given: Any) -> Job:
-    """The job of a plain object. Raises JobError; no value of it is repeated in the message."""
+    """The job of a plain object. Raises JobError, whose text repeats no value of it."""
     if not isinstance(given, dict):
-        raise JobError(
-            f"found {type(given).__name__}, expected an object with name, command and deadline"
-        )
+        raise JobError(f"this is {_kind(given)}, not a job; {_NEEDS}")
     try:
         return Job.model_validate(given)
     except ValidationError as error:
-        raise JobError(
-            "\n".join(
-                _line(fault) for fault in error.errors(include_input=False, include_url=False)
-            )
-        ) from None
+        faults = error.errors(include_input=False, include_url=False)
+        raise JobError("\n".join(_line(fault) for fault in faults)) from None
 
 
 def from_file(path: Path) -> dict:
     """The object in a YAML or JSON file. Raises JobError."""
     try:
-        if path.stat().st_size > MOST_FILE:
+        if (size := path.stat().st_size) > MOST_FILE:
             raise JobError(
-                f"{path}: found {path.stat().st_size:,} bytes, expected at most {MOST_FILE:,}"
+                f"{path}: {size:,} bytes are more than {MOST_FILE:,}; pass a file with a job"
             )
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(
-            f"{path}: {getattr(error, 'strerror', None) or 'found bytes that are not UTF-8'}, expected a YAML or JSON file with a job"
-        ) from None
+        raise JobError(f"{path}: {_unread(error)}; pass a YAML or JSON file with a job") from None
     try:
         given = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
-        raise JobError(f"{path}: {str(error).splitlines()[0]}, expected YAML or JSON") from None
-    if not isinstance(given, dict):
         raise JobError(
-            f"{path}: found {type(given).__name__}, expected an object with name, command and deadline"
-        )
+            f"{path}: {_where(error)}; make it valid {'JSON' if path.suffix == '.json' else 'YAML'}"
+        ) from None
+    if not isinstance(given, dict):
+        raise JobError(f"{path}: this is {_kind(given)}, not a job; {_NEEDS}")
     return given
 
 
 def with_options(given: dict, options: list[str]) -> dict:
-    """The object with `field=value` options on top; `checkpoint.folder=out` reaches inside, a value is read as YAML. Raises JobError."""
+    """The object with `field=value` options on top. Raises JobError.
+
+    `checkpoint.folder=out` reaches inside; a value is read as YAML.
+    """
     given = json.loads(json.dumps(given, default=str))
     for option in options:
         path, mark, text = option.partition("=")
         if not mark or not path:
             raise JobError(
-                f"found --set {option[:60]!r}, expected FIELD=VALUE, such as deadline=20h or checkpoint.folder=out"
+                f"--set {option[:60]!r} has no value; write FIELD=VALUE, such as deadline=20h or "
+                "checkpoint.folder=out"
             )
         place = given
         *above, last = path.split(".")
         for name in above:
             place = place.setdefault(name, {})
             if not isinstance(place, dict):
-                raise JobError(
-                    f"--set {path}: found a value at {name}, expected an object to reach into"
-                )
+                raise JobError(f"--set {path}: {name} has no fields; set {name} itself")
         try:
             place[last] = yaml.safe_load(text)
         except yaml.YAMLError:
@@ -88,33 +87,48 @@ def with_queue(given: dict, queue: Path | None, sweep: Path | None) -> dict:
     if queue is None and sweep is None:
         return given
     if queue is not None and sweep is not None:
-        raise JobError("found --queue and --sweep, expected one of them")
+        raise JobError("--queue and --sweep exclude each other; pass one of them")
     try:
         if queue is not None:
             cells = read_queue(queue.read_text(encoding="utf-8"), str(queue))
         else:
             cells = expand(from_file(sweep), str(sweep))
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(
-            f"{queue or sweep}: {getattr(error, 'strerror', None) or 'found bytes that are not UTF-8'}, expected a text file"
-        ) from None
+        raise JobError(f"{queue or sweep}: {_unread(error)}; pass a text file") from None
     except CellError as error:
         raise JobError(str(error)) from None
     return {**given, "queue": {**(given.get("queue") or {}), "cells": cells}}
 
 
 def _line(fault: dict) -> str:
-    where = (
-        ".".join(
-            str(part)
-            for part in fault["loc"]
-            if not isinstance(part, str) or part.isidentifier() or "-" not in part
-        )
-        or "job"
+    """The field's path and what is wrong with it; names of the model's variants are left out."""
+    where = ".".join(
+        str(part)
+        for part in fault["loc"]
+        if not isinstance(part, str) or part.isidentifier() or "-" not in part
     )
-    kind = fault["type"]
+    kind, said = fault["type"], fault["msg"].removeprefix("Value error, ")
     if kind == "missing":
-        return f"{where}: found nothing, expected a value; it is needed"
+        return f"{where}: missing; give it a value"
     if kind == "extra_forbidden":
-        return f"{where}: found a field that isn't known, expected one of the job's fields (schema://job, or remote-gpu-trainer render --schema)"
-    return f"{where}: {fault['msg'].removeprefix('Value error, ')}"
+        return f"{where}: unknown field; rgt render --schema lists the fields (schema://job in MCP)"
+    return f"{where}: {said}" if where else said
+
+
+def _kind(given: object) -> str:
+    return {dict: "an object", list: "a list", str: "a text", type(None): "empty"}.get(
+        type(given), f"of type {type(given).__name__}"
+    )
+
+
+def _unread(error: OSError | UnicodeDecodeError) -> str:
+    return getattr(error, "strerror", None) or "not UTF-8 text"
+
+
+def _where(error: Exception) -> str:
+    """What a parser says, in one line, with the place in the file."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return str(error).splitlines()[0]
+    problem = getattr(error, "problem", None) or getattr(error, "context", None) or "invalid"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

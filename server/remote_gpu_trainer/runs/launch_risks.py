@@ -1,4 +1,4 @@
-"""What may lose the run or the money although the script is right: a warning each, with the entry that tells more. Pure."""
+"""Warnings about what may lose the run or the money although the script is right. Pure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from ..platforms.save_interval import between_saves
 from .job import Job
 from .runner_values import self_stop
 
-USED = (
-    "self_stop",
-    "limits",
-    "preemption",
-    "paths",
-    "survives",
-)  # the facts that a script or a warning here rests on
+# The facts that a script or a warning here rests on.
+USED = ("self_stop", "limits", "preemption", "paths", "survives")
 
 
 @dataclass(frozen=True)
 class Warning:
-    """`id`: an entry of the catalogue, PLATFORM.fact for a fact that may be out of date, or job.field where no entry tells of it."""
+    """A risk of a launch.
+
+    `id`: an entry of the catalogue; PLATFORM.fact for a fact that may be out of date; job.FIELD
+    where no entry explains it.
+    """
 
     id: str
     text: str
 
 
-# Entries of a platform that tell of the same loss; the general one stands under ''.
+# The entry of each platform for one kind of loss; '' is the general one.
 LOST = {
     "": "C4",
     "runpod": "RP3",
@@ -72,7 +71,7 @@ TAKEN = {
 
 
 def warnings(job: Job, profile: Profile, target: str, on: date) -> list[Warning]:
-    """Every risk that the job, the platform and the day show, gravest first."""
+    """Every risk of this job on this platform, the gravest first. `on`: the day to judge by."""
     found = []
     for risk in RISKS:
         found += list(risk(job, profile, target))
@@ -90,9 +89,11 @@ def _durable(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     ):
         return
     kept = ", ".join(profile.facts.paths.value.durable)
+    here = f" (here: {kept})" if kept else ""
     yield Warning(
         LOST.get(profile.name, LOST[""]),
-        f"no durable place: what the box holds ends with it. Set durable.to{f' (here: {kept})' if kept else ''} and durable.what.",
+        "no durable place: what is on the box is lost with it. "
+        f"Set durable.to{here} and durable.what.",
     )
 
 
@@ -100,12 +101,14 @@ def _resume(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if job.checkpoint is None:
         yield Warning(
             "C3",
-            "no checkpoint folder: after any kill the run starts from nothing, and a torn file isn't noticed. Set checkpoint.folder and checkpoint.pattern.",
+            "no checkpoint folder: after a kill the run starts again from step 0, and nobody "
+            "notices a torn file. Set checkpoint.folder and checkpoint.pattern.",
         )
     elif job.resume == "none":
         yield Warning(
             "C3",
-            "resume is none: each start begins at step 0. Name the flag or variable, or automatic if the program finds its newest checkpoint itself.",
+            "resume is none: each start begins at step 0. Name the flag or variable, or say "
+            "automatic if the program finds its newest checkpoint itself.",
         )
 
 
@@ -119,7 +122,8 @@ def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     ):
         yield Warning(
             ENDED.get(profile.name, ENDED[""]),
-            f"the deadline of {job.hours:g} h lies beyond the limit of {most:g} h here: the box ends first, so save often and plan to resume.",
+            f"the deadline of {job.hours:g} h is beyond the limit of {most:g} h here: the box "
+            "ends first. Save often and plan to resume.",
         )
     if (
         job.budget
@@ -129,7 +133,8 @@ def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     ):
         yield Warning(
             BILLED.get(profile.name, BILLED[""]),
-            f"{job.hours:g} h × {job.price:g} × {job.nodes} = {cost:g}, the budget is {job.budget:g}: it is spent after {job.budget / job.price / job.nodes:.1f} h.",
+            f"{job.hours:g} h × {job.price:g} × {job.nodes} = {cost:g}, the budget is "
+            f"{job.budget:g}: it is spent after {job.budget / job.price / job.nodes:.1f} h.",
         )
 
 
@@ -139,23 +144,26 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     line, _ = self_stop(job, profile)
     if job.at_end.do == "stop" and not line:
         fact = profile.facts.self_stop
+        known = fact is not None and fact.value.possible and fact.value.keeps_disk is True
         why = (
-            "no stop that is known to keep the disk" if fact is None or not fact.value.possible or fact.value.keeps_disk is not True
-            else "its command asks for the box's id: set at_end.box_id"
-        )  # fmt: skip
+            "its stop command needs the box's id: set at_end.box_id"
+            if known
+            else "no stop is known that keeps the disk"
+        )
+        alarm = "" if job.notify else ", and no notify command is set"
         yield Warning(
             BILLED.get(profile.name, BILLED[""]),
-            f"the box can't stop itself ({why}): at the deadline only the alarm goes out{'' if job.notify else ', and no notify command is set'}.",
+            f"the box can't stop itself ({why}): at the deadline it only sends the alarm{alarm}.",
         )
     elif job.at_end.do == "keep":
         told = (
             "the notify command calls you"
             if job.notify
-            else "nobody is told: set notify, or at_end.do: stop"
+            else "nobody is told. Set notify, or at_end.do: stop"
         )
         yield Warning(
             BILLED.get(profile.name, BILLED[""]),
-            f"the box goes on being billed after the end and after the deadline; {told}.",
+            f"the box is still billed after the end and after the deadline; {told}.",
         )
 
 
@@ -171,19 +179,22 @@ def _notice(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if notice is not None and save > notice:
         yield Warning(
             TAKEN.get(profile.name, TAKEN[""]),
-            f"a save takes {save:g} s and the notice is {notice:g} s: only the periodic checkpoints count.",
+            f"a save takes {save:g} s, the notice of a preemption is {notice:g} s: only the "
+            "periodic checkpoints help.",
         )
     if job.hours_between_kills and every:
         best = between_saves(save, job.hours_between_kills, job.nodes).daly / 60
         if every > 2 * best or every < best / 3:
             yield Warning(
                 TAKEN.get(profile.name, TAKEN[""]),
-                f"saving every {every:g} min; {best:.0f} min loses least at one kill in {job.hours_between_kills:g} h and {save:g} s a save.",
+                f"it saves every {every:g} min; {best:.0f} min would lose least, with one kill in "
+                f"{job.hours_between_kills:g} h and {save:g} s for each save.",
             )
     if job.durable and every and job.durable.every_minutes > 4 * every and profile.kind == "rental":
         yield Warning(
             LOST.get(profile.name, LOST[""]),
-            f"checkpoints every {every:g} min are copied away every {job.durable.every_minutes:g} min only: that much is lost with the box.",
+            f"it saves every {every:g} min, but copies only every {job.durable.every_minutes:g} "
+            "min: that much is lost with the box.",
         )
 
 
@@ -191,7 +202,8 @@ def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if job.queue and any("{cell}" not in path for path in job.results):
         yield Warning(
             "job.results",
-            "results without {cell}: one cell's file makes the next one look finished. Write results: [out/{cell}/final.pt].",
+            "results without {cell}: the file of one cell makes the next one look finished. "
+            "Write results: [out/{cell}/final.pt].",
         )
 
 
@@ -199,24 +211,29 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if target == "kubernetes" and job.code:
         yield Warning(
             "K8S3",
-            "the code isn't sent to a cluster: build it into the image, or copy it onto the claim.",
+            "the code isn't sent to a cluster. Build it into the image, or copy it onto the claim.",
         )
     if target == "kubernetes" and not (job.kubernetes and job.kubernetes.claim):
-        yield Warning("C4", "no kubernetes.claim: logs, markers and checkpoints end with the pod.")
+        yield Warning(
+            "C4", "no kubernetes.claim: logs, state and checkpoints are lost with the pod."
+        )
     if target == "ssh" and not profile.facts.ssh.value.full and job.code:
         yield Warning(
             "RP6",
-            f"ssh isn't a full one there ({profile.facts.ssh.value.limits[:120]}): rsync of the code may fail.",
+            f"ssh is limited there ({profile.facts.ssh.value.limits[:120]}): sending the code by "
+            "rsync may fail.",
         )
     if target == "skypilot" and job.skypilot.spot and job.hours is not None:
         yield Warning(
             "GEN1",
-            f"SkyPilot moves a spot task to a new box, where {job.hours:g} h begin anew: give the deadline as a time, such as 2026-11-22T09:00Z.",
+            f"SkyPilot moves a spot task to a new box, where the {job.hours:g} h start again. "
+            "Give the deadline as a time, such as 2026-11-22T09:00Z.",
         )
     if target == "skypilot" and job.skypilot.spot and not job.durable:
         yield Warning(
             "C4",
-            "spot without a durable place: SkyPilot starts the job again on another machine, without the files.",
+            "spot without a durable place: SkyPilot restarts the job on another machine, without "
+            "the files.",
         )
 
 

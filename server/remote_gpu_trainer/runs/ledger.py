@@ -1,7 +1,9 @@
-"""The boxes that were opened and aren't confirmed gone, in a local file: one JSON object a line, appended under a lock.
+"""The boxes that may still cost money, in a local file: one JSON object a line, under a lock.
 
-A home that is missing or read-only never breaks a command: then nothing is remembered, and nothing reminded of. A torn or foreign line is
-skipped. A box is known by the address that its name led to, so that a name which leads elsewhere later doesn't hide the old box.
+A box is on the list from the first command that reaches it until it is confirmed gone, or until the
+user says that it is gone or their own. A home that is missing or read-only never breaks a command:
+then nothing is remembered. A torn or foreign line is skipped. A box is known by the address that
+its name led to, so that a name which leads elsewhere later doesn't hide the old box.
 """
 
 from __future__ import annotations
@@ -9,10 +11,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..numbers import finite
-from ..text.records import record
 
 try:
     import fcntl
@@ -20,13 +22,18 @@ except ImportError:  # Windows: an append of one line is all the protection ther
     fcntl = None
 
 MOST_BYTES = 4 << 20  # of the file's end that are read
-OPENED, GONE = "opened", "gone"
+OPENED, GONE, OWN, REMINDED = "opened", "gone", "own", "reminded"
 LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
+ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
+DAY = 24 * 3600  # seconds between two reminders
 
 
-@record
+@dataclass(frozen=True)
 class Opened:
-    """A box on the meter. `since`: seconds since 1970; `price`: an hour, in the platform's currency, None when not known."""
+    """A box that may still be billed.
+
+    `since`: seconds since 1970. `price`: of an hour, in the platform's currency; None: not known.
+    """
 
     address: str
     name: str
@@ -52,45 +59,118 @@ def opened(
     price: float | None = None,
     now: float | None = None,
 ) -> bool:
-    """Remember a box; nothing happens when it is open already and nothing new is known. False when it couldn't be written."""
-    known = next((box for box in still_open() if box.address == address), None)
+    """Remember a box. False when the ledger can't be written.
+
+    Nothing is written when nothing new is known. The user's own machine isn't remembered, unless a
+    platform is named for it.
+    """
+    boxes, own, _ = _read()
+    known = boxes.get(address)
+    if address in own and not profile:
+        return True
     if (
         known
         and (not profile or profile == known.profile)
         and (price is None or price == known.price)
     ):
         return True
-    return _append(
-        {
-            "t": _now(now),
-            "event": OPENED,
-            "address": address,
-            "name": name,
-            "profile": profile,
-            "price": price,
-        }
-    )
+    return _append(OPENED, now, address=address, name=name, profile=profile, price=price)
 
 
 def gone(address: str, name: str, why: str, now: float | None = None) -> bool:
-    """Forget a box that is confirmed gone; `why` stays in the file."""
-    return _append({"t": _now(now), "event": GONE, "address": address, "name": name, "why": why})
+    """Forget a box that is gone; `why` stays in the file. False when it can't be written."""
+    return _append(GONE, now, address=address, name=name, why=why)
+
+
+def forget(name: str, address: str, *, own: bool, now: float | None = None) -> str:
+    """Forget a box that the user says is gone (`own` False) or is their own machine (`own` True).
+
+    `name`: as the reminder shows it, or an address; `address`: where the name leads today, '' for
+    this machine or when it isn't known. An own machine isn't remembered again. Returns the address
+    of the box, '' when it isn't on the list. Raises BadRequest.
+    """
+    from ..text.errors import BadRequest
+    from ..text.masking import shown
+
+    boxes = still_open()
+    found = [box for box in boxes if name in (box.name, shown(box.name, 60), box.address)]
+    found = found or [box for box in boxes if box.address == address]
+    if len(found) > 1:
+        places = ", ".join(box.address for box in found)
+        raise BadRequest(f"{shown(name, 60)} stands for {len(found)} boxes; pick one of {places}")
+    at = found[0].address if found else address if own else ""
+    said = "the user says so"
+    if at and not _append(OWN if own else GONE, now, address=at, name=name, why=said):
+        raise BadRequest(f"can't write {place()}; check its permissions and the disk")
+    return at
 
 
 def still_open() -> list[Opened]:
-    """Boxes opened and not confirmed gone, oldest first."""
+    """The boxes that aren't known to be gone, the oldest first."""
+    return sorted(_read()[0].values(), key=lambda box: box.since)
+
+
+def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
+    """One line about the boxes that may still be billed, at most once a day; '' for none.
+
+    `command`: the one that is about to run; only those in ABOUT_BOXES remind, and none that prints
+    JSON. '': a command that isn't known, which reminds. The ledger notes that it was printed.
+    """
+    if as_json or command not in ("", *ABOUT_BOXES):
+        return ""
+    known, _, last = _read()
+    moment = _now(now)
+    if not known or 0 <= moment - last < DAY:
+        return ""
+    from ..text.masking import shown  # most commands start without a box
+
+    boxes, told = sorted(known.values(), key=lambda box: box.since), []
+    names = [box.name for box in boxes]
+    for box in boxes[:5]:
+        hours = max(0.0, (moment - box.since) / 3600)
+        price = (
+            f", {box.price:g} an hour, about {box.price * hours:.2f} so far"
+            if box.price is not None
+            else ""
+        )
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(box.since))
+        name = box.address if names.count(box.name) > 1 else box.name
+        told.append(f"{shown(name, 60)} since {since} ({hours:.1f} h{price})")
+    more = f" and {len(boxes) - 5} more" if len(boxes) > 5 else ""
+    _append(REMINDED, now)
+    return (
+        f"may still be billed: {'; '.join(told)}{more}; once it is gone, or if it is your own: "
+        "rgt release BOX --forget gone, or --forget own"
+    )
+
+
+def _now(now: float | None) -> float:
+    return time.time() if now is None else now
+
+
+def _read() -> tuple[dict[str, Opened], set[str], float]:
+    """(open boxes by address, addresses of own machines, when the reminder was last printed)."""
     boxes: dict[str, Opened] = {}
+    own: set[str] = set()
+    reminded = float("-inf")
     for line in _lines():
         try:
             event = json.loads(line)
-            address, kind, when = event["address"], event["event"], finite(event["t"], LATEST)
-        except (ValueError, KeyError, TypeError, RecursionError):
+            kind, when = event["event"], finite(event["t"], LATEST)
+            address = event.get("address")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        if not isinstance(address, str) or when is None or when < 0:
+        if when is None or when < 0:
             continue
-        if kind == GONE:
+        if kind == REMINDED:
+            reminded = when
+        if not isinstance(address, str):
+            continue
+        if kind in (GONE, OWN):
             boxes.pop(address, None)
+            (own.add if kind == OWN else own.discard)(address)
         elif kind == OPENED:
+            own.discard(address)
             before = boxes.get(address)
             price = finite(event.get("price"))
             boxes[address] = Opened(
@@ -100,33 +180,7 @@ def still_open() -> list[Opened]:
                 str(event.get("profile") or (before.profile if before else "")),
                 price if price is not None else before.price if before else None,
             )
-    return sorted(boxes.values(), key=lambda box: box.since)
-
-
-def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
-    """One line about the boxes that are open; '' when there is none."""
-    boxes = still_open()
-    if not boxes:
-        return ""
-    from ..text.masking import shown  # every command starts here, most without a box
-
-    told = []
-    for box in boxes[:5]:
-        hours = max(0.0, (_now(now) - box.since) / 3600)
-        price = (
-            f", {box.price:g} an hour, about {box.price * hours:.2f} so far"
-            if box.price is not None
-            else ""
-        )
-        told.append(
-            f"{shown(box.name, 60)} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(box.since))} ({hours:.1f} h{price})"
-        )
-    more = f" and {len(boxes) - 5} more" if len(boxes) > 5 else ""
-    return f"opened and not confirmed gone: {'; '.join(told)}{more}; see remote-gpu-trainer release --help"
-
-
-def _now(now: float | None) -> float:
-    return time.time() if now is None else now
+    return boxes, own, reminded
 
 
 def _lines() -> list[bytes]:
@@ -139,8 +193,9 @@ def _lines() -> list[bytes]:
         return []
 
 
-def _append(event: dict) -> bool:
-    line = json.dumps(event, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+def _append(event: str, now: float | None, **fields: object) -> bool:
+    told = {"t": _now(now), "event": event, **fields}
+    line = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     try:
         file = place()
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,7 +209,7 @@ def _append(event: dict) -> bool:
                 and os.lseek(descriptor, size - 1, os.SEEK_SET)
                 and os.read(descriptor, 1) != b"\n"
             ):
-                line = b"\n" + line  # somebody's line was torn: it stays alone
+                line = b"\n" + line  # the last line is torn: it stays alone
             os.write(descriptor, line)
         finally:
             os.close(descriptor)

@@ -1,7 +1,13 @@
-"""The results of a run brought home: pulled, hashed on both sides, compared, loaded. Nothing is deleted, here or there, and nothing is stopped.
+"""Bring the results of a run home, and check that its box is gone.
 
-Not covered: what the run wrote outside its folder (named in `outside`, and then nothing counts as verified; pull it with `also`), symbolic links (named in `links`, never followed),
-and whether the results are any good.
+`release`: the run is over, its files are pulled, hashed on both sides, compared and loaded.
+`confirm`: the box isn't in the provider's list any more. Nothing is deleted, here or there, and
+nothing is stopped; commands of the provider are shown, never run, except a listing that the user
+typed.
+
+Not covered: what the run wrote outside its folder (named in `outside`; nothing counts as verified
+until it is pulled with `also`), symbolic links (named in `links`, never followed), and whether the
+results are any good.
 """
 
 from __future__ import annotations
@@ -18,34 +24,37 @@ from pathlib import Path, PurePosixPath
 from ..boxes import box as boxes
 from ..boxes.box import Box, Reply
 from ..catalogue import bundle
+from ..platforms.profile import Profile
+from ..platforms.teardown import Listed, decoded, listed
 from ..text.masking import shown, shown_lines
+from . import ledger, status
 
 HASHING = 3 * 3600  # seconds; a terabyte from a network disk
+LISTING = 120  # seconds
 MOST_LIST = 256 << 20  # bytes of the list of files
-LEFT_THERE = (
-    "lock",
-    "heartbeat",
-    "rehearsal",
-)  # of the runner, at the top of its folder: two change while being read, one holds trial checkpoints
+# The runner's own, at the top of its folder: two change while they are read, one is a rehearsal's.
+LEFT_THERE = ("lock", "heartbeat", "rehearsal")
 MANIFEST = "PULL_MANIFEST.json"
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]+\Z")  # a word that no shell would change
 
-# Runs there: every plain file below a folder with its size and SHA-256, every link with its target.
+# Runs on the box: each plain file below a folder with its size and SHA-256, each link's target.
 LIST = r"""
 import hashlib, json, os, sys
 top, left = os.path.expanduser(sys.argv[1]), set(sys.argv[2:])
 if not os.path.isdir(top):
-    sys.exit("found no folder " + ascii(top))
+    sys.exit("no folder " + ascii(top))
 files, links = [], []
 def fail(error):
     raise error
 for base, folders, names in os.walk(top, onerror=fail):
-    folders[:] = [name for name in folders if os.path.relpath(os.path.join(base, name), top) not in left]
+    at = os.path.relpath(base, top)
+    folders[:] = [name for name in folders if os.path.normpath(os.path.join(at, name)) not in left]
     for name in sorted(folders + names):
         full = os.path.join(base, name)
         path = os.path.relpath(full, top)
         if os.path.islink(full):
             links.append([path, os.readlink(full)])
-        elif os.path.isfile(full) and path not in left and ".rsync-partial" not in path.split(os.sep):
+        elif os.path.isfile(full) and path not in left and ".rsync-partial" not in path.split("/"):
             digest, size = hashlib.sha256(), 0
             with open(full, "rb") as file:
                 for piece in iter(lambda: file.read(1 << 20), b""):
@@ -57,12 +66,17 @@ print(json.dumps({"files": files, "links": links}))
 
 
 class Unreleased(Exception):
-    """The results can't be brought home. One line: found, expected, do."""
+    """The results can't be brought home. One line: what is wrong; what to do."""
 
 
 @dataclass
 class Released:
-    """What came home to `to`. `differing`: files whose bytes aren't the box's. `verdict`: verified, bad or unknown."""
+    """What was copied from `source` to `to`.
+
+    `differing`: files whose bytes aren't the box's. `links`: links that stayed there. `outside`:
+    places that the run names and that weren't pulled. `checked`: what loading them told.
+    `verdict`: verified, bad or unknown.
+    """
 
     source: str
     to: str
@@ -75,7 +89,35 @@ class Released:
     checked: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict:
+        """All fields, as `release --json` prints them."""
         return asdict(self)
+
+
+def release(
+    box: Box,
+    run: str,
+    to: Path | None,
+    *,
+    also: tuple[str, ...],
+    expect: int | None,
+    load: bool,
+    accept_new: bool,
+) -> Released:
+    """Bring the results of a run home that has ended. Raises Unreleased.
+
+    `run`: as `status.ask` takes it. `to`: the folder here; None for results/BOX-RUN.
+    """
+    found = status.ask(box, run, accept_new=accept_new)
+    if found.state in ("unreachable", "unknown", "nothing"):
+        raise Unreleased(found.text)
+    if found.state in ("alive", "stalled"):
+        script = shlex.quote(found.dir + "/run.sh")
+        raise Unreleased(
+            f"the run in {found.dir} is {found.state} (step {found.step}); wait for its end with "
+            f"rgt status --wait, or stop it there with bash {script} stop"
+        )
+    to = to or Path("results") / default_name(box, found.dir)
+    return bring_home(box, found.dir, to, also=also, expect=expect, load=load)
 
 
 def bring_home(
@@ -87,44 +129,40 @@ def bring_home(
     expect: int | None = None,
     load: bool = True,
 ) -> Released:
-    """Pull `source` and the folders of `also` into `to`, and verify. Raises Unreleased."""
+    """Pull `source` and the folders of `also` into `to`, and verify them. Raises Unreleased.
+
+    `expect`: how many result folders there must be. `load`: whether checkpoints are loaded.
+    """
     script = bundle.bundle_root() / "scripts" / "verify_local.py"
     if not script.is_file():
-        raise Unreleased(
-            f"found no {script}, expected the script that loads results; do: install the package again"
-        )
+        raise Unreleased(f"{script} is missing; install the package again")
     places = [("", source), *((_safe_name(folder), folder) for folder in also)]
     if len({name for name, _ in places}) < len(places):
         raise Unreleased(
-            "found two folders of one name under --also, expected different ones; do: pull one of them by itself"
+            "--also names two folders that end in the same name; pull one of them alone"
         )
     found = Released(shown(source), str(to))
-    listed: dict[str, tuple[int, str]] = {}
+    sizes: dict[str, tuple[int, str]] = {}
     for name, folder in places:
         here = to / name
         try:
             here.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unreleased(
-                f"found {here} unusable ({error.strerror}), expected a folder that can be written; do: give another with --to"
+                f"can't write to {here} ({error.strerror}); give another folder with --to"
             ) from None
         files, links, differing = _pull(box, folder, here, () if name else LEFT_THERE)
         found.links += [shown(f"{name}/{link}" if name else link) for link in links]
         found.differing += [shown(f"{name}/{path}" if name else path) for path in differing]
-        listed.update({(f"{name}/{path}" if name else path): what for path, what in files.items()})
-    found.files, found.bytes = len(listed), sum(size for size, _ in listed.values())
+        sizes.update({(f"{name}/{path}" if name else path): what for path, what in files.items()})
+    found.files, found.bytes = len(sizes), sum(size for size, _ in sizes.values())
     found.outside, apart = outside(to / "run.sh", source, also)
     rows = [
         {"path": path, "bytes": size, "sha256": digest}
-        for path, (size, digest) in sorted(listed.items())
+        for path, (size, digest) in sorted(sizes.items())
     ]
-    (to / MANIFEST).write_text(
-        json.dumps(
-            {"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}, indent=1
-        )
-        + "\n",
-        encoding="utf-8",
-    )
+    manifest = {"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}
+    (to / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     if found.differing:
         found.verdict = "bad"
         return found
@@ -137,16 +175,19 @@ def bring_home(
 def _pull(
     box: Box, folder: str, here: Path, left: tuple[str, ...]
 ) -> tuple[dict[str, tuple[int, str]], list[str], list[str]]:
-    """(files there, links there, files that differ here). `left`: names at the top that stay there. A file that changed meanwhile gets a second chance."""
-    for attempt in (1, 2):
+    """(files there, links there, files that differ here). `left`: names at the top that stay there.
+
+    A file that changed during the copy gets a second chance.
+    """
+    for _ in range(2):
         copied = boxes.pull(box, folder, str(here), exclude=tuple(f"/{name}" for name in left))
         if copied.outcome != "ok" or copied.code not in (0, 24):
-            raise Unreleased(_why(copied, f"the copy of {shown(folder)}"))
+            raise Unreleased(_why(copied, f"copying {shown(folder)}"))
         reply = boxes.run(
             box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST
         )
         if reply.outcome != "ok" or reply.code != 0 or reply.cut:
-            raise Unreleased(_why(reply, f"the hashes of {shown(folder)}"))
+            raise Unreleased(_why(reply, f"hashing {shown(folder)}"))
         files, links = read_list(reply.out)
         differing = [
             path for path, (size, digest) in files.items() if not _same(here / path, size, digest)
@@ -157,27 +198,21 @@ def _pull(
 
 
 def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
-    """The box's list of files and links. Raises Unreleased for one that can't be read, or a path that leads out of the folder."""
+    """The files, path to (bytes, SHA-256), and the links that the box listed.
+
+    Raises Unreleased for a list that can't be read, or a path that leads out of the folder.
+    """
     try:
         told = json.loads(data)
         files = {str(path): (int(size), str(digest)) for path, size, digest in told["files"]}
         links = [f"{path} -> {target}" for path, target in told["links"]]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise Unreleased(
-            "found a list of files that can't be read, expected JSON; do: try again"
-        ) from None
+        raise Unreleased("the box's list of files can't be read; try again") from None
     for path in files:
         pure = PurePosixPath(path)
-        if (
-            pure.is_absolute()
-            or ".." in pure.parts
-            or not pure.parts
-            or "\0" in path
-            or "\\" in path
-        ):
-            raise Unreleased(
-                f"found the path {ascii(path)[:100]} in the box's list, expected one below the folder; do: rename it there"
-            )
+        odd = not pure.parts or "\0" in path or "\\" in path
+        if odd or pure.is_absolute() or ".." in pure.parts:
+            raise Unreleased(f"the box lists an unsafe path, {ascii(path)[:100]}; rename it there")
     return files, links
 
 
@@ -195,15 +230,17 @@ def _same(path: Path, size: int, digest: str) -> bool:
 
 
 def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str], bool]:
-    """(places that the run's script names and that weren't pulled, whether checkpoints or results lie there). A relative one lies in the work folder."""
+    """(places that the run's script names and that weren't pulled, whether results lie there).
+
+    Results are the checkpoints and the expected files; a relative one lies in the work folder.
+    """
     try:
         text = script.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return [], False
     named: dict[str, list[str]] = {"WORK_DIR": [], "CHECKPOINT_DIR": [], "EXPECT": []}
-    for name, value in re.findall(
-        r"^RGT_(CHECKPOINT_DIR|EXPECT|WORK_DIR)=\(?(.*?)\)?$", text, re.M
-    ):
+    assignment = r"^RGT_(CHECKPOINT_DIR|EXPECT|WORK_DIR)=\(?(.*?)\)?$"
+    for name, value in re.findall(assignment, text, re.M):
         try:
             named[name] += shlex.split(value)
         except ValueError:
@@ -212,11 +249,8 @@ def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str]
     inside += ("~/" + "/".join(PurePosixPath(source).parts[-2:]) + "/",)
 
     def left(words: list[str]) -> list[str]:
-        return [
-            word
-            for word in words
-            if word.startswith(("/", "~/")) and not f"{word}/".startswith(inside)
-        ]
+        rooted = (word for word in words if word.startswith(("/", "~/")))
+        return [word for word in rooted if not f"{word}/".startswith(inside)]
 
     work, results = left(named["WORK_DIR"]), named["CHECKPOINT_DIR"] + named["EXPECT"]
     apart = left(results)
@@ -233,10 +267,9 @@ def _verify(found: Released, script: Path, to: Path, expect: int | None, load: b
     )
     found.verdict = {0: "verified", 1: "bad"}.get(done.returncode, "unknown")
     try:
-        told = json.loads(done.stdout)["findings"]
+        rows = json.loads(done.stdout)["findings"]
         found.checked = [
-            shown(": ".join(str(row[key]) for key in ("level", "path", "found")) + f"; {row['do']}")
-            for row in told
+            shown(f"{row['level']}: {row['path']}: {row['found']}; {row['do']}") for row in rows
         ][:20]
     except (ValueError, TypeError, KeyError):
         found.checked = shown_lines(done.stderr or done.stdout, 5)
@@ -246,7 +279,8 @@ def _safe_name(folder: str) -> str:
     name = PurePosixPath(folder).name
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
         raise Unreleased(
-            f"found the folder {shown(folder, 80)}, expected one whose last part is a plain name"
+            f"the folder {shown(folder, 80)} doesn't end in a plain name; rename it there: "
+            "letters, digits, '.', '_' and '-'"
         )
     return name
 
@@ -254,8 +288,110 @@ def _safe_name(folder: str) -> str:
 def _why(reply: Reply, what: str) -> str:
     if reply.outcome != "ok":
         return reply.text
-    last = next(
-        iter(shown_lines(reply.errors, 1, 200)),
-        "the list is too long" if reply.cut else "no message",
+    otherwise = "the list is too long" if reply.cut else "no message"
+    last = next(iter(shown_lines(reply.errors, 1, 200)), otherwise)
+    return (
+        f"{what} ended with {reply.code} ({last}); look at the folder there and try again: "
+        "what has been copied stays"
     )
-    return f"found {what} ended with {reply.code} ({last}), expected 0; do: look at the folder there, and try again: what is here already stays"
+
+
+def default_name(box: Box, folder: str) -> str:
+    """A plain folder name for a box's run."""
+    name = f"{'local' if box.local else box.host}-{folder.rstrip('/').rpartition('/')[2]}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:120] or "run"
+
+
+def next_step(box: Box, profile: Profile) -> str:
+    """What to type once the user has ended the box."""
+    if profile.facts.stop_billing is None:
+        return "nothing is billed here"
+    listing = profile.facts.listing
+    source = (
+        f"the list comes from: {listing.value.text}"
+        if listing
+        else "this platform's page names no listing command: copy the list from its console"
+    )
+    return (
+        f"once you have ended it: rgt release {box.argument} --profile {profile.name} "
+        f"--confirm-gone --id ID --listing FILE; {source}"
+    )
+
+
+def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) -> Listed:
+    """Whether the box is gone; if it is, the ledger forgets it.
+
+    `ids`: the box's id or name in `listing`, the text of the provider's list.
+    """
+    address = boxes.address(box)
+    if profile.kind == "own":
+        if not box.local:
+            return Listed(
+                None,
+                f"{profile.name} is the page of this machine, not of {shown(box.name, 80)}; name "
+                "the platform that bills it, or if it is your own, use --forget own",
+            )
+        found = Listed(True, f"nobody bills {profile.name}: nothing to end")
+    elif listing is None:
+        return Listed(
+            None,
+            "no list to look the box up in; give --listing FILE or --run-listing COMMAND; "
+            + next_step(box, profile),
+        )
+    else:
+        found = listed(listing, ids, address)
+    if found.gone:
+        ledger.gone(address, box.name, found.text)
+    return found
+
+
+def run_listing(command: str, profile: Profile) -> str:
+    """What the platform's own listing command prints.
+
+    It must stand on the platform's page, in plain words: no shell sees it. Raises Unreleased.
+    """
+    listing = profile.facts.listing
+    words = command.split()
+    if not listing or " ".join(words) not in " ".join(listing.value.text.split()):
+        raise Unreleased(
+            f"the page of {profile.name} has no such listing command; copy it from what "
+            f"rgt profile {profile.name} prints"
+        )
+    if not words or not all(_PLAIN.match(word) for word in words):
+        raise Unreleased("this command needs a shell; run it yourself and pipe it to --listing -")
+    try:
+        done = subprocess.run(
+            words, check=False, capture_output=True, timeout=LISTING, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise Unreleased(
+            f"{words[0]} isn't installed here; install it, or give the list with --listing FILE"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise Unreleased(
+            f"the listing command took more than {LISTING} s; run it yourself and pipe it "
+            "to --listing -"
+        ) from None
+    if done.returncode:
+        last = next(iter(shown_lines(done.stderr.decode("utf-8", "replace"), 1, 160)), "no message")
+        raise Unreleased(
+            f"the listing command ended with {done.returncode} ({last}); run it yourself and pipe "
+            "it to --listing -"
+        )
+    return decoded(done.stdout)
+
+
+def as_text(found: Released) -> str:
+    """What came home, for a terminal."""
+    size = f"{found.files} files, {found.bytes / 1e6:.1f} MB"
+    out = [f"{found.verdict}: {size} from {found.source} in {shown(found.to)}"]
+    out += [f"    differs from the box: {path}" for path in found.differing[:20]]
+    out += [f"    {line}" for line in found.checked]
+    out += [f"    not pulled, a link: {link}" for link in found.links[:20]]
+    out += [
+        f"    not pulled, outside the run's folder: {path}; add --also {shlex.quote(path)}"
+        for path in found.outside
+    ]
+    if found.verdict != "verified":
+        out.append("    don't end the box yet: the results here aren't verified")
+    return "\n".join(out)
