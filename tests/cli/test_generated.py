@@ -5,7 +5,7 @@ import re
 import pytest
 from jinja2 import UndefinedError
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli import documents, figures, picture
+from remote_gpu_trainer.cli import documents
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.cli.parser import COMMANDS, leaves, make_parser
 
@@ -79,7 +79,7 @@ def test_every_template_is_used_and_every_part_has_one():
 def test_the_figures_are_those_of_the_fresh_reports(heading, tmp_path):
     (tmp_path / "evals").mkdir()
     (tmp_path / "evals/RESULTS.md").write_text(RESULTS.format(heading=heading), encoding="utf-8")
-    assert figures.on_fresh_reports(tmp_path) == [
+    assert documents.on_fresh_reports(tmp_path) == [
         ("this look-up", ["75 %", "85 %", "3 %"]),
         ("BM25", ["51 %", "70 %", "99 %"]),
     ]
@@ -101,13 +101,13 @@ def test_figures_that_are_not_there_are_an_error_with_what_to_do(tmp_path):
     (tmp_path / "evals/RESULTS.md").write_text(results, encoding="utf-8")
     for root in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(catalogue.CatalogueError, match="no table about fresh reports"):
-            figures.on_fresh_reports(root)
+            documents.on_fresh_reports(root)
 
 
 def test_the_picture_shows_the_answer_and_loads_nothing():
     text = (ROOT / "docs/assets/lookup.svg").read_text(encoding="utf-8")
     shown = re.sub(r"<[^>]+>", "", text).replace("&#160;", " ")
-    assert f"rgt lookup --log {picture.LOG}" in shown
+    assert f"rgt lookup --log {documents.LOG}" in shown
     assert "D8" in shown and "failed first: rank 1" in shown and "static_graph=True" in shown
     assert "url(http" not in text and "@font-face" not in text and "<script" not in text
     assert "id 'lookup'" not in text and 'class="rich-terminal"' in text
@@ -118,7 +118,9 @@ def test_the_picture_is_the_same_wherever_it_is_drawn(environment, monkeypatch, 
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    assert picture.generated(ROOT) == (ROOT / "docs/assets/lookup.svg").read_text(encoding="utf-8")
+    assert documents.lookup_picture(ROOT) == (ROOT / "docs/assets/lookup.svg").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_what_is_out_of_date_is_named_with_the_command_that_writes_it(monkeypatch, capsys):

@@ -15,8 +15,7 @@ from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs import shell_text
 from remote_gpu_trainer.runs.job_reading import JobError, from_object
 from remote_gpu_trainer.runs.render import render
-from remote_gpu_trainer.runs.runner_values import Unfit, values
-from remote_gpu_trainer.runs.target_options import folders
+from remote_gpu_trainer.runs.runner_values import Unfit, folders, values
 from remote_gpu_trainer.runs.targets import slurm
 
 DAY = date(2026, 8, 25)
@@ -165,7 +164,7 @@ def check(path: str, value: str, target: str, folder) -> bool:
 
 
 def shell_options(job):
-    from remote_gpu_trainer.runs.target_options import for_slurm
+    from remote_gpu_trainer.runs.runner_values import for_slurm
 
     return for_slurm(job)
 

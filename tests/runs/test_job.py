@@ -6,12 +6,14 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remote_gpu_trainer.runs.cells import CellError, expand, read_queue
 from remote_gpu_trainer.runs.job import MOST_BYTES, Job
 from remote_gpu_trainer.runs.job_reading import (
+    CellError,
     JobError,
+    expand,
     from_file,
     from_object,
+    read_queue,
     with_options,
     with_queue,
 )

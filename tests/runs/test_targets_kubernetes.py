@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.runs import shell_text
-from remote_gpu_trainer.runs.targets import fields, kubernetes, yaml_text
+from remote_gpu_trainer.runs.targets import fields, kubernetes
 
 from tests.conftest import ROOT
 from tests.runs import stub_runner
@@ -234,7 +234,7 @@ def test_any_value_comes_back_exactly_or_is_refused(made, command, value):
 @settings(deadline=None)
 def test_any_text_is_the_same_text_after_yaml(value, others):
     document = {"value": value, "others": others, "list": [value, 1, True, None]}
-    assert yaml.safe_load(yaml_text.dump([document])) == document
+    assert yaml.safe_load(fields.dump([document])) == document
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_any_text_is_the_same_text_after_yaml(value, others):
     ],
 )
 def test_a_word_that_some_yaml_reads_as_something_else_gets_quotes(word):
-    assert yaml_text.dump([{"a": word}]) == f'---\na: "{word}"\n'
+    assert fields.dump([{"a": word}]) == f'---\na: "{word}"\n'
 
 
 @pytest.mark.parametrize(

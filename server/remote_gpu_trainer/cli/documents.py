@@ -7,18 +7,22 @@ returns. A whole file is what its function in `WHOLE` returns.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.text import Text
 
-from ..catalogue import bundle
-from ..catalogue.bundle import Catalogue
+from ..catalogue import bundle, cache
+from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.front_matter import split
 from ..lookup.answer import plain
-from . import figures, picture
+from ..lookup.look_up import answer_for
+from .answer_view import draw
 from .parser import leaves, make_parser
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
@@ -133,7 +137,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
     "count": _count,
-    "figures": lambda page, read: {"rows": figures.on_fresh_reports(read.root)},
+    "figures": lambda page, read: {"rows": on_fresh_reports(read.root)},
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
@@ -166,7 +170,69 @@ def _invocation(action) -> str:
     return f"{names} {value}".strip()
 
 
+RESULTS = "evals/RESULTS.md"
+SYSTEMS = {"lookup": "this look-up", "BM25": "BM25"}  # as the file names them, and as shown
+COLUMNS = ("hit@1", "hit@3", "false answers")
+_TABLE = re.compile(r"^(?:\*\*|#+ )(?P<title>[^\n]*)\n\n(?P<rows>(?:\|[^\n]*\n)+)", re.M)
+
+
+def on_fresh_reports(root: Path) -> list[tuple[str, list[str]]]:
+    """[(system, its figures in the order of COLUMNS, in percent)] on the set that taught nothing.
+
+    Raises CatalogueError when evals/RESULTS.md has no such table.
+    """
+    path = root / RESULTS
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    for table in _TABLE.finditer(text + "\n"):
+        rows = [_cells(row) for row in table["rows"].splitlines()]
+        found = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
+        if "fresh" in table["title"] and SYSTEMS.keys() <= found.keys():
+            return [
+                (shown, [_percent(found[system][column]) for column in COLUMNS])
+                for system, shown in SYSTEMS.items()
+            ]
+    raise CatalogueError(
+        f"{RESULTS}: no table about fresh reports with the rows {' and '.join(SYSTEMS)}; "
+        "run python evals/run_evals.py --write"
+    )
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def _percent(cell: str) -> str:
+    """'0.753 [0.70, 0.80]' as '75 %'."""
+    return f"{float(cell.split()[0]):.0%}".replace("%", " %")
+
+
+LOG = "examples/logs/ddp-unused-parameters.log"
+WIDTH = 100  # columns
+
+
+def lookup_picture(root: Path) -> str:
+    """The picture as SVG. Equal catalogues give equal bytes: nothing in it depends on the day."""
+    entries = cache.load()
+    today = max(entry.verified for entry in entries.values())
+    answer = answer_for(log=str(root / LOG), today=today)
+    console = Console(
+        file=io.StringIO(),
+        record=True,
+        width=WIDTH,
+        height=50,  # unused, but without it rich asks the terminal for both
+        force_terminal=True,
+        color_system="truecolor",
+        no_color=False,
+        highlight=False,
+    )
+    console.print(Text.assemble(("$ ", "green"), (f"rgt lookup --log {LOG}", "bold"), "\n"))
+    draw(answer, entries, console, "rgt lookup --id {id}")
+    svg = console.export_svg(title="rgt lookup", unique_id="lookup")
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)  # fonts from another host
+    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+
+
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
-    ("docs/assets/lookup.svg", picture.generated),
+    ("docs/assets/lookup.svg", lookup_picture),
 )

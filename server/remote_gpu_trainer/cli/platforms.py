@@ -124,7 +124,7 @@ def profile(args: argparse.Namespace) -> int:
 
 def show_interval(args: argparse.Namespace) -> int:
     """`profile --save-seconds --kill-hours`: print the best interval between saves."""
-    from ..platforms.save_interval import between_saves
+    from ..platforms.choosing import between_saves
     from ..text.errors import BadRequest
 
     if args.save_seconds is None or args.kill_hours is None:

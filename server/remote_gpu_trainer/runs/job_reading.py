@@ -5,7 +5,10 @@ All of them fail with the same lines.
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,6 @@ import yaml
 from pydantic import ValidationError
 
 from ..text.errors import UserError
-from .cells import CellError, expand, read_queue
 from .job import Job
 
 MOST_FILE = 2_000_000  # bytes
@@ -132,3 +134,89 @@ def _where(error: Exception) -> str:
         return str(error).splitlines()[0]
     problem = getattr(error, "problem", None) or getattr(error, "context", None) or "invalid"
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+
+
+MOST = 10_000
+_ODD = re.compile(r"[^A-Za-z0-9._=+-]+")
+
+
+class CellError(Exception):
+    """A queue or sweep that can't be read. One line with file and line."""
+
+
+def read_queue(text: str, where: str = "queue") -> list[dict]:
+    """Cells of a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one. A quoted argument may hold line breaks. Empty lines and # lines don't count. Raises CellError."""
+    cells, begun, first = [], "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if not begun and (not line.strip() or line.lstrip().startswith("#")):
+            continue
+        begun, first = (f"{begun}\n{line}", first) if begun else (line, number)
+        try:
+            name, *arguments = shlex.split(begun)
+        except ValueError as error:
+            if "closing quotation" in str(error):  # a quoted value may hold line breaks
+                continue
+            raise CellError(
+                f"{where}:{first}: {error}, expected NAME and arguments quoted as in a shell"
+            ) from None
+        cells.append({"name": name, "arguments": arguments})
+        begun = ""
+    if begun:
+        raise CellError(
+            f"{where}:{first}: No closing quotation, expected NAME and arguments quoted as in a shell"
+        )
+    if not cells:
+        raise CellError(f"{where}: found no cell, expected one a line: NAME ARGUMENT …")
+    return cells
+
+
+def expand(sweep: dict, where: str = "sweep") -> list[dict]:
+    """Every combination of a sweep, in the order in which it is written: {"grid": {"--lr": [1e-4, 3e-4], "--seed": [1, 2]}, "arguments": [...]}.
+
+    A cell is named by its values: lr=0.0001_seed=1. Raises CellError.
+    """
+    grid = sweep.get("grid")
+    if (
+        not isinstance(grid, dict)
+        or not grid
+        or not all(isinstance(values, list) and values for values in grid.values())
+    ):
+        raise CellError(
+            f"{where}: expected `grid`, an object that gives each option a list of values"
+        )
+    if unknown := sorted(set(sweep) - {"grid", "arguments"}):
+        raise CellError(f"{where}: found {unknown[0]!r}, expected grid and arguments")
+    always = [_text(value, where) for value in sweep.get("arguments", [])]
+    cells, seen = [], {}
+    for values in itertools.islice(itertools.product(*grid.values()), MOST + 1):
+        texts = [_text(value, where) for value in values]
+        name = (
+            "_".join(f"{_short(option)}={_short(text)}" for option, text in zip(grid, texts))[
+                :90
+            ].strip("._-=+")
+            or "cell"
+        )
+        seen[name] = seen.get(name, 0) + 1
+        if seen[name] > 1:
+            name = f"{name}-{seen[name]}"
+        cells.append(
+            {
+                "name": name,
+                "arguments": [*always, *itertools.chain.from_iterable(zip(map(str, grid), texts))],
+            }
+        )
+    if len(cells) > MOST:
+        raise CellError(f"{where}: found more than {MOST:,} combinations, expected fewer")
+    return cells
+
+
+def _text(value: object, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise CellError(
+            f"{where}: found {value!r:.40}, expected text or a number; write true and false in quotes"
+        )
+    return str(value)
+
+
+def _short(text: str) -> str:
+    return _ODD.sub("-", str(text)).strip("-.=+") or "x"

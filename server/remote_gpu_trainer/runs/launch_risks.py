@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from ..platforms.choosing import mark
+from ..platforms.choosing import between_saves, mark
 from ..platforms.profile import Profile
-from ..platforms.save_interval import between_saves
 from .job import Job
 from .runner_values import self_stop
 

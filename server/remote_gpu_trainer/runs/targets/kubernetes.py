@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..script_parts import Value
-from . import fields, yaml_text
+from . import fields
 
 MIB = 1024 * 1024  # The limit of a ConfigMap's data; MaxSecretSize in pkg/apis/core/types.go
 _AGAIN = [fields.AGAIN, 137, 143]  # stopped after a save, KILL, TERM
@@ -159,7 +159,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     documents = [_config_map(values, options, whole)]
     if options.nodes > 1:
         documents.append(_service(values, options))
-    return yaml_text.dump([*documents, _job(values, options)])
+    return fields.dump([*documents, _job(values, options)])
 
 
 def _inside(path: str, folder: str) -> bool:

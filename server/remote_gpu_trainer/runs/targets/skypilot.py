@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .. import shell_text
 from ..script_parts import Static, Value
-from . import fields, yaml_text
+from . import fields
 
 _NAME = r"[a-zA-Z0-9]+(?:[._-]{1,2}[a-zA-Z0-9]+)*"  # sky/task.py, _VALID_NAME_REGEX
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
@@ -97,7 +97,7 @@ class Options:
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     """The task as YAML. Raises ValueError where values, options and script don't belong together."""
     fields.same("nodes", options.nodes, values, "RGT_NODES")
-    return yaml_text.dump(
+    return fields.dump(
         [_task(values, options, fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED))]
     )
 
