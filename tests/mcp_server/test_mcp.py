@@ -103,12 +103,12 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({"job": {}, "profile": "runpod"}, "name: found nothing"),
+        ({"job": {}, "profile": "runpod"}, "name: missing; give it a value"),
         ({"job": JOB, "profile": "moon"}, "unknown profile 'moon'"),
         ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: found 'moon'"),
         (
             {"job": {**JOB, "variables": {"HF_TOKEN": "hf_" + "a" * 30}}, "profile": "runpod"},
-            "found what looks like a key itself",
+            "this looks like a key itself",
         ),
     ],
 )
