@@ -345,10 +345,10 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["--set", "name=a"], "command: found nothing"),
+        (["--set", "name=a"], "command: missing; give it a value"),
         ([], "no job given; pass a YAML or JSON file"),
         (["gone.yaml"], "gone.yaml: No such file"),
-        (["--set", "deadline"], "expected FIELD=VALUE"),
+        (["--set", "deadline"], "write FIELD=VALUE"),
         (
             ["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--profile", "moon"],
             "unknown profile 'moon'",
