@@ -23,7 +23,8 @@ for _place in (HERE.parent / "server", HERE.parent.parent.parent):
         sys.path.insert(0, str(_place))
         break
 
-from remote_gpu_trainer.catalogue import bundle, front_matter
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.entry import FactError, read_all
 from remote_gpu_trainer.platforms import ages
 
 
@@ -59,8 +60,8 @@ def main() -> int:
         return refuse(f"no references/ in {args.root}; pass the bundle's folder with --root")
     read = bundle.read(args.root)
     try:
-        heads = front_matter.read_all(args.root)
-    except (front_matter.FactError, OSError) as error:
+        heads = read_all(args.root)
+    except (FactError, OSError) as error:
         return refuse(str(error))
     rows = [item.as_dict() for item in ages.past(read.entries, heads, day, limits)]
     if args.json:

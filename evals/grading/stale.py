@@ -11,7 +11,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from remote_gpu_trainer.catalogue.front_matter import FactError
+from remote_gpu_trainer.catalogue.entry import FactError
 from remote_gpu_trainer.platforms import checking
 from remote_gpu_trainer.platforms.ages import BadQuestion, read_day
 from remote_gpu_trainer.platforms.installed import InstalledError

@@ -1,7 +1,7 @@
 """The light reader of the catalogue says what the whole one says, and leaves out what it leaves out."""
 
 import pytest
-from remote_gpu_trainer.catalogue import bundle, cache
+from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.entry import Signature
 
 ENTRY = """### {id} — a title
@@ -25,13 +25,13 @@ ENTRY = """### {id} — a title
 
 
 def test_it_holds_what_the_whole_catalogue_holds():
-    whole, light = bundle.load(), cache.load()
+    whole, light = bundle.load(), bundle.load_cache()
     assert dict(light) == whole.by_id
     assert list(light.signatures()) == [(id, found) for id, found in whole.signatures if found]
 
 
 def test_only_what_is_asked_for_is_read():
-    light = cache.EntryCache(bundle.bundle_root())
+    light = bundle.EntryCache(bundle.bundle_root())
     assert light["O3"].title and list(light._read) == ["O3"]
 
 
@@ -51,13 +51,13 @@ def root(tmp_path):
 
 def test_a_fence_holds_no_field(root):
     assert (
-        dict(cache.EntryCache(root).signatures())["O1"]
+        dict(bundle.EntryCache(root).signatures())["O1"]
         == (Signature("a text"), Signature("b+", True))
         == bundle.read(root).by_id["O1"].signatures
     )
 
 
 def test_what_breaks_the_grammar_is_left_out(root):
-    light = cache.EntryCache(root)
+    light = bundle.EntryCache(root)
     assert list(light) == ["O1"] and len(light) == 1 and "O2" not in light and "O9" not in light
     assert dict(light) == bundle.read(root).by_id

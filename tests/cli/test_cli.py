@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli import parser as parsers
+from remote_gpu_trainer.cli import main as parsers
 from remote_gpu_trainer.cli.main import main
 
 from tests.conftest import ROOT

@@ -6,8 +6,7 @@ import pytest
 from jinja2 import UndefinedError
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli import documents
-from remote_gpu_trainer.cli.main import main
-from remote_gpu_trainer.cli.parser import COMMANDS, leaves, make_parser
+from remote_gpu_trainer.cli.main import COMMANDS, leaves, main, make_parser
 
 from tests.conftest import ROOT
 

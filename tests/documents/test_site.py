@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 import yaml
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli.parser import leaves, make_parser
+from remote_gpu_trainer.cli.main import leaves, make_parser
 from remote_gpu_trainer.platforms import profile
 
 from tests.conftest import ROOT, engine, module

@@ -20,8 +20,8 @@ from jinja2 import UndefinedError
 from mcp import Client
 from mcp_types import PromptReference, ResourceTemplateReference
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.mcp_server import progress as mcp_progress
-from remote_gpu_trainer.mcp_server import prompts, skill_files
+from remote_gpu_trainer.mcp_server import prompts
+from remote_gpu_trainer.mcp_server import server as mcp_progress
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.mcp_server.transports import bound
 from remote_gpu_trainer.platforms import profile
@@ -310,27 +310,27 @@ def test_every_kind_of_resource_is_listed_and_read(mode):
                 "entry://D9",
                 "profile://runpod",
                 "schema://job",
-                skill_files.MAIN,
-                skill_files.HOME + "scripts/gpu_health.py",
+                prompts.MAIN,
+                prompts.HOME + "scripts/gpu_health.py",
             )
         }
         return listed, templates, read
 
     listed, templates, read = using(use, mode)
-    assert set(listed) == {"schema://job", skill_files.MAIN}
-    assert set(templates) == {"entry://{id}", "profile://{name}", skill_files.HOME + "{+path}"}
+    assert set(listed) == {"schema://job", prompts.MAIN}
+    assert set(templates) == {"entry://{id}", "profile://{name}", prompts.HOME + "{+path}"}
     assert read["entry://D9"].text == bundle.load().get("D9").markdown
     assert (
-        read[skill_files.MAIN].text == (ROOT / "SKILL.md").read_text(encoding="utf-8")
-        and read[skill_files.MAIN].mime_type == "text/markdown"
+        read[prompts.MAIN].text == (ROOT / "SKILL.md").read_text(encoding="utf-8")
+        and read[prompts.MAIN].mime_type == "text/markdown"
     )
-    assert read[skill_files.HOME + "scripts/gpu_health.py"].mime_type == "text/x-python"
+    assert read[prompts.HOME + "scripts/gpu_health.py"].mime_type == "text/x-python"
 
 
 def test_the_facts_of_every_profile_come_through_unchanged():
     from datetime import date
 
-    from remote_gpu_trainer.mcp_server.wire import as_data
+    from remote_gpu_trainer.mcp_server.transports import as_data
     from remote_gpu_trainer.platforms.choosing import as_dict
 
     for one in profile.load().values():
@@ -350,7 +350,7 @@ def test_the_skill_is_listed_with_a_digest_for_each_of_its_files():
     with Child() as child:
         listed = modern(child, "skills/list")["result"]
         (skill,) = listed["skills"]
-        got = modern(child, "skills/get", {"uri": skill_files.MAIN})["result"]["skill"]
+        got = modern(child, "skills/get", {"uri": prompts.MAIN})["result"]["skill"]
         refused = [
             modern(child, "skills/get", {"uri": "skill://another/SKILL.md"}),
             modern(child, "skills/list", {"cursor": "2"}),
@@ -366,7 +366,7 @@ def test_the_skill_is_listed_with_a_digest_for_each_of_its_files():
     assert extensions == {"io.modelcontextprotocol/skills": {}}
     assert (
         got == skill
-        and skill["uri"] == skill_files.MAIN
+        and skill["uri"] == prompts.MAIN
         and skill["frontmatter"]["name"] == "remote-gpu-trainer"
     )
     assert {"ttlMs", "cacheScope"} <= set(listed)
@@ -391,7 +391,7 @@ def test_the_skill_is_listed_with_a_digest_for_each_of_its_files():
         text=True,
     )
     if kept.returncode == 0:
-        assert {uri.removeprefix(skill_files.HOME) for uri in read} == set(kept.stdout.split())
+        assert {uri.removeprefix(prompts.HOME) for uri in read} == set(kept.stdout.split())
 
 
 def test_the_older_protocol_has_no_skills_method():

@@ -4,7 +4,9 @@ import re
 
 import pytest
 import yaml
-from remote_gpu_trainer.catalogue import bundle, front_matter
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.entry import heads, split
+from remote_gpu_trainer.catalogue.entry import value as value_of
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.platforms.profile import Facts, ProfileError
 
@@ -55,13 +57,13 @@ def test_a_page_keeps_to_the_schema_and_to_its_name(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_reader_without_yaml_sees_the_same_heads(page):
     whole = profile.read_profile(page).facts
-    heads = front_matter.heads(page.read_text(encoding="utf-8"), page.stem)
+    here = heads(page.read_text(encoding="utf-8"), page.stem)
     there = {
         name: getattr(whole, name)
         for name in Facts.model_fields
         if getattr(whole, name) is not None
     }
-    assert {h.name: (h.source, h.date, h.status, h.kind) for h in heads} == {
+    assert {h.name: (h.source, h.date, h.status, h.kind) for h in here} == {
         n: (f.source, f.date, f.status, f.kind) for n, f in there.items()
     }
 
@@ -69,11 +71,11 @@ def test_the_reader_without_yaml_sees_the_same_heads(page):
 def test_the_reader_without_yaml_sees_the_same_values():
     seen = 0
     for page in PAGES:
-        head = front_matter.split(page.read_text(encoding="utf-8"))[0]
+        head = split(page.read_text(encoding="utf-8"))[0]
         for name, fact in yaml.safe_load(head)["facts"].items():
             fields = (fact or {}).get("value")
             for key, value in fields.items() if isinstance(fields, dict) else ():
-                told = front_matter.value(head, name, key)
+                told = value_of(head, name, key)
                 if told is not None:
                     seen += 1
                     assert told.lower() == str(value).lower(), (page.stem, name, key)

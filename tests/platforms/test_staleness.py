@@ -8,7 +8,8 @@ import sys
 from datetime import date, timedelta
 
 import pytest
-from remote_gpu_trainer.catalogue import bundle, front_matter
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.entry import heads, read_all
 from remote_gpu_trainer.cli import main as cli
 from remote_gpu_trainer.platforms import ages, checking, installed, staleness
 from remote_gpu_trainer.platforms.staleness import Statement, contradictions
@@ -117,7 +118,7 @@ def test_a_value_that_only_a_parser_can_read_is_held_against_as_well(tmp_path):
 
 
 def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
-    [head] = front_matter.heads("---\nfacts:\n  price:\n    source:\n    date:\n---\n", "x")
+    [head] = heads("---\nfacts:\n  price:\n    source:\n    date:\n---\n", "x")
     assert (head.source, head.date, head.status) == ("", None, "unconfirmed")
 
 
@@ -159,7 +160,8 @@ def test_the_script_and_what_it_imports_are_written_for_python_3_8():
             for name in (
                 "__init__",
                 "platforms/ages",
-                "catalogue/front_matter",
+                "catalogue/grammar",
+                "text/errors",
                 "catalogue/entry",
                 "catalogue/bundle",
             )
@@ -221,7 +223,7 @@ def test_a_scope_holds_for_contradictions_too():
             len(
                 staleness.check(
                     read.entries,
-                    front_matter.read_all(ROOT),
+                    read_all(ROOT),
                     said,
                     on=date(2026, 11, 20),
                     scope=scope,
@@ -536,7 +538,7 @@ def test_the_limit_of_each_kind_is_one_table():
 def test_every_entry_has_a_kind_and_every_fact_a_limit():
     for entry in bundle.load().entries:
         assert ages.kind_of(entry) in ages.LIMITS
-    assert all(head.kind in ages.LIMITS for head in front_matter.read_all(ROOT))
+    assert all(head.kind in ages.LIMITS for head in read_all(ROOT))
 
 
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():

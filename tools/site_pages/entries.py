@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from remote_gpu_trainer.catalogue.bundle import Catalogue
-from remote_gpu_trainer.catalogue.entry import Entry
-from remote_gpu_trainer.catalogue.front_matter import split
+from remote_gpu_trainer.catalogue.entry import Entry, split
 
 from . import markup
 from .page import Page, Place

@@ -1,17 +1,19 @@
-"""The whole catalogue, read at once: entries by id and by family, and redirects of old ids.
+"""The catalogue in a wheel, an editable install or a checkout.
 
-It finds the pages in a wheel, in an editable install and in a checkout.
+`load` reads it whole: entries by id and by family, and redirects of old ids. `load_cache` reads
+only the signatures, and an entry when it is asked for: reading every entry takes longer than
+ranking a report, and an answer needs ten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from ..text.errors import UserError
 from .entry import Entry, Fault, Retired, Signature
-from .grammar import read_page
+from .grammar import Section, read_page, sections
 
 FOLDERS = ("references", "profiles")
 
@@ -137,4 +139,51 @@ def load() -> Catalogue:
     found = read(bundle_root())
     if not found.entries:
         raise nothing_in(found.root)
+    return found
+
+
+class EntryCache(Mapping):
+    """{id: entry} of all pages under `root`. An entry that breaks the grammar isn't in it."""
+
+    def __init__(self, root: Path):
+        self._sections: dict[str, Section] = {}
+        self._read: dict[str, Entry | None] = {}
+        for name, text in texts(root):
+            if isinstance(text, str):
+                self._sections.update(
+                    (section.id, section) for section in sections(text, name) if section.id
+                )
+
+    def __getitem__(self, id: str) -> Entry:
+        if id not in self._read:
+            found = self._sections[id].read()
+            self._read[id] = found if isinstance(found, Entry) else None
+        entry = self._read[id]
+        if entry is None:
+            raise KeyError(id)
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return (id for id in self._sections if id in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def signatures(self) -> Iterator[tuple[str, tuple[Signature, ...]]]:
+        """(id, signatures) of each entry that has some, in the order of the pages.
+
+        The rest of an entry isn't read for it, so an entry with a fault elsewhere is included.
+        """
+        return (
+            (id, found) for id, section in self._sections.items() if (found := section.signatures())
+        )
+
+
+@lru_cache(maxsize=1)
+def load_cache() -> EntryCache:
+    """The catalogue of this installation, read once. Raises CatalogueError."""
+    root = bundle_root()
+    found = EntryCache(root)
+    if not found._sections:
+        raise nothing_in(root)
     return found

@@ -1,4 +1,4 @@
-"""The commands `install` and `uninstall`."""
+"""The commands `install`, `uninstall` and `serve`: the MCP server and who is told of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from . import terminal
 
 
 def add_to(commands) -> None:
-    """Add both commands to the parser's commands."""
+    """Add the commands to the parser's commands."""
+    _add_serve(commands)
     from ..clients.configs import CLIENTS
 
     put = commands.add_parser(
@@ -132,3 +133,48 @@ def _show(made, would: str) -> None:
     if not made:
         out.append("nothing to change")
     terminal.write("\n".join(out), terminal.DIFF)
+
+
+def _add_serve(commands) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="run the MCP server for coding agents",
+        description="Run the MCP server: on standard input and output, or with --http on a port "
+        "of this machine.",
+    )
+    serve.add_argument(
+        "--http",
+        action="store_true",
+        help="serve http://127.0.0.1:PORT/mcp instead; no other machine can reach it, and there "
+        "is no login",
+    )
+    serve.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="with --http: a loopback address; any other is refused (default 127.0.0.1)",
+    )
+    serve.add_argument(
+        "--port",
+        type=int,
+        default=8931,
+        metavar="N",
+        help="with --http: the port; 0 takes any free one (default 8931)",
+    )
+    serve.set_defaults(run=run_serve)
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    """`serve`: 0 when the client has gone."""
+    from ..mcp_server.server import make_server
+
+    if args.http:
+        from ..mcp_server import transports
+
+        transports.serve(make_server(), args.host, args.port)
+    else:
+        from ..mcp_server.server import leave
+
+        make_server().run("stdio")
+        leave()
+    return 0

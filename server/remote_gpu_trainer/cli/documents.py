@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
 from rich.text import Text
 
-from ..catalogue import bundle, cache
+from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
-from ..catalogue.front_matter import split
+from ..catalogue.entry import split
 from ..lookup.answer import plain
 from ..lookup.look_up import answer_for
 from .answer_view import draw
-from .parser import leaves, make_parser
+from .main import leaves, make_parser
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
@@ -212,7 +213,7 @@ WIDTH = 100  # columns
 
 def lookup_picture(root: Path) -> str:
     """The picture as SVG. Equal catalogues give equal bytes: nothing in it depends on the day."""
-    entries = cache.load()
+    entries = bundle.load_cache()
     today = max(entry.verified for entry in entries.values())
     answer = answer_for(log=str(root / LOG), today=today)
     console = Console(
@@ -232,7 +233,16 @@ def lookup_picture(root: Path) -> str:
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
 
+def prober(root: Path) -> str:
+    """scripts/gpu_health.py, put together from its parts; as it is where there are none to see."""
+    maker = root / "tools" / "make_gpu_health.py"
+    if maker.is_file():
+        return runpy.run_path(str(maker))["generated"](root)
+    return (root / "scripts" / "gpu_health.py").read_text(encoding="utf-8")
+
+
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
     ("docs/assets/lookup.svg", lookup_picture),
+    ("scripts/gpu_health.py", prober),
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..text.errors import BadRequest
 from . import terminal
 from .boxes import BOX
-from .parser import program
+from .main import program
 
 ALONE = {
     "--hosts": "hosts",
@@ -175,7 +175,7 @@ def _examine(args: argparse.Namespace) -> int:
 
 
 def _hosts(args: argparse.Namespace) -> int:
-    from ..health import hosts as health_hosts
+    from ..health import examine as health_hosts
     from ..health.examine import Question
 
     named = health_hosts.hosts(args.hosts)

@@ -10,7 +10,7 @@ import sys
 
 from ..text.errors import BadRequest
 from . import terminal
-from .parser import program
+from .main import program
 
 NOTHING = "nothing to look up; pass a text, --log PATH, or - for standard input"
 ONE_LOG = (
@@ -100,18 +100,18 @@ def lookup(args: argparse.Namespace) -> int:
 
 def _print(answer, full: bool, said: str) -> None:
     """Print an answer: for a person in full, for a program in few words."""
-    from ..catalogue import cache
+    from ..catalogue import bundle
 
     command = f"{program()} lookup --id {{id}}"
     if terminal.has_colours(sys.stdout):
         from .answer_view import draw
 
-        draw(answer, cache.load(), terminal.console(sys.stdout), command, said)
+        draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command, said)
         return
     from .answer_text import as_text
 
     whole = full or terminal.is_terminal(sys.stdout)
-    print(as_text(answer, command, cache.load() if whole else None))
+    print(as_text(answer, command, bundle.load_cache() if whole else None))
 
 
 def _question(args: argparse.Namespace) -> tuple:

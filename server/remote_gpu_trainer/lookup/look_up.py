@@ -12,7 +12,7 @@ from datetime import date
 from functools import lru_cache
 from typing import BinaryIO
 
-from ..catalogue import cache
+from ..catalogue import bundle
 from ..catalogue.entry import Entry
 from ..catalogue.signatures import SignatureIndex
 from ..logs.sentences import is_command
@@ -31,7 +31,7 @@ LONG = 100_000  # characters from which a report may be read in windows
 @lru_cache(maxsize=1)
 def signatures() -> SignatureIndex:
     """The compiled signatures of this installation's catalogue."""
-    return SignatureIndex(cache.load().signatures())
+    return SignatureIndex(bundle.load_cache().signatures())
 
 
 @lru_cache(maxsize=1)
@@ -49,7 +49,7 @@ def prepare() -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
-        cache.load(), ranking.load(), waiting.load(), signatures()
+        bundle.load_cache(), ranking.load(), waiting.load(), signatures()
         gc.freeze()
     finally:
         if collects:
@@ -97,7 +97,7 @@ def answer_for(
     heard = log_reading.from_text(said) if said else None
     answer = look_up(
         found,
-        cache.load(),
+        bundle.load_cache(),
         ranking.load(),
         signatures(),
         limit=limit,

@@ -5,16 +5,31 @@ The prompts stand in templates/*.md.j2. What the user fills in appears there as 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
+from urllib.parse import quote
 
 from mcp.server import MCPServer
-from mcp_types import Completion, PromptReference, ResourceTemplateReference
+from mcp.server.extension import Extension, MethodBinding
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    Completion,
+    PaginatedRequestParams,
+    PromptReference,
+    RequestParams,
+    Resource,
+    ResourceTemplateReference,
+)
 from pydantic import Field
 
 from ..catalogue import bundle
+from ..catalogue.bundle import CatalogueError, bundle_root
 from ..text.masking import shown, shown_lines
 
 Symptom = Annotated[str, Field(description="the error text, or what you see")]
@@ -150,6 +165,146 @@ def _ids(begun: str) -> list[str]:
 
 
 def _platforms() -> list[str]:
-    from ..catalogue.front_matter import pages
+    from ..catalogue.entry import pages
 
     return [path.stem for path in pages(bundle.bundle_root())]
+
+
+NAME = "remote-gpu-trainer"
+HOME = f"skill://{NAME}/"
+MAIN = f"{HOME}SKILL.md"
+FOLDERS = ("references", "profiles", "scripts")
+MODERN = frozenset({"2026-07-28"})
+FRESH = {"ttlMs": 60_000, "cacheScope": "private"}
+TYPES = {
+    ".md": "text/markdown",
+    ".py": "text/x-python",
+    ".sh": "text/x-shellscript",
+    ".json": "application/json",
+}
+
+
+class GetParams(RequestParams):
+    """What skills/get is asked: the URI of a SKILL.md."""
+
+    uri: str
+
+
+class Skills(Extension):
+    """`skills/list` and `skills/get`, in the protocol of 2026-07-28 only."""
+
+    identifier = "io.modelcontextprotocol/skills"
+
+    def methods(self):
+        """The methods with their parameters, and the protocol versions that have them."""
+        return [
+            MethodBinding("skills/list", PaginatedRequestParams, _list, MODERN),
+            MethodBinding("skills/get", GetParams, _get, MODERN),
+        ]
+
+
+async def _list(context, params: PaginatedRequestParams) -> dict:
+    if params.cursor:
+        raise MCPError(INVALID_PARAMS, "the list has one page; leave the cursor out")
+    return {"skills": [entry()], **FRESH}
+
+
+async def _get(context, params: GetParams) -> dict:
+    if params.uri != MAIN:
+        raise MCPError(INVALID_PARAMS, f"no skill has this URI; use {MAIN}")
+    return {"skill": entry(), **FRESH}
+
+
+def entry() -> dict:
+    """The skill as skills/list has it: its front matter, and URI, digest and size of each file.
+
+    Raises MCPError when the installation lacks it.
+    """
+    try:
+        root = bundle_root()
+    except CatalogueError as error:
+        raise MCPError(INTERNAL_ERROR, str(error)) from None
+    listed = []
+    for path in files(root):
+        content = path.read_bytes()
+        listed.append(
+            {
+                "uri": HOME + quote(path.relative_to(root).as_posix()),
+                "digest": f"sha256:{hashlib.sha256(content).hexdigest()}",
+                "size": len(content),
+            }
+        )
+    return {"uri": MAIN, "frontmatter": front_matter(root), "resources": listed}
+
+
+def files(root: Path) -> list[Path]:
+    """Every file of the skill, SKILL.md first, without hidden files and __pycache__."""
+    found = [
+        path
+        for folder in FOLDERS
+        for path in sorted((root / folder).rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    ]
+    hidden = [
+        path
+        for path in found
+        if any(part.startswith((".", "__")) for part in path.relative_to(root).parts)
+    ]
+    return [path for path in [root / "SKILL.md", *found] if path.is_file() and path not in hidden]
+
+
+def front_matter(root: Path) -> dict:
+    """The front matter of SKILL.md; empty when the file is not there."""
+    from ..catalogue.entry import split
+
+    try:
+        head, _ = split((root / "SKILL.md").read_text(encoding="utf-8"))
+    except OSError:
+        return {}
+    import yaml  # only needed here
+
+    return yaml.safe_load(head) or {}
+
+
+def listed() -> list[Resource]:
+    """SKILL.md for resources/list; it and skills/list name the other files.
+
+    Empty when the installation lacks it.
+    """
+    try:
+        about = front_matter(bundle_root())
+    except CatalogueError:
+        about = {}
+    if not about:
+        return []
+    return [
+        Resource(
+            uri=MAIN,
+            name=about["name"],
+            title="The skill itself",
+            description=about["description"],
+            mime_type="text/markdown",
+        )
+    ]
+
+
+def kind(uri: str) -> str:
+    """The MIME type of a file of the skill."""
+    return TYPES.get(PurePosixPath(uri).suffix, "text/plain")
+
+
+def read(path: str) -> str:
+    """The text of one file, by its path in the skill.
+
+    Raises ResourceNotFoundError for a path that the skill doesn't have.
+    """
+    try:
+        root = bundle_root()
+    except CatalogueError as error:
+        raise ResourceNotFoundError(str(error)) from None
+    for file in files(root):
+        if file.relative_to(root).as_posix() == path:
+            return file.read_bytes().decode()
+    raise ResourceNotFoundError(
+        f"no file {path[:80]!r} in the skill; use one that skills/list names, such as {MAIN}"
+    )

@@ -6,11 +6,17 @@ argument is what the agent reads.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
@@ -19,16 +25,15 @@ from pydantic import Field
 
 from .. import __version__
 from ..catalogue import bundle
-from ..catalogue.front_matter import FactError
+from ..catalogue.entry import FactError
 from ..logs.files import Unreadable
 from ..lookup.answer import LIMITS
 from ..lookup.look_up import answer_for
 from ..lookup.models import BoxHealth, Lookup, RunScript, Staleness
 from ..platforms.ages import BadQuestion, read_day
 from ..text.errors import BadRequest
-from . import prompts, skill_files
-from .progress import look_up, told
-from .wire import Server, as_data
+from . import prompts
+from .transports import Server, as_data
 
 INSTRUCTIONS = (
     "This server knows why training runs on GPU boxes fail. Look up the error or the log before "
@@ -68,7 +73,7 @@ def make_server() -> MCPServer:
         version=__version__,
         instructions=INSTRUCTIONS,
         log_level="WARNING",
-        extensions=[skill_files.Skills()],
+        extensions=[prompts.Skills()],
     )
     prompts.add_to(server)
 
@@ -266,13 +271,109 @@ def make_server() -> MCPServer:
             raise ResourceNotFoundError(str(error)) from None
 
     @server.resource(
-        skill_files.HOME + "{+path}",
+        prompts.HOME + "{+path}",
         name="skill",
         title="A file of the skill",
         mime_type="text/markdown",
     )
     def skill_file(path: str) -> str:
         """SKILL.md, a page or a script of the skill, by its path there."""
-        return skill_files.read(path)
+        return prompts.read(path)
 
     return server
+
+
+EVERY = 2.0  # seconds between two reports
+MOST = 48.0  # seconds of one call: every answer comes within 50, and clients give up at 60
+READING = 44.0  # of them for a log, so that what was read can still be judged
+T = TypeVar("T")
+
+
+async def told(
+    context: Context,
+    work: Callable[[], T],
+    says: Callable[[], str],
+    most: float = MOST,
+    every: float = EVERY,
+) -> T:
+    """The result of `work`, which runs in a thread for at most `most` seconds.
+
+    `says` gives the text of a progress report, one every `every` seconds. Raises what `work`
+    raises, and TimeoutError. A call that is cancelled or out of time leaves its thread behind:
+    `work` must end by itself soon after.
+    """
+    failed: Exception | None = None
+    found: list[T] = []
+
+    async def report() -> None:
+        for count in itertools.count(1):
+            await anyio.sleep(every)
+            with suppress(Exception):  # a client that no longer listens doesn't end the work
+                await context.report_progress(round(count * every, 3), most, says())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(report)
+        try:
+            with anyio.fail_after(most):
+                found.append(await anyio.to_thread.run_sync(work, abandon_on_cancel=True))
+        except Exception as error:
+            failed = error
+        group.cancel_scope.cancel()
+    if failed:
+        raise failed
+    return found[0]
+
+
+class Reading:
+    """How far a log has been read, in a call with `most` seconds for it.
+
+    The reader calls it after each block with the bytes read of the current file. It raises
+    Unreadable when time is up, or when `wanted` is no longer true.
+    """
+
+    def __init__(self, most: float = READING, clock: Callable[[], float] = time.monotonic):
+        self.clock, self.end, self.most = clock, clock() + most, most
+        self.before, self.now, self.wanted = 0, 0, True
+
+    def __call__(self, read: int) -> None:
+        """Note how far the reading is, and end it where it must end."""
+        if read < self.now:  # the next file of a folder
+            self.before += self.now
+        self.now = read
+        if not self.wanted:
+            raise Unreadable("the call was cancelled; repeat it if you still need the answer")
+        if self.clock() >= self.end:
+            raise Unreadable(self.late())
+
+    def says(self) -> str:
+        """The text of a progress report."""
+        done = self.before + self.now
+        return f"read {done / 1e6:.0f} MB" if done else "waiting for the log"
+
+    def late(self) -> str:
+        """The error when time is up."""
+        return (
+            f"only {(self.before + self.now) / 1e6:.0f} MB of the log were read in {self.most:g} s;"
+            " pass one rank's file or a copy of its end (tail -c 200M),"
+            " or use the command line, which waits longer"
+        )
+
+
+async def look_up(context: Context, ask: Callable[[Reading], T], most: float = MOST) -> T:
+    """The answer of `ask(progress)`. Raises what it raises, and Unreadable when time is up."""
+    reading = Reading(min(READING, most))
+    try:
+        return await told(context, lambda: ask(reading), reading.says, most)
+    except TimeoutError:
+        raise Unreadable(reading.late()) from None
+    finally:
+        reading.wanted = False
+
+
+def leave() -> None:
+    """End the process if the thread of a call still runs: the client is gone."""
+    if any(
+        not thread.daemon and thread is not threading.current_thread()
+        for thread in threading.enumerate()
+    ):
+        os._exit(0)

@@ -7,6 +7,7 @@ say what tables and numbers show.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from ..logs import files as logfiles
 from ..logs.judging import ENDING, Evidence, judge
 from ..logs.lines import APART, QUIET, Line, lines_of, rank_of
 from ..logs.windows import Row
+from .loss_shapes import Finding
 
 
 def from_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> Evidence:
@@ -99,9 +101,9 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
     if found.failures:
         return found
     if logfiles.hold_table(rows):
-        from . import tables
+        from . import log_reading
 
-        seen = tables.findings(rows)
+        seen = log_reading.findings(rows)
         if seen is not None:
             return _heard(found, source, seen, frozenset(number for number, _ in rows))
     if not logfiles.hold_numbers(rows) or (pasted and not logfiles.alike(rows)):
@@ -152,3 +154,145 @@ def _counts(line: Line, rows: frozenset[int], fault: bool) -> bool:
 def _unheard(line: Line) -> Line:
     """A line whose words don't count. Its literal text may still match a signature."""
     return Line(line.source, line.number, line.rank, line.text, "trace", line.time)
+
+
+LONGEST, MOST = 400, 2_000  # characters of a row, and rows, that are read
+ALONE = 0.8  # least share of the lines that the table must be
+HELD = 1_000  # MiB above which a card without a process is reported
+DRAW = 0.4  # share of the power limit below which a card that says 100 % does little
+HOT = 90  # degrees Celsius
+
+_CARD = re.compile(
+    r"\|\s*\S+\s+(\d{1,3})C\s+P\d{1,2}\s+(\d{1,4})W\s*/\s*(\d{1,4})W\s*"
+    r"\|\s*(\d{1,7})MiB\s*/\s*(\d{1,7})MiB\s*\|\s*(\d{1,3})%"
+)
+_NAMED = re.compile(
+    r"\|\s*(\d{1,3})\s+\S.{5,60}\|\s*[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s+\S{1,3}\s*"
+    r"\|\s*(\d{1,9}|N/A|Off)\s*\|"
+)
+_PROCESS = re.compile(
+    r"\|\s*(\d{1,3})\s+(?:\S+\s+\S+\s+)?(\d{1,9})\s+([CGM+]{1,3})\s+(\S.{0,60}?)\s+(\d{1,7})MiB\s*\|"
+)
+_FULL = re.compile(r"(\S+)\s+\S+\s+\S+\s+(\S+)\s+(\d{1,3})%\s+(/\S*)\s*$")
+_STATES = {
+    "OUT_OF_MEMORY": "SLURM4",
+    "OUT_OF_ME+": "SLURM4",
+    "TIMEOUT": "SLURM2",
+    "PREEMPTED": "SLURM2",
+}
+# Read-only file systems are always at 100 %.
+_NEVER_FULL = ("/snap/", "/dev/loop", "squashfs", "/cdrom", "/sys/", "/proc/")
+
+
+def findings(rows: list[Row]) -> list[Finding] | None:
+    """Return what a table in these rows says, an empty list where all is as it should be.
+
+    None where no table makes up most of the text.
+    """
+    texts = [
+        (number, raw[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST])
+        for number, raw in rows[:MOST]
+        if raw.strip()
+    ]
+    for known, read in _TABLES:
+        held = [at for at, (_, text) in enumerate(texts) if known(text)]
+        if held:
+            found, lines = read(texts[held[0] :])
+            return found if lines >= ALONE * len(texts) else None
+    return None
+
+
+def _smi(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
+    found: list[Finding] = []
+    cards: dict[int, tuple[int, int]] = {}  # a card: the line of its use, and its MiB
+    busy, named, nobody = set(), -1, False
+    lines = sum(text.lstrip()[:1] in ("|", "+") for _, text in texts)
+    for number, text in texts:
+        nobody = nobody or "No running processes found" in text
+        if "ERR!" in text:
+            found.append(
+                Finding(
+                    number, "nvidia-smi shows ERR! in place of a value, the card is lost", "HW1"
+                )
+            )
+        if head := _NAMED.match(text):
+            named = int(head[1])
+            if head[2].isdigit() and int(head[2]):
+                found.append(
+                    Finding(
+                        number,
+                        f"nvidia-smi counts {head[2]} uncorrectable ECC errors on GPU {named}",
+                        "HW2",
+                    )
+                )
+        elif card := _CARD.match(text):
+            heat, draw, limit, used, whole, use = map(int, card.groups())
+            cards[named] = number, used
+            if use >= 99 and draw < DRAW * limit:
+                found.append(
+                    Finding(
+                        number,
+                        f"nvidia-smi shows {use} % utilisation on GPU {named}, yet power draw is "
+                        f"{draw} of {limit} W",
+                        "U21",
+                    )
+                )
+            if heat >= HOT:
+                found.append(Finding(number, f"GPU {named} is at {heat} degrees", fault=False))
+            if used > 0.95 * whole:
+                found.append(
+                    Finding(number, f"GPU {named} has {used} of {whole} MiB taken", fault=False)
+                )
+        elif process := _PROCESS.match(text):
+            busy.add(int(process[1]))
+    for card, (number, used) in cards.items():
+        if used > HELD and nobody and not busy:
+            found.append(
+                Finding(
+                    number,
+                    f"GPU {card}: {used} MiB of GPU memory taken, nvidia-smi lists no process",
+                    "U11",
+                )
+            )
+    return found, lines
+
+
+def _df(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
+    inodes = "IUse%" in texts[0][1]
+    found, lines = [], 1
+    for number, text in texts[1:]:
+        row = _FULL.match(text)
+        lines += row is not None
+        if not row or int(row[3]) < 99 or any(name in text for name in _NEVER_FULL):
+            continue
+        if inodes:
+            found.append(
+                Finding(number, f"inodes used up on {row[4]}, files can't be created", "U7")
+            )
+        elif row[4] == "/dev/shm":
+            found.append(Finding(number, "shared memory /dev/shm is full", "DP15"))
+        else:
+            found.append(Finding(number, f"disk full on {row[4]}", "U6"))
+    return found, lines
+
+
+def _sacct(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
+    found = []
+    for number, text in texts:
+        for state, entry in _STATES.items():
+            if state in text.split():
+                said = {
+                    "SLURM4": "Slurm job killed for memory, state OUT_OF_MEMORY",
+                    "SLURM2": f"Slurm job ended at its limit, state {state}",
+                }[entry]
+                found.append(Finding(number, said, entry))
+                return found, len(texts)
+    return found, len(texts)
+
+
+Reader = Callable[[list], tuple]
+_TABLES: tuple[tuple[Callable[[str], bool], Reader], ...] = (
+    (lambda text: "NVIDIA-SMI" in text and "Driver Version" in text, _smi),
+    (lambda text: text.startswith("Filesystem") and "Use%" in text and "Mounted on" in text, _df),
+    (lambda text: "JobID" in text and "State" in text, _sacct),
+)

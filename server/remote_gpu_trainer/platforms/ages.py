@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from ..catalogue.entry import Entry
-from ..catalogue.front_matter import FactHead
+from ..catalogue.entry import Entry, FactHead
 
 # Days by kind. A profile gives the kind of each fact; `kind_of` gives the kind of an entry.
 LIMITS: dict[str, int] = {

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from ..catalogue import bundle, front_matter
+from ..catalogue import bundle
+from ..catalogue.entry import read_all
 from . import ages, staleness
 
 MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue
@@ -36,7 +37,7 @@ def check(
     read = bundle.read(root) if root else bundle.load()
     return staleness.check(
         read.entries,
-        front_matter.read_all(read.root),
+        read_all(read.root),
         staleness.read_statements(read.root),
         on=on or date.today(),
         packages=packages,

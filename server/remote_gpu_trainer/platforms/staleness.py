@@ -17,9 +17,9 @@ from datetime import date
 from pathlib import Path
 
 from .. import __version__
-from ..catalogue import bundle, front_matter
-from ..catalogue.entry import Entry
-from ..catalogue.front_matter import FactHead
+from ..catalogue import bundle
+from ..catalogue.entry import Entry, FactError, FactHead, split
+from ..catalogue.entry import value as value_of
 from . import ages
 from .ages import BadQuestion
 
@@ -324,9 +324,9 @@ def read_statements(root: Path) -> list[Statement]:
             found.append(Statement(mark[1], mark[2], f"{place}:{line}"))
             wanted[mark[1]] = None
         if place.startswith("profiles/"):
-            found += _tokens(place, front_matter.split(text)[0])
+            found += _tokens(place, split(text)[0])
     found += _front_matter(texts, wanted)
-    version = _VERSION.search(front_matter.split(texts.get("SKILL.md", ""))[0])
+    version = _VERSION.search(split(texts.get("SKILL.md", ""))[0])
     if version:
         found += [
             Statement("version", version[1], "SKILL.md"),
@@ -346,10 +346,10 @@ def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[St
     for thing in wanted:
         name, fact, *field = thing.split(".")
         place = f"profiles/{name}.md"
-        head = front_matter.split(texts.get(place, ""))[0]
-        value = front_matter.value(head, fact, *field) or _by_parser(head, fact, field)
+        head = split(texts.get(place, ""))[0]
+        value = value_of(head, fact, *field) or _by_parser(head, fact, field)
         if value is None:
-            raise front_matter.FactError(
+            raise FactError(
                 f"a page's comment names the fact {thing}, which no profile has; "
                 "name a field of profiles/NAME.md, such as runpod.preemption.notice_seconds"
             )

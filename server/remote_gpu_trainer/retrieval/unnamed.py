@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from ..catalogue.bundle import bundle_root
-from ..catalogue.entry import Entry
-from ..catalogue.front_matter import split
+from ..catalogue.entry import Entry, split
 from .search import Candidate, put_first
 
 NEAR = 4  # first candidates among which an entry for any box goes before a provider's

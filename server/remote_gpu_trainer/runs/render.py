@@ -10,8 +10,8 @@ from datetime import date
 from .. import __version__
 from ..platforms.profile import Profile
 from . import shell_text
-from .code_snapshot import Snapshot
 from .job import Job
+from .job_reading import Snapshot
 from .launch_risks import Warning, warnings
 from .runner_values import Unfit, field_of, folders, for_kubernetes, for_skypilot, for_slurm, values
 from .targets import kubernetes, skypilot, slurm

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..platforms import profile
 from ..text import whole_file
-from . import code_snapshot
+from . import job_reading
 from .job_reading import JobError, from_object
 from .render import ENDINGS, Rendered, render, usual_target
 from .runner_values import Unfit
@@ -33,11 +33,11 @@ def rendered(
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}") if write_to else None
     try:
-        snapshot = code_snapshot.take(Path(job.code)) if job.code else None
+        snapshot = job_reading.take(Path(job.code)) if job.code else None
         made = render(
             job, platform, chosen, on or date.today(), snapshot, str(place) if place else None
         )
-    except (Unfit, code_snapshot.CodeError) as error:
+    except (Unfit, job_reading.CodeError) as error:
         raise JobError(str(error)) from None
     answer = made.as_dict()
     if place:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ..platforms.profile import Profile
-from .code_snapshot import Snapshot
 from .job import Job, Resume, Secret
+from .job_reading import Snapshot
 from .script_parts import Value
 from .targets import kubernetes, skypilot, slurm
 

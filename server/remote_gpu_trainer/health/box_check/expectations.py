@@ -1,0 +1,351 @@
+"""Expectations (--expect): what was paid for, and what the job needs."""
+
+import re
+
+from .box import amd_cards
+from .tables import NVLINKS, sku_of
+from .text import as_dict, short, state, version
+
+# name -> (kind of its value, what it is)
+EXPECT = {
+    "gpus": ("count", "number of GPUs"),
+    "name": ("text", "part of the card's name"),
+    "vram": (
+        "memory",
+        "GiB of each card (80, 80GB, 81920MiB), 0.90 accepted; under MIG of the largest instance",
+    ),
+    "nvlink": ("links", "all, or links a GPU"),
+    "driver": ("version", "version"),
+    "torch": ("build", "version, or its CUDA as cu130 (needs --python)"),
+    "cuda": ("build", "of torch (needs --python)"),
+    "cc": ("version", "compute capability"),
+    "bf16": ("yes", "yes or no"),
+    "fp8": ("yes", "yes or no"),
+    "p2p": ("yes", "yes or no"),
+    "pcie": ("count", "width"),
+    "pciegen": ("count", "highest generation"),
+    "ecc": ("yes", "on or off"),
+    "mig": ("yes", "on or off"),
+    "disk": ("size", "GiB free on the largest writable path (500, 500GB, 4TiB)"),
+    "shm": ("size", "GiB of /dev/shm"),
+    "ram": ("size", "GiB"),
+    "log": ("yes", "no: this box's kernel log can't be read, don't hold it against the box"),
+}
+# kind -> (what is expected, the operators it can have)
+KINDS = {
+    "count": ("a number", "= == >= <= > <"),
+    "size": ("a size: 500, 500GB, 500GiB or 4TB", "= == >= <= > <"),
+    "memory": ("a size: 80, 80GB or 81920MiB", "= == >= <= > <"),
+    "version": ("a version: 550 or 9.0", "= == >= <= > <"),
+    "build": ("a version or a CUDA: 2.6, or cu130 with =", "= == >= <= > <"),
+    "links": ("all or a number", "= == >="),
+    "yes": ("yes or no", "= =="),
+    "text": ("a word", "= =="),
+}
+YES, NO = ("yes", "on", "true", "1", "enabled"), ("no", "off", "false", "0", "disabled")
+# Unit -> GiB
+GIB = {
+    "": 1.0,
+    "g": 1.0,
+    "gib": 1.0,
+    "gb": 1e9 / (1 << 30),
+    "t": 1024.0,
+    "tib": 1024.0,
+    "tb": 1e12 / (1 << 30),
+    "m": 1 / 1024.0,
+    "mib": 1 / 1024.0,
+    "mb": 1e6 / (1 << 30),
+}
+
+
+def value_of(kind, text):
+    """The value that a text is, or None when it is none of its kind."""
+    low = text.lower()
+    if kind == "text":
+        return text
+    if kind == "yes":
+        return True if low in YES else False if low in NO else None
+    if kind == "links" and low == "all":
+        return "all"
+    if kind in ("count", "links"):
+        found = re.match(r"(?:x|gen)?(\d{1,6})$", low)
+        return int(found.group(1)) if found else None
+    if kind in ("size", "memory"):
+        found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", low)
+        unit = found.group(2) if found else "?"
+        if kind == "memory" and unit in ("gb", "tb", "mb"):
+            unit = unit[:1] + "ib"  # a card of 80 GB has 80 GiB
+        return float(found.group(1)) * GIB[unit] if unit in GIB else None
+    if kind == "build" and re.match(r"cu\d{2,4}$", low):
+        return low
+    return version(low) if re.match(r"v?\d{1,6}(?:\.\d{1,6}){0,4}$", low) else None
+
+
+def expectations_of(text):
+    """'gpus=8,driver>=550' -> [(name, operator, value as typed, value)].
+
+    Raises ValueError with what was found, what is expected, what to do.
+    """
+    out = []
+    for part in (text or "").split(","):
+        if not part.strip():
+            continue
+        found = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
+        if not found or found.group(1) not in EXPECT:
+            found, names = repr(part.strip()), ", ".join(sorted(EXPECT))
+            raise ValueError(
+                f"--expect: can't read {found}; expected NAME=VALUE, with NAME one of {names}"
+            )
+        what, operator, want = found.groups()
+        kind = EXPECT[what][0]
+        words, operators = KINDS[kind]
+        value = value_of(kind, want)
+        if (
+            value is None
+            or operator not in operators.split()
+            or (kind == "build" and isinstance(value, str) and operator not in ("=", "=="))
+        ):
+            raise ValueError(
+                f"--expect: found {short(part, 60)!r}, expected {what}, one of {operators}, "
+                f"and {words}; do: --expect help tells what each name takes"
+            )
+        out.append((what, operator, want, value))
+    return out
+
+
+def compare(got, operator, want):
+    """Whether `got` is as wanted. Versions are equal when they begin alike."""
+    if isinstance(got, tuple):
+        got = got[: len(want)] if operator in ("=", "==") else got
+    return {
+        "=": got == want,
+        "==": got == want,
+        ">=": got >= want,
+        "<=": got <= want,
+        ">": got > want,
+        "<": got < want,
+    }[operator]
+
+
+def at_least(operator):
+    """More than asked for is as good."""
+    return ">=" if operator in ("=", "==") else operator
+
+
+class Expectation:
+    """One expectation, and the findings about it."""
+
+    def __init__(self, add, what, operator, want, value):
+        """`want` is the value as typed, `value` as `value_of` gives it."""
+        self.add, self.what, self.operator, self.want, self.value = add, what, operator, want, value
+
+    def miss(self, gpu, got, entry="sku"):
+        """It isn't met."""
+        expected = (self.what, self.operator, self.want)
+        key = "expect " + self.what
+        self.add(gpu, "not_as_expected", self.what, got, expected=expected, entry=entry, key=key)
+
+    def unknown(self):
+        """Nothing tells whether it is met."""
+        expected = (self.what, self.operator, self.want)
+        key = "expect " + self.what
+        self.add(None, "expectation_untold", self.what, expected=expected, key=key)
+
+    def fits(self, got, operator=None):
+        """Whether a value is as wanted."""
+        return compare(got, operator or self.operator, self.value)
+
+    def check_memory(self, label, gib, where=""):
+        """The memory of a card: 0.9 of what is wanted is enough, as the driver keeps some."""
+        equal = self.operator in ("=", "==", ">=")
+        if not compare(gib, at_least(self.operator), self.value * (0.9 if equal else 1.0)):
+            self.miss(label, f"{gib:.1f} GiB{where}")
+
+
+def judge_expectations(box, expectations, add):
+    """Compares the box, and each GPU that answers, with what is expected."""
+    cards = amd_cards(box)
+    answered = [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
+    for what, operator, want, value in expectations:
+        one = Expectation(add, what, operator, want, value)
+        if what == "log":
+            continue
+        if what == "gpus":
+            expect_count(box, cards, answered, one)
+        elif what in ("disk", "shm", "ram"):
+            expect_size(box, one)
+        elif what in ("torch", "cuda"):
+            expect_torch(as_dict(box.proc.get("torch")), one)
+        elif what == "driver":
+            if not box.driver:
+                one.unknown()
+            elif not one.fits(version(box.driver)):
+                one.miss(None, box.driver, "torch_driver")
+        else:
+            if what == "vram" and cards:
+                for label, card in cards:
+                    one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+            elif not answered:
+                one.unknown()
+            for gpu in answered:
+                if not add.has("lost", gpu.label):
+                    EXPECT_OF_GPU[what](gpu, one)
+
+
+def expect_count(box, cards, answered, one):
+    """gpus: the number of cards, NVIDIA's and AMD's."""
+    listed = len({gpu.label for gpu in box.gpus}) + len(cards)
+    told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
+    if not told and not box.gpus:
+        one.unknown()
+    elif not one.fits(listed):
+        one.miss(None, str(listed))
+
+
+def expect_size(box, one):
+    """disk, shm and ram, in GiB."""
+    disks = dict(as_dict(box.proc.get("disks")))
+    shm = as_dict(disks.pop("/dev/shm", None))
+    writable = [disk for disk in map(as_dict, disks.values()) if not disk.get("read_only")]
+    free = [disk.get("free_mib") for disk in writable]
+    memory, limit = as_dict(box.proc.get("memory")), as_dict(box.proc.get("cgroup"))
+    got = {
+        "disk": max([size for size in free if isinstance(size, (int, float))] or [0]),
+        "shm": shm.get("total_mib"),
+        "ram": limit.get("limit_mib") or memory.get("total_mib"),
+    }[one.what]
+    if not isinstance(got, (int, float)) or not got:
+        one.unknown()
+    elif not one.fits(got / 1024.0, at_least(one.operator)):
+        entry = one.what if one.what in ("disk", "shm") else ""
+        one.miss(None, f"{got / 1024.0:.1f} GiB", entry)
+
+
+def expect_torch(torch, one):
+    """torch and cuda: a version, or torch's CUDA as cu130."""
+    told = torch.get("torch" if one.what == "torch" else "cuda")
+    if not torch.get("torch"):
+        one.unknown()
+    elif isinstance(one.value, str):
+        cuda = torch.get("cuda")
+        if "cu" + str(cuda or "").replace(".", "") != one.value:
+            one.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
+    elif not one.fits(version(told)):
+        one.miss(None, short(told, 40), "")
+
+
+def expect_name(gpu, one):
+    """name: a part of the card's name; all outputs have to agree."""
+    names = sorted(set(gpu.cells.get("name", [])))
+    if not gpu.name:
+        one.unknown()
+    elif one.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
+        one.miss(gpu.label, gpu.name)
+    elif one.add.has("identity", gpu.label) and len(names) > 1:
+        one.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
+
+
+def expect_vram(gpu, one):
+    """vram: GiB of the card; under MIG of the largest instance (3g.40gb)."""
+    got, names = gpu.number("memory.total"), gpu.migs or []
+    slices = [int(size) for name in names for size in re.findall(r"\.(\d{1,4})gb", name)]
+    if gpu.mig and slices:
+        one.check_memory(gpu.label, max(slices), " in the largest MIG instance")
+    elif got is None or gpu.mig:
+        one.unknown()
+    else:
+        one.check_memory(gpu.label, got / 1024.0)
+
+
+def expect_nvlink(gpu, one):
+    """nvlink: active links, or all that a card of this name has."""
+    links = gpu.links or {}
+    live = [speed for speed in links.values() if speed is not None]
+    known = next((links for pattern, links, _ in NVLINKS if re.search(pattern, gpu.name)), None)
+    need = one.value if one.value != "all" else max(known or 1, len(links))
+    if gpu.links is None:
+        one.unknown()
+    elif len(live) < need and not (one.add.has("nvlink", gpu.label) and live):
+        one.miss(gpu.label, f"{len(live)} active links", "")
+    elif len(live) < need:
+        for other in one.add.list:  # one fault, one finding: raised to what was paid for
+            if other["gpu"] == gpu.label and "NVLink" in other["evidence"]:
+                other["level"] = "fatal"
+
+
+def expect_type(gpu, one):
+    """bf16 and fp8, by the table of cards."""
+    sku = sku_of(gpu.name)
+    if sku is None:
+        one.unknown()
+    elif sku[one.what] != one.value:
+        told = "yes" if sku[one.what] else "no"
+        one.miss(gpu.label, f"{gpu.name}: {told}", "bf16" if one.what == "bf16" else "")
+
+
+def expect_p2p(gpu, one):
+    """p2p: peer to peer on the stock driver, by the table of cards."""
+    sku = sku_of(gpu.name)
+    if sku is None:
+        one.unknown()
+    elif (sku["p2p"] != "none") != one.value:
+        one.miss(gpu.label, f"{gpu.name}: {sku['p2p']}", "")
+
+
+def expect_capability(gpu, one):
+    """cc: what the card says, or the table of cards."""
+    got = gpu.raw("compute_cap")
+    if state(got) != "value":
+        got = (sku_of(gpu.name) or {}).get("compute_cap")
+    if not got:
+        one.unknown()
+    elif not one.fits(version(got)):
+        one.miss(gpu.label, got)
+
+
+def expect_pcie(gpu, one):
+    """pcie and pciegen: the width, and the highest generation."""
+    field = "pcie.link.width.current" if one.what == "pcie" else "pcie.link.gen.max"
+    got = gpu.number(field)
+    if got is None:
+        one.unknown()
+    elif not one.fits(got, ">=" if one.operator == "=" else one.operator):
+        one.miss(gpu.label, str(int(got)))
+    elif one.what == "pcie":  # said to be wired so: no longer a fault
+        drop(one.add, gpu, "PCIe width")
+
+
+def expect_mode(gpu, one):
+    """ecc and mig: on or off."""
+    got = gpu.raw(one.what + ".mode.current")
+    if state(got) != "value":
+        if one.value:
+            one.miss(gpu.label, "not available")
+    elif (got == "Enabled") != one.value:
+        if one.what != "ecc" or not one.add.has("eccmode", gpu.label):
+            one.miss(gpu.label, got, "")
+    elif one.what == "ecc" and not one.value:
+        drop(one.add, gpu, "ECC mode Disabled$")
+
+
+def drop(add, gpu, pattern):
+    """Takes back the findings about a GPU whose evidence begins with the pattern."""
+    mine = [one for one in add.list if one["gpu"] == gpu.label]
+    gone = [one for one in mine if re.match(pattern, one["evidence"])]
+    add.list[:] = [one for one in add.list if one not in gone]
+
+
+# The names of --expect that are compared for each GPU.
+EXPECT_OF_GPU = {
+    "name": expect_name,
+    "vram": expect_vram,
+    "nvlink": expect_nvlink,
+    "bf16": expect_type,
+    "fp8": expect_type,
+    "p2p": expect_p2p,
+    "cc": expect_capability,
+    "pcie": expect_pcie,
+    "pciegen": expect_pcie,
+    "ecc": expect_mode,
+    "mig": expect_mode,
+}

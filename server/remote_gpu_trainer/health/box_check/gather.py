@@ -1,0 +1,312 @@
+"""Asks the box: what is in /proc and /sys, who holds the GPUs, disks, torch, amd-smi."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import stat
+import threading
+import time
+
+from . import data_text
+from .commands import gather_log, gather_nvidia, read_text, run
+from .tables import CALL_SECONDS
+from .text import short
+
+
+def gather_system(proc):
+    """Kernel, container, cards, device nodes and memory."""
+    release = read_text("/proc/sys/kernel/osrelease") or ""
+    proc["platform"] = {
+        "kernel": release.strip(),
+        "wsl": "microsoft" in release.lower() or os.path.exists("/dev/dxg"),
+        "container": container(),
+    }
+    uptime = (read_text("/proc/uptime") or "").split()
+    proc["uptime_s"] = float(uptime[0]) if uptime else None
+    proc["nvidia_version"] = read_text("/proc/driver/nvidia/version")
+    proc["module_version"] = (read_text("/sys/module/nvidia/version") or "").strip() or None
+    proc["pci"] = []
+    paths = sorted(glob.glob("/sys/bus/pci/devices/*"))
+    for path in paths:
+        kind, vendor = word_of(path + "/class"), word_of(path + "/vendor")
+        graphics = kind.startswith(("0x0300", "0x0302", "0x0380", "0x1200"))
+        if vendor in ("0x10de", "0x1002") and graphics:
+            proc["pci"].append(card_at(path, kind, vendor))
+    # NVSwitches are bridges; without nv-fabricmanager no CUDA program starts on a board that has
+    # them.
+    bridges = [path for path in paths if word_of(path + "/class").startswith("0x0680")]
+    proc["nvswitches"] = len([path for path in bridges if word_of(path + "/vendor") == "0x10de"])
+    if proc["nvswitches"]:
+        names = [read_text(path) for path in glob.glob("/proc/[0-9]*/comm")]
+        runs = any((name or "").startswith("nv-fabricmanage") for name in names)
+        proc["fabricmanager"] = runs if read_text("/proc/1/comm") else None
+    nodes = glob.glob("/dev/nvidia*") + glob.glob("/dev/kfd") + glob.glob("/dev/dxg")
+    proc["dev"] = [{"path": path, "error": error} for path, error in map(node_at, sorted(nodes))]
+    proc["dev"] = [one for one in proc["dev"] if one["error"] is not None]
+    memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", read_text("/proc/meminfo") or "", re.M))
+    proc["memory"] = {
+        "total_mib": int(memory.get("MemTotal", 0)) // 1024,
+        "available_mib": int(memory.get("MemAvailable", 0)) // 1024,
+    }
+    proc["cgroup"] = memory_limit()
+
+
+def word_of(path):
+    """The text of a small file without the space around it; empty where it can't be read."""
+    return (read_text(path) or "").strip()
+
+
+def card_at(path, kind, vendor):
+    """A card as sysfs has it."""
+    card = {"bdf": os.path.basename(path), "vendor": vendor, "class": kind}
+    try:
+        card["driver"] = os.path.basename(os.readlink(path + "/driver"))
+    except OSError:
+        card["driver"] = ""
+    names = ["current_link_width", "max_link_width", "current_link_speed", "max_link_speed"]
+    if vendor == "0x1002":
+        names += ["mem_info_vram_total", "mem_info_vram_used"]
+        counts = glob.glob(path + "/ras/*_err_count")
+        card["ras"] = {os.path.basename(item): word_of(item) for item in counts}
+    card.update((name, word_of(path + "/" + name)) for name in names)
+    return card
+
+
+def node_at(path):
+    """-> (the path, why the device node can't be used, or ""); None where it is no device node."""
+    try:
+        if not stat.S_ISCHR(os.stat(path).st_mode):
+            return path, None
+        if path == "/dev/nvidiactl":
+            # Opening a node is how a container's device list shows itself: EPERM. The control node
+            # wakes no GPU.
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as failed:
+        return path, failed.strerror or str(failed)
+    return path, ""
+
+
+def memory_limit():
+    """The container's memory limit and what is in use of it, in MiB, by cgroup v2 or v1."""
+    for folder, limit, used in (
+        ("/sys/fs/cgroup/", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        text = word_of(folder + limit)
+        if text.isdigit() and int(text) < 1 << 60:
+            told = read_text(folder + "memory.stat") or ""
+            cache = re.search(r"^(?:total_)?inactive_file (\d+)", told, re.M)
+            kept = int(word_of(folder + used) or 0) - int(cache.group(1) if cache else 0)
+            return {"limit_mib": int(text) >> 20, "used_mib": max(0, kept) >> 20}
+    return {}
+
+
+def container():
+    """The kind of container that this is, or an empty text."""
+    if os.path.exists("/.dockerenv"):
+        return "docker"
+    if os.path.exists("/run/.containerenv"):
+        return "podman"
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return "kubernetes"
+    if re.search(r"docker|kubepods|containerd|lxc", read_text("/proc/1/cgroup") or ""):
+        return "container"
+    return container_by_traces()
+
+
+def container_by_traces():
+    """The container by its traces: pods of containerd and CRI-O, LXC, nspawn.
+
+    Under cgroup v2, and entered over ssh, they have none of the usual marks.
+    """
+    told = (read_text("/run/systemd/container") or "").strip()
+    made = re.search(
+        r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)",
+        read_text("/proc/1/environ") or "",
+    )
+    if told or made:
+        return short(told or made.group(1) or "kubernetes", 20)
+    # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
+    # A host without disks may have such a root too.
+    root = re.search(
+        r"^\S+ \S+ \S+ \S+ / .* - overlay .*", read_text("/proc/self/mountinfo") or "", re.M
+    )
+    if root and (
+        re.search(r"docker|containerd|containers/storage|crio|enroot|kubelet", root.group(0))
+        or (read_text("/proc/1/comm") or "").strip() not in ("systemd", "init")
+    ):
+        return "container"
+    return ""
+
+
+def minor_of(place):
+    """A place as sysfs writes it -> (N of /dev/nvidiaN, whether the driver leaves the card out).
+
+    N is None where the driver's folder doesn't tell.
+    """
+    told = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
+    found = re.search(r"Device Minor:\s+(\d{1,4})", told)
+    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", told)
+    return int(found.group(1)) if found else None, bool(left_out)
+
+
+def gather_nodes(proc):
+    """Which cards are this process's: Slurm and containers give some of a box.
+
+    access() asks the device cgroup and wakes no GPU, as open() would.
+    """
+    listed = glob.glob("/proc/driver/nvidia/gpus/*/information")
+    for card in proc.get("pci", []):
+        if card.get("driver") == "nvidia" and listed:
+            card["minor"], left_out = minor_of(card["bdf"])
+            node = "/dev/nvidia{}".format(card["minor"])
+            if card["minor"] is None:
+                card["node"] = "hidden"
+            elif left_out:
+                card["node"] = "excluded"
+            elif not os.path.exists(node):
+                card["node"] = "absent"
+            else:
+                card["node"] = "open" if os.access(node, os.R_OK | os.W_OK) else "denied"
+
+
+def gather_disks(paths, into):
+    """Size and free space of each path."""
+    for path in paths:
+        into[path] = None  # stays None when statvfs never comes back: a dead mount
+        try:
+            got = os.statvfs(path)
+            into[path] = {
+                "total_mib": got.f_blocks * got.f_frsize >> 20,
+                "free_mib": got.f_bavail * got.f_frsize >> 20,
+                "inodes": got.f_files,
+                "inodes_free": got.f_favail,
+                "read_only": bool(got.f_flag & 1),
+                "id": str(os.stat(path).st_dev),
+            }
+        except OSError as error:
+            into[path] = {"error": error.strerror or str(error)}
+
+
+def gather_holders(proc):
+    """Who holds GPU device nodes.
+
+    It sees only its own pid namespace, and other users' processes only as root.
+    """
+    holders, hidden = [], 0
+    for path in glob.glob("/proc/[0-9]*"):
+        pid, nodes = os.path.basename(path), set()
+        try:
+            for item in os.listdir(path + "/fd"):
+                try:
+                    target = os.readlink(path + "/fd/" + item)
+                except OSError:
+                    continue
+                if re.match(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)$", target):
+                    nodes.add(target)
+        except PermissionError:
+            hidden += 1
+            continue
+        except OSError:
+            continue
+        if nodes and int(pid) != os.getpid():
+            status = read_text(path + "/status") or ""
+            found = re.search(r"^State:\s+(\w)", status, re.M)
+            name = re.search(r"^Name:\s+(.*)", status, re.M)
+            holders.append(
+                {
+                    "pid": int(pid),
+                    "state": found.group(1) if found else "?",
+                    "name": short(name.group(1) if name else "?", 40),
+                    "devices": sorted(nodes),
+                }
+            )
+    proc["holders"], proc["hidden_processes"] = holders[:200], hidden
+
+
+# A small program for the job's own interpreter.
+TORCH_PROBE = data_text("torch_probe.py")
+
+
+def gather_torch(proc, runner, python):
+    """What the job's interpreter says of its torch."""
+    got = runner([python, "-c", TORCH_PROBE], 40.0)
+    line = [part for part in got["text"].splitlines() if part.startswith("GPU_HEALTH ")]
+    try:
+        proc["torch"] = json.loads(line[-1][11:])
+    except (IndexError, ValueError):
+        proc["torch"] = {
+            "error": "timed out" if got["timed_out"] else short(got["text"] or "no answer"),
+            "failed": True,
+        }
+    proc["torch"]["python"] = python
+
+
+def gather_amd(record, runner, limit):
+    """What amd-smi tells, where it is."""
+    tool = shutil.which("amd-smi")
+    if not tool:
+        return
+    for name, arguments in (
+        ("amd-metric.json", ["metric", "--json"]),
+        ("amd-bad-pages.json", ["bad-pages", "--json"]),
+    ):
+        got = runner([tool] + arguments, limit)
+        record["files"][name] = got.pop("text")
+        record["exit"][name] = got
+        if got["timed_out"]:
+            return
+
+
+def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
+    """-> the record: {files, exit, proc, live}. Starts nothing that stays."""
+    began = time.monotonic()
+    record = {"files": {}, "exit": {"_by": "gpu_health 1"}, "live": True}
+    proc, disks = {}, {}
+    real = []
+    for path in list(paths) or ["/", "/tmp", os.path.expanduser("~"), "."]:
+        try:
+            path = os.path.abspath(path)  # asks no file system: it may be dead
+        except OSError:
+            continue  # the current folder was removed
+        if path not in real:
+            real.append(path)
+    jobs = [
+        (gather_log, (record, runner, limit)),
+        (gather_system, (proc,)),
+        (gather_holders, (proc,)),
+        (gather_amd, (record, runner, limit)),
+    ]
+    # a thread each: a dead mount holds its own only
+    jobs += [(gather_disks, ([path], disks)) for path in ["/dev/shm", *real]]
+    if python:
+        jobs.append((gather_torch, (proc, runner, python)))
+    threads, broken = [], []
+
+    def guarded(target, arguments):
+        try:
+            target(*arguments)
+        except Exception as error:  # what one part can't do is said, and the others go on
+            broken.append(f"{target.__name__} ({short(error, 80)})")
+
+    for job in jobs:
+        name = job[0].__name__
+        threads.append(threading.Thread(target=guarded, args=job, daemon=True, name=name))
+        threads[-1].start()
+    gather_nvidia(record, runner, limit)
+    until, disks_until = time.monotonic() + (45.0 if python else 12.0), time.monotonic() + 3.0
+    for thread in threads:
+        end = disks_until if thread.name == "gather_disks" else until
+        thread.join(max(0.0, end - time.monotonic()))
+    calls = [got for name, got in record["exit"].items() if name not in ("_by", "dmesg.txt")]
+    if not any(got.get("timed_out") for got in calls):  # a hung driver may hold its files too
+        guarded(gather_nodes, (proc,))  # after nvidia-smi, which makes the nodes
+    record["proc"] = dict(
+        proc,
+        disks=dict(disks),
+        unfinished=broken + [thread.name for thread in threads if thread.is_alive()],
+    )
+    record["seconds"] = round(time.monotonic() - began, 3)
+    return record

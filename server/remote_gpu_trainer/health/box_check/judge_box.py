@@ -1,0 +1,310 @@
+"""What is judged on all GPUs together: nvidia-smi, likeness, NVLink, memory in use."""
+
+import re
+
+from .box import nvidia_cards
+from .tables import CALL_SECONDS, CALLS, NVLINKS, SERIES_SECONDS, TYPE, readable, sku_of
+from .text import RC_FAILURES, as_dict, as_list, number, short, state, usual, version
+
+
+def judge_tools(box, add):
+    """Did nvidia-smi work at all? A whole-tool failure, a hang, a machine without one."""
+    cards = nvidia_cards(box)
+    for kind, line in box.failures:
+        # no_driver: the card is there, the driver isn't, so nothing can train here as it is
+        level = "fatal" if kind == "no_driver" and cards else None
+        key = "mismatch" if kind == "mismatch" else "tool"
+        add(None, "smi_" + kind, line, level=level, key=key)
+    for place, index, line in box.lost:
+        gpu = next((gpu for gpu in box.gpus if place and gpu.bdf == place), None)
+        add(gpu.label if gpu else place or index, "no_handle", line)
+    if box.late:
+        spent = sum(box.exit[name].get("seconds", 0) for name in CALLS if name in box.exit)
+        begun = {name: "the rest of " if box.exit[name]["asked"] else "" for name in box.late}
+        missed = ", ".join(begun[name] + CALLS[name] for name in box.late)
+        add(None, "slow_calls", spent, missed, expected=(SERIES_SECONDS,))
+    failed = bool(box.failures or box.lost)
+    for name in sorted(box.exit):
+        got = box.exit[name]
+        if name in box.late:
+            continue
+        if got["timed_out"] and name in CALLS:
+            add(None, "hung_call", name, expected=(got.get("limit_s", CALL_SECONDS),))
+            failed = True
+        elif got["timed_out"] and name != "dmesg.txt":
+            add(None, "late_command", name, key="late " + name)
+    amd = any(as_dict(one).get("vendor") == "0x1002" for one in as_list(box.proc.get("pci")))
+    failed = judge_exit(box, cards, amd, failed, add)
+    main_rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
+    for name in ("nvidia-smi-list.txt", "nvidia-smi-q.xml", "apps.csv"):
+        got = box.exit.get(name)
+        ended = got and not failed and not got["timed_out"] and isinstance(got["rc"], int)
+        if ended and got["rc"] not in (0, 14, main_rc):
+            add(None, "failed_part", name, got["rc"], key="rc " + name)
+    if box.missing and not failed:
+        add(None, "incomplete_recording", ", ".join(box.missing))
+    told = [one for one in box.sources if one in ("csv", "xml", "q", "table")]
+    if not told and not failed and not amd:
+        add(None, "no_state")
+
+
+def judge_exit(box, cards, amd, failed, add):
+    """The exit code of --query-gpu. -> whether nvidia-smi is known to have failed."""
+    rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
+    if rc == 14:
+        add(None, "inforom_exit")
+    elif rc in RC_FAILURES and not failed:
+        add(None, "smi_" + RC_FAILURES[rc], f"nvidia-smi ended with {rc}", key="tool")
+        return True
+    elif rc == 127:
+        if cards:
+            add(None, "no_tool_for_card", short(cards[0].get("bdf")))
+        elif not amd:
+            add(None, "no_card")
+        return True
+    elif isinstance(rc, int) and rc != 0 and not failed:
+        add(None, "failed_call", rc)
+    return failed
+
+
+def judge_identity(box, add):
+    """Is each card what its name says, and like the others?"""
+    there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label)]
+    common = usual([gpu.name for gpu in there])
+    for gpu in there:
+        told = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
+        told |= {gpu.listed_name} if gpu.listed_name else set()
+        odd = odd_names(gpu, told, there)
+        odd += odd_memory(gpu, there, odd)
+        odd += odd_capability(gpu)
+        if len(told) > 1 and len(odd) == 1:
+            add(gpu.label, "different_names", odd[0])
+        elif odd:
+            add(gpu.label, "wrong_card", "; ".join(odd))
+    firmware = usual([gpu.raw("x.vbios") for gpu in there])
+    for gpu in there:
+        own = gpu.raw("x.vbios")
+        alike = gpu.name == common and (sku_of(gpu.name) or {}).get("p2p") == "nvlink"
+        if state(own) == "value" and own.lower() != str(firmware).lower() and alike:
+            add(gpu.label, "odd_vbios", short(own, 30), short(firmware, 30))
+    judge_driver(box, there, add)
+    bare = [gpu for gpu in there if not gpu.vgpu]
+    if len(bare) > 1 and all((sku_of(gpu.name) or {}).get("p2p") == "none" for gpu in bare):
+        name = bare[0].name
+        if "RTX" in name and re.search(r"RTX (?:40|50)\d\d", name):
+            add(None, "no_peer_to_peer", len(bare), name)
+
+
+def odd_names(gpu, told, there):
+    """What is odd about the names that the outputs tell."""
+    odd, names = [], [one.name for one in there]
+    common = usual(names)
+    if len(told) > 1:
+        odd.append("its outputs call it {}".format(" and ".join(sorted(told))))
+    if len(told) > 1 and all(sku_of(name) for name in told) and len(there) > 1:
+        odd.append(f"among {usual([one.name for one in there if one is not gpu])}")
+    alone = gpu.name and common and gpu.name != common and names.count(common) * 2 > len(there)
+    if len(told) == 1 and len(there) > 1 and alone:
+        odd.append(f"{gpu.name} among {common}")
+    return odd
+
+
+def odd_memory(gpu, there, odd):
+    """Less memory than a card of its name has, or than the others have."""
+    sku, sizes = sku_of(gpu.name), gpu.numbers("memory.total")
+    common = usual([one.number("memory.total") for one in there])
+    if not gpu.number("memory.total"):
+        return []
+    size = int(min(sizes))
+    if not gpu.vgpu and sku and min(sizes) < 0.9 * sku["vram_gib"] * 1024:
+        return [f"{gpu.name} has {size} MiB, less than 0.9 of {sku['vram_gib']} GiB"]
+    if len(there) > 1 and common and min(sizes) < 0.9 * common and not odd:
+        return [f"{size} MiB, the others have {int(common)}"]
+    return []
+
+
+def odd_capability(gpu):
+    """Another compute capability than a card of its name has."""
+    sku, told = sku_of(gpu.name), gpu.raw("compute_cap")
+    if not sku or state(told) != "value" or not readable("compute_cap", told):
+        return []
+    want = sku["compute_cap"]
+    if told == want:
+        return []
+    return [f"{gpu.name} reports compute capability {told}, expected {want}"]
+
+
+def judge_driver(box, there, add):
+    """Are driver, library and kernel module of one version?"""
+    texts = [text for gpu in there for text in gpu.cells.get("driver_version", [])]
+    texts += [text for gpu in there for text in gpu.cells.get("kmd_version", [])]
+    drivers = sorted({text for text in texts if state(text) == "value"})
+    found = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
+    module = box.proc.get("module_version") or (found.group(1) if found else None)
+    differs = drivers and module and version(module)[:2] != version(drivers[0])[:2]
+    if len(drivers) > 1 or differs:
+        add(None, "version_mismatch", " and ".join(drivers), module or "?")
+
+
+# What two outputs tell alike, whenever they are asked.
+STABLE = (
+    "name",
+    "memory.total",
+    "mig.mode.current",
+    "mig.mode.pending",
+    "ecc.mode.current",
+    "ecc.mode.pending",
+    "compute_mode",
+    "pcie.link.width.max",
+    "pcie.link.gen.max",
+    "gpu_recovery_action",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+    "power.default_limit",
+)
+
+
+def judge_agreement(box, add):
+    """Two outputs that contradict each other about a GPU that is else fine: one is damaged."""
+    blamed = {one["gpu"] for one in add.list}
+    for gpu in box.gpus:
+        if gpu.label in blamed:
+            continue
+        for field in STABLE if "x.table" not in gpu.cells else ():
+            texts = gpu.cells.get(field, [])
+            said = {stable_value(field, text) for text in texts if state(text) == "value"}
+            if len(said) > 1:
+                add(gpu.label, "different_values", field, " and ".join(sorted(map(str, texts))))
+        if gpu.uuid and gpu.listed_uuid and gpu.uuid != gpu.listed_uuid:
+            add(gpu.label, "different_uuids", gpu.uuid, gpu.listed_uuid)
+
+
+def stable_value(field, text):
+    """A cell in a form that all outputs share."""
+    if TYPE.get(field) == "n":
+        return number(text)
+    return {"0": "No", "1": "Yes"}.get(text, text)
+
+
+def has_nvlink(gpu):
+    """Whether a card of this name has NVLink without a bridge."""
+    return (sku_of(gpu.name) or {}).get("p2p") == "nvlink"
+
+
+def live_links(gpu):
+    """GB/s of each active NVLink."""
+    return [speed for speed in (gpu.links or {}).values() if speed is not None]
+
+
+def judge_nvlink(box, add):
+    """Inactive, missing and slow links. A card that can take a bridge and has none is no fault."""
+    there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label) and not gpu.mig]
+    common = usual([len(gpu.links) for gpu in there if gpu.links])
+    # Boards with two or four P100 or V100 wire some of the 6 links (RWTH Aachen's nodes: 2): all
+    # alike, and every pair by NVLink.
+    pairs = [
+        box.topo.get((one.index, two.index), "") for one in there for two in there if one is not two
+    ]
+    as_wired = (
+        len({len(live_links(gpu)) for gpu in there}) == 1
+        and all(re.search("P100|V100", gpu.name) for gpu in there)
+        and bool(pairs)
+        and all(cell.startswith("NV") for cell in pairs)
+    )
+    stopped = box.failures or box.late or add.has("hang", None)
+    expected = box.recorded and len(there) > 1 and not stopped
+    for gpu in there:
+        if gpu.links is not None:
+            judge_links(box, gpu, len(there), common, as_wired, add)
+        elif expected and has_nvlink(gpu) and not add.has("disagree", gpu.label):
+            add(gpu.label, "no_nvlink_output")
+    judge_topology(box, there, add)
+
+
+def judge_links(box, gpu, count, common, as_wired, add):
+    """The links of one GPU. `common`: how many the others list; `count`: GPUs in the box."""
+    known = [row[1:] for row in NVLINKS if re.search(row[0], gpu.name)]
+    want, speed = known[0] if known else (None, None)
+    sxm = has_nvlink(gpu)
+    level = "fatal" if sxm and count > 1 else "degraded"
+    dead, live = sorted(link for link, at in gpu.links.items() if at is None), live_links(gpu)
+    inactive = (", ".join(map(str, dead[:6])), len(dead), len(gpu.links))
+    most = max(common or 0, want if sxm and want else 0)
+    need = (common or 0) if "GH200" in gpu.name else most
+    damaged = any(text.startswith("nvlink") for text in box.problems)
+    if sxm and count > 1 and not gpu.links:
+        add(gpu.label, "no_nvlink", expected=(want or common or "its",))
+    elif dead and not live and not sxm:
+        return  # no bridge
+    elif dead and not live and count == 1:
+        add(gpu.label, "single_gpu_nvlinks", len(dead))
+    elif dead and live and as_wired:
+        add(gpu.label, "unwired_nvlinks", *inactive)
+    elif dead:
+        add(gpu.label, "inactive_nvlinks", *inactive, level=level)
+    elif common and not damaged and len(gpu.links) < need:
+        add(gpu.label, "missing_nvlinks", len(gpu.links), level=level, expected=(most,))
+    elif live and (min(live) < 0.95 * max(live) or (speed and min(live) < 0.9 * speed)):
+        add(gpu.label, "slow_nvlink", min(live), expected=(speed or max(live),))
+
+
+def judge_topology(box, there, add):
+    """`topo -m`: pairs that aren't connected like the others."""
+    cells = [cell for (one, two), cell in box.topo.items() if one != two]
+    common, several = usual(cells), len(there) > 1 and all(has_nvlink(gpu) for gpu in there)
+    linked = any(cell.startswith("NV") for cell in cells)
+    if cells and not linked and several and not any(add.has("nvlink", g.label) for g in there):
+        add(None, "no_nvlink_pair", len(there), common)
+    if not common or not common.startswith("NV") or cells.count(common) * 2 <= len(cells):
+        return
+    by_gpu = {}
+    for (one, two), cell in sorted(box.topo.items()):
+        if one != two and cell != common:
+            for end in (one, two):
+                by_gpu.setdefault(end, []).append((one, two, cell))
+    while by_gpu:  # the GPU with most odd cells explains them
+        gpu = max(sorted(by_gpu), key=lambda index: len(by_gpu[index]))
+        one, two, cell = by_gpu[gpu][0]
+        if not any(add.has("nvlink", end) or add.has("lost", end) for end in (one, two)):
+            add(gpu, "odd_nvlink_pair", one, two, cell, common, expected=(common,))
+        gone = set(by_gpu.pop(gpu))
+        left = {end: [item for item in items if item not in gone] for end, items in by_gpu.items()}
+        by_gpu = {end: items for end, items in left.items() if items}
+
+
+def judge_use(box, add):
+    """Memory in use, and by whom."""
+    holders = [one for one in map(as_dict, as_list(box.proc.get("holders")))]
+    holders = [one for one in holders if isinstance(one.get("pid"), int)]
+    stuck = [one for one in holders if one.get("state") in ("D", "Z")]
+    for one in stuck:
+        pid, nodes = one.get("pid"), ", ".join(map(str, as_list(one.get("devices"))))
+        name = short(one.get("name"), 40)
+        add(None, "stuck_holder", pid, name, nodes, one["state"], key=f"holder {pid}")
+    for gpu in box.gpus:
+        used = gpu.number("memory.used")
+        if not add.has("lost", gpu.label) and used is not None and not gpu.mig and not gpu.vgpu:
+            judge_memory_in_use(box, gpu, used, holders, bool(stuck), add)
+
+
+def judge_memory_in_use(box, gpu, used, holders, stuck, add):
+    """The memory in use on one GPU, in MiB."""
+    percent, screen = gpu.number("utilization.gpu"), gpu.says("display_active", "Enabled")
+    if not box.processes_known:
+        if used >= 1024 and percent == 0 and not screen:
+            add(gpu.label, "memory_of_nobody_known", used)
+        return
+    named = ["{} (pid {})".format(short(one["name"], 60), one["pid"]) for one in gpu.processes]
+    mine = [one for one in holders if gpu.node in as_list(one.get("devices"))]
+    named += ["{} (pid {})".format(short(one.get("name"), 40), one["pid"]) for one in mine]
+    who, other = ", ".join(named[:3]), any(not one.get("screen") for one in gpu.processes)
+    if named and used >= 1024:
+        add(gpu.label, "memory_of_another_job", used, who)
+    elif 15 < used < 1024 and not screen and other:
+        add(gpu.label, "memory_of_another_program", used, who)
+    elif not named and used >= 1024 and not stuck:
+        busy = f", {int(percent)} % utilisation" if percent else ""
+        level = "warn" if percent or screen else "degraded"
+        add(gpu.label, "memory_without_process", used, busy, level=level)
+    elif not named and used > 15 and not screen:
+        add(gpu.label, "little_memory_without_process", used)

@@ -1,0 +1,236 @@
+"""The kernel log: its lines as events, and what to do about an Xid."""
+
+import re
+
+from .tables import BACK, LOG_RULES, RANK, RESET, SXID, XID
+from .text import bdf, clean, short
+
+# NVIDIA's action for an Xid, in words
+NVIDIA_WORDS = {
+    "IGNORE": "nothing to do",
+    "RESTART_APP": "restart the job",
+    "RESET_GPU": RESET,
+    "RESTART_BM": "reboot the box",
+    "RESTART_VM": "reboot the box",
+    "CONTACT_SUPPORT": "ask the provider",
+    "CHECK_MECHANICALS": "power cable: " + BACK,
+    "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
+    "WORKFLOW_XID_48": RESET,
+    "WORKFLOW_NVLINK_ERR": "reboot the box",
+    "WORKFLOW_NVLINK5_ERR": RESET,
+    "CHECK_UVM": "restart the job",
+    "XID_154": "do what it says",
+    "NONE_LISTED": "ask the provider",
+    "WORKFLOW_XID_45": "look at the Xid next to it",
+}
+# NVIDIA's IGNORE says that the job may go on, not that the card is well.
+SPARE_CARD = "finish, then ask for another card"
+XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
+ANOTHERS = "nothing: this device isn't this job's or this container's"
+UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
+
+
+def xid_words(code, level):
+    """What to do about an Xid, in our words."""
+    action = XID.get(code, ("", "", ""))[1]
+    if action == "IGNORE" and RANK[level] < RANK["unknown"]:
+        return XID_WORDS.get(code, "finish what runs, then " + RESET)
+    return NVIDIA_WORDS.get(action, "ask the provider")
+
+
+# NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+# NVRM: Xid (0000:03:00): 14, Channel 00000001
+# NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: …
+XID_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)([^)]*)\): (\d{1,6})(?:[,\s](.*))?$")
+
+# nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error
+SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?$")
+# [Feb 27 2025 15:10:02] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0
+#   on NVSwitch pci bus id 00000000:86:00.0 …      one line, Fabric Manager's
+FM_LINE = re.compile(
+    r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
+)
+# What is before such a line is over: a boot, a load or unload of the driver.
+OLD = re.compile(
+    r"Linux version \d+\.\d+|NVRM: loading NVIDIA UNIX|nvidia: module unloaded"
+    r"|NVRM: .{0,60}unloading"
+)
+# A line that looks like one of a log:
+# [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
+# 6,3973,227996636,-;…      2026-11-20T16:31:06 …
+LOG_LIKE = re.compile(
+    r"^\s*(?:<\d+>)?\[ *(?:\d+\.\d+\]|[A-Z]\w{2} )|^--|^\d+,\d+,\d+,"
+    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
+    re.M,
+)
+# nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
+RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
+# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
+# neighbours.
+HOST_KINDS = (
+    "disk",
+    "disk end",
+    "nfs",
+    "killed",
+    "stuck",
+    "files",
+    "network card",
+    "network register",
+    "panic",
+    "nccl crash",
+)
+# A line without any of these is plain; the others are tried on every rule.
+WORTH = re.compile(
+    r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
+    r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
+    r"|Kernel panic|insufficient power|High Temperature|multicast team"
+)
+NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
+# NVRM: The NVIDIA GPU 0000:b3:00.0 / NVRM: (PCI ID: …) installed in this system has /
+# NVRM: fallen off the bus and is not responding
+SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
+
+
+def parse_log(text):
+    """Kernel log -> {events, problems, first, boot, looks, odd, lines}.
+
+    `first`: seconds after boot of the first line, or None; `boot`: it holds the boot or the load of
+    the driver; `looks`: some line looks like one of a log; `odd`: how many of the `lines` don't.
+    An event: {kind, code, bdf, level, line, old}. `old`: before the last boot, load of the driver,
+    or reset of that GPU.
+    """
+    events, problems, first, boot, pending = [], [], None, False, None
+    lines = clean(text).splitlines()
+    for line in lines[-200000:]:
+        if first is None:
+            first = seconds_of(line)
+        boot = boot or bool(OLD.search(line))
+        if ends_events(line, events) or not WORTH.search(line):
+            continue
+        event = log_event(line)
+        split = SPLIT_LINE.search(line)
+        if split:
+            pending = [bdf(split.group(1)), line, 3]
+        elif pending:
+            pending[1] += " " + line.split("NVRM:")[-1].strip()
+            pending[2] -= 1
+            if "fallen off the bus" in line:
+                event = event_of("xid", 79, pending[0], "fatal", pending[1])
+            if "fallen off the bus" in line or pending[2] <= 0:
+                pending = None
+        if event:
+            # back to None: the GPU was reset since
+            if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
+                make_old(events, lambda other, place=event["bdf"]: other["bdf"] == place)
+            events.append(event)
+        elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
+            problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
+    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
+    return {
+        "events": events,
+        "problems": problems[:3],
+        "first": first,
+        "boot": boot,
+        "looks": bool(LOG_LIKE.search(text)),
+        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
+        "lines": len(lines),
+    }
+
+
+def seconds_of(line):
+    """Seconds after boot at the beginning of a line, or None."""
+    stamp = re.match(r"(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]", line)
+    stamp = stamp or re.match(r"\d+,\d+,(\d{1,16})\d{6},", line)
+    return int(stamp.group(1)) if stamp else None
+
+
+def make_old(events, over):
+    """Marks the events for which `over` holds."""
+    for event in events:
+        event["old"] = event["old"] or over(event)
+
+
+def ends_events(line, events):
+    """Whether a line says that something is over. Marks the events that are."""
+    if OLD.search(line):
+        whole = "Linux version" in line
+        make_old(events, lambda event: whole or event["kind"] not in HOST_KINDS)
+        return True
+    if not WORTH.search(line):
+        return False
+    back, done = NFS_OK.search(line), RESET_DONE.search(line)
+    if back:
+        server = f"server {back.group(1)} not"
+        make_old(events, lambda event: event["kind"] == "nfs" and server in event["line"])
+    elif done:
+        make_old(events, lambda event: event["bdf"] == bdf(done.group(1)))
+    return bool(back or done)
+
+
+def recovery_level(text):
+    """The level of a recovery action's words.
+
+    None, Reset and Drain forms are those of the NVML enum; other words are no good news.
+    """
+    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
+    if words in ("none", "0"):
+        return "ok"
+    urgent = "drain" not in words and re.search(r"reset|reboot", words)
+    return "fatal" if urgent else "degraded"
+
+
+def event_of(kind, code, place, level, line, **more):
+    """An event as `parse_log` gives it."""
+    return dict(more, kind=kind, code=code, bdf=place, level=level, line=line, old=False)
+
+
+def log_event(line):
+    """The event that a line tells, or None."""
+    found = XID_LINE.search(line)
+    if found:
+        place, where, code, text = found.groups()
+        level = xid_level(int(code), text or "")
+        return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
+    found = SXID_LINE.search(line)
+    if found:
+        return sxid_event(*found.groups(), line)
+    found = FM_LINE.search(line)
+    if found:
+        word, code, place = found.groups()
+        return sxid_event(place, code, word.capitalize(), line)
+    for kind, level, pattern in LOG_RULES:
+        found = pattern.search(line)
+        if found:
+            place = bdf(found.group(1)) if pattern.groups and found.group(1) else None
+            if kind == "xid 79":
+                return event_of("xid", 79, place, level, line)
+            return event_of(kind, 0, place, level, line)
+    return None
+
+
+def xid_level(code, text):
+    """The level of an Xid: that of the table, where the line doesn't say more."""
+    level = XID[code][0] if code in XID else "unknown"
+    if 144 <= code <= 149:
+        word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
+        return "fatal" if word and word.group(1) == "Fatal" else level
+    if code in (94, 95):
+        return "fatal" if re.search(r"\bRST: Yes", text) else level
+    if code == 154:
+        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
+        return recovery_level(action.group(1)) if action else "degraded"
+    return level
+
+
+def sxid_event(place, code, text, line):
+    """The event of an SXid. `word`: the line itself says whether it is fatal."""
+    when, word = SXID.get(int(code)), re.match(r"(Fatal|Non-fatal)", text or "")
+    if word and word.group(1) == "Fatal":
+        level = "fatal"
+    elif when is None:
+        level = "unknown"
+    elif when == "always" or (when == "maybe" and not word):
+        level = "fatal"
+    else:
+        level = "degraded" if when == "maybe" else "warn"
+    return event_of("sxid", int(code), bdf(place), level, line, word=bool(word))

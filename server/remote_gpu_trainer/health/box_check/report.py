@@ -1,0 +1,379 @@
+"""Is this GPU box fit to train on? Python 3.8, standard library only.
+
+It also runs as `ssh HOST python3 - < gpu_health.py`.
+
+usage:
+  gpu_health.py [--expect LIST] [--python PATH] [--path DIR ...] [--stress SECONDS]
+                [--record DIR] [--json]
+  gpu_health.py --replay DIR_OR_FILE [--expect LIST] [--json]
+  gpu_health.py --watch SECONDS [--pid PID]
+
+--expect gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130 compares the box with what was
+paid for. `--expect help` lists the names. --record writes what was gathered, one file a command;
+--replay judges such a folder, or a folder with any part of it, or one raw file.
+Exit 0: fit. Exit 1: care or unfit. Exit 2: unknown, or wrong usage.
+
+How levels make the verdict (function `verdict`): a fatal finding makes unfit; otherwise a degraded
+one makes care; otherwise an unknown one makes unknown; warnings leave it fit. What could not be
+read is a finding of level unknown, so it is never fit. A replayed capture without `exit.json` (a
+raw output from elsewhere) is judged by what it holds; what it lacks is under `not_in_capture`.
+
+Not covered: a fault that shows only under load (use --stress), the network between boxes, drivers
+of other makers than NVIDIA and AMD.
+"""
+
+import argparse
+import glob
+import json
+import os
+import re
+import sys
+
+from .box import amd_cards, nvidia_cards, parse
+from .expectations import EXPECT, expectations_of, judge_expectations
+from .gather import gather
+from .judge_box import judge_agreement, judge_identity, judge_nvlink, judge_tools, judge_use
+from .judge_gpu import (
+    judge_link,
+    judge_lost,
+    judge_memory,
+    judge_modes,
+    judge_readable,
+    judge_speed,
+    no_persistence,
+)
+from .judge_host import judge_amd, judge_log, judge_system, judge_torch
+from .stress import stress
+from .tables import CANON, EXTRA_FILES, FILES, HBM, LIMIT, RANK, Findings, sku_of, verdict
+from .text import HANDLE, as_dict, short, smi_failure
+from .watch import watch
+
+
+def save(record, folder):
+    """Writes a record, one file a command. Raises OSError."""
+    os.makedirs(folder, exist_ok=True)
+    files = dict(record["files"])
+    files["proc.json"] = json.dumps(record.get("proc", {}), indent=1, sort_keys=True) + "\n"
+    files["exit.json"] = json.dumps(record["exit"], indent=1, sort_keys=True) + "\n"
+    for name, text in files.items():
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8", errors="replace", newline="") as handle:
+            handle.write(text)
+
+
+def kind_of(text):
+    """Which output a raw text is, by its content. For captures that others took and named."""
+    head = text[:4000]
+    first = next((line for line in head.splitlines() if line.strip()), "")
+    if "<nvidia_smi_log" in head or (head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]):
+        return "nvidia-smi-q.xml"
+    if "NVSMI LOG" in head:
+        return "q.txt"
+    if re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:200000], re.M):
+        return "table.txt"
+    cells = [cell.strip() for cell in first.split(",")]
+    if len(cells) > 2 and any(cell.startswith("retired_pages.address") for cell in cells):
+        return "retired.csv"
+    if len(cells) > 2 and "pid" in cells:
+        return "apps.csv"
+    if len(cells) > 2 and sum(cell.split(" [")[0] in CANON for cell in cells) >= 2:
+        return "nvidia-smi.csv"
+    if re.search(r"^\s+Link \d+:", text, re.M):
+        return "nvlink.txt"
+    if re.match(r"GPU \d+: ", first):
+        return "nvidia-smi-list.txt"
+    if re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M):
+        return "topo.txt"
+    if smi_failure(head) or HANDLE.search(head):
+        return "nvidia-smi.csv"
+    if re.search(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", head, re.M):
+        return "lspci.txt"
+    if re.search(r"^NVML version\s*:", head, re.M):
+        return "version.txt"
+    if re.search(
+        r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
+        r"|^\[\s*\d+\.\d+\]|amdgpu",
+        text[:200000],
+        re.M,
+    ):
+        return "dmesg.txt"
+    if "[tid " in head:
+        return "fabricmanager.txt"
+    return "unrecognised"
+
+
+def load(path):
+    """A recorded folder, a folder with any part of one, or a single file -> the record.
+
+    Raises OSError, or ValueError with what to do.
+    """
+    record = {"files": {}, "exit": {}, "live": False}
+    names = [path]
+    if not os.path.isfile(path):
+        names = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
+    if not names:
+        raise ValueError("{} holds no file; expected some of: {}".format(path, ", ".join(FILES)))
+    for name in names:
+        if not os.path.isfile(name):
+            continue
+        with open(name, "rb") as handle:
+            raw = handle.read(LIMIT + 1)
+        text = raw[:LIMIT].decode("utf-8", "replace")
+        base = os.path.basename(name)
+        known = FILES + EXTRA_FILES
+        known += ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+        slot = base if base in known else kind_of(text)
+        if base not in known and slot == "unrecognised" and os.path.isdir(path):
+            continue
+        if slot in record["files"]:
+            raise ValueError(
+                f"{path}: two files are both {slot}; a folder holds the outputs of one box"
+            )
+        if len(raw) > LIMIT:
+            record.setdefault("cut", []).append(slot)
+        record["files"][slot] = text
+    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
+        if name in record["files"]:
+            try:
+                value = json.loads(record["files"].pop(name))
+                if not isinstance(value, dict):
+                    raise ValueError("not an object")
+                record[key] = value
+            except (ValueError, RecursionError) as error:
+                record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
+                record[key] = {}
+    return record
+
+
+def judge(record, expectations=None):
+    """-> findings, worst first. `expectations`: what `expectations_of` gives."""
+    box, add = parse(record), Findings()
+    box.log_excused = any(what == "log" and not value for what, _, _, value in expectations or [])
+    judge_tools(box, add)
+    for gpu in box.gpus:
+        if not judge_lost(box, gpu, add):
+            judge_memory(gpu, add)
+            judge_link(box, gpu, add)
+            judge_speed(gpu, add)
+            judge_modes(box, gpu, add)
+            if gpu.seen & {"csv", "xml", "q", "table"}:
+                judge_readable(box, gpu, add)
+    judge_identity(box, add)
+    judge_nvlink(box, add)
+    judge_use(box, add)
+    judge_log(box, add)
+    judge_system(box, add)
+    judge_torch(box, add)
+    judge_amd(record, box, add)
+    judge_agreement(box, add)
+    judge_expectations(box, expectations or [], add)
+    for text in box.problems[:20]:
+        add(None, "damaged_output", text, key=text)
+    return sorted(
+        add.list, key=lambda one: (RANK[one["level"]], one["gpu"] is None, str(one["gpu"]))
+    )
+
+
+def recognised(box):
+    """What kind of place this is, in words."""
+    where, out = as_dict(box.proc.get("platform")), []
+    if where.get("container"):
+        out.append("container ({})".format(short(where["container"], 20)))
+    if box.foreign:
+        count = len(nvidia_cards(box))
+        out.append(f"{count - len(box.foreign)} of {count} NVIDIA cards are this job's")
+    if where.get("wsl"):
+        out.append("WSL")
+    if any(gpu.vgpu for gpu in box.gpus):
+        out.append("vGPU")
+    if any("pass-through" in (gpu.raw("x.virtualization") or "").lower() for gpu in box.gpus):
+        out.append("virtual machine with the GPU passed through")
+    if any(gpu.mig for gpu in box.gpus):
+        out.append("MIG")
+    if amd_cards(box):
+        out.append("AMD")
+    # A finding on data-centre cards only: elsewhere nothing is lost but the seconds of a start.
+    if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
+        out.append("persistence mode off (nvidia-smi -pm 1)")
+    if not box.gpus and "AMD" not in out:
+        out.append("no GPU seen")
+    return out
+
+
+def brief(box):
+    """Cards in few words: those that are alike stand together, with the list of their indexes."""
+    out = []
+    for gpu in box.gpus:
+        sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
+        one = {
+            "name": short(gpu.name, 60),
+            "memory_mib": int(total) if total is not None else None,
+            "bf16": sku.get("bf16"),
+            "fp8": sku.get("fp8"),
+            "p2p": sku.get("p2p"),
+        }
+        if gpu.links:
+            one["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
+        if gpu.mig:
+            one["mig"] = [short(name, 20) for name in gpu.migs or []]
+        out.append((gpu.label, one))
+    for label, one in amd_cards(box):
+        out.append((label, {"name": "AMD", "memory_mib": int(one["mem_info_vram_total"]) >> 20}))
+    groups = []
+    for label, one in out:
+        same = next((group for group in groups if dict(one, gpu=group["gpu"]) == group), None)
+        if same:
+            same["gpu"].append(label)
+        else:
+            groups.append(dict({"gpu": [label]}, **one))
+    return groups
+
+
+def report(record, expectations=None, extra=()):
+    """The whole answer as one object, as --json prints it. `extra`: findings from a load."""
+    findings = judge(record, expectations) + list(extra)
+    findings.sort(key=lambda one: RANK[one["level"]])
+    box = parse(record)
+    lacks = [name for name in FILES[:8] if name not in record["files"]]
+    lacks = [name for name in lacks if name != "proc.json" or not box.proc]
+    return {
+        "verdict": verdict(findings),
+        "findings": findings,
+        "gpus": brief(box),
+        "probe_seconds": record.get("seconds"),
+        "driver": box.driver or None,
+        "recognised": recognised(box),
+        "not_in_capture": [] if box.recorded else lacks,
+    }
+
+
+def as_text(answer):
+    """Findings first, worst first; then one line for each kind of card."""
+    lines = ["verdict: {}".format(answer["verdict"])]
+    for one in answer["findings"]:
+        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
+        entry = f" [{one['entry']}]" if one["entry"] else ""
+        lines.append(f"{one['level']} {where}: {one['evidence']}")
+        lines.append(f"    expected: {one['threshold']}")
+        lines.append(f"    do: {one['action']}{entry}")
+    for one in answer["gpus"]:
+        labels, name = ", ".join(map(str, one["gpu"])), one["name"] or "GPU"
+        lines.append(f"{len(one['gpu'])} x {name}, {one['memory_mib']} MiB (GPU {labels})")
+    about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
+    about += answer["recognised"]
+    if answer["probe_seconds"] is not None:
+        about.append("{:.1f} s".format(answer["probe_seconds"]))
+    if about:
+        lines.append(", ".join(about))
+    if answer["not_in_capture"]:
+        lines.append("not in this capture: {}".format(", ".join(answer["not_in_capture"])))
+    return "\n".join(lines)
+
+
+EXIT = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
+
+
+class Usage(argparse.ArgumentParser):
+    """A parser with errors in one line."""
+
+    def error(self, message):
+        """Says what is wrong, and ends with 2."""
+        sys.stderr.write(f"gpu_health.py: {message}; see --help\n")
+        raise SystemExit(2)
+
+
+def parser_of_arguments():
+    """The command line."""
+    parser = Usage(
+        prog="gpu_health.py",
+        description=(__doc__ or "").split("\n\n")[0],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=(__doc__ or "").split("\n\n", 1)[-1],
+    )
+    parser.add_argument(
+        "--expect",
+        default="",
+        metavar="LIST",
+        help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; "
+        "help lists the names",
+    )
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the job's own interpreter: its torch, CUDA, and a small kernel really launched",
+    )
+    parser.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a path that the job writes to; may be repeated (default: /, /tmp, home, here)",
+    )
+    parser.add_argument(
+        "--stress",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="load the GPUs for so long; needs torch in --python",
+    )
+    parser.add_argument(
+        "--watch",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="a JSON line every SECONDS, until a signal or the end of --pid",
+    )
+    parser.add_argument(
+        "--pid", type=int, metavar="PID", help="with --watch: stop when this process has ended"
+    )
+    parser.add_argument("--record", metavar="DIR", help="write what was gathered")
+    parser.add_argument("--replay", metavar="DIR", help="judge a recording instead of this box")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    return parser
+
+
+def main(arguments=None):
+    """Runs the command line -> the exit code."""
+    options = parser_of_arguments().parse_args(arguments)
+    if options.expect.strip() == "help":
+        print("\n".join(f"{name:8} {text}" for name, (_, text) in sorted(EXPECT.items())))
+        return 0
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        expectations = expectations_of(options.expect)
+    except ValueError as error:
+        sys.stderr.write(f"gpu_health.py: {error}\n")
+        return 2
+    if options.watch:
+        return watch(options.watch, options.pid)
+    extra, measured = [], None
+    if options.replay:
+        try:
+            record = load(options.replay)
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"gpu_health.py: can't replay: {error}\n")
+            return 2
+    else:
+        record = gather(python=options.python, paths=options.path)
+        if options.stress:
+            measured, extra = stress(options.stress, options.python or sys.executable, record)
+        if options.record:
+            try:
+                save(record, options.record)
+            except OSError as error:
+                sys.stderr.write(f"gpu_health.py: can't record: {error}\n")
+                return 2
+    answer = report(record, expectations, extra)
+    if measured is not None:
+        answer["stress"] = measured
+    print(json.dumps(answer, ensure_ascii=False) if options.json else as_text(answer))
+    return EXIT[answer["verdict"]]
+
+
+if __name__ == "__main__":
+    exit_code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # a thread that waits for a dead mount must not hold the answer back

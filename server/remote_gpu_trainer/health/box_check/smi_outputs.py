@@ -1,0 +1,389 @@
+"""What each call of nvidia-smi prints, as cells: field -> text. Values are made of them later."""
+
+import re
+from functools import partial
+
+from .tables import CANON, ECC_SUMS, Q_PLACES, XML_PLACES
+from .text import HANDLE, bdf, clean, number, short, smi_failure, state
+
+# dram, sram, l2_cache …: a part may count where the total doesn't
+ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")
+HEADER_CELL = re.compile(r"[a-z][A-Za-z0-9_.]*(?: \[[^\]]{1,12}\])?$")
+
+
+def is_header(cells):
+    """Whether a row names fields."""
+    return all(HEADER_CELL.match(cell) for cell in cells) and any(
+        cell.split(" [")[0] in CANON for cell in cells
+    )
+
+
+def header_of(cells, asked, problems):
+    """The field of each column, None for unknown ones. A renamed one is known by its position.
+
+    `asked`: the names that were asked for, where that is known.
+    """
+    names = [cell.split(" [")[0] for cell in cells]
+    if not isinstance(asked, list):
+        asked = None
+    others = asked if asked is not None and len(asked) == len(names) else names
+    header = [
+        CANON.get(name) or CANON.get(str(other)) or (name if ECC_PART.match(name) else None)
+        for name, other in zip(names, others)
+    ]
+    if asked is not None:
+        want = [CANON.get(str(name)) for name in asked]
+        moved = any(one != other for one, other in zip(header, want) if one and other)
+        if len(want) != len(names) or moved:
+            told = f"{len(names)} columns came, {len(want)} were asked for, or in another order"
+            problems.append(told)
+    return header
+
+
+def parse_csv(text, asked=()):
+    """--query-gpu -> ([cells], [problems]). Several tables may follow each other.
+
+    `asked`: for each table the fields that were asked for.
+    """
+    rows, problems, header, block, count = [], [], None, -1, 0
+    for line in clean(text).splitlines():
+        if not line.strip():
+            continue
+        cells = [cell.strip() for cell in line.split(",")]
+        if is_header(cells):
+            block += 1
+            header = header_of(cells, asked[block] if block < len(asked) else None, problems)
+            continue
+        words = smi_failure(line) or HANDLE.search(line)
+        if header is None or words:
+            if not words and not line.startswith("NVML library version"):
+                problems.append(f"a line before any header: {short(line, 120)}")
+            continue
+        count += 1
+        if count > 256:
+            problems.append("more than 256 rows")
+            break
+        if len(cells) != len(header):
+            told = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
+            problems.append(told)
+            continue
+        broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
+        broken += [line[-40:] for cell in cells[-1:] if not cell]
+        if broken:
+            problems.append(f"a cell breaks off: {short(broken[0], 40)}")
+        row = {}
+        for name, cell in zip(header, cells):
+            if name and (name not in row or state(row[name]) != "value"):
+                row[name] = cell
+        rows.append(row)
+    if block + 1 < len(asked):
+        problems.append(f"{block + 1} tables came, {len(asked)} were asked for")
+    return rows, problems[:5]
+
+
+def from_tree(places, find, leaves):
+    """Cells from a tree. `find`: path -> text or None; `leaves`: path -> [(name, text)]."""
+    cells = {}
+    for field, paths in places.items():
+        for path in paths:
+            text = find(path)
+            if text is not None:
+                cells[field] = text.strip()
+                if state(cells[field]) == "value":
+                    break
+    for field, branch, word in ECC_SUMS:
+        found = [text for name, text in leaves("ecc_errors/" + branch) if word in "_" + name]
+        counts = [number(text) for text in found]
+        known = [count for count in counts if count is not None]
+        untold = [text for text, count in zip(found, counts) if count is None]
+        odd = [text for text in untold if state(text) != "na"]
+        if odd or (found and not known):
+            cells[field] = (odd or found)[0].strip()
+        elif found:
+            cells[field] = str(int(sum(known)))
+    return cells
+
+
+def text_at(item, path):
+    """The text of a leaf, or None."""
+    leaf = item.find(path)
+    return (leaf.text or "") if leaf is not None and len(leaf) == 0 else None
+
+
+def leaves_at(item, path):
+    """The leaves of a branch: [(name, text)]."""
+    branch = item.find(path)
+    return [(leaf.tag, leaf.text or "") for leaf in branch] if branch is not None else []
+
+
+def parse_xml(text):
+    """-> ([cells], [processes], [problems]); processes is None where the text has no such table."""
+    import xml.etree.ElementTree as tree  # here, because the watch has no use for its memory
+
+    text = clean(text)
+    start = text.find("<?xml") if "<?xml" in text else text.find("<nvidia_smi_log")
+    if start < 0 or "<!ENTITY" in text:
+        return [], None, ["nvidia-smi -q -x: no XML, or XML that defines entities"]
+    try:
+        root = tree.fromstring(text[start:].strip())
+    except (tree.ParseError, ValueError, RecursionError) as error:
+        return [], None, [f"nvidia-smi -q -x is damaged: {short(error, 100)}"]
+    gpus, processes, problems = [], None, []
+    for item in root.findall("gpu")[:256]:
+        cells = from_tree(XML_PLACES, partial(text_at, item), partial(leaves_at, item))
+        cells["pci.bus_id"] = item.get("id") or item.findtext("pci/pci_bus_id") or ""
+        driver = root.findtext("driver_version")
+        if driver:
+            cells["driver_version"] = driver.strip()
+        gpus.append(cells)
+        table = item.find("processes")
+        if table is not None:
+            processes = processes or []
+            for one in table.findall("process_info")[:500]:
+                processes.append(
+                    {
+                        "bdf": bdf(cells["pci.bus_id"]),
+                        "pid": one.findtext("pid") or "",
+                        "name": one.findtext("process_name") or "",
+                        "screen": (one.findtext("type") or "") == "G",
+                        "mib": number(one.findtext("used_memory") or "N/A"),
+                    }
+                )
+    for item in root.iter():
+        if (item.tail or "").strip() or (len(item) and (item.text or "").strip()):
+            words = short((item.tail or "").strip() or item.text, 80)
+            problems.append(f"nvidia-smi -q -x: words between its parts: {words}")
+            break
+    attached = number(root.findtext("attached_gpus") or "N/A")
+    if attached is not None and attached != len(gpus):
+        told = f"says {int(attached)} attached GPUs and describes {len(gpus)}"
+        problems.append(f"nvidia-smi -q -x {told}")
+    if not gpus and attached != 0:
+        problems.append("nvidia-smi -q -x describes no GPU")
+    return gpus, processes, problems
+
+
+def parse_q(text):
+    """`nvidia-smi -q` -> ([cells], [problems])."""
+    driver, trees = q_trees(text)
+    gpus, problems = [], []
+    for tree in trees[:256]:
+        cells = from_tree(XML_PLACES, tree.get, partial(leaves_below, tree))
+        cells["pci.bus_id"] = tree[""]
+        if driver:
+            cells["driver_version"] = driver
+        gpus.append(cells)
+    if text.count("\n    Processes") < len(gpus):
+        problems.append("nvidia-smi -q breaks off: the processes come last, and aren't there")
+    attached = re.search(r"^Attached GPUs\s+: (\d+)", text, re.M)
+    if not gpus or (attached and int(attached.group(1)) != len(gpus)):
+        says = f", and says {attached.group(1)}" if attached else ""
+        problems.append(f"nvidia-smi -q describes {len(gpus)} GPUs{says}")
+    return gpus, problems
+
+
+def leaves_below(tree, path):
+    """The leaves of a branch: [(name, text)]."""
+    parts = [(*name.rpartition("/"), value) for name, value in tree.items()]
+    return [(name, value) for branch, _, name, value in parts if branch == path]
+
+
+def q_trees(text):
+    """`nvidia-smi -q` -> (the driver's version, [{place as in -q -x: text}]).
+
+    Depth is by indentation. The place "" holds the GPU's own place.
+    """
+    driver, trees, tree, stack = "", [], None, []
+    for line in clean(text).splitlines():
+        found = re.match(r"Driver Version\s+: (\S+)", line)
+        if found:
+            driver = found.group(1)
+        found = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
+        if found:
+            tree, stack = {"": found.group(1)}, []
+            trees.append(tree)
+            continue
+        found = re.match(r"( +)([^:]{1,60}?)\s*(?:: (.*))?$", line)
+        if tree is None or not found:
+            continue
+        depth, value = len(found.group(1)), found.group(3)
+        label = found.group(2).strip().lower().replace(" ", "_").replace("-", "")
+        while stack and stack[-1][0] >= depth:
+            stack.pop()
+        path = "/".join([part for _, part in stack] + [label])
+        reason = re.match(r"(clocks_(?:event|throttle)_reason)s/", path)
+        if reason:
+            path = f"{reason.group(0)}{reason.group(1)}_{label}"
+        if value is None:
+            stack.append((depth, label))
+        else:
+            tree.setdefault(Q_PLACES.get(path, path), value.strip())
+            if label == "hw_slowdown":  # its reasons stand below it
+                stack.append((depth, label))
+    return driver, trees
+
+
+# |   0  NVIDIA H100 80GB HBM3          On  |   00000000:00:09.0 Off |                    0 |
+ROW_1 = re.compile(
+    r"^\|\s+(\d+)\s+(\S.*?)\s+(On|Off|N/A)\s+\|\s+([0-9A-Fa-f:.]+)\s+(On|Off|N/A)\s+\|\s+(\S+)\s+\|"
+)
+# | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
+ROW_2 = re.compile(
+    r"^\|\s*(\S+?%?)\s+(\S+)\s+(P\d+|N/A|ERR!|Unknown)\s+(\S+)\s*/\s*(\S+)\s*"
+    r"\|\s+(\S+)\s*/\s*(\S+)\s*\|\s+(\S+)\s+(\S.*?)\s*\|"
+)
+
+
+def parse_table(text):
+    """The default view -> [cells].
+
+    It cuts names and lacks links and remapped rows, so it can condemn a box, never clear it.
+    """
+    gpus, driver = [], re.search(r"Driver Version: ([\d.]+)", text)
+    for line in clean(text).splitlines():
+        one, two = ROW_1.match(line), ROW_2.match(line)
+        if one:
+            index, name, _, place, _, ecc = one.groups()
+            cells = {"index": index, "pci.bus_id": place, "x.table": "1", "x.ecc_column": ecc}
+            if "..." not in name:
+                cells["name"] = name
+            if driver:
+                cells["driver_version"] = driver.group(1)
+            if re.match(r"\d+$", ecc):
+                cells["ecc.errors.uncorrected.volatile.total"] = ecc
+            gpus.append(cells)
+        elif re.match(r"^\|\s+\|\s+\|\s+(Enabled|Disabled|N/A)\*?\s+\|", line) and gpus:
+            gpus[-1].setdefault("mig.mode.current", line.rstrip("|\n ").split()[-1].rstrip("*"))
+        elif two and gpus:
+            fan, temperature, _, draw, cap, used, total, busy, _ = two.groups()
+            gpus[-1].update(
+                {
+                    "fan.speed": fan,
+                    "temperature.gpu": temperature,
+                    "power.draw": draw,
+                    "power.limit": cap,
+                    "memory.used": used,
+                    "memory.total": total,
+                    "utilization.gpu": busy,
+                }
+            )
+    return gpus
+
+
+def parse_list(text):
+    """nvidia-smi -L -> ([{index, name, uuid, migs}], [problems])."""
+    out, problems = [], []
+    for line in clean(text).splitlines():
+        gpu = re.match(r"GPU (\d{1,3}): (.{1,100}?) \(UUID: ([^)]{1,80})\)\s*$", line)
+        mig = re.match(r"\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([^)]{1,80})\)\s*$", line)
+        if gpu:
+            out.append(
+                {"index": int(gpu.group(1)), "name": gpu.group(2), "uuid": gpu.group(3), "migs": []}
+            )
+        elif mig and out:
+            out[-1]["migs"].append(mig.group(1))
+        elif (
+            line.strip()
+            and not smi_failure(line)
+            and not HANDLE.search(line)
+            and not line.startswith("NVML library version")
+        ):
+            problems.append(f"nvidia-smi -L: can't read the line: {short(line, 100)}")
+    return out[:256], problems[:3]
+
+
+def parse_nvlink(text):
+    """nvidia-smi nvlink -s -> ({index: {link: GB/s}}, {index: name}, [problems]).
+
+    An inactive link has None.
+    """
+    out, names, problems, here = {}, {}, [], None
+    for line in clean(text).splitlines():
+        gpu = re.match(r"GPU (\d{1,3}): (.{0,100}?)(?: \(UUID: .*)?$", line)
+        link = re.match(r"\s+Link (\d{1,3}): (?:([\d.]{1,10}) GB/s|(<inactive>)|(.*))\s*$", line)
+        if gpu:
+            here = out.setdefault(int(gpu.group(1)), {})
+            names[int(gpu.group(1))] = gpu.group(2)
+        elif link and here is not None and (link.group(2) or link.group(3)):
+            here[int(link.group(1))] = number(link.group(2)) if link.group(2) else None
+        elif line.strip() and not re.search(
+            r"(?i)not (?:have or )?support|no nvlink|unable to retrieve|NVML", line
+        ):
+            problems.append(f"nvlink -s: can't read the line: {short(line, 100)}")
+    return out, names, problems[:3]
+
+
+def parse_topo(text):
+    """nvidia-smi topo -m -> ({(i, j): cell}, [problems])."""
+    pairs, problems, heads = {}, [], None
+    for line in clean(text).splitlines():
+        if heads is None:
+            if "GPU0" in line:
+                heads = re.findall(r"GPU(\d{1,3})(?!\S)", line)
+            continue
+        row = re.match(r"GPU(\d{1,3})\s+(.*)", line)
+        if row:
+            cells = row.group(2).split()[: len(heads)]
+            here, pattern = row.group(1), r"(X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$"
+            strange = [cell for cell in cells if not re.match(pattern, cell)]
+            strange += [one for head, one in zip(heads, cells) if (one == "X") != (head == here)]
+            if strange:
+                problems.append(f"topo -m: GPU{here} has the cell {short(strange[0], 20)}")
+                continue
+            if len(cells) < len(heads):
+                problems.append(f"topo -m: GPU{here} has {len(cells)} of {len(heads)} cells")
+            pairs.update(((int(here), int(head)), cell) for head, cell in zip(heads, cells))
+    if heads and {int(head) for head in heads} != {one for one, _ in pairs}:
+        problems.append("topo -m: rows and columns name other GPUs")
+    return pairs, problems[:3]
+
+
+APP_FIELDS = (
+    "timestamp",
+    "gpu_name",
+    "gpu_bus_id",
+    "gpu_serial",
+    "gpu_uuid",
+    "pid",
+    "process_name",
+    "name",
+    "used_gpu_memory",
+    "used_memory",
+)
+
+
+def parse_apps(text):
+    """--query-compute-apps -> ([{bdf, pid, name, mib}], [problems])."""
+    out, problems, header = [], [], None
+    for line in clean(text).splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if "pid" in cells and header is None:
+            header = [cell.split(" [")[0] for cell in cells]
+            strange = [cell for cell in header if cell not in APP_FIELDS]
+            if strange or not {"gpu_bus_id", "gpu_uuid"} & set(header):
+                problems.append(f"compute apps: header {short(line, 100)}")
+        elif header and line.strip():
+            if len(cells) < len(header):
+                told = f"a row has {len(cells)} cells, its header {len(header)}"
+                problems.append(f"compute apps: {told}")
+                continue
+            at = header.index("process_name") if "process_name" in header else len(header) - 1
+            end = at + len(cells) - len(header) + 1
+            cells[at:end] = [", ".join(cells[at:end])]  # a name may hold commas
+            row = dict(zip(header, cells))
+            if not re.match(r"\d{1,9}$|\[?N/A\]?$", row.get("pid", "")):
+                problems.append("compute apps: pid {}".format(short(row.get("pid", ""), 40)))
+            out.append(
+                {
+                    "bdf": bdf(row.get("gpu_bus_id", "")),
+                    "uuid": row.get("gpu_uuid", ""),
+                    "pid": row.get("pid", ""),
+                    "name": row.get("process_name", ""),
+                    "mib": number(row.get("used_gpu_memory", "N/A")),
+                }
+            )
+        elif line.strip() and not smi_failure(line):
+            problems.append(f"compute apps: can't read the line: {short(line, 100)}")
+    if header is None and not problems:
+        problems.append("compute apps: no header")
+    return out[:2000], problems[:3]

@@ -1,0 +1,173 @@
+"""Load on all GPUs at once, as training has it, and what torch tells.
+
+Off by default. It needs torch on the box, and never runs on fewer than the visible GPUs.
+"""
+
+import json
+import re
+import shutil
+import threading
+
+from . import data_text
+from .box import parse
+from .commands import gather_log, run
+from .judge_host import judge_log
+from .smi_outputs import parse_csv
+from .tables import PEAK_TFLOPS, REASONS, Findings
+from .text import as_dict, as_list, clean, exit_of, number, short, state, usual
+
+# The program that the job's own interpreter runs.
+STRESS_WORKER = data_text("stress_worker.py")
+# GB/s of one lane: PCI-SIG line rates less their coding.
+LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
+
+
+def stress(seconds, python, record, device="cuda", size=None):
+    """Loads the GPUs -> (what was measured, findings).
+
+    Samples clocks and throttle reasons beside the load, and reads the kernel log again after it.
+    """
+    samples, stop = [], threading.Event()
+    smi = shutil.which("nvidia-smi")
+    fields = [
+        "index",
+        "temperature.gpu",
+        "power.draw",
+        "clocks.current.sm",
+        "clocks_throttle_reasons.active",
+    ]
+
+    def sample():
+        while not stop.wait(2.0):
+            got = run([smi, "--query-gpu=" + ",".join(fields), "--format=csv"], 10.0)
+            if got["timed_out"]:
+                samples.append({"hung": True})
+                return
+            rows, _ = parse_csv(got["text"], [fields])
+            samples.append({"rows": rows})
+
+    if not any(one["timed_out"] for one in map(exit_of, record["exit"].values())) and smi:
+        threading.Thread(target=sample, daemon=True).start()
+    config = json.dumps({"seconds": seconds, "device": device, "size": size})
+    got = run([python, "-c", STRESS_WORKER, config], seconds * 2 + 90.0)
+    stop.set()
+    again = {"files": {}, "exit": {}}
+    gather_log(again, run, 10.0)
+    return judged_stress(got, samples, record, again["files"].get("dmesg.txt", ""))
+
+
+def judged_stress(got, samples, record, log_after):
+    """-> (what was measured, findings), by the worker's answer, the samples and the log after it.
+
+    Pure. `got`: what `run` gives. `record`: what was gathered before the load.
+    """
+    add, lines = Findings(), []
+    for line in clean(got["text"]).splitlines():
+        if line.startswith("GPU_HEALTH "):
+            try:
+                lines.append(as_dict(json.loads(line[11:])))
+            except (ValueError, RecursionError):
+                continue
+    lines = [line for line in lines if isinstance(line.get("stage"), str)]
+    products = [one for one in lines if one["stage"] == "matmul done"]
+    products = [one for one in products if isinstance(one.get("tflops"), (int, float))]
+    copies = [one for one in lines if one["stage"] == "copy done"]
+    reduced = [one for one in lines if one["stage"] == "all-reduce done"]
+    measured = {
+        "matmul": [
+            {key: one.get(key) for key in ("gpu", "name", "tflops", "checks", "differ")}
+            for one in products
+        ],
+        "copy": [{key: one.get(key) for key in ("gpu", "copy_gb_s", "h2d_gb_s")} for one in copies],
+        "all_reduce_bus_gb_s": reduced[-1].get("bus_gb_s") if reduced else None,
+        "dtype": next((one.get("dtype") for one in lines if one.get("dtype")), None),
+    }
+    judge_course(got, lines, add)
+    judge_products(products, add)
+    judge_copies(copies, parse(record), add)
+    for one in reduced:
+        for index, right in enumerate(as_list(one.get("right"))):
+            if not right:
+                add(index, "wrong_all_reduce", expected=(len(one["right"]),))
+    judge_load_samples(samples, add)
+    judge_new_lines(record, log_after, add)
+    return measured, add.list
+
+
+def judge_course(got, lines, add):
+    """Did the load start, and come to its end?"""
+    stages = [one["stage"] for one in lines]
+    failed = next((one for one in lines if one["stage"] == "failed"), None)
+    last = lines[-1] if lines else {}
+    gpu, stage = last.get("gpu"), last.get("stage", "start")
+    if failed:
+        add(failed.get("gpu"), "stress_refused", short(failed.get("error")))
+    elif got["timed_out"]:
+        add(gpu, "stress_hung", short(stage, 40), entry="stuck" if stage == "all-reduce" else "")
+    elif not stages or stages == ["import"]:
+        add(None, "stress_no_answer", short(got["text"] or "the interpreter gave no answer", 200))
+    elif stage != "end":
+        add(gpu, "stress_ended", short(stage, 40), short(got["text"][-200:], 200))
+
+
+def judge_products(products, add):
+    """Does each GPU compute the same as before and as its like, and as fast?"""
+    for one in products:
+        if one.get("differ"):
+            add(one.get("gpu"), "changing_product", one["differ"], one.get("checks"))
+    for name in sorted({str(one.get("name")) for one in products}):
+        alike = [one for one in products if str(one.get("name")) == name]
+        marks = [json.dumps(one.get("mark")) for one in alike]
+        common = usual(marks)
+        for one, mark in zip(alike, marks):
+            if mark != common and marks.count(common) > 1:
+                add(one.get("gpu"), "odd_product", short(name, 60))
+            elif len(marks) == 2 and marks[0] != marks[1]:
+                add(None, "two_products", short(name, 60))
+        peak = next((value for pattern, value in PEAK_TFLOPS if re.search(pattern, name)), None)
+        median = sorted(one["tflops"] for one in alike)[len(alike) // 2]
+        for one in alike:
+            if peak and one["tflops"] < 0.5 * peak:
+                add(one.get("gpu"), "slow_matmul", one["tflops"], expected=(peak,))
+            elif len(alike) > 1 and one["tflops"] < 0.85 * median:
+                add(one.get("gpu"), "slowest_matmul", one["tflops"], median)
+
+
+def judge_copies(copies, box, add):
+    """Is the way from host memory to each GPU as fast as its PCIe link?"""
+    for one in copies:
+        gpu = next((gpu for gpu in box.gpus if gpu.label == one.get("gpu")), None)
+        width = gpu.number("pcie.link.width.current") if gpu else None
+        generation = gpu.number("pcie.link.gen.max") if gpu else None
+        best = LANE.get(int(generation), 0) * width if width and generation else 0
+        speed = one.get("h2d_gb_s")
+        if best and isinstance(speed, (int, float)) and speed < 0.4 * best:
+            add(one.get("gpu"), "slow_host_copy", speed, expected=(best, generation, width))
+
+
+def judge_load_samples(samples, add):
+    """Clocks and cells under load."""
+    for item in samples:
+        if item.get("hung"):
+            add(None, "hung_under_load")
+        for row in item.get("rows", []):
+            mask = number(row.get("clocks_event_reasons.active", "N/A"))
+            gpu = int(number(row.get("index", "N/A")) or 0)
+            names = [name for name, bit in REASONS if mask is not None and int(mask) & bit]
+            if names:
+                add(gpu, "throttled_under_load", ", ".join(names))
+            if any(state(text) == "lost" for text in row.values()):
+                add(gpu, "lost_under_load")
+
+
+def judge_new_lines(record, log_after, add):
+    """The lines that the kernel log got under load."""
+    # by its last line: a ring buffer may have lost its beginning meanwhile
+    last = record["files"].get("dmesg.txt", "").rstrip("\n").rsplit("\n", 1)[-1]
+    if not last or last not in log_after:
+        return
+    fresh = log_after[log_after.rindex(last) + len(last) :]
+    if fresh.strip():
+        box = parse(dict(record, files=dict(record["files"], **{"dmesg.txt": fresh})))
+        box.recorded, box.exit = False, {}
+        judge_log(box, add)

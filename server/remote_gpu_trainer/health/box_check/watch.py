@@ -1,0 +1,312 @@
+"""The watch (--watch): one JSON line a sample, findings when they change.
+
+One nvidia-smi repeats itself; nothing is started for a sample.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from .commands import read_text, run, wanted
+from .gather import gather_holders, minor_of
+from .kernel_log import UNKNOWN_XID, parse_log, xid_words
+from .tables import CALL_SECONDS, CANON, LIMIT, LOG_ACTION, REASONS, WATCH_FIELDS, XID, Findings
+from .text import RC_FAILURES, bdf, lost_handles, number, short, smi_failure, state
+
+# Ours: a spinning collective draws little; three samples in a row, so that a pause between steps
+# is none.
+STUCK_POWER, IDLE_SAMPLES = 0.3, 3
+
+
+def watch_row(row):
+    """Cells of one GPU -> numbers, None where the driver says none."""
+    mask = number(row.get("clocks_event_reasons.active", "N/A"))
+    bits = REASONS + (("sw_power_cap", 0x4),)
+    out = {
+        "gpu": number(row.get("index", "N/A")),
+        "throttle": [name for name, bit in bits if mask is not None and int(mask) & bit],
+    }
+    for name, field in (
+        ("util", "utilization.gpu"),
+        ("mem_util", "utilization.memory"),
+        ("mem_mib", "memory.used"),
+        ("mem_total_mib", "memory.total"),
+        ("power_w", "power.draw"),
+        ("limit_w", "power.limit"),
+        ("temp_c", "temperature.gpu"),
+        ("sm_mhz", "clocks.current.sm"),
+        ("pcie_gen", "pcie.link.gen.gpucurrent"),
+    ):
+        out[name] = number(row.get(field, "N/A"))
+    out["gpu"] = int(out["gpu"]) if out["gpu"] is not None else None
+    out["lost"] = any(state(text) == "lost" for text in row.values())
+    return out
+
+
+def judge_sample(gpus, streaks, holders):
+    """One sample -> (findings, {GPU: why it is idle}).
+
+    `streaks` counts samples in a row, by GPU; `holders(gpu)` tells why a GPU is idle, and is asked
+    only then. `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that
+    lacks a GPU says nothing yet.
+    """
+    add, why = Findings(), {}
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    for one in gpus:
+        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
+        streak["seen"] = max(streak["seen"] + 1, most)
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
+    for label in sorted(label for label in gone if label is not None):
+        add(label, "gone_from_samples", label)
+    for one in gpus:
+        label = one["gpu"]
+        streak = streaks[label]
+        if one["lost"]:
+            add(label, "lost_sample")
+            continue
+        hard = [name for name in one["throttle"] if name != "sw_power_cap"]
+        if hard:
+            add(label, "throttled_sample", ", ".join(hard), one["temp_c"])
+        draw, limit = one["power_w"], one["limit_w"]
+        waits = (one["util"] or 0) >= 95 and (one["mem_util"] or 0) <= 5
+        quiet = waits and draw and limit and draw < STUCK_POWER * limit
+        streak["stuck"] = streak["stuck"] + 1 if quiet else 0
+        streak["idle"] = streak["idle"] + 1 if one["util"] == 0 else 0
+        if streak["stuck"] >= IDLE_SAMPLES:
+            why[str(label)] = (
+                "busy at idle power: its kernel waits, "
+                "as in a collective that another rank never joined"
+            )
+            values = (one["util"], draw, limit, streak["stuck"])
+            add(label, "stuck_kernel", *values, expected=(STUCK_POWER,))
+        if streak["idle"] >= IDLE_SAMPLES:
+            why[str(label)] = holders(label)
+    return add, why
+
+
+def judge_end(words, code, places, sampled):
+    """Findings of the last words and the exit code of a nvidia-smi that ended by itself.
+
+    `places`: place -> index of the GPUs seen before; `sampled`: how many samples there were.
+    """
+    add = Findings()
+    for place, index, line in lost_handles(words):
+        known = places.get(place, "")
+        add(int(known) if known.isdigit() else place or index, "no_handle_at_end", line)
+    failure = smi_failure(words)
+    kind = failure[0] if failure else RC_FAILURES.get(code)
+    if kind and sampled and not add.list:  # what never worked is no news of the GPUs
+        line = failure[1] if failure else f"nvidia-smi ended with {code}"
+        add(None, "smi_" + kind, line, key="tool", entry="")
+    return add
+
+
+class Holders:
+    """Why a GPU is idle, from the state and the CPU time of the processes that hold it.
+
+    Looks at most every 30 s. `nodes`: index -> N of /dev/nvidiaN where the driver tells; in a
+    container with one card of several they differ.
+    """
+
+    def __init__(self, clock=time.monotonic):
+        """`clock`: gives seconds."""
+        self.clock, self.at, self.known, self.cpu, self.nodes = clock, None, [], {}, {}
+
+    def __call__(self, gpu):
+        """Why the GPU with this index is idle, in words."""
+        now = self.clock()
+        if self.at is None or now - self.at >= 30:
+            proc = {}
+            gather_holders(proc)
+            seconds = now - self.at if self.at is not None else None
+            self.at, self.known = now, proc["holders"]
+            for one in self.known:
+                spent, old = cpu_seconds(one["pid"]), self.cpu.get(one["pid"])
+                told = None not in (spent, old, seconds) and seconds
+                one["cpu"] = (spent - old) / seconds if told else None
+                self.cpu[one["pid"]] = spent
+        node = f"/dev/nvidia{self.nodes.get(gpu, gpu)}"
+        mine = [one for one in self.known if node in one["devices"]]
+        if not mine:
+            return "no process of this container holds it"
+        state_letter, process = mine[0]["state"], "process {}".format(mine[0]["pid"])
+        if state_letter == "D":
+            return process + " waits for a disk or a network file system (state D)"
+        if state_letter in "ZT":
+            return process + (" is dead" if state_letter == "Z" else " is stopped")
+        if state_letter == "R" or (mine[0].get("cpu") or 0) > 0.7:
+            return process + " works on the CPU: loading data, compiling, saving or evaluating"
+        return process + " sleeps: it waits for workers, the network, a lock or another rank"
+
+
+def cpu_seconds(pid):
+    """CPU time that a process has used, or None."""
+    fields = (read_text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    if len(fields) <= 12:
+        return None
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
+
+class Watch:
+    """The state of a watch between two reads."""
+
+    def __init__(self, names, out):
+        """`names`: the columns; `out`: where the lines go."""
+        self.names, self.out = names, out
+        self.rest, self.rows, self.streaks, self.holders = b"", [], {}, Holders()
+        self.places = {}  # place -> index
+        self.standing = {}  # the findings of the last sample
+        self.sampled, self.worst = 0, 0
+        # Lines that are no row: before the last sample, since then; nvidia-smi's exit code.
+        self.words, self.stray, self.code = "", "", None
+
+    def say(self, **values):
+        """One JSON line with the time."""
+        line = dict({"t": round(time.time(), 3)}, **values)
+        self.out.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self.out.flush()
+
+    def take(self, chunk):
+        """What nvidia-smi printed, into rows and stray lines."""
+        *lines, self.rest = (self.rest + chunk)[-LIMIT:].split(b"\n")
+        for line in lines:
+            text = line.decode("utf-8", "replace")
+            cells = [cell.strip() for cell in text.split(",")]
+            if len(cells) == len(self.names):
+                self.take_row({CANON[name]: cell for name, cell in zip(self.names, cells)})
+            elif text.strip():
+                self.stray = (self.stray + text[:300] + "\n")[-1000:]
+
+    def take_row(self, row):
+        """The row of one GPU: a late reader keeps the newest."""
+        place, index = bdf(row.get("pci.bus_id", "")), row.get("index", "")
+        self.rows = [other for other in self.rows if other.get("index") != row.get("index")]
+        self.rows.append(row)
+        if place not in self.places and index.isdigit() and place:
+            minor = minor_of(place + ".0")[0]
+            self.holders.nodes[int(index)] = int(index) if minor is None else minor
+        self.places[place] = index
+
+    def sample(self, kmsg):
+        """Judges the rows as one sample, and prints it with what is new and what is over."""
+        gpus, self.rows = [watch_row(row) for row in self.rows], []
+        self.sampled += 1
+        add, why = judge_sample(gpus, self.streaks, self.holders)
+        if self.code is None:
+            self.words, self.stray = self.stray, ""
+        for event in kernel_events(kmsg):
+            self.add_event(event, add)
+        now = {(one["gpu"], one["level"], one["action"]): one for one in add.list}
+        new = [one for key, one in now.items() if key not in self.standing]
+        over = [one["evidence"] for key, one in self.standing.items() if key not in now]
+        if any(one["level"] in ("degraded", "fatal") for one in new):
+            self.worst = max(self.worst, 1)
+        self.standing = now
+        shown = [{key: value for key, value in one.items() if key != "lost"} for one in gpus]
+        told = {"findings": new, "over": over, "why": why}
+        self.say(gpus=shown, **{key: value for key, value in told.items() if value})
+
+    def add_event(self, event, add):
+        """A finding for a line of the kernel log."""
+        kind, code, level = event["kind"], event["code"], event["level"]
+        label = self.places.get(event["bdf"], event["bdf"])
+        gpu = int(label) if str(label).isdigit() else label
+        action = xid_words(code, level) if code in XID else UNKNOWN_XID
+        action = LOG_ACTION.get(kind) or action
+        key = f"{kind} {code}"
+        add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
+
+    def end(self, code):
+        """nvidia-smi ended by itself. -> why, in words."""
+        self.code = code
+        self.stray = f"{self.words}\n{self.stray}\n{self.rest.decode('utf-8', 'replace')}\n"
+        if code != 0 or not (self.sampled or self.rows):
+            self.worst = 2
+        return f"nvidia-smi ended with {code}: {short(self.stray, 120)}"
+
+    def last_words(self):
+        """Findings about the end."""
+        found = judge_end(self.stray, self.code, self.places, self.sampled).list
+        if found:
+            self.say(findings=found)
+            if any(one["level"] in ("degraded", "fatal") for one in found):
+                self.worst = 1
+
+
+def watch(interval, pid=None, out=None):
+    """Prints until a signal, the end of `pid`, or the end of nvidia-smi.
+
+    -> the exit code: 1 when something was degraded or fatal, 2 when it can't watch, otherwise 0.
+    """
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        sys.stderr.write("gpu_health.py: no nvidia-smi on the PATH: nothing to watch\n")
+        return 2
+    helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
+    known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
+    names = wanted([(name, "") for name in WATCH_FIELDS], known)
+    try:
+        kmsg = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        os.lseek(kmsg, 0, os.SEEK_END)
+    except OSError:
+        kmsg = None
+    query = ["--query-gpu=" + ",".join(names), "--format=csv,noheader,nounits"]
+    process = subprocess.Popen(
+        [smi, *query, "-lms", str(max(100, int(interval * 1000)))],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    ended = []
+    for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(which, lambda which, _: ended.append(f"signal {int(which)}"))
+    seen = Watch(names, out or sys.stdout)
+    seen.say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+    handle, last = process.stdout.fileno(), time.monotonic()
+    while not ended:
+        try:
+            ready = select.select([handle], [], [], 0.2 if seen.rows else min(1.0, interval))[0]
+        except InterruptedError:
+            continue
+        chunk = os.read(handle, 65536) if ready else b""
+        full = bool(seen.rows) and not chunk  # a pause, or the end: the sample is whole
+        if ready and not chunk:
+            ended.append(seen.end(process.wait()))
+        if chunk:
+            last = time.monotonic()
+            seen.take(chunk)
+        if full:
+            seen.sample(kmsg)
+        if pid and not ended and not os.path.exists(f"/proc/{pid}"):
+            ended.append(f"process {pid} ended")
+        if not ready and time.monotonic() - last > max(CALL_SECONDS, 3 * interval):
+            silence = Findings()
+            silence(None, "no_sample", time.monotonic() - last, expected=(interval,))
+            seen.say(findings=silence.list)
+            seen.worst, ended = 1, ["nvidia-smi hangs"]
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if seen.code is not None:
+        seen.last_words()
+    seen.say(end=ended[0] if ended else "")
+    return seen.worst
+
+
+def kernel_events(kmsg):
+    """The events of records that came since the last look."""
+    lines = []
+    while kmsg is not None and len(lines) < 1000:
+        try:
+            lines.append(os.read(kmsg, 8192).decode("utf-8", "replace").splitlines()[0])
+        except (OSError, IndexError):
+            break
+    return [event for event in parse_log("\n".join(lines))["events"] if event["level"] != "ok"]

@@ -1,0 +1,189 @@
+"""scripts/gpu_health.py is what the parts in health/box_check make, and runs alone under Python 3.8."""
+
+import ast
+import collections
+import importlib
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PARTS = ROOT / "server/remote_gpu_trainer/health/box_check"
+SCRIPT = ROOT / "scripts/gpu_health.py"
+MODULES = sorted(path for path in PARTS.glob("*.py") if path.stem != "__init__")
+PACKAGE = "remote_gpu_trainer.health.box_check"
+
+spec = importlib.util.spec_from_file_location("make_gpu_health", ROOT / "tools/make_gpu_health.py")
+make_gpu_health = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(make_gpu_health)
+
+
+def old_python():
+    """A Python 3.8 that starts, or None."""
+    found = shutil.which("python3.8")
+    if found and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0:
+        return found
+    return None
+
+
+def names_of(tree):
+    """The names that a module defines at its top."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        for target in getattr(node, "targets", []):
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            yield from (name.id for name in names if isinstance(name, ast.Name))
+
+
+def test_the_one_file_is_up_to_date():
+    assert SCRIPT.read_text(encoding="utf-8") == make_gpu_health.generated(ROOT), (
+        f"run: {make_gpu_health.WRITE}"
+    )
+
+
+def test_the_one_file_says_first_that_it_is_generated():
+    lines = SCRIPT.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "#!/usr/bin/env python3"
+    assert (
+        lines[1] == "# Generated from the modules in server/remote_gpu_trainer/health/box_check/."
+    )
+    assert make_gpu_health.WRITE in lines[2]
+
+
+def test_the_check_fails_and_says_what_to_run_when_a_part_was_changed(
+    tmp_path, capsys, monkeypatch
+):
+    shutil.copytree(PARTS, tmp_path / make_gpu_health.PARTS)
+    (tmp_path / "scripts").mkdir()
+    monkeypatch.setattr(make_gpu_health, "__file__", str(tmp_path / "tools/make_gpu_health.py"))
+    assert make_gpu_health.main([]) == 1
+    assert make_gpu_health.main(["--write"]) == 0 and make_gpu_health.main([]) == 0
+    with (tmp_path / make_gpu_health.PARTS / "text.py").open("a") as part:
+        part.write("\n\nNEW = 1\n")
+    assert make_gpu_health.main([]) == 1
+    assert make_gpu_health.WRITE in capsys.readouterr().err
+    assert make_gpu_health.main(["--all"]) == 2
+
+
+def test_a_circle_of_imports_is_refused():
+    trees = {"a": ast.parse("from .b import x"), "b": ast.parse("from .a import y")}
+    with pytest.raises(ValueError, match="circle"):
+        make_gpu_health.in_order(dict(trees, report=ast.parse("from .a import x")))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_a_part_imports_only_its_neighbours_and_the_standard_library(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert {alias.name.split(".")[0] for alias in node.names} <= sys.stdlib_module_names
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            assert node.level == 1 and (node.module or "__init__") in [
+                part.stem for part in (*MODULES, PARTS / "__init__.py")
+            ]
+            assert node.module or [alias.name for alias in node.names] == ["data_text"]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module.split(".")[0] in sys.stdlib_module_names
+
+
+def test_a_name_is_defined_in_one_part_only():
+    homes = collections.defaultdict(list)
+    for path in MODULES:
+        for name in names_of(ast.parse(path.read_text(encoding="utf-8"))):
+            homes[name].append(path.stem)
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+    assert len(homes) > 200
+
+
+def test_a_part_imports_from_where_a_name_is_defined_and_nothing_is_renamed():
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.level and node.module:
+                source = ast.parse((PARTS / f"{node.module}.py").read_text(encoding="utf-8"))
+                assert {alias.name for alias in node.names} <= set(names_of(source))
+                assert [alias.asname for alias in node.names if alias.asname] == []
+
+
+def test_the_parts_give_the_same_answer_as_the_one_file():
+    report = importlib.import_module(f"{PACKAGE}.report")
+    for name in ("h100x8", "amd-ecc", "lost", "old-faults"):
+        capture = ROOT / "tests/gpu_captures" / name
+        done = subprocess.run(
+            [sys.executable, SCRIPT, "--replay", capture, "--json"], capture_output=True, text=True
+        )
+        assert json.loads(done.stdout) == report.report(report.load(str(capture)))
+
+
+@pytest.mark.parametrize(
+    "path", [*MODULES, *sorted(PARTS.glob("data/*.py")), SCRIPT], ids=lambda path: path.stem
+)
+def test_the_syntax_is_that_of_python_3_8(path):
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_the_one_file_runs_under_python_3_8():
+    python = old_python()
+    if not python:
+        pytest.skip("no python3.8 on the PATH; the syntax is tested above")
+    helped = subprocess.run([python, SCRIPT, "--help"], capture_output=True, text=True, timeout=60)
+    assert (
+        helped.returncode == 0
+        and "--expect" in helped.stdout
+        and "is this gpu box fit" in helped.stdout.lower()
+    )
+    capture = ROOT / "tests/gpu_captures/h100x8"
+    with SCRIPT.open(encoding="utf-8") as text:
+        piped = subprocess.run(
+            [python, "-", "--replay", capture],
+            stdin=text,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert piped.stdout.startswith("verdict: fit\n") and piped.stderr == ""
+
+
+def test_every_finding_is_used_and_every_use_is_a_finding():
+    tables = importlib.import_module(f"{PACKAGE}.tables")
+    used, prefixed = set(), {"smi_" + kind for kind in failure_kinds()}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                not isinstance(node, ast.Call)
+                or len(node.args) < 2
+                or not isinstance(node.args[1], ast.Constant)
+            ):
+                continue
+            if getattr(node.func, "id", getattr(node.func, "attr", "")) in ("add", "silence"):
+                used.add(node.args[1].value)
+    assert used | prefixed == set(tables.FINDINGS)
+
+
+def failure_kinds():
+    """What nvidia-smi can fail with, by its words or its exit code."""
+    text = importlib.import_module(f"{PACKAGE}.text")
+    return {kind for kind, _ in text.FAILURES} | set(text.RC_FAILURES.values())
+
+
+def test_a_finding_has_a_known_level_and_the_values_that_its_texts_need():
+    tables = importlib.import_module(f"{PACKAGE}.tables")
+    for name, record in tables.FINDINGS.items():
+        assert record["level"] in (*tables.RANK, "-"), name
+        assert set(record) == {"level", "key", "entry", "found", "expected", "do"}, name
+        for label in ("found", "expected", "do"):
+            assert record[label] and not re.search(
+                r"%(?!s|d|\.\df)|[{}]", record[label].replace("%%", "")
+            ), name
+
+
+def test_a_rule_for_the_kernel_log_has_at_most_one_group_and_an_action():
+    tables = importlib.import_module(f"{PACKAGE}.tables")
+    for kind, level, pattern in tables.LOG_RULES:
+        assert level in tables.RANK and pattern.groups <= 1
+        assert kind == "xid 79" or tables.LOG_ACTION[kind]

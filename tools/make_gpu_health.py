@@ -1,0 +1,128 @@
+"""Puts scripts/gpu_health.py together from server/remote_gpu_trainer/health/box_check/.
+
+usage: python tools/make_gpu_health.py [--write]
+
+Without --write it exits 1 when the file isn't what the parts make. The one file holds the modules in
+the order in which they need each other, without their relative imports, and the tables of data/ as
+texts. Comments and names stay as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+PARTS = Path("server/remote_gpu_trainer/health/box_check")
+TARGET = Path("scripts/gpu_health.py")
+LAST = "report"  # its docstring is what --help shows
+WRITE = "python tools/make_gpu_health.py --write"
+HEAD = f"""\
+#!/usr/bin/env python3
+# Generated from the modules in {PARTS}/.
+# Edit them there, then run: {WRITE}
+"""
+
+
+def needs(tree: ast.Module) -> list[str]:
+    """The modules beside it that a module imports from."""
+    return [
+        node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module
+    ]
+
+
+def in_order(trees: dict[str, ast.Module]) -> list[str]:
+    """The names of the modules, each after those that it needs."""
+    order: list[str] = []
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            raise ValueError(
+                f"{' imports '.join((*above[above.index(name) :], name))}: parts can't import each other in a circle"
+            )
+        if name not in order:
+            for needed in needs(trees[name]):
+                visit(needed, (*above, name))
+            order.append(name)
+
+    for name in (LAST, *sorted(trees)):
+        visit(name, ())
+    return order
+
+
+def as_literal(text: str) -> str:
+    """A raw string literal of many lines, so that a table looks as it does in its file."""
+    quotes = next(quotes for quotes in ('"""', "'''") if quotes not in text)
+    return f"r{quotes}\n{text}{quotes}"
+
+
+def body(source: str, tree: ast.Module, data: Path) -> tuple[list[str], str]:
+    """-> (the import statements of a module, the rest of it without docstring and imports)."""
+    lines = source.splitlines()
+    imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    start = max([node.end_lineno for node in imports] or [tree.body[0].end_lineno])
+    kept = [ast.unparse(node) for node in imports if getattr(node, "level", 0) == 0]
+    text = "\n".join(lines[start:]).strip("\n")
+    return kept, re.sub(
+        r'data_text\("([\w.]+)"\)',
+        lambda found: as_literal((data / found[1]).read_text(encoding="utf-8")),
+        text,
+    )
+
+
+def heading(name: str, tree: ast.Module) -> str:
+    """The name and the docstring of a module, as a comment above its part."""
+    told = (ast.get_docstring(tree) or "").splitlines() if name != LAST else []
+    lines = ["# " + "-" * 98, f"# {name}.py", *(f"# {line}".rstrip() for line in told)]
+    first = next(
+        node for node in tree.body[1:] if not isinstance(node, (ast.Import, ast.ImportFrom))
+    )
+    return "\n".join(lines) + (
+        "\n\n\n" if isinstance(first, (ast.FunctionDef, ast.ClassDef)) else "\n\n"
+    )
+
+
+def generated(root: Path) -> str:
+    """The text of scripts/gpu_health.py that the parts in `root`, a checkout, make."""
+    sources = {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in (root / PARTS).glob("*.py")
+        if path.stem != "__init__"
+    }
+    trees = {name: ast.parse(source) for name, source in sources.items()}
+    imports: set[str] = set()
+    parts = []
+    for name in in_order(trees):
+        kept, text = body(sources[name], trees[name], root / PARTS / "data")
+        imports.update(kept)
+        parts.append(heading(name, trees[name]) + text)
+    main = ast.get_docstring(trees[LAST])
+    return (
+        f'{HEAD}"""{main}\n"""\n\n'
+        + "\n".join(sorted(imports, key=lambda line: (line.startswith("from"), line)))
+        + "\n\n"
+        + "\n\n\n".join(parts)
+        + "\n"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Writes or compares; -> the exit code."""
+    root = Path(__file__).resolve().parent.parent
+    if arguments not in ([], ["--write"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    text = generated(root)
+    if arguments:
+        (root / TARGET).write_text(text, encoding="utf-8")
+    elif not (root / TARGET).exists() or (root / TARGET).read_text(encoding="utf-8") != text:
+        print(f"error: {TARGET} is not what its parts make; run: {WRITE}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
