@@ -94,12 +94,13 @@ def test_entries_are_those_of_the_catalogue():
         for found in re.findall(r"^### ([A-Z0-9]+) —", page.read_text(encoding="utf-8"), re.M)
     }
     assert {entry for entry in gpu_health.ENTRY.values() if entry} <= ids
-    used = set(
-        re.findall(
-            r'"([a-z_]+)", key=', (ROOT / "scripts" / "gpu_health.py").read_text(encoding="utf-8")
-        )
-    )
-    assert used <= set(gpu_health.ENTRY) | {"mismatch", "tool"}, used - set(gpu_health.ENTRY)
+    script = (ROOT / "scripts" / "gpu_health.py").read_text(encoding="utf-8")
+    given = {record["entry"] for record in gpu_health.FINDINGS.values()}
+    given |= set(gpu_health.XID_ENTRY.values())
+    given |= set(re.findall(r'\bentry ?= ?"([a-z_]+)"', script))
+    given |= set(re.findall(r'\.miss\(.*, "([a-z0-9_]+)"', script))
+    assert {"no_runtime", "ecc", "torch_driver", "bf16"} <= given
+    assert given - {""} <= set(gpu_health.ENTRY), given - set(gpu_health.ENTRY)
 
 
 @pytest.mark.parametrize(

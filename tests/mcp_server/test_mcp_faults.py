@@ -216,7 +216,7 @@ ASKED = [
     ("an entry by path", resource("entry://../../../etc/passwd"), "Unknown resource"),
     ("an entry by path, encoded", resource("entry://%2e%2e%2fetc%2fpasswd"), "Unknown resource"),
     ("an entry with a NUL", resource("entry://O7%00"), "Unknown resource"),
-    ("an entry with an escape", resource("entry://O7%1b%5b31m"), "found id"),
+    ("an entry with an escape", resource("entry://O7%1b%5b31m"), "no entry 'O7"),
     (
         "a resource of 20 MB",
         resource("entry://" + "A" * 20_000_000),

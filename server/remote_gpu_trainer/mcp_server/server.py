@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import threading
 import time
@@ -67,6 +68,8 @@ def _listing(installed: str | None) -> str | None:
 
 def make_server() -> MCPServer:
     """A server with its tools, resources and prompts registered."""
+    # Before the SDK does: where rich is installed, it would wrap each line of the log in columns.
+    logging.basicConfig(level="WARNING", format="%(message)s")
     server = Server(
         "remote-gpu-trainer",
         title="Remote GPU trainer",

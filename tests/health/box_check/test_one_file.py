@@ -113,7 +113,7 @@ def test_a_part_imports_from_where_a_name_is_defined_and_nothing_is_renamed():
 def test_the_parts_give_the_same_answer_as_the_one_file():
     report = importlib.import_module(f"{PACKAGE}.report")
     for name in ("h100x8", "amd-ecc", "lost", "old-faults"):
-        capture = ROOT / "tests/gpu_captures" / name
+        capture = ROOT / "tests/health/gpu_captures" / name
         done = subprocess.run(
             [sys.executable, SCRIPT, "--replay", capture, "--json"], capture_output=True, text=True
         )
@@ -137,7 +137,7 @@ def test_the_one_file_runs_under_python_3_8():
         and "--expect" in helped.stdout
         and "is this gpu box fit" in helped.stdout.lower()
     )
-    capture = ROOT / "tests/gpu_captures/h100x8"
+    capture = ROOT / "tests/health/gpu_captures/h100x8"
     with SCRIPT.open(encoding="utf-8") as text:
         piped = subprocess.run(
             [python, "-", "--replay", capture],
