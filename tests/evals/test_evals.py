@@ -441,7 +441,7 @@ def test_below_the_floor_the_exit_code_says_so(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["run_evals.py"])
     assert run_evals.main() == 1
     shown = capsys.readouterr()
-    assert "hit1: found 0.0, expected at least" in shown.err
+    assert "hit1: 0.0 is below the floor of" in shown.err
     assert "fresh reports" in shown.out and "| BM25 |" in shown.out
 
 

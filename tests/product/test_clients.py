@@ -161,7 +161,7 @@ def test_claude_code_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
         "the hook speaks after the log was shown"
     )
     assert "D8" in said and "find_unused_parameters" in after_look_up
-    assert "First the release check" in said and not (tmp_path / "destroyed").exists()
+    assert "Check first that the run has ended" in said and not (tmp_path / "destroyed").exists()
 
 
 def test_claude_code_without_the_hooks_hears_nothing_from_them(claude, built, project):

@@ -122,7 +122,7 @@ def test_opencode_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
         "the hook speaks below the log"
     )
     assert "D8" in look_up and "find_unused_parameters" in look_up
-    assert "First the release check" in ended and not (tmp_path / "destroyed").exists()
+    assert "Check first that the run has ended" in ended and not (tmp_path / "destroyed").exists()
 
 
 def test_the_line_for_codex_gives_a_server_and_a_skill(type_in, home, project):

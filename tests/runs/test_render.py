@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.runs import shell_text
+from remote_gpu_trainer.runs import script_parts, shell_text
 from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import JobError, from_object
 from remote_gpu_trainer.runs.render import TARGETS, render, usual_target
@@ -63,11 +63,11 @@ def job(**fields) -> Job:
 
 def without_parts(text: str) -> str:
     """The text with one line in place of each part, which must be there word for word."""
-    for name in [name for name, _ in shell_text.PARTS]:
+    for name in [name for name, _ in script_parts.PARTS]:
         for indent in ("", "  ", "    "):
             block = "".join(
                 indent + line if line.strip() else line
-                for line in shell_text.part(name).splitlines(keepends=True)
+                for line in script_parts.part(name).splitlines(keepends=True)
             )
             if block in text:
                 text = text.replace(block + "\n", f"{indent}<<< {name} >>>\n").replace(

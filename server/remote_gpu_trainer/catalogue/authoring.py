@@ -7,6 +7,7 @@ ran; one that was skipped proves nothing.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -168,6 +169,8 @@ def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
             check=False,
             cwd=root,
             stdout=sys.stderr,
+            # What the user wants of other runs may not fit this one.
+            env={k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"},
         )
         if not report.is_file():
             raise CatalogueError(

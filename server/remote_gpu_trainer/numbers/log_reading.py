@@ -290,8 +290,7 @@ def _sacct(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
     return found, len(texts)
 
 
-Reader = Callable[[list], tuple]
-_TABLES: tuple[tuple[Callable[[str], bool], Reader], ...] = (
+_TABLES: tuple[tuple[Callable[[str], bool], Callable[[list], tuple]], ...] = (
     (lambda text: "NVIDIA-SMI" in text and "Driver Version" in text, _smi),
     (lambda text: text.startswith("Filesystem") and "Use%" in text and "Mounted on" in text, _df),
     (lambda text: "JobID" in text and "State" in text, _sacct),

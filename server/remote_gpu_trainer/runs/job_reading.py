@@ -117,7 +117,9 @@ def _line(fault: dict) -> str:
         return f"{where}: missing; give it a value"
     if kind == "extra_forbidden":
         return f"{where}: unknown field; rgt render --schema lists the fields (schema://job in MCP)"
-    return f"{where}: {said}" if where else said
+    if not where and "UnicodeEncodeError" in said:
+        said = "a text holds half of a character (a lone surrogate); write it again"
+    return f"{where or 'job'}: {said}"
 
 
 def _kind(given: object) -> str:
