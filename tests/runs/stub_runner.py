@@ -4,7 +4,7 @@ from remote_gpu_trainer.runs.script_parts import Static
 
 RUNNER = r"""# A stub.
 rgt_resolve() { [[ $rgt_rank == 0 ]] || RGT_RUN_DIR=$RGT_RUN_DIR/node-$rgt_rank; }
-rgt_alive() { read -r rgt_pid <"$1"; }
+rgt_alive() { read -r rgt_pid <"$RGT_RUN_DIR/$1.pid"; }
 rgt_main() {
   local dir=$RGT_RUN_DIR step=0
   [[ ${3-} != [1-9]* ]] || { mkdir -p "$dir/node-$3" && echo $$ >"$dir/node-$3/runner.pid"; }

@@ -74,6 +74,24 @@ SAID = [
 ]
 
 
+SMI = """#!/bin/bash
+case "$*" in
+  *query-compute-apps*) exit 0 ;;
+  *query-gpu=index*) echo "0, GPU-aa, 10, 80000" ;;
+esac
+"""
+
+
+def with_gpu(box: Box) -> dict:
+    """The values of a run on a box with one idle GPU, whose Python has no torch to check it with."""
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(SMI)
+    (tools / "nvidia-smi").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    return {"RGT_GPUS": 1, "RGT_PYTHON": "/usr/bin/python3"}
+
+
 @pytest.mark.parametrize(
     ("text", "code", "name", "entry", "attempts"),
     SAID,
@@ -84,7 +102,12 @@ def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(
 ):
     end = f"os.kill(os.getpid(), {code - 128})" if code > 128 else f"os._exit({code})"
     program = f"import os, sys; print(sys.argv[1], file=sys.stderr, flush=True); {end}"
-    box.make(RGT_COMMAND=["python3", "-c", program, text], RGT_EXPECT=[], RGT_TARGET="ssh")
+    box.make(
+        RGT_COMMAND=["python3", "-c", program, text],
+        RGT_EXPECT=[],
+        RGT_TARGET="ssh",
+        **(with_gpu(box) if "CUDA" in text else {}),
+    )
     assert box.verb("run").returncode == code
     marker = box.marker("failed")
     assert (marker["class"], marker["entry"], marker["exit"]) == (name, entry, code)
@@ -222,8 +245,8 @@ def test_a_full_disk_under_the_run_folder_still_gets_a_marker(box: Box):
 
 def test_every_entry_that_the_runner_names_is_in_the_catalogue():
     text = "".join(script_parts.part(name) for name, _ in script_parts.PARTS)
-    table = text.partition("rgt_entries=(")[2].partition(")\n")[0]
-    named = {line.strip().strip("'").split()[2] for line in table.splitlines() if line.strip()}
+    table = "\n".join(re.findall(r"rgt_entries\+?=\((.*?)\)\n", text, re.DOTALL))
+    named = {row.split()[2] for row in re.findall(r"'([^']+)'", table)}
     headings = "".join(
         path.read_text()
         for folder in ("references", "profiles")
@@ -232,11 +255,12 @@ def test_every_entry_that_the_runner_names_is_in_the_catalogue():
     known = set(re.findall(r"^### ([A-Z0-9]+) — ", headings, re.MULTILINE))
     assert len(named) > 20 and named <= known, named - known
     # Nothing outside of the table names an entry.
-    assert not re.search(r"\b(C2|C4|D19|D20|DP9|GEN4|RP11|SLURM4)\b", text.replace(table, ""))
+    rest = re.sub(r"rgt_entries\+?=\((.*?)\)\n", "", text, flags=re.DOTALL)
+    assert not re.search(r"\b(C2|C4|D19|D20|DP9|GEN4|RP11|SLURM4)\b", rest)
 
 
 def test_what_a_killed_program_said_long_before_is_not_why_it_was_killed(box: Box):
     program = "import os, sys; print('CUDA out of memory: batch skipped'); [print('step', n) for n in range(3000)]; sys.stdout.flush(); os.kill(os.getpid(), 9)"
-    box.make(RGT_COMMAND=["python3", "-c", program], RGT_EXPECT=[])
+    box.make(RGT_COMMAND=["python3", "-c", program], RGT_EXPECT=[], **with_gpu(box))
     box.verb("run")
     assert box.marker("failed")["class"] == "killed" and len(box.events("attempt")) == 2

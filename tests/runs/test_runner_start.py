@@ -99,7 +99,7 @@ def test_a_line_is_in_the_log_while_the_program_still_runs(box: Box):
 def test_a_script_that_came_through_a_pipe_keeps_itself(box: Box):
     import subprocess
 
-    box.make("--sleep", 0)
+    box.make("--sleep", 0, RGT_TARGET="slurm")
     with open(box.script) as text:
         done = subprocess.run(
             ["bash", "-s", "start"],
@@ -113,6 +113,20 @@ def test_a_script_that_came_through_a_pipe_keeps_itself(box: Box):
     assert done.returncode == 0, done.stderr
     box.script = box.run_dir / "run.sh"
     assert box.wait()["phase"] == "done"
+
+
+def test_a_script_of_this_machine_that_came_through_a_pipe_asks_for_its_file(box: Box):
+    with open(box.make().script) as text:
+        done = subprocess.run(
+            ["bash", "-s", "start"],
+            stdin=text,
+            env=box.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1 and "start it from its file" in done.stderr
 
 
 def test_status_before_the_first_start_says_new(box: Box):
@@ -213,7 +227,7 @@ def login_node(box: Box):
 
 
 def test_a_run_on_another_machine_is_judged_by_its_heartbeat(box: Box, login_node):
-    box.make("--steps", 4000)
+    box.make("--steps", 4000, RGT_TARGET="slurm")
     box.start()
     box.at_step(3)
     now = json.loads(login_node("status", "--json").stdout)
@@ -245,7 +259,7 @@ def test_a_run_on_another_machine_is_judged_by_its_heartbeat(box: Box, login_nod
 
 
 def test_a_box_that_was_started_again_is_not_another_machine(box: Box):
-    box.make("--steps", 4000)
+    box.make("--steps", 4000, RGT_TARGET="slurm")
     box.start()
     box.at_step(3)
     box.kill_everything()

@@ -78,12 +78,13 @@ CHOICES = {
     "nodes": [{}, {"RGT_NODES": 2}],
     "launcher": [{}, *({"RGT_LAUNCHER": name} for name in ("torchrun", "accelerate", "deepspeed"))],
     "queue": [{}, {"RGT_CELLS": ["a"]}],
-    "end": [{}, {"RGT_TARGET": "ssh"}, {"RGT_AT_END": "stop"}, {"RGT_AT_END": "stop", "RGT_SELF_STOP": "x"}],
+    "end": [{}, {"RGT_TARGET": "ssh"}, {"RGT_PROFILE": "slurm"}, {"RGT_AT_END": "stop"}, {"RGT_AT_END": "stop", "RGT_SELF_STOP": "x"}],
     "save": [{}, {"RGT_SAVE_SIGNAL": "USR1"}],
     "others": [{}, {"RGT_SETUP": ["x"]}, {"RGT_SECRET_VARS": ["A"]}, {"RGT_EXPECT": ["a"]}, {"RGT_NOTIFY": ["a"]},
                {"RGT_NOTICE": "aws"}, {"RGT_CODE_COMMIT": "a"}, {"RGT_REQUEUE": "yes"}, {"RGT_STALL_LOG_SECONDS": 1},
+               {"RGT_STALL_STEP_SECONDS": 1}, {"RGT_COMMAND": ["bash", "-c", "x"]}, {"RGT_WORK_DIR": "."},
                {"RGT_SETUP": ["x"], "RGT_SECRET_VARS": ["A"], "RGT_EXPECT": ["a"], "RGT_NOTIFY": ["a"], "RGT_NOTICE": "aws",
-                "RGT_CODE_COMMIT": "a", "RGT_REQUEUE": "yes", "RGT_STALL_LOG_SECONDS": 1}],
+                "RGT_CODE_COMMIT": "a", "RGT_REQUEUE": "yes", "RGT_STALL_LOG_SECONDS": 1, "RGT_STALL_STEP_SECONDS": 1, "RGT_WORK_DIR": "."}],
 }  # fmt: skip
 
 
@@ -210,11 +211,14 @@ def test_a_job_gets_only_what_it_asks_for():
     assert folders({"RGT_NAME": "a", "RGT_COMMAND": ["x"]}) == usual
     for values, more in [
         ({"RGT_GPUS": 2}, {"gpus"}),
+        ({"RGT_TARGET": "slurm"}, {"boxes"}),
+        ({"RGT_PROFILE": "slurm"}, {"boxes"}),
+        ({"RGT_WORK_DIR": "."}, {"boxes"}),
         ({"RGT_LAUNCHER": "torchrun"}, {"launchers"}),
         ({"RGT_NOTICE": "aws"}, {"notices"}),
         ({"RGT_NOTIFY": ["mail"]}, {"notices"}),
         ({"RGT_DURABLE": "/mnt/x"}, {"copies"}),
-        ({"RGT_CELLS": ["a"]}, {"queue"}),
+        ({"RGT_CELLS": ["a"]}, {"boxes", "queue"}),
         ({"RGT_CHECKPOINT_GLOB": "*.pt"}, {"checkpoints", "rehearsal"}),
     ]:
         assert folders(values) == usual | more, values
@@ -235,12 +239,31 @@ def test_a_job_gets_only_what_it_asks_for():
         ({"RGT_LAUNCHER": "accelerate"}, "launchers/accelerate.sh", "launchers/torchrun.sh"),
         ({"RGT_TARGET": "ssh"}, "keeper/alarm.sh", "keeper/self_stop.sh"),
         ({"RGT_AT_END": "stop", "RGT_SELF_STOP": "x"}, "keeper/self_stop.sh", "without/alarm.sh"),
+        (
+            {"RGT_COMMAND": ["/bin/bash", "-c", "a | tee b"]},
+            "program/shell_line.sh",
+            "without/shell_line.sh",
+        ),
+        ({"RGT_COMMAND": ["python", "a.py"]}, "without/shell_line.sh", "core/quote.sh"),
+        ({"RGT_WORK_DIR": "~/a"}, "without/start_folder.sh", "boxes/start_folder.sh"),
+        ({"RGT_STALL_LOG_SECONDS": 1}, "without/stall_step.sh", "run/stall_step.sh"),
         ({"RGT_SAVE_SIGNAL": "USR1"}, "verbs/save.sh", "without/save.sh"),
         ({"RGT_SAVE_SIGNAL": "TERM"}, "without/save.sh", "verbs/save.sh"),
     ],
 )
 def test_of_two_ways_a_job_gets_its_own(values, there, gone):
     assert there in script_parts.names(values) and gone not in script_parts.names(values)
+
+
+def test_a_script_from_a_pipe_keeps_every_table_that_a_part_makes():
+    text = script_parts.part("boxes/from_pipe.sh")
+    kept = set(" ".join(re.findall(r"rgt_tables\+?=\((.*?)\)", text)).split())
+    made = set()
+    for name in NAMES:
+        for line in re.findall(r"^(?:declare -gA )?(?=rgt_)(\S.*)$", CODE[name], re.M):
+            if not DEFINED.match(line):
+                made |= set(re.findall(r"(?:^| )(rgt_\w+)(?=\+?=|$|\[)", line))
+    assert made - {"rgt_script", "rgt_reset"} == kept
 
 
 def test_help_lists_the_verbs_that_the_script_has(tmp_path):

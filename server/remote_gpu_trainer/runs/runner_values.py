@@ -11,19 +11,6 @@ from .script_parts import Value
 from .targets import kubernetes, skypilot, slurm
 
 UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
-RETRIES = {
-    "preempted": 9,
-    "killed": 3,
-    "stall": 2,
-    "network": 3,
-    "hang": 2,
-    "unknown": 1,
-    "bug": 0,
-    "oom": 0,
-    "host-oom": 0,
-    "disk": 0,
-    "gpu": 0,
-}
 STEP = """(global_step|[Ss]tep|[Ii]ter(ation)?)["' =:#]*[0-9]+|[|] +[0-9]+/"""  # "step 12", "'global_step': 12", a progress bar's "| 12/100"
 NOTICES = {
     "aws": "aws",
@@ -91,9 +78,7 @@ def values(
         "RGT_NOTIFY": job.notify,
         "RGT_NOTIFY_EVERY": 600,
         "RGT_NOTICE": NOTICES.get(profile.name, ""),
-        "RGT_RETRY": [
-            f"{name}={count}" for name, count in sorted({**RETRIES, **job.retries}.items())
-        ],
+        "RGT_RETRY": [f"{name}={count}" for name, count in sorted(job.retries.items())],
         "RGT_STALL_LOG_SECONDS": _number(job.stall.log_minutes * 60),
         "RGT_STALL_STEP_SECONDS": _number(job.stall.step_minutes * 60),
         "RGT_STALL_POWER_SECONDS": _number(job.stall.idle_power_minutes * 60 if job.gpus else 0),

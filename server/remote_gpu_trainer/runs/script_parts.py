@@ -53,6 +53,24 @@ queued = _given("RGT_CELLS")
 code = _given("RGT_CODE_COMMIT", "RGT_CODE_DIFF", "RGT_CODE_IGNORED")
 
 
+def remote(values: Values) -> bool:
+    """Can the job run on any machine but the user's own?"""
+    own = ("", "local")
+    return values.get("RGT_TARGET", "") not in own or values.get("RGT_PROFILE", "") not in own
+
+
+def shell_line(values: Values) -> bool:
+    """Is the command a line of bash, or can the arguments of a cell make it one?"""
+    command = list(values.get("RGT_COMMAND") or [""])
+    return command[0].rpartition("/")[2] == "bash"
+
+
+def relative(values: Values) -> bool:
+    """Is the work folder named from where the script begins?"""
+    folder = str(values.get("RGT_WORK_DIR") or values.get("RGT_RUN_DIR") or "")
+    return folder not in ("", "~") and not folder.startswith(("/", "~/"))
+
+
 def gpus(values: Values) -> bool:
     return _number(values, "RGT_GPUS") > 0
 
@@ -72,6 +90,10 @@ def launched_by(name: str) -> Condition:
 def stall(values: Values) -> bool:
     names = ("RGT_STALL_LOG_SECONDS", "RGT_STALL_STEP_SECONDS", "RGT_STALL_POWER_SECONDS")
     return any(_number(values, name) > 0 for name in names)
+
+
+def stall_step(values: Values) -> bool:
+    return _number(values, "RGT_STALL_STEP_SECONDS") > 0
 
 
 def requeued(values: Values) -> bool:
@@ -131,21 +153,36 @@ def _both(*conditions: Condition) -> Condition:
     return lambda values: all(condition(values) for condition in conditions)
 
 
+_shared = _either(remote, queued)  # can several machines see the run folder?
+_before = _either(setup, staged, restored)
+
 # Part, when it is in. Later parts may use the settings and tables of earlier ones at once, and
 # everybody's functions once the script runs.
 PARTS: tuple[tuple[str, Condition], ...] = (
     ("core/settings.sh", always),
     ("core/tools.sh", always),
+    ("core/quote.sh", _either(shell_line, _both(copies, rsync))),
     ("core/processes.sh", always),
     ("core/folders.sh", always),
     ("core/failure_names.sh", always),
     ("core/state.sh", always),
     ("core/last_state.sh", always),
+    ("boxes/failure_names.sh", remote),
+    ("boxes/elsewhere.sh", _shared),
+    ("without/elsewhere.sh", without(_shared)),
+    ("boxes/from_pipe.sh", remote),
+    ("without/from_pipe.sh", without(remote)),
+    ("boxes/start_folder.sh", relative),
+    ("without/start_folder.sh", without(relative)),
     ("core/deadline.sh", always),
     ("core/signals.sh", always),
     ("core/evidence.sh", always),
     ("preflight/checks.sh", always),
+    ("boxes/clock.sh", remote),
+    ("without/clock.sh", without(remote)),
     ("program/command.sh", always),
+    ("program/shell_line.sh", shell_line),
+    ("without/shell_line.sh", without(shell_line)),
     ("program/launch.sh", always),
     ("program/variables.sh", _either(secrets, self_stopped)),
     ("program/secrets.sh", secrets),
@@ -155,7 +192,7 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("program/code_notes.sh", code),
     ("without/code_notes.sh", without(code)),
     ("program/setup.sh", setup),
-    ("without/setup.sh", without(setup)),
+    ("without/setup.sh", _both(_before, without(setup))),
     ("launchers/nodes.sh", nodes),
     ("without/nodes.sh", without(nodes)),
     ("launchers/launcher.sh", launched),
@@ -166,6 +203,7 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("gpus/checks.sh", gpus),
     ("gpus/check_kernel.py", gpus),
     ("gpus/watch.sh", gpus),
+    ("gpus/failures.sh", gpus),
     ("without/gpus.sh", without(gpus)),
     ("checkpoints/choose.sh", checkpoints),
     ("checkpoints/check_checkpoint.py", checkpoints),
@@ -179,14 +217,17 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("copies/durable.sh", durable),
     ("without/durable.sh", without(durable)),
     ("checkpoints/restore.sh", restored),
-    ("without/restore.sh", without(restored)),
+    ("without/restore.sh", _both(_before, without(restored))),
     ("run/heart.sh", always),
     ("run/stall.sh", stall),
+    ("run/stall_step.sh", stall_step),
+    ("without/stall_step.sh", _both(stall, without(stall_step))),
     ("without/stall.sh", without(stall)),
     ("run/attempts.sh", always),
-    ("run/wait.sh", _either(setup, staged, restored)),
+    ("run/before.sh", _before),
+    ("without/before.sh", without(_before)),
     ("run/stage.sh", staged),
-    ("without/stage.sh", without(staged)),
+    ("without/stage.sh", _both(_before, without(staged))),
     ("run/requeue.sh", requeued),
     ("without/requeue.sh", without(requeued)),
     ("run/run.sh", always),

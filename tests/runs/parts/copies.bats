@@ -63,7 +63,7 @@ load load
 }
 
 @test "a cell's name and arguments come from one line of the roster" {
-  parts core/tools.sh program/command.sh queue/cells.sh queue/roster.sh
+  parts core/tools.sh without/shell_line.sh queue/cells.sh queue/roster.sh
   RGT_CELLS=($'a\x1f--lr\x1fit\'s') RGT_COMMAND=(train) rgt_queue_names=(a)
   rgt_queue_add_arguments 0
   [ "${RGT_COMMAND[*]}" = "train --lr it's" ]

@@ -29,14 +29,15 @@ load load
 
 @test "a process is told by its start time as well as its number" {
   parts core/tools.sh core/processes.sh
-  rgt_write_pid "$BATS_TEST_TMPDIR/pid" $$
-  rgt_alive "$BATS_TEST_TMPDIR/pid"
-  echo "$$ 1" >"$BATS_TEST_TMPDIR/pid"
-  run ! rgt_alive "$BATS_TEST_TMPDIR/pid"
+  rgt_write_pid train $$
+  rgt_alive train
+  rgt_alive_by "$RGT_RUN_DIR/train.pid"
+  echo "$$ 1" >"$RGT_RUN_DIR/train.pid"
+  run ! rgt_alive train
 }
 
 @test "the first line of the table that fits a platform names the entry" {
-  parts core/failure_names.sh
+  parts core/failure_names.sh boxes/failure_names.sh
   RGT_PROFILE=runpod
   rgt_entry_of disk
   [ "$rgt_id" = RP11 ]
@@ -62,7 +63,7 @@ load load
 }
 
 @test "what a log says names the class of a failure" {
-  parts core/tools.sh core/failure_names.sh core/evidence.sh without/gpus.sh
+  parts core/tools.sh core/failure_names.sh core/evidence.sh gpus/watch.sh gpus/failures.sh
   RGT_TARGET=ssh RGT_CGROUP=/nowhere rgt_ooms_before=1000000
   echo 'RuntimeError: CUDA out of memory' >"$RGT_RUN_DIR/log/train.log.0000"
   call rgt_classify 1
@@ -75,8 +76,19 @@ load load
   [ "$rgt_class" = deadline ]
 }
 
+@test "a job without a GPU fails for want of one, or of the machine's memory" {
+  parts core/tools.sh core/failure_names.sh core/evidence.sh without/gpus.sh
+  RGT_CGROUP=/nowhere rgt_ooms_before=1000000
+  echo 'RuntimeError: No CUDA GPUs are available' >"$RGT_RUN_DIR/log/train.log.0000"
+  call rgt_classify 1
+  [ "$rgt_class $rgt_entry" = 'gpu ' ]
+  echo 'RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes' >"$RGT_RUN_DIR/log/train.log.0000"
+  call rgt_classify 1
+  [ "$rgt_class $rgt_entry" = 'host-oom DP9' ]
+}
+
 @test "a state that was written can be read again" {
-  parts core/tools.sh core/processes.sh core/state.sh core/last_state.sh without/durable.sh
+  parts core/tools.sh core/processes.sh core/state.sh core/last_state.sh without/durable.sh without/results.sh
   rgt_attempt=3 rgt_step=12 rgt_reason='a "quoted" one' rgt_deadline=99
   call rgt_set_phase running
   rgt_reset

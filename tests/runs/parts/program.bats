@@ -5,7 +5,7 @@ bats_require_minimum_version 1.5.0
 load load
 
 @test "arguments reach a list, and a line before its last tee" {
-  parts core/tools.sh program/command.sh
+  parts core/quote.sh program/shell_line.sh
   RGT_COMMAND=(python t.py)
   rgt_with_arguments --lr "it's"
   [ "${rgt_argv[*]}" = "python t.py --lr it's" ]

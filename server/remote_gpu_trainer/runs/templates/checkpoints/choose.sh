@@ -1,6 +1,8 @@
 # Whole and torn checkpoints, and which one a program goes on from.
 
 : "${RGT_CHECKPOINT_GLOB=}" "${RGT_RESUME:=automatic}" "${RGT_RESUME_NAME=}"
+rgt_torn=()
+rgt_entries+=('torn * C2' 'lost * C4')
 
 rgt_resolve_checkpoints() {
   rgt_checkpoint_as_given=$RGT_CHECKPOINT_DIR
@@ -16,8 +18,8 @@ rgt_find_python() {
   return 1
 }
 
-# The newest whole checkpoint in rgt_checkpoint ('' for none), a text that changes with it in rgt_checkpoint_id, torn newer
-# ones in rgt_torn (path, reason, path, reason).
+# The newest whole checkpoint in rgt_checkpoint ('' for none), a text that changes with it in
+# rgt_checkpoint_id, torn newer ones in rgt_torn (path, reason, path, reason).
 rgt_look_for_checkpoint() {
   local -a answer=()
   local at newest='' file
@@ -35,7 +37,8 @@ rgt_look_for_checkpoint() {
         unread) rgt_log "can't read ${answer[at + 1]}: ${answer[at + 2]}" ;;
       esac
     done
-    # A check that failed isn't "no checkpoint": a program that was told so would begin again from nothing.
+    # A check that failed isn't "no checkpoint": a program that was told so would begin again from
+    # nothing.
     [[ -z $rgt_checkpoint ]] || return 0
     rgt_torn=()
     rgt_log 'the check of the checkpoints failed; the newest is taken as it is'
@@ -64,7 +67,8 @@ rgt_is_quiet() {
   [[ $rgt_rank == 0 && -z $(find "$1" -newermt '-60 seconds' -print -quit 2>&1) ]]
 }
 
-# Before an attempt: a torn file in the way of an automatic resume gets another name. Nothing is deleted.
+# Before an attempt: a torn file in the way of an automatic resume gets another name. Nothing is
+# deleted.
 rgt_choose_checkpoint() {
   local at path to number
   rgt_look_for_checkpoint
@@ -82,7 +86,13 @@ rgt_choose_checkpoint() {
   done
 }
 
-# A run that had a checkpoint and finds none has lost its disk: said aloud, for it starts from nothing.
+rgt_begin_with_checkpoint() {
+  rgt_choose_checkpoint
+  rgt_tell_lost
+}
+
+# A run that had a checkpoint and finds none has lost its disk: said aloud, for it starts from
+# nothing.
 rgt_tell_lost() {
   local before=''
   { IFS= read -r before <"$RGT_RUN_DIR/last-checkpoint"; } 2>/dev/null
@@ -92,7 +102,7 @@ rgt_tell_lost() {
     rgt_entry_of lost
     rgt_event lost-checkpoints entry "$rgt_id" last "$before"
     rgt_log "no checkpoint left ($rgt_id): the last one was $before"
-    rgt_notify "$RGT_NAME: no checkpoint left ($rgt_id), the last one was $before; training starts from nothing"
+    rgt_notify "no checkpoint left ($rgt_id), the last one was $before; training starts from nothing"
   fi
 }
 

@@ -1,7 +1,10 @@
 # Copies a file or a folder and looks at the destination.
 
-# A link that leads out of what is copied is nothing at the durable place: there goes what it leads to. Links within stay links.
-# Fails where one leads nowhere, or back to a folder that it lies in: that one stays a link too.
+rgt_follow='' rgt_links=()
+
+# A link that leads out of what is copied is nothing at the durable place: there goes what it leads
+# to. Links within stay links. Fails where one leads nowhere, or back to a folder that it lies in:
+# that one stays a link too.
 rgt_copy_out() {
   local from=$2 name target real where fault=''
   rgt_follow=item rgt_links=()
@@ -30,8 +33,9 @@ rgt_copy_out() {
   [[ -z $fault ]]
 }
 
-# Copies a file or a folder and looks at the destination. mode: quick (size and time) or full (checksums). A file that
-# changed after the mark was still being written and counts in the next round. Says what is wrong in rgt_detail.
+# Copies a file or a folder and looks at the destination. mode: quick (size and time) or full
+# (checksums). A file that changed after the mark was still being written and counts in the next
+# round. Says what is wrong in rgt_detail.
 rgt_copy() {
   local mode=$1 from=$2 to=$3 mark=$4 kind=local
   case $from$'\n'$to in

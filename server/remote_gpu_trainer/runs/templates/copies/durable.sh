@@ -3,8 +3,8 @@
 rgt_usage+=$'\n  sync           copy to the durable place once, and verify'
 declare -p RGT_SYNC >/dev/null 2>&1 || RGT_SYNC=()
 : "${RGT_SYNC_MINUTES:=15}" "${RGT_SYNC_TRIES:=6}" "${RGT_SYNC_WAIT:=5}"
+rgt_cut_short='' rgt_sync_seconds=0 rgt_synced_at=0
 rgt_code_absent=3 # a round's code: everything there is was copied, but an item isn't there, and no second try brings it
-rgt_tables+=(rgt_code_absent)
 
 # Where an item of RGT_SYNC lies here (rgt_from) and below the durable place (rgt_to).
 rgt_item() {
@@ -30,7 +30,8 @@ rgt_item() {
   rgt_to=${RGT_DURABLE%/}/$rgt_to
 }
 
-# Where the runner's own log or events would lie on something of the user's, they go aside; rgt_from and rgt_to are set.
+# Where the runner's own log or events would lie on something of the user's, they go aside; rgt_from
+# and rgt_to are set.
 rgt_own_place() {
   local from=$rgt_from to=$rgt_to item rest
   for item in ${RGT_SYNC[@]+"${RGT_SYNC[@]}"}; do
@@ -45,8 +46,9 @@ rgt_own_place() {
   rgt_from=$from rgt_to=$to
 }
 
-# One round over all items, in a process of its own that a time limit can end. quick, full, or whole: full, and nothing is
-# absent. After a good end every item must be there: a mistyped one would count as verified.
+# One round over all items, in a process of its own that a time limit can end. quick, full, or
+# whole: full, and nothing is absent. After a good end every item must be there: a mistyped one
+# would count as verified.
 rgt_sync_worker() {
   local mode=$1 whole='' missing='' item ok=true again='' begin mark=$RGT_RUN_DIR/.sync-mark.$$ result row code=1 copied=0 absent=''
   [[ -n $RGT_DURABLE ]] || return 0
@@ -62,7 +64,7 @@ rgt_sync_worker() {
   fi
   exec 8>"$RGT_RUN_DIR/sync.lock"
   flock -w 60 8 || return 1
-  rgt_write_pid "$RGT_RUN_DIR/sync.pid" "$$"
+  rgt_write_pid sync "$$"
   rgt_load_secrets
   : >"$mark"
   umask "$RGT_UMASK"
@@ -115,7 +117,7 @@ rgt_start_sync() {
 
 rgt_stop_sync() {
   local pid
-  rgt_alive "$RGT_RUN_DIR/sync.pid" || return 0
+  rgt_alive sync || return 0
   rgt_read_stat "$rgt_pid" || return 0
   local session=${rgt_stat[3]}
   # The session of a sync that a user started by hand is a terminal, not ours to end.
@@ -125,6 +127,15 @@ rgt_stop_sync() {
     [[ ${rgt_session[$pid]} == "$session" && $pid != "$$" ]] && kill -KILL "$pid" 2>/dev/null
   done
   return 0
+}
+
+# A signal while the result is being copied: the outcome stands. It is written down before the box
+# goes, and no further try starts.
+rgt_cut_sync() {
+  [[ -n $rgt_outcome ]] || return 0
+  rgt_cut_short=soon
+  [[ $1 == asked || $1 == deadline ]] && rgt_cut_short=now
+  rgt_mark "$rgt_outcome"
 }
 
 # Tries until it is verified, the tries are spent, or the deadline is near.

@@ -1,7 +1,6 @@
 # Copies within the box and over ssh.
 
 rgt_ssh='ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o ServerAliveCountMax=4'
-rgt_tables+=(rgt_ssh)
 
 rgt_rsync() {
   local -a links=()

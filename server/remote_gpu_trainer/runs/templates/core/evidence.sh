@@ -9,29 +9,14 @@ Out of memory: Killed process
 is killed by signal: Killed
 Cannot allocate memory
 MemoryError
+RESOURCE_EXHAUSTED: Out of memory
 DefaultCPUAllocator: not enough memory
 DefaultCPUAllocator: can'\''t allocate memory'
   [shm]='unable to allocate shared memory
 insufficient shared memory
 is killed by signal: Bus error'
-  [oom]='CUDA out of memory
-OutOfMemoryError: CUDA
-CUDA error: out of memory
-CUDA_ERROR_OUT_OF_MEMORY
-HIP out of memory
-CUBLAS_STATUS_ALLOC_FAILED
-RESOURCE_EXHAUSTED: Out of memory'
-  [kernel]='no kernel image is available'
-  [driver]='driver version is insufficient
-NVIDIA driver on your system is too old
-Driver/library version mismatch'
-  [gpu]='NVRM: Xid
-fallen off the bus
-uncorrectable ECC error
-no CUDA-capable device is detected
-No CUDA GPUs are available
-device(s) is/are busy or unavailable
-Unable to determine the device handle'
+  [gpu]='no CUDA-capable device is detected
+No CUDA GPUs are available'
   [hang]='Watchdog caught collective operation timeout
 Some NCCL operations have failed or timed out
 Timed out waiting
@@ -39,8 +24,6 @@ collective operation timeout'
   [killed]='exitcode  : -9
 exits with return code = -9
 Signal 9 (SIGKILL)'
-  [timelimit]='DUE TO TIME LIMIT
-DUE TO PREEMPTION'
   [port]='EADDRINUSE
 Address already in use'
   [network]='Temporary failure in name resolution
@@ -60,7 +43,6 @@ IncompleteRead
 504 Gateway'
   [bug]='Traceback (most recent call last)'
 )
-rgt_tables+=(rgt_signs)
 
 # The newest log file and its number plus one.
 rgt_log_files() {
@@ -88,9 +70,14 @@ rgt_attempt_tail() {
   cat -- "${files[@]: -take}" 2>/dev/null | tail -c "$bytes"
 }
 
-rgt_said() { rgt_attempt_tail "${2:-200000}" 2>/dev/null | LC_ALL=C grep -aF -e "${rgt_signs[$1]}" >/dev/null; }
+# Do the last bytes of the log hold a sign of this failure?
+rgt_said() {
+  [[ -n ${rgt_signs[$1]:-} ]] || return 1
+  rgt_attempt_tail "${2:-200000}" 2>/dev/null | LC_ALL=C grep -aF -e "${rgt_signs[$1]}" >/dev/null
+}
 
-# How often the kernel killed for memory, in rgt_ooms: this cgroup, both versions, else the whole machine.
+# How often the kernel killed for memory, in rgt_ooms: this cgroup, both versions, else the whole
+# machine.
 rgt_count_ooms() {
   local line where='' file name value
   rgt_ooms=0
@@ -100,8 +87,8 @@ rgt_count_ooms() {
       0::*) where=${where:-${line#0::}} ;;
     esac
   done 2>/dev/null </proc/self/cgroup
-  for file in "$RGT_CGROUP$where/memory.events" "$RGT_CGROUP/memory.events" "$RGT_CGROUP/memory$where/memory.oom_control" \
-    "$RGT_CGROUP/memory/memory.oom_control" /proc/vmstat; do
+  for file in "$RGT_CGROUP$where/memory.events" "$RGT_CGROUP/memory.events" \
+    "$RGT_CGROUP/memory$where/memory.oom_control" "$RGT_CGROUP/memory/memory.oom_control" /proc/vmstat; do
     [[ -r $file ]] || continue
     while read -r name value _; do
       [[ $name == oom_kill ]] && rgt_ooms=$((rgt_ooms + value))
@@ -111,13 +98,13 @@ rgt_count_ooms() {
 }
 
 rgt_no_room() {
-  local folder free inodes total
+  local folder
   for folder in "$RGT_RUN_DIR" "$RGT_CHECKPOINT_DIR" "$RGT_DURABLE"; do
     [[ $folder == /* ]] || continue
-    read -r free inodes total < <(timeout -k 1 10 df -k --output=avail,iavail,itotal -- "$folder" 2>/dev/null | tail -n 1)
+    rgt_room "$folder"
     rgt_full=$folder
-    [[ ${free:-} == [0-9]* ]] && ((free < 1024)) && return 0
-    [[ ${total:-} == [1-9]* && ${inodes:-} == [0-9]* ]] && ((inodes < 8)) && return 0
+    [[ -n $rgt_kb ]] && ((rgt_kb < 1024)) && return 0
+    [[ -n $rgt_inodes ]] && ((rgt_inodes < 8)) && return 0
   done
   return 1
 }
@@ -128,7 +115,8 @@ rgt_verdict() {
   rgt_entry=$rgt_id
 }
 
-# Class, entry and reason from what there is: our own flags first, then the kernel, the disk, the log, the status.
+# Class, entry and reason from what there is: our own flags first, then the kernel, the disk, the
+# log, the status.
 rgt_classify() {
   local code=$1 signal='' name last=200000
   ((code > 128 && code < 192)) && signal=$(kill -l $((code - 128)) 2>/dev/null)
@@ -149,21 +137,17 @@ rgt_classify() {
     rgt_verdict host-oom shm 'too little shared memory for the workers that load data'
   elif rgt_count_ooms && ((rgt_ooms > rgt_ooms_before)); then
     rgt_verdict host-oom host-oom 'the kernel killed for want of host memory'
-  elif rgt_said oom "$last"; then
+  elif rgt_is_gpu_oom "$last"; then
     rgt_verdict oom oom 'the GPU ran out of memory'
   elif rgt_said host-oom "$last"; then
     rgt_verdict host-oom host-oom 'host memory ran out'
-  elif rgt_said kernel "$last"; then
-    rgt_verdict gpu kernel 'torch has no kernels for this GPU'
-  elif rgt_said driver "$last"; then
-    rgt_verdict gpu driver 'the driver does not fit torch'
-  elif rgt_said gpu "$last" || rgt_new_xid; then
-    rgt_verdict gpu gpu 'the GPU or its driver failed'
+  elif rgt_is_gpu_failure "$last"; then
+    rgt_verdict gpu "$rgt_sign" "$rgt_why"
   elif rgt_said hang "$last"; then
     rgt_verdict hang hang 'a collective operation timed out'
   elif [[ $signal == KILL ]] || rgt_said killed; then
     rgt_verdict killed killed "killed by signal 9 from outside"
-  elif [[ $signal == TERM || $signal == HUP || $signal == INT || $signal == USR1 || $signal == USR2 ]]; then
+  elif [[ $signal == @(TERM|HUP|INT|USR1|USR2) ]]; then
     rgt_verdict killed killed "ended by signal $signal from outside"
   elif rgt_said port; then
     rgt_verdict network port 'the port is taken'

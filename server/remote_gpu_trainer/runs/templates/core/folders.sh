@@ -12,13 +12,7 @@ rgt_resolve() {
   rgt_base=$RGT_RUN_DIR
   rgt_resolve_node
   rgt_home "${RGT_WORK_DIR:-$rgt_base}" && RGT_WORK_DIR=$rgt_path
-  # In a container it may be "where the image begins"; the keeper and a detached run begin elsewhere.
-  if [[ $RGT_WORK_DIR != /* ]]; then
-    export rgt_here=${rgt_here:-$PWD}
-    RGT_WORK_DIR=$rgt_here/$RGT_WORK_DIR
-    while [[ $RGT_WORK_DIR == */. ]]; do RGT_WORK_DIR=${RGT_WORK_DIR%/.}; done
-    [[ -n $RGT_WORK_DIR ]] || RGT_WORK_DIR=/
-  fi
+  rgt_resolve_start_folder
   rgt_resolve_checkpoints
   rgt_home "$RGT_DURABLE" && RGT_DURABLE=$rgt_path
   rgt_resolve_cell
@@ -28,26 +22,13 @@ rgt_resolve() {
 # The script that keeper and sync run: a copy, so that the original can be edited or go away.
 rgt_keep_script() {
   if [[ -f $rgt_script ]]; then
-    [[ $rgt_script -ef $rgt_self ]] && return 0
     cmp -s -- "$rgt_script" "$rgt_self" && return 0
-    rgt_write_copy
+    # What an older script took out of itself goes with it.
+    cp -- "$rgt_script" "$rgt_self.tmp.$$" && chmod u+x "$rgt_self.tmp.$$" &&
+      mv -f -- "$rgt_self.tmp.$$" "$rgt_self" && rm -f -- "$RGT_RUN_DIR/check_checkpoint.py"
     return
   fi
-  # Read from a pipe: the text is made of what is in memory.
-  {
-    printf '#!/usr/bin/env bash\nset -u\numask 027\n'
-    # shellcheck disable=SC2086
-    declare -p ${!RGT_@} "${rgt_tables[@]}" | sed 's/^declare -x /declare -- /'
-    declare -f
-    # shellcheck disable=SC2016
-    printf 'rgt_reset\nrgt_script=${BASH_SOURCE[0]}\nrgt_main "$@"\n'
-  } >"$rgt_self.tmp.$$" && mv -f -- "$rgt_self.tmp.$$" "$rgt_self"
-}
-
-# What an older script took out of itself goes with it.
-rgt_write_copy() {
-  cp -- "$rgt_script" "$rgt_self.tmp.$$" && chmod u+x "$rgt_self.tmp.$$" && mv -f -- "$rgt_self.tmp.$$" "$rgt_self" &&
-    rm -f -- "$RGT_RUN_DIR/check_checkpoint.py"
+  rgt_keep_script_from_memory
 }
 
 rgt_make_folders() {
@@ -55,6 +36,17 @@ rgt_make_folders() {
     echo "can't make $RGT_RUN_DIR" >&2
     exit 1
   }
+}
+
+# Free kilobytes and inodes of a folder, in rgt_kb and rgt_inodes; '' for what is not known.
+rgt_room() {
+  local total
+  read -r rgt_kb rgt_inodes total < <(
+    timeout -k 1 10 df -k --output=avail,iavail,itotal -- "$1" 2>/dev/null | tail -n 1
+  )
+  [[ ${rgt_kb:-} == [0-9]* ]] || rgt_kb=''
+  # btrfs and network mounts count no inodes.
+  [[ ${total:-} == [1-9]* && $rgt_inodes == [0-9]* ]] || rgt_inodes=''
 }
 
 rgt_need_tools() {
@@ -66,7 +58,7 @@ rgt_need_tools() {
   done
 }
 
-# Fails when another run holds the lock; ends the script where the folder knows no locks.
+# Ends the script when another run holds the lock, and where the folder knows no locks.
 rgt_lock_run() {
   rgt_need_tools
   exec 9>>"$RGT_RUN_DIR/lock"
@@ -78,7 +70,10 @@ rgt_lock_run() {
     flock -w 5 -E 75 9 || code=$?
   fi
   ((code == 0)) && return 0
-  ((code == 75)) && return 1
+  if ((code == 75)); then
+    echo "$RGT_NAME: a run holds $RGT_RUN_DIR/lock" >&2
+    exit 75
+  fi
   echo "can't lock $RGT_RUN_DIR/lock (flock $code): put the run folder on a local disk" >&2
   exit 1
 }

@@ -1,7 +1,7 @@
 # Processes: who lives, and what belongs to the program.
 
-# The fields of /proc/PID/stat behind the name, in rgt_stat; fails for a process that is gone or only waits to be reaped.
-# No here-string: bash 4.4 would need room in /tmp for it.
+# The fields of /proc/PID/stat behind the name, in rgt_stat; fails for a process that is gone or
+# only waits to be reaped. No here-string: bash 4.4 would need room in /tmp for it.
 rgt_read_stat() {
   local line=''
   { IFS= read -r -d '' line <"/proc/$1/stat"; } 2>/dev/null
@@ -14,10 +14,16 @@ rgt_read_stat() {
 # A pid may belong to someone else by now: the start time tells.
 rgt_same() { [[ -n $1 && -n $2 ]] && rgt_read_stat "$1" && [[ ${rgt_stat[19]} == "$2" ]]; }
 
-rgt_write_pid() { rgt_read_stat "$2" && rgt_write "$1" "$2 ${rgt_stat[19]}"$'\n'; }
+rgt_write_pid() {
+  rgt_read_stat "$2" && rgt_write "$RGT_RUN_DIR/$1.pid" "$2 ${rgt_stat[19]}"$'\n'
+}
 
-# The process that a pid file names, in rgt_pid and rgt_start; fails when it is gone.
-rgt_alive() {
+# The run's process of that name (runner, train, keeper, sync), in rgt_pid and rgt_start; fails when
+# it is gone.
+rgt_alive() { rgt_alive_by "$RGT_RUN_DIR/$1.pid"; }
+
+# The same for the process that a pid file names.
+rgt_alive_by() {
   rgt_pid='' rgt_start=''
   { read -r rgt_pid rgt_start <"$1"; } 2>/dev/null
   [[ $rgt_pid == [1-9]* && $rgt_pid != *[!0-9]* ]] && rgt_same "$rgt_pid" "$rgt_start"
@@ -48,8 +54,8 @@ rgt_scan() {
   done
 }
 
-# Every process of the program, in rgt_pids: by the run's mark in its environment (workers of torchrun open sessions of
-# their own, and orphans lose their parent), by session, and by descent.
+# Every process of the program, in rgt_pids: by the run's mark in its environment (workers of
+# torchrun open sessions of their own, and orphans lose their parent), by session, and by descent.
 rgt_program_pids() {
   local leader=${1:-} file pid grew=1
   local -A found=()
@@ -68,7 +74,7 @@ rgt_program_pids() {
       fi
     done
   done
-  rgt_alive "$RGT_RUN_DIR/keeper.pid" && unset "found[$rgt_pid]"
+  rgt_alive keeper && unset "found[$rgt_pid]"
   unset "found[$$]" "found[$BASHPID]"
   rgt_pids=()
   for pid in "${!found[@]}"; do rgt_pids+=("$pid"); done
@@ -77,7 +83,7 @@ rgt_program_pids() {
 # Kills what is left of the program, until nothing is found.
 rgt_kill_program() {
   local leader='' had=1 _
-  rgt_alive "$RGT_RUN_DIR/train.pid" && leader=$rgt_pid
+  rgt_alive train && leader=$rgt_pid
   for _ in 1 2 3 4 5 6 7 8; do
     rgt_program_pids "$leader"
     ((${#rgt_pids[@]})) || return "$had"
@@ -88,10 +94,11 @@ rgt_kill_program() {
   return 0
 }
 
-# A program that outlived its runner is writing to the same checkpoints: it saves and ends before another one starts.
+# A program that outlived its runner is writing to the same checkpoints: it saves and ends before
+# another one starts.
 rgt_end_orphans() {
   local leader='' until
-  rgt_alive "$RGT_RUN_DIR/train.pid" && leader=$rgt_pid
+  rgt_alive train && leader=$rgt_pid
   rgt_program_pids "$leader"
   ((${#rgt_pids[@]})) || return 0
   rgt_event orphan processes "${#rgt_pids[@]}"
@@ -100,7 +107,7 @@ rgt_end_orphans() {
     rm -f -- "$RGT_RUN_DIR/save-now"
     rgt_save_now orphan
     rgt_uptime && until=$((rgt_up + RGT_SAVE_SECONDS))
-    while rgt_alive "$RGT_RUN_DIR/train.pid" && rgt_uptime && ((rgt_up < until)); do rgt_nap 0.2; done
+    while rgt_alive train && rgt_uptime && ((rgt_up < until)); do rgt_nap 0.2; done
   fi
   rgt_kill_program
   return 0

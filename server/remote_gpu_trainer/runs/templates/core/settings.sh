@@ -9,15 +9,18 @@ for rgt_name in RGT_COMMAND RGT_ENV RGT_RETRY RGT_CELLS; do
   declare -p "$rgt_name" >/dev/null 2>&1 || eval "$rgt_name=()"
 done
 # Unset rather than empty: an empty pattern or folder is a choice.
-: "${RGT_VERSION=}" "${RGT_JOB_SHA=}" "${RGT_TARGET=local}" "${RGT_PROFILE=}" "${RGT_NAME=run}" "${RGT_RUN_DIR=}"
-: "${RGT_LAUNCHER:=none}" "${RGT_PYTHON:=python3}" "${RGT_GPUS:=0}" "${RGT_PROCS:=1}" "${RGT_NODES:=1}"
-: "${RGT_WORK_DIR=}" "${RGT_CHECKPOINT_DIR=}" "${RGT_SAVE_SIGNAL:=TERM}" "${RGT_SAVE_SECONDS:=60}"
-: "${RGT_DURABLE=}" "${RGT_DEADLINE=}" "${RGT_AT_END:=keep}" "${RGT_STALL_LOG_SECONDS:=0}" "${RGT_STEP_PATTERN=}"
-: "${RGT_MIN_FREE_MB:=0}" "${RGT_MIN_FREE_INODES:=0}" "${RGT_LOG_BYTES:=50000000}" "${RGT_HEARTBEAT:=10}"
+: "${RGT_VERSION=}" "${RGT_JOB_SHA=}" "${RGT_TARGET=local}" "${RGT_PROFILE=}" "${RGT_NAME=run}"
+: "${RGT_RUN_DIR=}" "${RGT_LAUNCHER:=none}" "${RGT_PYTHON:=python3}" "${RGT_GPUS:=0}" "${RGT_PROCS:=1}"
+: "${RGT_NODES:=1}" "${RGT_WORK_DIR=}" "${RGT_CHECKPOINT_DIR=}" "${RGT_SAVE_SIGNAL:=TERM}"
+: "${RGT_SAVE_SECONDS:=60}" "${RGT_DURABLE=}" "${RGT_DEADLINE=}" "${RGT_AT_END:=keep}"
+: "${RGT_STALL_LOG_SECONDS:=0}" "${RGT_STEP_PATTERN=}" "${RGT_MIN_FREE_MB:=0}"
+: "${RGT_MIN_FREE_INODES:=0}" "${RGT_LOG_BYTES:=50000000}" "${RGT_HEARTBEAT:=10}"
 # Not rendered: waits that tests shorten, and where the kernel's counters are.
-: "${RGT_KEEPER=on}" "${RGT_CELL=}" "${RGT_PART=}" "${RGT_RETRY_WAIT:=5}" "${RGT_CGROUP:=/sys/fs/cgroup}"
+: "${RGT_KEEPER=on}" "${RGT_CELL=}" "${RGT_PART=}"
+: "${RGT_RETRY_WAIT:=5}" "${RGT_CGROUP:=/sys/fs/cgroup}"
 
-rgt_retry_defaults=(preempted=9 killed=3 stall=2 network=3 hang=2 unknown=1 bug=0 oom=0 host-oom=0 disk=0 gpu=0)
+rgt_retry_defaults=(preempted=9 killed=3 stall=2 network=3 hang=2 unknown=1
+  bug=0 oom=0 host-oom=0 disk=0 gpu=0)
 rgt_usage='usage: bash run.sh VERB
   start [--sent-at EPOCH] [--node-rank N]   detach and run; 75 when a run holds the lock
   run            run in the foreground; ends with the code of the training
@@ -25,16 +28,15 @@ rgt_usage='usage: bash run.sh VERB
   status [--json]
   stop           save now, then end
   resume         like start, also after the same failure at the same step'
-# What a script that is written from memory keeps beside its functions; parts add their own.
-rgt_tables=(rgt_tables rgt_retry_defaults rgt_usage)
 
-# Also for a script that was written from memory: see rgt_keep_script.
+# Also for a script that was written from memory: see rgt_keep_script_from_memory.
 rgt_reset() {
-  rgt_phase=new rgt_attempt=0 rgt_step='' rgt_exit='' rgt_class='' rgt_entry='' rgt_reason='' rgt_started=0 rgt_boot='' rgt_pending=''
-  rgt_missing=() rgt_stalled=false rgt_rank=0 rgt_sent_at='' rgt_asked='' rgt_signalled='' rgt_tick='' rgt_cut_short=''
-  rgt_program='' rgt_program_start='' rgt_deadline=0 rgt_log_age='' rgt_log_first=0 rgt_outcome='' rgt_extra=() rgt_torn=()
-  rgt_owed=() rgt_aside=() rgt_runner_alive=true rgt_elsewhere=false rgt_follow='' rgt_links=()
-  rgt_checkpoint='' rgt_checkpoint_id='' rgt_why='' rgt_t=0 rgt_sync_seconds=0 rgt_synced_at=0 rgt_xids_before=0 rgt_full=''
+  rgt_phase=new rgt_attempt=0 rgt_step='' rgt_exit='' rgt_class='' rgt_entry='' rgt_reason=''
+  rgt_started=0 rgt_boot='' rgt_pending='' rgt_missing=() rgt_owed=() rgt_stalled=false rgt_rank=0
+  rgt_sent_at='' rgt_asked='' rgt_signalled='' rgt_tick='' rgt_program='' rgt_program_start=''
+  rgt_deadline=0 rgt_log_age='' rgt_log_first=0 rgt_outcome=''
+  rgt_runner_alive=true rgt_elsewhere=false rgt_checkpoint='' rgt_checkpoint_id='' rgt_why=''
+  rgt_t=0 rgt_full=''
 }
 rgt_reset
 rgt_script=${BASH_SOURCE[0]:-}

@@ -1,6 +1,7 @@
 # Signals to the runner.
 
-# Every signal means "save now". A hang-up only takes the terminal away: the run goes on from the save.
+# Every signal means "save now". A hang-up only takes the terminal away: the run goes on from the
+# save.
 rgt_serve_signals() {
   local name why text names=$rgt_pending
   rgt_pending=''
@@ -13,15 +14,13 @@ rgt_serve_signals() {
       why=$text
     fi
     rgt_signalled=$name
-    [[ -n $rgt_asked && ($rgt_asked != hangup && $rgt_asked != save || $why == hangup) ]] || rgt_asked=$why
-    # While the result is being copied the outcome stands: write it down before the box goes, and start no further try.
-    if [[ -n $rgt_outcome && $why != hangup ]]; then
-      rgt_cut_short=soon
-      [[ $why == asked || $why == deadline ]] && rgt_cut_short=now
-      rgt_mark "$rgt_outcome"
-    fi
+    [[ -n $rgt_asked && ($rgt_asked != hangup || $why == hangup) ]] || rgt_asked=$why
+    [[ $why == hangup ]] || rgt_cut_sync "$why"
   done
 }
+
+# Is the run to end? After a hang-up it goes on.
+rgt_is_to_end() { [[ -n $rgt_asked && $rgt_asked != hangup ]]; }
 
 # A trap only takes a note: another `read` in it would make the interrupted one wait for ever.
 rgt_set_traps() {

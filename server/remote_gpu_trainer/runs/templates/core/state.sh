@@ -2,16 +2,10 @@
 
 # All keys of `status --json`, from variables; the tail is left to the reader.
 rgt_state_text() {
-  local rgt_j out alive=$1 keeper=$2 beat=$3 tail=$4 item missing=''
-  for item in ${rgt_missing[@]+"${rgt_missing[@]}"}; do
-    rgt_json "$item"
-    missing+="${missing:+,}$rgt_j"
-  done
+  local rgt_j out alive=$1 keeper=$2 beat=$3 tail=$4
   rgt_json "$RGT_NAME" && out="{\"name\":$rgt_j"
   out+=",\"phase\":\"$rgt_phase\",\"alive\":$alive,\"attempt\":$rgt_attempt,\"step\":${rgt_step:-null},\"exit\":${rgt_exit:-null}"
-  rgt_json "$rgt_class" && out+=",\"class\":$rgt_j"
-  rgt_json "$rgt_entry" && out+=",\"entry\":$rgt_j"
-  rgt_json "$rgt_reason" && out+=",\"reason\":$rgt_j"
+  rgt_cause_text && out+=$rgt_cause
   out+=",\"started\":$rgt_started,\"updated\":$rgt_t,\"heartbeat_age\":${beat:-null},\"log_age\":${rgt_log_age:-null}"
   rgt_json "${rgt_log_file:-}" && out+=",\"log\":$rgt_j"
   out+=",\"deadline\":${rgt_deadline:-0},\"keeper_alive\":$keeper,\"stalled\":$rgt_stalled"
@@ -24,13 +18,22 @@ rgt_state_text() {
   rgt_json "$rgt_host" && out+=",\"host\":$rgt_j"
   rgt_json "$rgt_boot" && out+=",\"boot_id\":$rgt_j"
   rgt_json "$tail" && out+=",\"tail\":$rgt_j"
-  printf '%s,"expect_missing":[%s]}\n' "$out" "$missing"
+  rgt_missing_text
+  printf '%s,"expect_missing":%s}\n' "$out" "${rgt_missing_raw:-$rgt_j}"
+}
+
+# Class, entry and reason, in rgt_cause.
+rgt_cause_text() {
+  local rgt_j
+  rgt_json "$rgt_class" && rgt_cause=",\"class\":$rgt_j"
+  rgt_json "$rgt_entry" && rgt_cause+=",\"entry\":$rgt_j"
+  rgt_json "$rgt_reason" && rgt_cause+=",\"reason\":${rgt_reason_raw:-$rgt_j}"
 }
 
 rgt_state() {
   local keeper=false
   rgt_now
-  rgt_alive "$RGT_RUN_DIR/keeper.pid" && keeper=true
+  rgt_alive keeper && keeper=true
   rgt_read_probe
   rgt_write "$RGT_RUN_DIR/state.json" "$(rgt_state_text true $keeper 0 '')"$'\n'
 }
@@ -51,13 +54,10 @@ rgt_read_probe() {
 
 # A full disk must not hide the end of a run: 64 KB are kept back for it, and a name needs no block.
 rgt_mark() {
-  local line rgt_j text name
+  local text name
   rgt_now
-  line="{\"t\":$rgt_t,\"exit\":${rgt_exit:-null}"
-  rgt_json "$rgt_class" && line+=",\"class\":$rgt_j"
-  rgt_json "$rgt_entry" && line+=",\"entry\":$rgt_j"
-  rgt_json "$rgt_reason" && line+=",\"reason\":$rgt_j"
-  text="$line,\"step\":${rgt_step:-null},\"attempt\":$rgt_attempt}"$'\n'
+  rgt_cause_text
+  text="{\"t\":$rgt_t,\"exit\":${rgt_exit:-null}$rgt_cause,\"step\":${rgt_step:-null},\"attempt\":$rgt_attempt}"$'\n'
   if ! rgt_write "$RGT_RUN_DIR/.$1" "$text"; then
     rm -f -- "$RGT_RUN_DIR/.spare"
     rgt_write "$RGT_RUN_DIR/.$1" "$text" || : >"$RGT_RUN_DIR/.$1"

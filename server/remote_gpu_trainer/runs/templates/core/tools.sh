@@ -8,8 +8,9 @@ rgt_uptime() {
   if read -r up _ </proc/uptime; then rgt_up=${up%%.*}; else printf -v rgt_up '%(%s)T' -1; fi
 }
 
-# Sleeps without starting a process; signals that came meanwhile are served afterwards. Before 5.2 an alarm that comes just
-# before the read is lost and the read never ends: there a line every ten seconds wakes it.
+# Sleeps without starting a process; signals that came meanwhile are served afterwards. Before 5.2
+# an alarm that comes just before the read is lost and the read never ends: there a line every ten
+# seconds wakes it.
 rgt_nap() {
   if [[ -z $rgt_tick ]]; then
     if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 502)); then
@@ -68,15 +69,14 @@ rgt_write() {
   return 1
 }
 
-# A number from a file, in rgt_number; '' for anything else: bash runs what stands in an index of a "number".
+# A number from a file, in rgt_number; '' for anything else: bash runs what stands in an index of a
+# "number".
 rgt_read_number() {
   rgt_number=''
   { read -r rgt_number _ <"$1"; } 2>/dev/null
   if [[ $rgt_number == *[!0-9]* || ${#rgt_number} -gt 15 ]]; then rgt_number=''; fi
   [[ -n $rgt_number ]] && rgt_number=$((10#$rgt_number))
 }
-
-rgt_quote() { rgt_q="'${1//\'/\'\\\'\'}'"; }
 
 rgt_home() {
   case $1 in
@@ -86,7 +86,8 @@ rgt_home() {
   esac
 }
 
-# Waits for a child, at most so many seconds, with traps served meanwhile. 124: too long; 125: asked to end.
+# Waits for a child, at most so many seconds, with traps served meanwhile. 124: too long; 125: asked
+# to end.
 rgt_attend() {
   local pid=$1 limit=$2 start
   rgt_read_stat "$pid" && start=${rgt_stat[19]} || start=''
@@ -96,7 +97,7 @@ rgt_attend() {
     rgt_nap 0.1
     rgt_uptime
     ((rgt_up >= end)) && return 124
-    [[ -n ${3:-} && -n $rgt_asked && $rgt_asked != hangup ]] && return 125
+    [[ -n ${3:-} ]] && rgt_is_to_end && return 125
   done
   wait "$pid"
 }

@@ -1,4 +1,5 @@
-# Slurm: hands over to the runner under sbatch. With arguments, as in `bash run.sh status`, nothing of this happens.
+# Slurm: hands over to the runner under sbatch. With arguments, as in `bash run.sh status`, nothing
+# of this happens.
 
 # Starts this file once on each node, from a folder that every node sees, and passes "save now" on.
 rgt_slurm_nodes() {
@@ -10,8 +11,9 @@ rgt_slurm_nodes() {
   export RGT_RENDEZVOUS
   trap 'asked=USR1 woken=1; rgt_slurm_pass USR1 "$run_dir/run.sh"' USR1
   trap 'asked=TERM woken=1; rgt_slurm_pass TERM "$run_dir/run.sh"' TERM
-  # srun no longer takes the cores of sbatch over by itself (Slurm 22.05). A node that ended must not cut the others' save
-  # short, as --kill-on-bad-exit=1 does (TERM, and KILL after KillWait): they have a quarter of an hour.
+  # srun no longer takes the cores of sbatch over by itself (Slurm 22.05). A node that ended must
+  # not cut the others' save short, as --kill-on-bad-exit=1 does (TERM, and KILL after KillWait):
+  # they have a quarter of an hour.
   srun --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     --kill-on-bad-exit=0 --wait=900 bash "$run_dir/run.sh" &
   step=$!
@@ -27,7 +29,8 @@ rgt_slurm_nodes() {
   return "$code"
 }
 
-# scancel and srun signal every process of a step, and USR1 would end the program: a second step tells the runners alone.
+# scancel and srun signal every process of a step, and USR1 would end the program: a second step
+# tells the runners alone.
 rgt_slurm_pass() {
   RGT_PASS=$1 timeout -k 5 60 srun --overlap --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 bash "$2"
 }
@@ -36,7 +39,7 @@ if [[ -n ${RGT_RENDEZVOUS-} && -n ${SLURM_NODEID-} ]]; then # one node of severa
   if [[ -n ${RGT_PASS-} ]]; then
     rgt_rank=$SLURM_NODEID
     rgt_resolve
-    rgt_alive "$RGT_RUN_DIR/runner.pid" && kill -s "$RGT_PASS" "$rgt_pid"
+    rgt_alive runner && kill -s "$RGT_PASS" "$rgt_pid"
     exit 0
   fi
   RGT_REQUEUE=no

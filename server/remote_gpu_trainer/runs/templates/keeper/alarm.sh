@@ -2,12 +2,17 @@
 
 : "${RGT_NOTIFY_EVERY:=600}" "${RGT_STILL_HERE:=120}"
 
+# Where a scheduler takes the machine back, nothing goes on being billed after the run.
+rgt_leaves_box() {
+  [[ $RGT_TARGET != ssh && ! ($RGT_AT_END == stop && -n ${RGT_SELF_STOP:-}) ]] && rgt_ended_early
+}
+
 # The box stays although its time is over: said again and again, with a new try each time.
 rgt_keeper_alarm() {
   local until
   while :; do
     rgt_log "alarm: $1 ($rgt_why)"
-    rgt_notify "$RGT_NAME on ${HOSTNAME:-this box}: $1: $rgt_why. The box is still on and may be billed: stop it by hand."
+    rgt_notify "$1: $rgt_why. The box is still on and may be billed: stop it by hand."
     rgt_uptime && until=$((rgt_up + RGT_NOTIFY_EVERY))
     while rgt_uptime && ((rgt_up < until)); do
       [[ ! -e $RGT_RUN_DIR/quiet ]] || exit 0
@@ -17,7 +22,8 @@ rgt_keeper_alarm() {
   done
 }
 
-# The stop command, then a wait for the end of everything. Comes back only when the box is still there, or at a failure.
+# The stop command, then a wait for the end of everything. Comes back only when the box is still
+# there, or at a failure.
 rgt_keeper_stop_box() {
   local until
   rgt_self_stop || return 1
@@ -27,8 +33,9 @@ rgt_keeper_stop_box() {
   return 0
 }
 
-# Where the run folder hangs (a dead network mount), so does the keeper. This one touches no file of it: a while after the
-# deadline, unless the keeper has come as far as the stop itself, it stops the box.
+# Where the run folder hangs (a dead network mount), so does the keeper. This one touches no file of
+# it: a while after the deadline, unless the keeper has come as far as the stop itself, it stops the
+# box.
 rgt_last_resort() {
   exec >/dev/null 2>&1
   while :; do
@@ -46,6 +53,16 @@ rgt_start_last_resort() {
   rgt_read_stat "$$" || return 0
   rgt_last_resort "$$" "${rgt_stat[19]}" "$1" &
   rgt_resort=$!
+}
+
+# After the deadline `stop` ends the alarm. Leaves what it says of that in rgt_quiet.
+rgt_quiet_alarm() {
+  rgt_quiet=''
+  rgt_read_number "$RGT_RUN_DIR/deadline" && rgt_deadline=$rgt_number
+  rgt_now
+  ((${rgt_deadline:-0} > 0 && rgt_t >= rgt_deadline)) || return 0
+  : >"$RGT_RUN_DIR/quiet"
+  rgt_quiet='; its alarm is off'
 }
 
 rgt_after_deadline() {

@@ -3,9 +3,9 @@
 rgt_start_keeper() {
   # A cell of a queue has the queue's keeper.
   [[ $RGT_KEEPER != off ]] || return 0
-  rgt_alive "$RGT_RUN_DIR/keeper.pid" && kill -KILL "$rgt_pid" 2>/dev/null
-  # By both clocks as they were at the start: a later keeper must not count from a clock that was set back, nor from a file
-  # that a full disk lost.
+  rgt_alive keeper && kill -KILL "$rgt_pid" 2>/dev/null
+  # By both clocks as they were at the start: a later keeper must not count from a clock that was
+  # set back, nor from a file that a full disk lost.
   if [[ -z ${rgt_keep_up:-} ]]; then
     rgt_now && rgt_uptime
     rgt_keep_until=$rgt_deadline rgt_keep_up=$((rgt_up + rgt_deadline - rgt_t + 1))
@@ -18,35 +18,37 @@ rgt_start_keeper() {
     exec setsid bash "$rgt_self" keeper
   ) </dev/null >>"$RGT_RUN_DIR/log/keeper.log" 2>&1 9>&- 8>&- &
   local pid=$!
-  rgt_write_pid "$RGT_RUN_DIR/keeper.pid" "$pid"
+  rgt_write_pid keeper "$pid"
 }
 
-# Asks runner and program to save: the runner by signal, and itself when the runner is dead, stopped or hung.
+# Asks runner and program to save: the runner by signal, and itself when the runner is dead, stopped
+# or hung.
 rgt_keeper_ask() {
   local wait
   [[ -s $RGT_RUN_DIR/asked ]] || rgt_write "$RGT_RUN_DIR/asked" "$1"$'\n'
-  if rgt_alive "$RGT_RUN_DIR/runner.pid"; then
+  if rgt_alive runner; then
     kill -TERM "$rgt_pid" 2>/dev/null
     for wait in {1..20}; do
       [[ ! -e $RGT_RUN_DIR/save-now ]] || return 0
       rgt_nap 0.1
     done
   fi
-  rgt_alive "$RGT_RUN_DIR/train.pid" && rgt_save_now "$1"
+  rgt_alive train && rgt_save_now "$1"
   return 0
 }
 
-# Ends the program at the deadline, and a runner that doesn't notice. The marker is there afterwards.
+# Ends the program at the deadline, and a runner that doesn't notice. The marker is there
+# afterwards.
 rgt_keeper_end_run() {
   local wait
   rgt_kill_program && rgt_event killed why deadline
   rgt_stop_sync
   for wait in {1..40}; do
     rgt_ended && break
-    rgt_alive "$RGT_RUN_DIR/runner.pid" || break
+    rgt_alive runner || break
     rgt_nap 0.1
   done
-  if rgt_alive "$RGT_RUN_DIR/runner.pid"; then
+  if rgt_alive runner; then
     kill -KILL "$rgt_pid" 2>/dev/null
     # A runner that was between two attempts may just have started one.
     rgt_kill_program
@@ -61,15 +63,19 @@ rgt_keeper_end_run() {
 }
 
 rgt_keeper() {
-  local asked=0 monotonic was_alive=0
+  local asked=0 monotonic save=$RGT_SAVE_SECONDS
   exec </dev/null
   trap '' HUP
   { echo -500 >/proc/self/oom_score_adj; } 2>/dev/null
-  rgt_write_pid "$RGT_RUN_DIR/keeper.pid" "$$"
+  rgt_write_pid keeper "$$"
   # From the runner that started this keeper; from the file where one was started by hand.
   rgt_deadline=${rgt_keep_until:-}
   if [[ -z $rgt_deadline ]]; then
-    if rgt_read_number "$RGT_RUN_DIR/deadline"; then rgt_deadline=$rgt_number; else rgt_set_deadline; fi
+    if rgt_read_number "$RGT_RUN_DIR/deadline"; then
+      rgt_deadline=$rgt_number
+    else
+      rgt_set_deadline
+    fi
   fi
   rgt_now && rgt_uptime
   # Either clock ends the run: one may be set back, the other stands still in a suspended machine.
@@ -83,37 +89,23 @@ rgt_keeper() {
       rgt_keeper_after_end && exit 0
       continue
     fi
-    if rgt_alive "$RGT_RUN_DIR/runner.pid"; then
-      was_alive=1
-    elif ((was_alive)); then
-      was_alive=0
-      # A marker may have come between the two looks.
-      rgt_nap 1
-      rgt_ended || rgt_notify "$RGT_NAME on ${HOSTNAME:-this box}: the runner is gone without a marker; start it again"
-    fi
-    if ((!asked && (rgt_t >= rgt_deadline - RGT_SAVE_SECONDS || rgt_up >= monotonic - RGT_SAVE_SECONDS))); then
+    rgt_look_for_runner
+    if ((!asked && (rgt_t + save >= rgt_deadline || rgt_up + save >= monotonic))); then
       asked=1
       rgt_log 'deadline: asking to save'
       rgt_keeper_ask deadline
     fi
-    if ((!asked)) && rgt_has_notice; then
-      asked=1
-      rgt_keeper_ask "$rgt_notice"
-    fi
+    ((asked)) || rgt_pass_notice_on
   done
   rgt_log 'deadline reached'
   rgt_event deadline
-  if rgt_ended && ! rgt_alive "$RGT_RUN_DIR/runner.pid"; then
-    rgt_sync_is_whole || rgt_keeper_sync 20
-  else
-    rgt_keeper_end_run
-    rgt_sync_is_whole || rgt_keeper_sync 20
-  fi
+  if ! rgt_ended || rgt_alive runner; then rgt_keeper_end_run; fi
+  rgt_sync_is_whole || rgt_keeper_sync 20
   rgt_leaves_box && exit 0
   rgt_after_deadline
 }
 
-# Where a scheduler takes the machine back, or it is the user's own, nothing goes on being billed after the run.
-rgt_leaves_box() { [[ $RGT_TARGET != ssh && ! ($RGT_AT_END == stop && -n ${RGT_SELF_STOP:-}) ]] && rgt_ended_early; }
-
-rgt_ended_early() { ! rgt_alive "$RGT_RUN_DIR/runner.pid" && [[ ! -e $RGT_RUN_DIR/asked || $(<"$RGT_RUN_DIR/asked") != deadline ]]; }
+rgt_ended_early() {
+  ! rgt_alive runner &&
+    [[ ! -e $RGT_RUN_DIR/asked || $(<"$RGT_RUN_DIR/asked") != deadline ]]
+}

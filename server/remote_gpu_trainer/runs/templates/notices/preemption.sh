@@ -70,3 +70,9 @@ rgt_has_notice() {
   { IFS= read -r rgt_notice <"$RGT_RUN_DIR/notice"; } 2>/dev/null
   rgt_event notice text "$rgt_notice"
 }
+
+rgt_pass_notice_on() {
+  rgt_has_notice || return 0
+  asked=1 # of rgt_keeper
+  rgt_keeper_ask "$rgt_notice"
+}

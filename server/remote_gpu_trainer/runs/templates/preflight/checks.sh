@@ -17,12 +17,13 @@ rgt_check_tools() {
 }
 
 rgt_check_folder() {
-  local what=$1 folder=$2 free inodes total
-  if ! { mkdir -p -- "$folder" && printf 'x' | timeout -k 1 20 dd "of=$folder/.rgt-write-$$" conv=fsync status=none; } 2>/dev/null; then
+  local what=$1 folder=$2
+  if ! { mkdir -p -- "$folder" &&
+    printf 'x' | timeout -k 1 20 dd "of=$folder/.rgt-write-$$" conv=fsync status=none; } 2>/dev/null; then
     { rm -f -- "$folder/.rgt-write-$$"; } 2>/dev/null
     # A full disk is told as one; anything else as a folder that can't be written.
-    free=$(timeout -k 1 10 df -k --output=avail -- "$folder" 2>/dev/null | tail -n 1)
-    if [[ ${free// /} == 0 ]]; then
+    rgt_room "$folder"
+    if [[ $rgt_kb == 0 ]]; then
       rgt_refuse disk "$what $folder is full: 0 MB free, expected $RGT_MIN_FREE_MB MB"
     else
       rgt_refuse unwritable "$what $folder is not writable"
@@ -30,21 +31,16 @@ rgt_check_folder() {
     return
   fi
   rm -f -- "$folder/.rgt-write-$$"
-  read -r free inodes total < <(timeout -k 1 10 df -k --output=avail,iavail,itotal -- "$folder" 2>/dev/null | tail -n 1)
-  [[ ${free:-} == [0-9]* ]] || return 0
-  ((free / 1024 < RGT_MIN_FREE_MB)) &&
-    rgt_refuse disk "$what $folder has $((free / 1024)) MB free, expected $RGT_MIN_FREE_MB MB"
-  # btrfs and network mounts count no inodes.
-  [[ ${total:-} == [1-9]* && ${inodes:-} == [0-9]* ]] || return 0
-  ((inodes < RGT_MIN_FREE_INODES)) &&
-    rgt_refuse inodes "$what $folder has $inodes inodes free, expected $RGT_MIN_FREE_INODES"
+  rgt_room "$folder"
+  [[ -n $rgt_kb ]] && ((rgt_kb / 1024 < RGT_MIN_FREE_MB)) &&
+    rgt_refuse disk "$what $folder has $((rgt_kb / 1024)) MB free, expected $RGT_MIN_FREE_MB MB"
+  [[ -n $rgt_inodes ]] && ((rgt_inodes < RGT_MIN_FREE_INODES)) &&
+    rgt_refuse inodes "$what $folder has $rgt_inodes inodes free, expected $RGT_MIN_FREE_INODES"
   return 0
 }
 
 rgt_check_crlf() {
   local word file first
-  { IFS= read -r first <"$rgt_script"; } 2>/dev/null || first=''
-  [[ $first == *$'\r' ]] && rgt_refuse crlf "${rgt_script##*/} has Windows line ends: sed -i 's/\\r\$//' run.sh"
   for word in ${RGT_COMMAND[@]+"${RGT_COMMAND[@]}"}; do
     file=$word
     [[ $file == /* ]] || file=$RGT_WORK_DIR/$word
@@ -52,20 +48,17 @@ rgt_check_crlf() {
     first=''
     { IFS= LC_ALL=C read -r -n 200 first <"$file"; } 2>/dev/null
     [[ $file == *.sh || $first == '#!'* ]] || continue
-    LC_ALL=C grep -q $'\r$' -- "$file" && rgt_refuse crlf "$word has Windows line ends: sed -i 's/\\r\$//' $word"
+    LC_ALL=C grep -q $'\r$' -- "$file" &&
+      rgt_refuse crlf "$word has Windows line ends: sed -i 's/\\r\$//' $word"
   done
   return 0
 }
 
 rgt_check_clock() {
-  local off
   rgt_now
   # 1767225600 is 2026-01-01.
   ((rgt_t >= 1767225600)) || rgt_refuse clock "the clock says $rgt_t, before 2026"
-  [[ $rgt_sent_at == [0-9]* ]] || return 0
-  off=$((rgt_t - ${rgt_sent_at%%.*}))
-  ((off > 300 || off < -300)) && rgt_refuse clock "the clock is $off s off the sender's, expected 300 at most"
-  return 0
+  rgt_check_sender_clock
 }
 
 rgt_preflight() {

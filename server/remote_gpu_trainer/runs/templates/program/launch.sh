@@ -1,6 +1,7 @@
 # Starts the program, writes its log, and asks it to save.
 
-# `split` of every coreutils since 2016 hands on what it has read; where it doesn't, `dd` does, a file a 64 KB block count.
+# `split` of every coreutils since 2016 hands on what it has read; where it doesn't, `dd` does, a
+# file a 64 KB block count.
 rgt_start_writer() {
   local to=$RGT_RUN_DIR/log/train.log. first=$1
   if [[ -z ${rgt_writer:-} ]]; then
@@ -39,7 +40,8 @@ rgt_launch() {
   rgt_start_writer "$rgt_log_first"
   (
     trap - HUP INT QUIT TERM USR1 USR2 PIPE
-    # Found before the user's own PATH counts. What ignored INT from its start, as behind `&`, can't reset it by a trap.
+    # Found before the user's own PATH counts. What ignored INT from its start, as behind `&`, can't
+    # reset it by a trap.
     local front=("$(type -P setsid)" --)
     env --default-signal=INT,QUIT true 2>/dev/null && front=("$(type -P env)" "--default-signal=INT,QUIT" "${front[@]}")
     rgt_child_environment
@@ -52,7 +54,8 @@ rgt_launch() {
   rgt_write "$RGT_RUN_DIR/train.pid" "$rgt_program $rgt_program_start"$'\n'
 }
 
-# After the program's end: workers left behind hold memory and the log's pipe. Five seconds for those that end by themselves.
+# After the program's end: workers left behind hold memory and the log's pipe. Five seconds for
+# those that end by themselves.
 rgt_reap() {
   local _
   rgt_program_code=0
@@ -67,9 +70,10 @@ rgt_reap() {
   rm -f -- "$RGT_RUN_DIR/train.pid"
 }
 
-# The processes that should hear the save signal, in rgt_pids. A shell would die of it and leave its child alone, so the
-# signal goes to what the shell runs; a script with a first line of its own is called after its file, so the executable
-# tells. What reads the program's output (`| tee log`) stays, or the program would die of the broken pipe while it saves.
+# The processes that should hear the save signal, in rgt_pids. A shell would die of it and leave its
+# child alone, so the signal goes to what the shell runs; a script with a first line of its own is
+# called after its file, so the executable tells. What reads the program's output (`| tee log`)
+# stays, or the program would die of the broken pipe while it saves.
 rgt_save_targets() {
   local todo=("$1") pid child children name readers=()
   rgt_scan
@@ -100,9 +104,10 @@ rgt_save_targets() {
 # "Save now", once: whoever creates the file sends the signal, so runner and keeper can both ask.
 rgt_save_now() {
   local signal=$RGT_SAVE_SIGNAL
-  # Looked for first: a program that watches the file could be on its way out when a late signal comes.
+  # Looked for first: a program that watches the file could be on its way out when a late signal
+  # comes.
   rgt_pids=()
-  if [[ ! -e $RGT_RUN_DIR/save-now ]] && rgt_alive "$RGT_RUN_DIR/train.pid"; then rgt_save_targets "$rgt_pid"; fi
+  if [[ ! -e $RGT_RUN_DIR/save-now ]] && rgt_alive train; then rgt_save_targets "$rgt_pid"; fi
   # torchrun and its kin pass on TERM only, and die of the others with their workers left behind.
   [[ $RGT_LAUNCHER == none ]] || signal=TERM
   # A name needs no room: on a full disk the text may be missing, the file and the signal not.

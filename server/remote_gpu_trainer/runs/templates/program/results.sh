@@ -8,7 +8,8 @@ rgt_find_result() {
   [[ $rgt_path == /* ]] || rgt_path=$RGT_WORK_DIR/$rgt_path
 }
 
-# What the results look like before the first attempt, one line each: a file of a rehearsal or of an earlier run is no result.
+# What the results look like before the first attempt, one line each: a file of a rehearsal or of an
+# earlier run is no result.
 rgt_note_results() {
   local name text=''
   rgt_read_number "$RGT_RUN_DIR/attempt" && return 0
@@ -25,7 +26,8 @@ rgt_stamp_result() {
   rgt_stamp="$(stat -L -c '%.9Y %s' -- "$1" 2>/dev/null) $rgt_stamp"
 }
 
-# On another box a run goes on from a checkpoint; a result that was written after it came along with it.
+# On another box a run goes on from a checkpoint; a result that was written after it came along with
+# it.
 rgt_trust_later_results() {
   local name text=''
   [[ -n $rgt_checkpoint && -s $RGT_RUN_DIR/results.before ]] || return 0
@@ -38,7 +40,8 @@ rgt_trust_later_results() {
   rgt_write "$RGT_RUN_DIR/results.before" "$text"
 }
 
-# Results are the first node's to write. Those that lie there as before the first attempt count as missing, and stand in rgt_stale.
+# Results are the first node's to write. Those that lie there as before the first attempt count as
+# missing, and stand in rgt_stale.
 rgt_missing_results() {
   local name before=''
   rgt_missing=() rgt_stale=()
@@ -54,8 +57,9 @@ rgt_missing_results() {
   done
 }
 
-# Which results would show, after a request to save and end, that the program came to its end by itself: those that are missing
-# now. What lies among the checkpoints shows nothing, for the save writes there.
+# Which results would show, after a request to save and end, that the program came to its end by
+# itself: those that are missing now. What lies among the checkpoints shows nothing, for the save
+# writes there.
 rgt_note_owed() {
   local name folder
   rgt_owed=()
@@ -74,3 +78,13 @@ rgt_blame_missing() {
 
 # After rgt_missing_results: is any of them there?
 rgt_has_result() { ((${#rgt_missing[@]} < ${#RGT_EXPECT[@]})); }
+
+# The missing files as a JSON list, in rgt_j.
+rgt_missing_text() {
+  local name list=''
+  for name in ${rgt_missing[@]+"${rgt_missing[@]}"}; do
+    rgt_json "$name"
+    list+="${list:+,}$rgt_j"
+  done
+  rgt_j="[$list]"
+}

@@ -1,14 +1,11 @@
 # The queue as a run.
 
-# In the foreground, as rgt_run is for one run. Ends with 0: every cell of this box is done; 1: cells failed, or this box can't go on;
-# 75: asked to end, with cells left.
+# In the foreground, as rgt_run is for one run. Ends with 0: every cell of this box is done; 1:
+# cells failed, or this box can't go on; 75: asked to end, with cells left.
 rgt_queue_run() {
   rgt_queue_open
   rgt_make_folders
-  rgt_lock_run || {
-    echo "$RGT_NAME: a run holds $RGT_RUN_DIR/lock" >&2
-    exit 75
-  }
+  rgt_lock_run
   exec 2>>"$RGT_RUN_DIR/log/runner.log"
   rgt_keep_script && cp -- "$rgt_self" "$RGT_RUN_DIR/queue.sh.new" && mv -f -- "$RGT_RUN_DIR/queue.sh.new" "$RGT_RUN_DIR/queue.sh" || exit 1
   rgt_queue_set_deadline
@@ -46,7 +43,7 @@ rgt_queue_end_leftovers() {
   local index dir
   for index in ${rgt_queue_mine[@]+"${rgt_queue_mine[@]}"}; do
     dir=$rgt_queue_root/cells/${rgt_queue_names[index]}
-    [[ -e $dir/train.pid ]] && rgt_alive "$dir/train.pid" && ! rgt_alive "$dir/runner.pid" || continue
+    [[ -e $dir/train.pid ]] && rgt_alive_by "$dir/train.pid" && ! rgt_alive_by "$dir/runner.pid" || continue
     (
       RGT_RUN_DIR=$dir
       rgt_end_orphans
@@ -152,7 +149,7 @@ rgt_queue_end() {
 rgt_queue_save() {
   local file name code=1
   for file in "$rgt_queue_root"/cells/*/train.pid; do
-    rgt_alive "$file" || continue
+    rgt_alive_by "$file" || continue
     name=${file%/train.pid}
     env -u RGT_PART RGT_CELL="${name##*/}" bash "$rgt_self" save && code=0
   done
@@ -197,14 +194,15 @@ rgt_queue_sync() {
   return "$code"
 }
 
-# The status of a run with the counts of the cells, looked up now. The parts of one run folder answer as one.
+# The status of a run with the counts of the cells, looked up now. The parts of one run folder
+# answer as one.
 rgt_queue_status() {
   local text file newest='' cells
   rgt_queue_open
   for file in "$RGT_RUN_DIR"/parts/*/state.json; do
     [[ ! -e $RGT_RUN_DIR/state.json && -e $file ]] || continue
-    if [[ -z $newest || $file -nt $newest ]] || rgt_alive "${file%/*}/runner.pid"; then newest=$file; fi
-    if rgt_alive "${file%/*}/runner.pid"; then break; fi
+    if [[ -z $newest || $file -nt $newest ]] || rgt_alive_by "${file%/*}/runner.pid"; then newest=$file; fi
+    if rgt_alive_by "${file%/*}/runner.pid"; then break; fi
   done
   [[ -z $newest ]] || RGT_RUN_DIR=${newest%/*}
   rgt_now && rgt_queue_clock=$rgt_t

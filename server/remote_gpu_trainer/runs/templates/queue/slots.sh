@@ -1,6 +1,7 @@
 # Cells that run on this box.
 
-# The share of a slot: cards by CUDA_VISIBLE_DEVICES, those of the box or those that were given to us.
+# The share of a slot: cards by CUDA_VISIBLE_DEVICES, those of the box or those that were given to
+# us.
 rgt_queue_share() {
   local slot=$1 cards=() count each at
   rgt_queue_env=("RGT_CELL_SLOT=$slot")
@@ -23,15 +24,15 @@ rgt_queue_share() {
   ((RGT_SLOTS <= count)) || rgt_queue_env+=("RGT_CELL_SHARED=yes")
 }
 
-# Starts a claimed cell in a slot. One whose runner still lives, from a queue that was killed, is waited for; one that ended without
-# its result being published isn't run again.
+# Starts a claimed cell in a slot. One whose runner still lives, from a queue that was killed, is
+# waited for; one that ended without its result being published isn't run again.
 rgt_queue_launch() {
   local slot=$1 index=$2 name=${rgt_queue_names[$2]} dir guard=() rgt_pid rgt_start
   dir=$rgt_queue_root/cells/$name
   rgt_queue_cell[slot]=$index rgt_queue_token_of[slot]=$rgt_queue_token rgt_queue_pending[slot]='' rgt_queue_pid[slot]='' rgt_queue_started[slot]=''
   rgt_queue_note "$index" running "{\"host\":\"$rgt_queue_host\"}"
   mkdir -p -- "$dir/log"
-  if rgt_alive "$dir/runner.pid"; then
+  if rgt_alive_by "$dir/runner.pid"; then
     rgt_queue_pid[slot]=$rgt_pid rgt_queue_started[slot]=$rgt_start
     rgt_event adopted cell "$name"
     return
@@ -43,7 +44,8 @@ rgt_queue_launch() {
   rm -f -- "$dir/.done" "$dir/.failed" "$dir/.preempted" "$dir/.orphan"
   rgt_write "$dir/cell" "${RGT_CELLS[index]}"
   rgt_queue_share "$slot"
-  # A queue that is killed takes its cells with it: they save and end, so that nothing runs beside what takes them over.
+  # A queue that is killed takes its cells with it: they save and end, so that nothing runs beside
+  # what takes them over.
   if type -P setpriv >/dev/null; then guard=(setpriv --pdeathsig TERM); fi
   env -u RGT_PART "${rgt_queue_env[@]}" RGT_CELL="$name" RGT_KEEPER=off RGT_QUEUE_DIR="$RGT_RUN_DIR" \
     RGT_CELL_DEADLINE="at:$rgt_deadline" setsid ${guard[@]+"${guard[@]}"} bash "$RGT_RUN_DIR/queue.sh" "$rgt_queue_cell_verb" >>"$dir/log/console" 2>&1 </dev/null 9>&- &
@@ -59,7 +61,8 @@ rgt_queue_same_cell() {
   [[ $before == "${RGT_CELLS[$2]}" ]]
 }
 
-# What a cell came to, in rgt_queue_kind (done, failed, preempted, none) and rgt_queue_line (the marker's text).
+# What a cell came to, in rgt_queue_kind (done, failed, preempted, none) and rgt_queue_line (the
+# marker's text).
 rgt_queue_outcome() {
   local kind
   for kind in "done" failed preempted; do
@@ -97,7 +100,8 @@ rgt_queue_finish() {
   fi
   rgt_queue_field "$rgt_queue_line" entry && entry=$rgt_queue_value
   rgt_entry_of crlf
-  # Windows line ends are in a file of this cell alone; anything else that is refused was well when the queue began.
+  # Windows line ends are in a file of this cell alone; anything else that is refused was well when
+  # the queue began.
   if [[ $rgt_queue_kind == failed && ($class == disk || $class == gpu || ($class == preflight && $entry != "$rgt_id")) ]]; then
     rgt_queue_field "$rgt_queue_line" reason
     rgt_queue_halt_class=$class
@@ -253,7 +257,8 @@ rgt_queue_fill() {
   done
 }
 
-# Is there anything to wait for? Cells of other boxes are watched for one lease more, so that one of a box that died is found.
+# Is there anything to wait for? Cells of other boxes are watched for one lease more, so that one of
+# a box that died is found.
 rgt_queue_over() {
   local index own='' others='' slot
   for slot in "${!rgt_queue_cell[@]}"; do

@@ -6,11 +6,13 @@ for rgt_name in RGT_REHEARSE RGT_EXPECT; do
 done
 : "${RGT_REHEARSE_MINUTES:=15}"
 
-# A rehearsal is a run of its own beside the run: other state, other checkpoints, the same program for a few steps.
+# A rehearsal is a run of its own beside the run: other state, other checkpoints, the same program
+# for a few steps.
 rgt_rehearse() {
   local code=0
   rgt_rehearse_phases || code=$?
   rgt_set_aside
+  ((code)) || rm -rf -- "$RGT_RUN_DIR"/checkpoints-*
   return "$code"
 }
 
@@ -27,10 +29,7 @@ rgt_set_aside() {
 rgt_rehearse_phases() {
   local real=$RGT_CHECKPOINT_DIR given=$rgt_checkpoint_as_given at name kind begin limit first='' first_id='' grew='' code took=0
   rgt_make_folders
-  rgt_lock_run || {
-    echo "$RGT_NAME: a run holds $RGT_RUN_DIR/lock" >&2
-    exit 75
-  }
+  rgt_lock_run
   rgt_boot_id
   RGT_RUN_DIR=$RGT_RUN_DIR/rehearsal
   RGT_CHECKPOINT_DIR=$RGT_RUN_DIR/checkpoints-$$

@@ -29,11 +29,10 @@ rgt_try() {
   rgt_attempt=$((${rgt_number:-0} + 1))
   rgt_write "$RGT_RUN_DIR/attempt" "$rgt_attempt"$'\n'
   rm -f -- "$RGT_RUN_DIR/save-now"
-  [[ $rgt_asked == hangup || $rgt_asked == save ]] && rgt_asked=''
+  [[ $rgt_asked == hangup ]] && rgt_asked=''
   rgt_stalled=false rgt_class='' rgt_entry='' rgt_reason='' rgt_exit='' rgt_stall_reason=''
   rgt_owed=()
-  rgt_choose_checkpoint
-  rgt_tell_lost
+  rgt_begin_with_checkpoint
   ((rgt_attempt > 1)) || rgt_trust_later_results
   rgt_resume_words
   rgt_with_arguments ${rgt_extra[@]+"${rgt_extra[@]}"} ${rgt_resume_with[@]+"${rgt_resume_with[@]}"}
@@ -51,15 +50,18 @@ rgt_try() {
   rgt_log_files
   [[ -z $rgt_log_file ]] || rgt_find_step
   rgt_missing_results
-  if [[ $rgt_exit == 0 && $rgt_stalled == false && ${#rgt_missing[@]} == 0 ]] && [[ -z $rgt_asked || ${#rgt_owed[@]} -gt 0 ]]; then
+  if [[ $rgt_exit == 0 && $rgt_stalled == false && ${#rgt_missing[@]} == 0 ]] &&
+    [[ -z $rgt_asked || ${#rgt_owed[@]} -gt 0 ]]; then
     rgt_class='' rgt_entry='' rgt_reason='' rgt_asked=''
   elif [[ $rgt_exit == 0 && $rgt_stalled == false && -z $rgt_asked ]]; then
     rgt_blame_missing
   else
     rgt_classify "$rgt_exit"
   fi
-  rgt_event ended attempt "$rgt_attempt" exit "$rgt_exit" class "$rgt_class" entry "$rgt_entry" reason "$rgt_reason" step "$rgt_step"
-  [[ -z $rgt_class ]] || rgt_log "ended: $rgt_class${rgt_entry:+ ($rgt_entry)}: $rgt_reason, exit $rgt_exit, step ${rgt_step:-unknown}"
+  rgt_event ended attempt "$rgt_attempt" exit "$rgt_exit" \
+    class "$rgt_class" entry "$rgt_entry" reason "$rgt_reason" step "$rgt_step"
+  [[ -z $rgt_class ]] ||
+    rgt_log "ended: $rgt_class${rgt_entry:+ ($rgt_entry)}: $rgt_reason, exit $rgt_exit, step ${rgt_step:-unknown}"
 }
 
 # May this class be tried again? Counts what was used up in this start.
@@ -85,7 +87,7 @@ rgt_attempts() {
       rm -f -- "$RGT_RUN_DIR/last-failure"
       return
     }
-    [[ -z $rgt_asked || $rgt_asked == hangup || $rgt_asked == save ]] || return 0
+    ! rgt_is_to_end || return 0
     # A newer whole checkpoint is progress: then the same failure may come again.
     rgt_look_for_checkpoint
     now="$rgt_class ${rgt_step:-none} $rgt_checkpoint_id" before=''
@@ -110,7 +112,7 @@ rgt_attempts() {
     while rgt_uptime && ((rgt_up < until)); do
       rgt_beat
       rgt_nap 0.2
-      [[ -n $rgt_asked && $rgt_asked != hangup && $rgt_asked != save ]] && {
+      rgt_is_to_end && {
         rgt_verdict preempted preempted "$rgt_asked"
         return
       }

@@ -46,7 +46,7 @@ rgt_beat() {
   fi
   ((rgt_up - ${rgt_probe_at:--100000} >= 6 * RGT_HEARTBEAT)) && rgt_start_probe
   # One that was stopped keeps nothing.
-  { rgt_alive "$RGT_RUN_DIR/keeper.pid" && [[ ${rgt_stat[0]} != [Tt] ]]; } || rgt_start_keeper
+  { rgt_alive keeper && [[ ${rgt_stat[0]} != [Tt] ]]; } || rgt_start_keeper
   rgt_now
   rgt_write "$RGT_RUN_DIR/heartbeat" "$rgt_t"$'\n'
   rgt_state

@@ -3,10 +3,7 @@
 rgt_run() {
   local again=$1
   rgt_make_folders
-  rgt_lock_run || {
-    echo "$RGT_NAME: a run holds $RGT_RUN_DIR/lock" >&2
-    exit 75
-  }
+  rgt_lock_run
   exec 2>>"$RGT_RUN_DIR/log/runner.log"
   if [[ -e $RGT_RUN_DIR/.done && $again != again ]]; then
     rgt_log "$RGT_NAME is done already; nothing was started (resume runs it again)"
@@ -35,7 +32,7 @@ rgt_run() {
   { head -c 65536 /dev/zero >"$RGT_RUN_DIR/.spare"; } 2>/dev/null
   rgt_write_code_notes
   rgt_plan_sync
-  if ! rgt_preflight && [[ -z $rgt_asked || $rgt_asked == hangup ]]; then
+  if ! rgt_preflight && ! rgt_is_to_end; then
     : >"$RGT_RUN_DIR/.refused"
     rgt_tell_refusals
     rgt_class=preflight
@@ -48,8 +45,8 @@ rgt_run() {
     rgt_finish failed
     exit 1
   fi
-  if [[ -n $rgt_asked && $rgt_asked != hangup ]] || ! rgt_stage; then
-    if [[ -n $rgt_asked && $rgt_asked != hangup ]]; then
+  if rgt_is_to_end || ! rgt_stage; then
+    if rgt_is_to_end; then
       rgt_verdict preempted preempted "$rgt_asked"
       rgt_finish preempted
     else
@@ -75,14 +72,14 @@ rgt_begin() {
   rgt_phase=preflight && rgt_state
   rm -f -- "$RGT_RUN_DIR"/.done "$RGT_RUN_DIR"/.failed "$RGT_RUN_DIR"/.preempted "$RGT_RUN_DIR"/.refused \
     "$RGT_RUN_DIR"/asked "$RGT_RUN_DIR"/notice "$RGT_RUN_DIR"/final-sync "$RGT_RUN_DIR"/quiet
-  rgt_write_pid "$RGT_RUN_DIR/runner.pid" "$$"
+  rgt_write_pid runner "$$"
   : >"$RGT_RUN_DIR/start.begun"
 }
 
 rgt_finish() {
   rgt_outcome=$1
-  # The box of a preempted run may go at any moment, so its marker comes first; the others wait for the copy.
-  # The state before it: who sees the marker finds the reason there.
+  # The box of a preempted run may go at any moment, so its marker comes first; the others wait for
+  # the copy. The state before it: who sees the marker finds the reason there.
   if [[ $1 == preempted ]]; then
     rgt_state
     rgt_mark preempted
@@ -94,22 +91,11 @@ rgt_finish() {
   rgt_log "$1${rgt_reason:+: $rgt_reason}"
   rgt_mark "$1"
   rm -f -- "$RGT_RUN_DIR/runner.pid"
-  [[ $1 == preempted ]] || rgt_notify "$RGT_NAME on ${HOSTNAME:-this box}: $1${rgt_reason:+: $rgt_reason}"
+  [[ $1 == preempted ]] || rgt_notify "$1${rgt_reason:+: $rgt_reason}"
 }
 
 rgt_refuse_start() {
   rgt_log "$1"
   rgt_write "$RGT_RUN_DIR/start.refused" "$1"$'\n'
   exit "${2:-1}"
-}
-
-# Environment file and data, before the first attempt. Fails with class, entry and reason set.
-rgt_stage() {
-  local mark=$RGT_RUN_DIR/.stage-mark
-  rgt_set_phase staging
-  rgt_set_up || return 1
-  : >"$mark"
-  rgt_stage_data "$mark" || return 1
-  rgt_restore "$mark" || return 1
-  rm -f -- "$mark"
 }

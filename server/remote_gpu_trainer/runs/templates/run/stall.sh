@@ -1,19 +1,16 @@
 # A run that stands still.
 
-: "${RGT_STALL_STEP_SECONDS:=0}"
-
 # A reason to call the run stalled, in rgt_stall_reason.
 rgt_is_stalled() {
   if ((RGT_STALL_LOG_SECONDS > 0 && rgt_up - rgt_log_at >= RGT_STALL_LOG_SECONDS)); then
     rgt_stall_reason="no line in the log for $((rgt_up - rgt_log_at)) s"
-  elif ((RGT_STALL_STEP_SECONDS > 0 && rgt_up - rgt_step_at >= RGT_STALL_STEP_SECONDS)); then
-    rgt_stall_reason="step ${rgt_step:-none} for $((rgt_up - rgt_step_at)) s"
   else
-    rgt_gpus_wait
+    rgt_step_waits || rgt_gpus_wait
   fi
 }
 
-# Stacks of all Python processes before anything is killed: py-spy, else the fault handler, all at one moment.
+# Stacks of all Python processes before anything is killed: py-spy, else the fault handler, all at
+# one moment.
 rgt_take_stacks() {
   local pid exe got=0 name
   local -a pythons=() dumps=()

@@ -43,20 +43,13 @@ rgt_main() {
         exit 1
       }
       ;;
-    rehearse | --rehearse)
-      rgt_rehearse || exit
-      rm -rf -- "$RGT_RUN_DIR"/checkpoints-*
-      ;;
+    rehearse | --rehearse) rgt_rehearse ;;
     status) rgt_status ${left[@]+"${left[@]}"} ;;
     stop) rgt_stop ;;
     save) rgt_save ;;
     sync) rgt_sync_by_hand ;;
     sync-worker) rgt_sync_worker "${left[0]:-quick}" ;;
     keeper) rgt_keeper ;;
-    queue | reconcile)
-      echo 'this script holds no queue' >&2
-      exit 2
-      ;;
     *)
       echo "'$verb' is no verb of this script; bash run.sh --help lists them" >&2
       exit 2

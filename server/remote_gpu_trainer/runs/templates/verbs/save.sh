@@ -4,7 +4,7 @@ rgt_usage+=$'\n  save           save now, go on'
 
 rgt_save() {
   local until before
-  rgt_alive "$RGT_RUN_DIR/train.pid" || {
+  rgt_alive train || {
     rgt_not_elsewhere && echo "$RGT_NAME is not running" >&2
     return 1
   }

@@ -1,6 +1,7 @@
 # The verb start: the run goes on without the login.
 
-# Environment of the starting login, through a pipe that only this user can open: tmux may have another one.
+# Environment of the starting login, through a pipe that only this user can open: tmux may have
+# another one.
 rgt_take_environment() {
   local pair name
   while IFS= read -r -d '' pair; do
@@ -27,10 +28,7 @@ rgt_start() {
     echo "$RGT_NAME: another start is under way" >&2
     exit 75
   }
-  rgt_lock_run || {
-    echo "$RGT_NAME: a run holds $RGT_RUN_DIR/lock" >&2
-    exit 75
-  }
+  rgt_lock_run
   exec 9>&-
   if [[ $again != again && ${#RGT_CELLS[@]} == 0 ]]; then
     if [[ -e $RGT_RUN_DIR/.done ]]; then
@@ -80,7 +78,7 @@ rgt_start() {
   rgt_uptime && until=$((rgt_up + 45))
   while rgt_uptime && ((rgt_up < until)); do
     rgt_read_last_state
-    case $rgt_phase in new | preflight) rgt_alive "$RGT_RUN_DIR/runner.pid" || rgt_ended || break ;; *) break ;; esac
+    case $rgt_phase in new | preflight) rgt_alive runner || rgt_ended || break ;; *) break ;; esac
     rgt_ended && break
     rgt_nap 0.1
   done
@@ -92,7 +90,8 @@ rgt_start() {
   printf '%s\n' "${line//$'\n'/ }"
 }
 
-# The new runner has begun, or refused to. Its pid file would not do: a quick end takes that away again.
+# The new runner has begun, or refused to. Its pid file would not do: a quick end takes that away
+# again.
 rgt_wait_for_start() {
   local until
   rgt_uptime && until=$((rgt_up + 20))

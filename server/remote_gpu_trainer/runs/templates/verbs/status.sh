@@ -2,10 +2,11 @@
 
 # Reads only. What could block (a dead mount) gets a tenth of a second.
 rgt_status() {
-  local alive=false keeper=false beat='' tail='' when size name line rgt_j updated now text
+  local alive=false keeper=false beat='' tail='' when size name rgt_j updated now text
   local -a lines=()
   rgt_read_last_state
   updated=${rgt_t:-0}
+  # These stay as they were written, already quoted.
   rgt_field reason && rgt_reason_raw=$rgt_raw
   rgt_field expect_missing && rgt_missing_raw=$rgt_raw
   for name in 'done' failed preempted; do
@@ -14,10 +15,10 @@ rgt_status() {
     rgt_read_marker "$name"
   done
   rgt_runner_alive=false rgt_host=''
-  rgt_alive "$RGT_RUN_DIR/runner.pid" && alive=true && [[ ${rgt_stat[0]} != [Tt] ]] && rgt_runner_alive=true
-  rgt_alive "$RGT_RUN_DIR/train.pid" && alive=true
-  rgt_alive "$RGT_RUN_DIR/keeper.pid" && keeper=true
-  if [[ $alive == false ]] && rgt_is_going && rgt_is_elsewhere; then
+  rgt_alive runner && alive=true && [[ ${rgt_stat[0]} != [Tt] ]] && rgt_runner_alive=true
+  rgt_alive train && alive=true
+  rgt_alive keeper && keeper=true
+  if [[ $alive == false ]] && rgt_is_elsewhere; then
     alive=$rgt_fresh rgt_runner_alive=$rgt_fresh rgt_elsewhere=true keeper=null
   fi
   printf -v now '%(%s)T' -1
@@ -43,10 +44,6 @@ rgt_status() {
   [[ -n $rgt_boot ]] || rgt_boot_id
   rgt_t=$updated
   text=$(rgt_state_text $alive $keeper "$beat" "$tail")
-  # Reason and missing files stay as they were written, already quoted.
-  line="\"reason\":\"\""
-  text=${text/"$line"/"\"reason\":${rgt_reason_raw:-\"\"}"}
-  [[ -z ${rgt_missing_raw:-} ]] || text="${text%,\"expect_missing\":*},\"expect_missing\":$rgt_missing_raw}"
   if [[ ${1:-} == --json ]]; then
     printf '%s\n' "$text"
     return

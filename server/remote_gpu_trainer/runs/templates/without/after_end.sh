@@ -1,2 +1,2 @@
 # The box is kept after the end. 0: nothing is left to keep.
-rgt_keeper_after_end() { ! rgt_alive "$RGT_RUN_DIR/runner.pid" && rgt_leaves_box; }
+rgt_keeper_after_end() { rgt_leaves_box; }

@@ -4,6 +4,7 @@ rgt_plan_sync() { :; }
 rgt_beat_sync() { :; }
 rgt_finish_sync() { :; }
 rgt_stop_sync() { :; }
+rgt_cut_sync() { :; }
 rgt_sync_is_whole() { :; }
 rgt_keeper_sync() { :; }
 rgt_sync_worker() { :; }

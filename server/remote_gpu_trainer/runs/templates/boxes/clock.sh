@@ -1,0 +1,10 @@
+# The clock of the box beside the one of the machine that starts the run.
+
+rgt_check_sender_clock() {
+  local off
+  [[ $rgt_sent_at == [0-9]* ]] || return 0
+  off=$((rgt_t - ${rgt_sent_at%%.*}))
+  ((off > 300 || off < -300)) &&
+    rgt_refuse clock "the clock is $off s off the sender's, expected 300 at most"
+  return 0
+}

@@ -1,0 +1,2 @@
+# Nothing comes before the program.
+rgt_stage() { rgt_set_phase staging; }

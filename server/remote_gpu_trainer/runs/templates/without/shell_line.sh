@@ -1,0 +1,2 @@
+# A command that is a list of words.
+rgt_with_arguments() { rgt_argv=("${RGT_COMMAND[@]}" "$@"); }
