@@ -64,3 +64,11 @@ def test_scripts_for_a_box_never_import_the_package():
         text = path.read_text(encoding="utf-8")
         imports = re.findall(r"^\s*(?:from|import) remote_gpu_trainer", text, re.M)
         assert path.name == "check_staleness.py" or not imports, path
+
+
+def test_every_slow_test_exists():
+    for line in (ROOT / "tests/slow.txt").read_text(encoding="utf-8").splitlines():
+        name, _, test = line.partition("::")
+        path = ROOT / name
+        assert path.is_file(), line
+        assert not test or f"def {test}(" in path.read_text(encoding="utf-8"), line
