@@ -21,21 +21,8 @@ NOTE = re.compile(
     r"\.(json|jsonl|txt|log|ya?ml|md|csv|tsv|lock|py|sh|html|pdf|png|jpe?g|gif|svg|mp4|wav)$"
     r"|tfevents|/latest[^/]*$"
 )
-WEIGHTS = (
-    ".pt",
-    ".pth",
-    ".bin",
-    ".ckpt",
-    ".distcp",
-    ".npz",
-    ".tar",
-    ".safetensors",
-    ".pkl",
-    ".msgpack",
-    ".h5",
-    ".keras",
-    ".state",
-)
+ARCHIVES = (".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar")
+WEIGHTS = (*ARCHIVES, ".safetensors", ".pkl", ".msgpack", ".h5", ".keras", ".state")
 # What a resume needs besides; results and notes come and go.
 STATE = re.compile(r"(^|/)(trainer_state|adapter_config|[^/]*\.index)\.json$|\.metadata$")
 FRACTION = re.compile(r"\d+\.\d+|\d+e-?\d+")  # a loss of 0.52 orders nothing
@@ -44,10 +31,7 @@ LEFTOVER = re.compile(r"(\.tmp|\.torn(\.\d+)?|\.partial|\.incomplete|~)$|\.tmp[.
 
 
 def fault_of_file(path):
-    """What is wrong with one file; '' for a whole one, and for a format that this can't check.
-
-    Raises OSError when the file can't be read.
-    """
+    """What is wrong with a file; '' for a whole one and an unknown format. Raises OSError."""
     size = os.path.getsize(path)
     name = os.path.basename(path)
     with open(path, "rb") as stream:
@@ -67,7 +51,7 @@ def fault_of_file(path):
         ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
         wanted = 8 + length + max(ends, default=0)
         return "" if size == wanted else f"{size} bytes, expected {wanted}"
-    if name.endswith(WEIGHTS[:7]):
+    if name.endswith(ARCHIVES):
         if size == 0:
             return "empty"
         if not head.strip(b"\0"):
@@ -96,7 +80,7 @@ def fault_of_file(path):
 
 
 def files_of(path):
-    """The paths of the files in a folder and in those below it, in a fixed order."""
+    """The files in and below a folder, in a fixed order."""
     for root, folders, names in os.walk(path):
         folders.sort()
         for name in sorted(names):
@@ -105,7 +89,7 @@ def files_of(path):
 
 
 def shape_of(path):
-    """The names of a folder's weights and states, with 0 for each number, so that steps compare."""
+    """The names of a folder's weights and states, with 0 for each number."""
     names = (os.path.relpath(name, path) for name in files_of(path))
     return {
         re.sub(r"\d+", "0", name) for name in names if name.endswith(WEIGHTS) or STATE.search(name)
@@ -120,7 +104,7 @@ def is_checkpoint(path):
 
 
 def fault_of(path):
-    """What is wrong with a checkpoint, a file or a folder; '' for a whole one. Raises OSError."""
+    """What is wrong with a file or a folder; '' for a whole one. Raises OSError."""
     if not os.path.isdir(path):
         return fault_of_file(path) or ("" if os.path.getsize(path) else "empty")
     names = list(files_of(path))
@@ -147,13 +131,13 @@ def stamp_of(path):
 
 
 def numbers_of(path):
-    """The numbers of a name that count steps or epochs; all of them where none says what it is."""
+    """The steps and epochs in a name; where none is marked as such, all whole numbers."""
     name = FRACTION.sub(".", os.path.basename(path))
     return [int(text) for text in COUNTED.findall(name) or re.findall(r"\d+", name)]
 
 
 def kind_of(path):
-    """What two checkpoints share that differ only in their numbers: the name's form, the folder."""
+    """What checkpoints share that differ only in their numbers: a form of name, a folder."""
     return re.sub(r"\d+", "0", os.path.basename(path)), os.path.dirname(path)
 
 
@@ -192,17 +176,14 @@ def lost_by(path, older, is_whole):
 
 
 def tell(kind, path, why):
-    """Write a verdict for bash: three fields, each ended by NUL, as a path may hold a line end."""
+    """Write a verdict for bash: three fields, each ended by NUL."""
     sys.stdout.buffer.write(
         b"\0".join([kind.encode(), os.fsencode(path), why.encode("utf-8", "replace"), b""])
     )
 
 
 def main(arguments):
-    """Judge one path, or tell of a folder's checkpoints down to the newest whole one.
-
-    CACHE holds what was whole before, by stamp and path. Returns 1 for one path with a fault.
-    """
+    """Judge a path, or a folder's newest ones until one is whole. Returns the exit code."""
     if len(arguments) == 1:
         fault = fault_of(arguments[0])
         print(fault or "whole")
