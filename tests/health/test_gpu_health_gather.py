@@ -13,11 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.health.test_gpu_health_faults import gpu_health
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "gpu_health.py"
-CAPTURES = ROOT / "tests" / "health" / "gpu_captures"
+from tests.health.gpu_faults import CAPTURES
+from tests.health.script import SCRIPT, gpu_health
 
 FAKE = """#!/bin/sh
 # Answers from a capture; keeps a list of its calls, and says when two run at once.

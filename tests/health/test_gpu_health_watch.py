@@ -2,16 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.health.test_gpu_health_faults import ROOT, gpu_health
+from tests.health.script import SCRIPT, gpu_health
 
-SCRIPT = ROOT / "scripts" / "gpu_health.py"
 # index, bus, util, mem_util, used, total, power, limit, temp, sm, max_sm, mask, gen, pstate
 CALM = "{0}, 00000000:{0}B:00.0, 98, 40, 61000, 81559, 640.00, 700.00, 61, 1900, 1980, 0x0000000000000004, 5, P0"
 FAKE = """#!{python}
@@ -272,7 +273,7 @@ def test_it_takes_less_than_a_hundredth_of_a_core_and_30_mb(tmp_path):
     )
 
     def spent():
-        fields = open("/proc/%d/stat" % process.pid).read().rpartition(")")[2].split()
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     try:
@@ -280,16 +281,8 @@ def test_it_takes_less_than_a_hundredth_of_a_core_and_30_mb(tmp_path):
         before, began = spent(), time.monotonic()
         time.sleep(8)
         share = (spent() - before) / (time.monotonic() - began)
-        memory = (
-            int(
-                [
-                    line
-                    for line in open("/proc/%d/status" % process.pid)
-                    if line.startswith("VmHWM")
-                ][0].split()[1]
-            )
-            / 1024
-        )
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        memory = int(re.search(r"^VmHWM:\s*(\d+)", status, re.M)[1]) / 1024
     finally:
         process.terminate()
         process.wait(10)
