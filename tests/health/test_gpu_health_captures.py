@@ -358,10 +358,10 @@ def part_of(capture, kept, node="denied"):
         box.row_out(gpu)
         box.xml_out(gpu)
     box.files["nvidia-smi-q.xml"] = re.sub(
-        r"<attached_gpus>\d+", "<attached_gpus>%d" % kept, box.files["nvidia-smi-q.xml"]
+        r"<attached_gpus>\d+", f"<attached_gpus>{kept}", box.files["nvidia-smi-q.xml"]
     )
     box.files["nvidia-smi.csv"] = re.sub(
-        r"(?m)^(\d, )%d, " % count, r"\g<1>%d, " % kept, box.files["nvidia-smi.csv"]
+        rf"(?m)^(\d, ){count}, ", rf"\g<1>{kept}, ", box.files["nvidia-smi.csv"]
     )
     box.files["nvidia-smi-list.txt"] = "".join(
         box.files["nvidia-smi-list.txt"].splitlines(True)[:kept]
@@ -372,7 +372,7 @@ def part_of(capture, kept, node="denied"):
     rows = [
         line.split("\t")
         for line in box.files["topo.txt"].split("\n")
-        if not re.match(r"GPU(%s)\t" % "|".join(map(str, range(kept, count))), line)
+        if not re.match(r"GPU({})\t".format("|".join(map(str, range(kept, count)))), line)
     ]
     box.files["topo.txt"] = "\n".join(
         "\t".join(row[: 1 + kept] + row[1 + count :] if len(row) > count else row) for row in rows
@@ -414,7 +414,7 @@ def test_a_card_of_the_jobs_own_that_does_not_answer_is_fatal(container):
     box = part_of("h100x8", 7, "open")
     box.proc(lambda proc: proc["platform"].update(container=container))
     assert [(gpu, level) for gpu, level, _ in judged(box)] == [(box.short_place(7), "fatal")]
-    box.log("NVRM: Xid (PCI:%s): 79, pid=1, GPU has fallen off the bus." % box.short_place(7))
+    box.log(f"NVRM: Xid (PCI:{box.short_place(7)}): 79, pid=1, GPU has fallen off the bus.")
     assert {level for _, level, _ in judged(box)} == {"fatal"}
 
 
@@ -428,7 +428,7 @@ def test_a_container_with_more_device_nodes_than_gpus_is_never_fit():
     box = part_of("h100x8", 7, None)
     box.proc(lambda proc: proc["platform"].update(container="docker"))
     assert [level for _, level, _ in judged(box)] == ["unknown"]
-    box.log("NVRM: Xid (PCI:%s): 79, pid=1, GPU has fallen off the bus." % box.short_place(7))
+    box.log(f"NVRM: Xid (PCI:{box.short_place(7)}): 79, pid=1, GPU has fallen off the bus.")
     assert [(gpu, level) for gpu, level, _ in judged(box)] == [
         (box.short_place(7), "unknown"),
         (None, "unknown"),
@@ -479,7 +479,7 @@ def test_what_the_log_says_of_a_neighbours_card_is_only_a_warning_in_a_container
     ],
 )
 def test_each_form_of_a_gpu_without_a_handle_is_read_and_fatal(text, place, index):
-    text = "Unable to determine the device handle for %s" % text
+    text = f"Unable to determine the device handle for {text}"
     assert gpu_health.lost_handles(text) == [(place, index, text)]
     found = gpu_health.judge(
         {
@@ -496,8 +496,7 @@ def test_a_handle_that_is_lost_is_told_of_the_gpu_that_the_other_calls_know():
     box = Text("h100x8")
     box.row_out(5)
     box.files["nvidia-smi.csv"] += (
-        "Unable to determine the device handle for GPU5: 0000:%s: Unknown Error\n"
-        % box.places[5][-7:]
+        f"Unable to determine the device handle for GPU5: 0000:{box.places[5][-7:]}: Unknown Error\n"
     )
     assert [(gpu, level) for gpu, level, _ in judged(box)] == [(5, "fatal")]
 
@@ -539,7 +538,7 @@ def test_a_value_that_is_none_of_its_kind_is_wrong_usage(expect, capsys):
     assert out == "" and all(
         word in err
         for word in (
-            "found %r" % expect,
+            f"found {expect!r}",
             "expected " + re.match("[a-z0-9]+", expect).group(0),
             "do: ",
         )
@@ -769,8 +768,8 @@ def test_each_size_that_is_sold_under_a_name_is_right(name, memory, level):
         box.files[file] = (
             box.files[file]
             .replace("RTX 4090", name)
-            .replace("24564 MiB", "%d MiB" % memory)
-            .replace(", 8.9,", ", %s," % capability)
+            .replace("24564 MiB", f"{memory} MiB")
+            .replace(", 8.9,", f", {capability},")
         )
     assert {one for _, one, text in judged(box) if "less than" in text} == (
         {level} if level else set()
@@ -785,18 +784,18 @@ def test_a_process_is_found_by_the_minor_number_of_its_card(minor):
             proc["platform"].update(container="docker"),
             proc.update(
                 pci=[],
-                dev=[{"path": "/dev/nvidia%d" % minor, "error": ""}],
+                dev=[{"path": f"/dev/nvidia{minor}", "error": ""}],
                 holders=[
                     {
                         "pid": 77,
                         "state": "S",
                         "name": "python3",
-                        "devices": ["/dev/nvidia%d" % minor],
+                        "devices": [f"/dev/nvidia{minor}"],
                     }
                 ],
             ),
         )
     )
     box.cell(0, "memory.used", "40000")
-    box.xml_add(0, "\t\t<pci>", "<minor_number>%d</minor_number>" % minor)
+    box.xml_add(0, "\t\t<pci>", f"<minor_number>{minor}</minor_number>")
     assert judged(box) == [(0, "warn", "40000 MiB in use by python3 (pid 77)")]

@@ -108,7 +108,7 @@ def test_cells_of_real_captures_are_read_alike():
             unit = re.match(r"[\d.]+( \S+)$", cells[at])
             cells[at] = value + (unit.group(1) if unit and re.match(r"[\d.]+$", value) else "")
             got = gpu_health.judge(
-                {"files": {"nvidia-smi.csv": "%s\n%s\n" % (head, ", ".join(cells))}, "exit": {}}
+                {"files": {"nvidia-smi.csv": "{}\n{}\n".format(head, ", ".join(cells))}, "exit": {}}
             )
             assert [(one["gpu"], one["level"]) for one in got] == [(0, level)], (
                 path.name,

@@ -102,7 +102,7 @@ def test_an_applications_xid_is_no_broken_card(code):
     assert all(
         level == "warn"
         for _, level, _ in findings(
-            "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, name=python3, x" % code
+            f"[ 5.0] NVRM: Xid (PCI:0000:3b:00): {code}, pid=9, name=python3, x"
         )
     )
 
@@ -212,11 +212,11 @@ def test_what_to_do_is_never_nothing_where_a_card_is_worse_than_a_warning():
     for code, (level, _, _) in gpu_health.XID.items():
         got = gpu_health.judge(
             {
-                "files": {"dmesg.txt": "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, x\n" % code},
+                "files": {"dmesg.txt": f"[ 5.0] NVRM: Xid (PCI:0000:3b:00): {code}, pid=9, x\n"},
                 "exit": {},
             }
         )
-        action = [one["action"] for one in got if "no Xid %d " % code in one["threshold"]]
+        action = [one["action"] for one in got if f"no Xid {code} " in one["threshold"]]
         assert len(action) == (level != "ok") and (
             level == "warn" or not any("nothing to do" in text for text in action)
         ), (code, action)

@@ -50,7 +50,7 @@ def said(**changes):
 
 def judged(lines, samples=(), log="", timed_out=False):
     record = gpu_health.load(str(CAPTURES / "h100x8"))
-    text = "".join("GPU_HEALTH %s\n" % json.dumps(line) for line in lines)
+    text = "".join(f"GPU_HEALTH {json.dumps(line)}\n" for line in lines)
     measured, findings = gpu_health.judged_stress(
         {"text": text, "timed_out": timed_out},
         list(samples),
@@ -107,7 +107,7 @@ def test_throttling_and_xids_meanwhile_are_told():
 def test_a_stage_that_never_ends_is_fatal_and_names_itself():
     lines = said()[:-2]
     record = gpu_health.load(str(CAPTURES / "h100x8"))
-    text = "".join("GPU_HEALTH %s\n" % json.dumps(line) for line in lines)
+    text = "".join(f"GPU_HEALTH {json.dumps(line)}\n" for line in lines)
     _, findings = gpu_health.judged_stress({"text": text, "timed_out": True}, [], record, "")
     assert [(one["level"], one["entry"]) for one in findings] == [("fatal", "D20")]
     assert "all-reduce" in findings[0]["evidence"]
