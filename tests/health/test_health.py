@@ -591,11 +591,11 @@ def test_questions_are_bounded():
     ("args", "said"),
     [
         (["--replay", "/nowhere"], "no folder at /nowhere; pass one that --record wrote"),
-        (["gpu", "--replay", "x"], "the box 'gpu' and --replay don't go together; pass one"),
-        (["--hosts", "x", "--watch", "1"], "--hosts and --watch don't go together; pass one"),
+        (["gpu", "--replay", "x"], "the box 'gpu' and --replay can't be combined; pass one"),
+        (["--hosts", "x", "--watch", "1"], "--hosts and --watch can't be combined; pass one"),
         (["-o", "x.html"], "-o needs --report; pass both or none"),
         (["--pid", "3"], "--pid needs --watch; pass both or none"),
-        (["--replay", "x", "--stress", "3"], "--stress and --replay don't go together; pass one"),
+        (["--replay", "x", "--stress", "3"], "--stress and --replay can't be combined; pass one"),
         (["--hosts", "/nowhere"], "/nowhere"),
     ],
 )

@@ -82,7 +82,7 @@ def _about(match: dict, heard: str) -> Text:
 
 
 def _first(match: dict, entry: Entry, command: str) -> Group:
-    """Cause, fix and check as they stand in the entry."""
+    """Cause, fix and check, word for word as in the entry."""
     parts = []
     for name, label in WHOLE.items():
         parts += [_label(label.capitalize()), _indented(_markdown(getattr(entry, name)))]
@@ -94,7 +94,7 @@ def _first(match: dict, entry: Entry, command: str) -> Group:
 
 
 def _further(entry: Entry) -> Group:
-    """The check's first paragraph: enough to tell whether it is this instead."""
+    """The first paragraph of the check: enough to tell whether this entry fits better."""
     return Group(_indented(_markdown(f"Check: {entry.check.split(chr(10) * 2)[0]}")), "")
 
 
@@ -111,7 +111,7 @@ def _indented(part) -> Padding:
 
 
 def _whole_words(why: str, heard: str) -> str:
-    """The reason of a match; where it lists stems such as 'los', the whole words of `heard`."""
+    """The reason of a match. Stems such as 'los' become the whole words of `heard`."""
     if not why.startswith(STEMS):
         return why
     words = re.findall(r"\w+", heard.lower())
