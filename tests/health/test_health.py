@@ -257,7 +257,7 @@ def test_a_changed_host_key_is_never_accepted(sshd):
     done = command("gpu", "--accept-new-host-key")
     assert (
         done.returncode == 2
-        and "another host key" in done.stdout
+        and "the host key of gpu has changed" in done.stdout
         and "never accepted" in done.stdout
     )
 
@@ -302,7 +302,7 @@ def test_a_dead_port_is_unknown_with_what_to_do(sshd):
     assert (found.verdict, found.why, found.code) == ("unknown", "refused", 2)
     assert (
         "provider's console" in found.findings[0]["action"]
-        and "nobody listening" in found.findings[0]["evidence"]
+        and "nothing listens" in found.findings[0]["evidence"]
     )
 
 

@@ -111,7 +111,7 @@ def _indented(part) -> Padding:
 
 
 def _whole_words(why: str, heard: str) -> str:
-    """The reason of a match. Stems such as 'los' become the whole words of `heard`."""
+    """The reason of a match; where it lists stems such as 'los', the whole words of `heard`."""
     if not why.startswith(STEMS):
         return why
     words = re.findall(r"\w+", heard.lower())

@@ -99,7 +99,7 @@ def lookup(args: argparse.Namespace) -> int:
 
 
 def _print(answer, full: bool, said: str) -> None:
-    """Print an answer: in full for a person, briefly for a program."""
+    """Print an answer: for a person in full, for a program in few words."""
     from ..catalogue import bundle
 
     command = f"{program()} lookup --id {{id}}"
