@@ -126,7 +126,7 @@ def test_a_question_that_the_script_refuses_is_a_usage_error(boxes, tmp_path):
     assert (done.returncode, done.stdout) == (
         2,
         "",
-    ) and "can't read 'wings=2'; expected NAME=VALUE" in done.stderr
+    ) and "can't read 'wings=2'; write NAME=VALUE" in done.stderr
     assert command("--expect", "help").stdout.startswith("bf16")
 
 
@@ -463,7 +463,7 @@ def test_the_tool_here_and_with_a_bad_question():
     answer = tool({"expect": "wings=2"})
     assert (
         answer.is_error
-        and "expected NAME=VALUE" in answer.content[0].text
+        and "write NAME=VALUE" in answer.content[0].text
         and "Traceback" not in answer.content[0].text
     )
     assert tool({"stress_seconds": -1}).is_error

@@ -54,7 +54,9 @@ def form(catalogue: Catalogue, family: str, title: str, today: date) -> tuple[st
         )
     title = " ".join(title.split())
     if not title:
-        raise CatalogueError("no title; give 5 to 18 words that say what the user sees, with --title TEXT")
+        raise CatalogueError(
+            "no title; give 5 to 18 words that say what the user sees, with --title TEXT"
+        )
     numbers = [int(re.sub(r"\D", "", item.id[len(family) :])) for item in _items(catalogue, family)]
     name = f"{family}{max(numbers, default=0) + 1}"
     return name, _FORM.format(id=name, title=title, severities=" or ".join(SEVERITIES), today=today)
