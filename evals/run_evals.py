@@ -1,16 +1,17 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
 usage: python evals/run_evals.py [--suite main|lookup|curves|render|staleness|health|all]
-                                 [--system lookup|mcp] [--answers FILE] [--write] [--no-baselines] [--wrong]
+                                 [--system lookup|mcp] [--answers FILE] [--write]
+                                 [--no-baselines] [--wrong]
 
-Without options, in under a minute: the main table, the look-up beside BM25 on the fresh reports (nothing is learned
-from them) and on the reporting half of evals/cases.jsonl. The half of a case follows from its id: 0-7 tunes, 8-f
-reports. Exits 1 when a figure falls below evals/floor.json.
+Without options, in under a minute: the main table, the look-up beside BM25 on the fresh reports
+(nothing is learned from them) and on the reporting half of evals/cases.jsonl. The half of a case
+follows from its id: 0-7 tunes, 8-f reports. Exits 1 when a figure falls below evals/floor.json.
 
-`--suite lookup` adds every baseline, 95 % bootstrap intervals by half, family and kind, the other sets of evals/sets,
-other forms of a report, and reports within long healthy logs. `--suite curves` grades logs that end without an error;
-render, staleness and health grade the other tools. `--suite all` runs all of it. `--write` brings RESULTS.md and the
-floor up to date.
+`--suite lookup` adds every baseline, 95 % bootstrap intervals by half, family and kind, the other
+sets of evals/sets, other forms of a report, and reports within long healthy logs. `--suite curves`
+grades logs that end without an error; render, staleness and health grade the other tools.
+`--suite all` runs all of it. `--write` brings RESULTS.md and the floor up to date.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ NUDGED = 0.85  # share that keeps its first answer when a platform is named that
 
 
 def main_table(cases: list[Case]) -> tuple[str, list[str]]:
-    """The look-up beside BM25 on what nothing was learned from, as text; and what is below the floor, a line each."""
+    """The look-up beside BM25 on what nothing was learned from, as text.
+
+    Also what is below the floor, a line each.
+    """
     sets = {
         "fresh reports, of which nothing is learned": read_cases(SETS / "fresh.jsonl"),
         "the reporting half of the cases, which the ranking never saw": [

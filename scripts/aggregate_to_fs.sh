@@ -1,32 +1,44 @@
 #!/usr/bin/env bash
 # usage: aggregate_to_fs.sh [--replace] [--json]
 #
-# Copy the finished cells of a roster to durable storage, compare each copy byte by byte, and list the files with their hashes.
+# Copy the finished cells of a roster to durable storage, compare each copy byte by byte, and list
+# the files with their hashes.
 #
 # variables:
 #   RUN_ID                what the manifest calls this run
-#   EXPECTED_ROSTER_FILE  names of the cells that must be there, one per line; empty lines and # lines are skipped
-#   DURABLE_DIR           folder on storage that outlives the box; copies go to DURABLE_DIR/final_ckpts/NAME
-#   RUN_DIR               folder of the runner; a cell is finished when RUN_DIR/cells/NAME/.done exists
-#   DATA_DIR              cells are DATA_DIR/checkpoints/NAME, their logs DATA_DIR/logs/NAME.log. Set RUN_DIR, DATA_DIR or both
+#   EXPECTED_ROSTER_FILE  names of the cells that must be there, one per line; empty lines and
+#                         # lines are skipped
+#   DURABLE_DIR           folder on storage that outlives the box; copies go to
+#                         DURABLE_DIR/final_ckpts/NAME
+#   RUN_DIR               folder of the runner; a cell is finished when RUN_DIR/cells/NAME/.done
+#                         exists
+#   DATA_DIR              cells are DATA_DIR/checkpoints/NAME, their logs DATA_DIR/logs/NAME.log.
+#                         Set RUN_DIR, DATA_DIR or both
 #   CKPT_DIR              folder with the folders of the cells, if it isn't DATA_DIR/checkpoints
-#   CKPT_FILE             weights of a cell (default best.pth); searched three folders deep in both places, must be there once
+#   CKPT_FILE             weights of a cell (default best.pth); searched three folders deep in both
+#                         places, must be there once
 #   METRICS_FILE          metrics of a cell (default best_metrics.json); searched the same way
 #   PY                    Python 3.8 or later (default python3)
-#   VERIFY_SCRIPT         verify_local.py, which writes the manifest (default: the one beside this script)
+#   VERIFY_SCRIPT         verify_local.py, which writes the manifest (default: the one beside this
+#                         script)
 #
 # options:
-#   --replace   if the durable copy of a cell differs, move it to DURABLE_DIR/final_ckpts.before/NAME.TIME and copy again
-#   --json      print an object: verdict, copied, same, incomplete, failed, manifest, bytes, inodes, free_bytes, free_inodes
+#   --replace   if the durable copy of a cell differs, move it to
+#               DURABLE_DIR/final_ckpts.before/NAME.TIME and copy again
+#   --json      print an object: verdict, copied, same, incomplete, failed, manifest, bytes, inodes,
+#               free_bytes, free_inodes
 #   --help      this text
 #
-# It copies weights, metrics, the cell's log and its protocol/ folder, but no optimizer states or older checkpoints. A second run copies only
-# what is missing. Nothing of yours is deleted. PULL_MANIFEST.json is written in final_ckpts only when every cell of the roster is there.
+# It copies weights, metrics, the cell's log and its protocol/ folder, but no optimizer states or
+# older checkpoints. A second run copies only what is missing. Nothing of yours is deleted.
+# PULL_MANIFEST.json is written in final_ckpts only when every cell of the roster is there.
 #
-# exit: 0 every cell is copied, compared and listed; 1 a cell is incomplete or a copy failed; 2 wrong usage, or something is missing
+# exit: 0 every cell is copied, compared and listed; 1 a cell is incomplete or a copy failed;
+# 2 wrong usage, or something is missing
 #
 # example:
-#   RUN_ID=sweep7 RUN_DIR=/root/autodl-tmp/sweep7 DURABLE_DIR=/root/autodl-fs/sweep7 EXPECTED_ROSTER_FILE=roster.txt bash aggregate_to_fs.sh
+#   RUN_ID=sweep7 RUN_DIR=/root/autodl-tmp/sweep7 DURABLE_DIR=/root/autodl-fs/sweep7 \
+#     EXPECTED_ROSTER_FILE=roster.txt bash aggregate_to_fs.sh
 set -euo pipefail
 umask 022
 export LC_ALL=C
@@ -65,7 +77,8 @@ json_list() {
   printf ']'
 }
 
-# Reads the roster into the array roster, one name per line. The rule for names is that of verify_local.py.
+# Reads the roster into the array roster, one name per line. The rule for names is that of
+# verify_local.py.
 read_roster() {
   local line number=0
   while IFS= read -r line || [ -n "$line" ]; do
@@ -76,7 +89,8 @@ read_roster() {
     case $line in
       '' | '#'*) continue ;;
       *[!A-Za-z0-9._+=@,-]* | [!A-Za-z0-9_]*)
-        usage_error "EXPECTED_ROSTER_FILE line $number: $(printf '%q' "$line") isn't a name of letters, digits and ._+=@,-"
+        usage_error "EXPECTED_ROSTER_FILE line $number: $(printf '%q' "$line")" \
+          "isn't a name of letters, digits and ._+=@,-"
         ;;
     esac
     case " ${roster[*]} " in
@@ -86,7 +100,8 @@ read_roster() {
   done <"$1"
 }
 
-# Puts the only file of that name in the folders of a cell into $found, or why there is none into $reason.
+# Puts the only file of that name in the folders of a cell into $found, or why there is none into
+# $reason.
 find_once() {
   local name=$1 folder hit hits=()
   found='' reason=''
@@ -95,7 +110,9 @@ find_once() {
     if [ -f "$folder/$name" ]; then
       hits+=("$folder/$name")
     elif [ "${name%/*}" = "$name" ]; then
-      while IFS= read -r -d '' hit; do hits+=("$hit"); done < <(find -H "$folder" -mindepth 2 -maxdepth 4 -name "$name" -type f -print0 2>/dev/null)
+      while IFS= read -r -d '' hit; do hits+=("$hit"); done < <(
+        find -H "$folder" -mindepth 2 -maxdepth 4 -name "$name" -type f -print0 2>/dev/null
+      )
     fi
   done
   case ${#hits[@]} in
@@ -107,7 +124,8 @@ find_once() {
   [ -z "$reason" ]
 }
 
-# Puts what belongs to a cell into the array parts, as pairs: source, name in the copy. Fails with $reason when the cell isn't finished.
+# Puts what belongs to a cell into the array parts, as pairs: source, name in the copy. Fails with
+# $reason when the cell isn't finished.
 parts_of() {
   local name=$1 folders=() folder part
   parts=() reason=''
@@ -136,20 +154,27 @@ parts_of() {
       if [ -f "$part" ]; then parts+=("$part" "${part##*/}"); fi
     done
     if [ -d "$folder/protocol" ]; then
-      while IFS= read -r -d '' part; do parts+=("$part" "protocol/${part#"$folder/protocol/"}"); done < <(find -H "$folder/protocol" -type f -print0)
+      while IFS= read -r -d '' part; do
+        parts+=("$part" "protocol/${part#"$folder/protocol/"}")
+      done < <(find -H "$folder/protocol" -type f -print0)
     fi
   done
-  if [ -n "${DATA_DIR:-}" ] && [ -f "$DATA_DIR/logs/$name.log" ]; then parts+=("$DATA_DIR/logs/$name.log" "$name.log"); fi
+  if [ -n "${DATA_DIR:-}" ] && [ -f "$DATA_DIR/logs/$name.log" ]; then
+    parts+=("$DATA_DIR/logs/$name.log" "$name.log")
+  fi
 }
 
-# Copies under another name, flushes to the disk, compares, and only then moves the copy to its place.
+# Copies under another name, flushes to the disk, compares, and only then moves the copy to its
+# place.
 copy_checked() {
   local from=$1 to=$2 fresh
   fresh=$final/.partial.$$
-  mkdir -p -- "${to%/*}" && cp -- "$from" "$fresh" && sync -- "$fresh" && cmp -s -- "$from" "$fresh" && mv -f -- "$fresh" "$to"
+  mkdir -p -- "${to%/*}" && cp -- "$from" "$fresh" && sync -- "$fresh" &&
+    cmp -s -- "$from" "$fresh" && mv -f -- "$fresh" "$to"
 }
 
-# Copies what is missing of the cell in parts. Sets $result to same or copied, or fails with $reason.
+# Copies what is missing of the cell in parts. Sets $result to same or copied, or fails with
+# $reason.
 copy_cell() {
   local name=$1 at=$final/$1 number differs='' absent=() stamp
   for ((number = 0; number < ${#parts[@]}; number += 2)); do
@@ -161,11 +186,13 @@ copy_cell() {
   done
   if [ -n "$differs" ]; then
     if [ "$replace" = no ]; then
-      reason="$at/$differs differs from this run's file, perhaps of another run; take another DURABLE_DIR, or pass --replace"
+      reason="$at/$differs differs from this run's file, perhaps of another run; \
+take another DURABLE_DIR, or pass --replace"
       return 1
     fi
     stamp=$(date +%s)
-    mkdir -p -- "$final.before" && mv -nT -- "$at" "$final.before/$name.$stamp" || reason="moving failed"
+    mkdir -p -- "$final.before" && mv -nT -- "$at" "$final.before/$name.$stamp" ||
+      reason="moving failed"
     if [ -n "$reason" ] || [ -e "$at" ]; then
       reason="can't move $at to $final.before; check the permissions there"
       return 1
@@ -248,11 +275,13 @@ done
 
 free_kb=$(df_field -Pk) free_inodes=$(df_field -Pi)
 if [ "$free_kb" != - ] && [ "$((need / 1024 + 1))" -gt "$free_kb" ]; then
-  say "$DURABLE_DIR has $free_kb KiB free, the copies need $((need / 1024 + 1)); ask the user for more room"
+  say "$DURABLE_DIR has $free_kb KiB free, the copies need $((need / 1024 + 1));" \
+    "ask the user for more room"
   failed=("${complete[@]}")
   complete=()
 elif [ "$free_inodes" != - ] && [ "$free_inodes" -gt 0 ] && [ "$files" -gt "$free_inodes" ]; then
-  say "$DURABLE_DIR has $free_inodes free inodes, the copies need $files; ask the user which files may go"
+  say "$DURABLE_DIR has $free_inodes free inodes, the copies need $files;" \
+    "ask the user which files may go"
   failed=("${complete[@]}")
   complete=()
 fi
@@ -269,7 +298,8 @@ done
 
 manifest=''
 if [ $((${#copied[@]} + ${#same[@]})) -eq "${#roster[@]}" ]; then
-  if "$py" "$verify" --make "$final" -o "$final/PULL_MANIFEST.json" --run-id "$RUN_ID" --roster "$EXPECTED_ROSTER_FILE" >&2; then
+  if "$py" "$verify" --make "$final" -o "$final/PULL_MANIFEST.json" --run-id "$RUN_ID" \
+    --roster "$EXPECTED_ROSTER_FILE" >&2; then
     manifest=$final/PULL_MANIFEST.json
   fi
 fi
@@ -281,14 +311,19 @@ if [ -n "$manifest" ]; then verdict=ok code=0; fi
 
 if [ "$json" = yes ]; then
   null() { if [ "$1" = - ]; then printf 'null'; else printf '%s' "$(($1 * $2))"; fi; }
-  printf '{"verdict": "%s", "run_id": %s, "copied": %s, "same": %s, "incomplete": %s, "failed": %s, "manifest": %s, ' "$verdict" "$(json_text "$RUN_ID")" \
-    "$(json_list "${copied[@]}")" "$(json_list "${same[@]}")" "$(json_list "${incomplete[@]}")" "$(json_list "${failed[@]}")" \
+  printf '{"verdict": "%s", "run_id": %s, "copied": %s, "same": %s, ' "$verdict" \
+    "$(json_text "$RUN_ID")" "$(json_list "${copied[@]}")" "$(json_list "${same[@]}")"
+  printf '"incomplete": %s, "failed": %s, "manifest": %s, ' \
+    "$(json_list "${incomplete[@]}")" "$(json_list "${failed[@]}")" \
     "$(if [ -n "$manifest" ]; then json_text "$manifest"; else printf 'null'; fi)"
-  printf '"bytes": %s, "inodes": %s, "free_bytes": %s, "free_inodes": %s}\n' "$used_bytes" "$((used_inodes))" "$(null "$free_kb" 1024)" "$(null "$free_inodes" 1)"
+  printf '"bytes": %s, "inodes": %s, "free_bytes": %s, "free_inodes": %s}\n' \
+    "$used_bytes" "$((used_inodes))" "$(null "$free_kb" 1024)" "$(null "$free_inodes" 1)"
 else
-  printf '%s: %s of %s cells in %s (%s copied, %s already there, %s incomplete, %s failed)\n' "$verdict" "$((${#copied[@]} + ${#same[@]}))" \
-    "${#roster[@]}" "$final" "${#copied[@]}" "${#same[@]}" "${#incomplete[@]}" "${#failed[@]}"
-  printf 'used %s bytes and %s inodes; free %s KiB and %s inodes\n' "$used_bytes" "$((used_inodes))" "$free_kb" "$free_inodes"
+  printf '%s: %s of %s cells in %s (%s copied, %s already there, %s incomplete, %s failed)\n' \
+    "$verdict" "$((${#copied[@]} + ${#same[@]}))" "${#roster[@]}" "$final" \
+    "${#copied[@]}" "${#same[@]}" "${#incomplete[@]}" "${#failed[@]}"
+  printf 'used %s bytes and %s inodes; free %s KiB and %s inodes\n' \
+    "$used_bytes" "$((used_inodes))" "$free_kb" "$free_inodes"
   if [ -n "$manifest" ]; then printf 'manifest %s\n' "$manifest"; fi
 fi
 exit "$code"

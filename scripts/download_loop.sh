@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # usage: download_loop.sh [--checksum] [--json] [-- OPTIONS OF verify_local.py]
 #
-# Pull results from a box to this machine, folder by folder, and verify them. If it is interrupted, run it again: it goes on where it stopped.
+# Pull results from a box to this machine, folder by folder, and verify them. If it is interrupted,
+# run it again: it goes on where it stopped.
 #
-# It pulls the manifest first: PULL_MANIFEST.json, which aggregate_to_fs.sh or verify_local.py --make wrote there. Then it starts one rsync session
-# for each folder of the manifest, with exactly the files listed. At the end verify_local.py compares every SHA-256; the PULL_VERIFIED.json that
-# it writes is the only proof. If a hash differs, the files are compared by checksum and pulled once more.
+# It pulls the manifest first: PULL_MANIFEST.json, which aggregate_to_fs.sh or verify_local.py
+# --make wrote there. Then it starts one rsync session for each folder of the manifest, with exactly
+# the files listed. At the end verify_local.py compares every SHA-256; the PULL_VERIFIED.json that
+# it writes is the only proof. If a hash differs, the files are compared by checksum and pulled once
+# more.
 #
 # variables:
-#   REMOTE_ALIAS    the box, as named in the ssh configuration; empty: REMOTE_PATH is on this machine
-#   REMOTE_PATH     folder on the box that holds the manifest, such as /root/autodl-fs/sweep7/final_ckpts or ~/results
+#   REMOTE_ALIAS    the box, as named in the ssh configuration; empty: REMOTE_PATH is on this
+#                   machine
+#   REMOTE_PATH     folder on the box that holds the manifest, such as
+#                   /root/autodl-fs/sweep7/final_ckpts or ~/results
 #   LOCAL_TARGET    folder here; created if missing
 #   SSH_CONFIG      another ssh configuration file (ssh -F); default REMOTE_GPU_TRAINER_SSH_CONFIG
 #   PY              Python 3.8 or later (default python3); with torch it also loads the checkpoints
@@ -23,12 +28,15 @@
 #   --help          this text
 #   -- OPTIONS      for verify_local.py: --expect 12, --no-load, --allow-pickle, --list-metrics
 #
-# Nothing of yours is deleted, here or there, and nothing on the box is changed. If LOCAL_TARGET holds another run, nothing is overwritten.
+# Nothing of yours is deleted, here or there, and nothing on the box is changed. If LOCAL_TARGET
+# holds another run, nothing is overwritten.
 #
-# exit: 0 verified; 1 a folder could not be pulled, or something is bad; 2 wrong usage, no connection, or verify_local.py could not tell
+# exit: 0 verified; 1 a folder could not be pulled, or something is bad; 2 wrong usage, no
+# connection, or verify_local.py could not tell
 #
 # example:
-#   REMOTE_ALIAS=gpu REMOTE_PATH=/root/autodl-fs/sweep7/final_ckpts LOCAL_TARGET=~/results/sweep7 bash download_loop.sh -- --expect 12
+#   REMOTE_ALIAS=gpu REMOTE_PATH=/root/autodl-fs/sweep7/final_ckpts \
+#     LOCAL_TARGET=~/results/sweep7 bash download_loop.sh -- --expect 12
 set -euo pipefail
 
 say() { printf 'download_loop: %s\n' "$*" >&2; }
@@ -58,12 +66,14 @@ quoted_for_rsync() {
 
 # pull MORE-OPTIONS... < NUL-separated paths: one session
 pull() {
-  rsync -rt --partial --partial-dir=.rsync-partial --timeout=120 --from0 --files-from=- "${protect[@]}" "${remote_shell[@]}" "$@" "$from/" "$LOCAL_TARGET/" >&2
+  rsync -rt --partial --partial-dir=.rsync-partial --timeout=120 --from0 --files-from=- \
+    "${protect[@]}" "${remote_shell[@]}" "$@" "$from/" "$LOCAL_TARGET/" >&2
 }
 
 paths_of() { "$py" "$verify" --show "$manifest" --folder "$1"; }
 
-# All sessions of one folder. Waiting doesn't help after rsync's exit 23 and 24: a file is missing there.
+# All sessions of one folder. Waiting doesn't help after rsync's exit 23 and 24: a file is missing
+# there.
 pull_folder() {
   local name=$1 try code pause=$wait_s
   shift
@@ -116,9 +126,14 @@ done
 for name in REMOTE_PATH LOCAL_TARGET; do
   [ -n "${!name:-}" ] || usage_error "$name isn't set"
 done
-[ "${REMOTE_ALIAS+set}" = set ] || usage_error "REMOTE_ALIAS isn't set; name a host of the ssh configuration, or leave it empty for this machine"
+[ "${REMOTE_ALIAS+set}" = set ] ||
+  usage_error "REMOTE_ALIAS isn't set; name a host of the ssh configuration," \
+    "or leave it empty for this machine"
 case $REMOTE_ALIAS in
-  -* | *[!A-Za-z0-9._@-]*) usage_error "REMOTE_ALIAS=$(printf '%q' "$REMOTE_ALIAS") isn't a host of the ssh configuration" ;;
+  -* | *[!A-Za-z0-9._@-]*)
+    usage_error "REMOTE_ALIAS=$(printf '%q' "$REMOTE_ALIAS")" \
+      "isn't a host of the ssh configuration"
+    ;;
 esac
 case $REMOTE_PATH in
   -*) usage_error "REMOTE_PATH=$(printf '%q' "$REMOTE_PATH") isn't a folder" ;;
@@ -138,16 +153,21 @@ case $(rsync --help 2>&1) in
   *--protect-args* | *--secluded-args*) protect=(-s) ;;
   *)
     case $REMOTE_PATH in
-      *[!A-Za-z0-9._/~+=@,-]*) usage_error "REMOTE_PATH=$(printf '%q' "$REMOTE_PATH") needs an rsync with --protect-args; install rsync 3" ;;
+      *[!A-Za-z0-9._/~+=@,-]*)
+        usage_error "REMOTE_PATH=$(printf '%q' "$REMOTE_PATH")" \
+          "needs an rsync with --protect-args; install rsync 3"
+        ;;
     esac
     ;;
 esac
 remote_shell=() from=${REMOTE_PATH%/} ssh_config=${SSH_CONFIG:-${REMOTE_GPU_TRAINER_SSH_CONFIG:-}}
 if [ -n "$REMOTE_ALIAS" ]; then
-  shell='ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=60 -o ServerAliveCountMax=120'
+  shell='ssh -o BatchMode=yes -o ConnectTimeout=15'
+  shell+=' -o ServerAliveInterval=60 -o ServerAliveCountMax=120'
   if [ -n "$ssh_config" ]; then shell="$shell -F $(quoted_for_rsync "$ssh_config")"; fi
   remote_shell=(-e "$shell")
-  # Protected arguments reach no shell there that would expand ~/. A relative path begins in the home folder anyway.
+  # Protected arguments reach no shell there that would expand ~/. A relative path begins in the
+  # home folder anyway.
   case $from in
     [~]/*) from=${from#??} ;;
     [~]) from=. ;;
@@ -170,11 +190,18 @@ scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
 fresh=$scratch/PULL_MANIFEST.json
 code=0
-rsync -t --timeout=120 "${protect[@]}" "${remote_shell[@]}" "$from/PULL_MANIFEST.json" "$fresh" >&2 || code=$?
+rsync -t --timeout=120 "${protect[@]}" "${remote_shell[@]}" \
+  "$from/PULL_MANIFEST.json" "$fresh" >&2 || code=$?
 case $code in
   0) ;;
-  23) usage_error "no PULL_MANIFEST.json in $from; make it on the box: verify_local.py --make FOLDER -o FOLDER/PULL_MANIFEST.json" ;;
-  *) usage_error "can't reach $from (rsync ended with $code); try: ssh ${REMOTE_ALIAS:-HOST} true" ;;
+  23)
+    usage_error "no PULL_MANIFEST.json in $from; make it on the box:" \
+      "verify_local.py --make FOLDER -o FOLDER/PULL_MANIFEST.json"
+    ;;
+  *)
+    usage_error "can't reach $from (rsync ended with $code);" \
+      "try: ssh ${REMOTE_ALIAS:-HOST} true"
+    ;;
 esac
 shown=$("$py" "$verify" --show "$fresh") || {
   say "the manifest in $from can't be trusted; make it again on the box with verify_local.py --make"
@@ -183,10 +210,13 @@ shown=$("$py" "$verify" --show "$fresh") || {
 if [ -f "$manifest" ]; then
   mine=$("$py" "$verify" --show "$manifest" 2>/dev/null) || mine=''
   if [ -n "$mine" ] && [ "$(field run_id "$mine")" != "$(field run_id "$shown")" ]; then
-    usage_error "$LOCAL_TARGET holds run $(field run_id "$mine"), the box has run $(field run_id "$shown"); take another LOCAL_TARGET"
+    usage_error "$LOCAL_TARGET holds run $(field run_id "$mine")," \
+      "the box has run $(field run_id "$shown"); take another LOCAL_TARGET"
   fi
 fi
-if [ -f "$LOCAL_TARGET/PULL_VERIFIED.json" ]; then mv -f -- "$LOCAL_TARGET/PULL_VERIFIED.json" "$LOCAL_TARGET/PULL_VERIFIED.old.json"; fi
+if [ -f "$LOCAL_TARGET/PULL_VERIFIED.json" ]; then
+  mv -f -- "$LOCAL_TARGET/PULL_VERIFIED.json" "$LOCAL_TARGET/PULL_VERIFIED.old.json"
+fi
 cp -- "$fresh" "$manifest"
 folders=$(grep '^folder' <<<"$shown")
 
@@ -194,10 +224,12 @@ need_kb=$(awk -F '\t' '$1 == "total" { printf "%d", $3 / 1024 }' <<<"$shown")
 have_kb=$(du -sk -- "$LOCAL_TARGET" | cut -f1)
 free_kb=$(df -Pk -- "$LOCAL_TARGET" | awk 'NR == 2 { print $4 }')
 if [ "$need_kb" -gt "$((free_kb + have_kb))" ]; then
-  usage_error "$LOCAL_TARGET has $free_kb KiB free, the files need $((need_kb - have_kb)); take another LOCAL_TARGET"
+  usage_error "$LOCAL_TARGET has $free_kb KiB free, the files need $((need_kb - have_kb));" \
+    "take another LOCAL_TARGET"
 fi
 
-say "run $(field run_id "$shown"): $(field total "$shown") files, $need_kb KiB, $(grep -c '' <<<"$folders") folders"
+say "run $(field run_id "$shown"): $(field total "$shown") files, $need_kb KiB," \
+  "$(grep -c '' <<<"$folders") folders"
 pull_all "${checksum[@]}"
 if [ "$failed" -gt 0 ]; then
   say "$failed folders could not be pulled, so nothing was verified; run this again"
@@ -207,11 +239,13 @@ fi
 # Puts the answer of verify_local.py into $report and what it says on stderr into $scratch/said.
 check() {
   code=0
-  report=$("$py" "$verify" "$LOCAL_TARGET" --manifest "$manifest" "${json[@]}" "${verify_options[@]}" 2>"$scratch/said") || code=$?
+  report=$("$py" "$verify" "$LOCAL_TARGET" --manifest "$manifest" "${json[@]}" \
+    "${verify_options[@]}" 2>"$scratch/said") || code=$?
 }
 check
 # "verify_local: bad: seed0/best.pth: SHA-256 0a1b..., expected ..."
-if [ "$code" -eq 1 ] && [ "${#checksum[@]}" -eq 0 ] && grep -q '^verify_local: bad: .*: SHA-256 [0-9a-f]*, expected' "$scratch/said"; then
+if [ "$code" -eq 1 ] && [ "${#checksum[@]}" -eq 0 ] &&
+  grep -q '^verify_local: bad: .*: SHA-256 [0-9a-f]*, expected' "$scratch/said"; then
   say "a hash differs: pulling once more by checksum"
   pull_all --checksum
   check

@@ -10,16 +10,19 @@
 #   --help         this text
 #
 # variables:
-#   TRAIN_PROC     without --pid: a shell pattern; the largest process whose command line matches it is the training process
+#   TRAIN_PROC     without --pid: a shell pattern; the largest process whose command line matches it
+#                  is the training process
 #   CGROUP_ROOT    where the cgroup file system is mounted (default /sys/fs/cgroup)
 #
 # columns (an MB is 1048576 bytes; "-": can't be read; "max": no limit):
 #   time           seconds since 1970
-#   cgroup         v2 or v1: the source of the next five columns, the control group of the training process or, without one, of this script
+#   cgroup         v2 or v1: the source of the next five columns, the control group of the training
+#                  process or, without one, of this script
 #   cg_used_mb     memory in use, with the page cache
 #   cg_cache_mb    the page cache in it, which the kernel can take back
 #   cg_limit_mb    smallest limit of this group and of those above it
-#   cg_oom_kills   how often the kernel killed a process for memory; if it rises, that is why a process died silently
+#   cg_oom_kills   how often the kernel killed a process for memory; if it rises, that is why a
+#                  process died silently
 #   cg_cpu_pct     processor time since the last line; 100 is one core
 #   main_pid       the training process
 #   main_rss_mb    its resident memory
@@ -104,7 +107,8 @@ smallest_limit() {
   value=$best
 }
 
-# Puts the controller's folder for a process into $folder: its own path, or the root if a container sees only that.
+# Puts the controller's folder for a process into $folder: its own path, or the root if a container
+# sees only that.
 cgroup_folder() {
   local wanted=$1 pid=$2 mount=$3 line path=/
   while IFS= read -r line; do
@@ -144,7 +148,8 @@ read_cgroup() {
     read_key "$memory/memory.stat" hierarchical_memory_limit
     if [ "$value" = - ]; then read_value "$memory/memory.limit_in_bytes"; fi
     case $value in
-      [0-9]*) if [ "${#value}" -ge 19 ]; then value=max; else to_mb; fi ;; # 9223372036854771712: no limit
+      # Without a limit it says 9223372036854771712.
+      [0-9]*) if [ "${#value}" -ge 19 ]; then value=max; else to_mb; fi ;;
     esac
     limit=$value
     read_key "$memory/memory.oom_control" oom_kill && kills=$value
@@ -153,7 +158,8 @@ read_cgroup() {
     read_value "$folder/cpuacct.usage" && cpu_ns=$value
   fi
   read_clock
-  if [ "$cpu_ns" != - ] && [ -n "$last_cpu" ] && [ "$last_folder" = "$cgroup$folder" ] && [ "$clock_ms" -gt "$last_clock" ]; then
+  if [ "$cpu_ns" != - ] && [ -n "$last_cpu" ] && [ "$last_folder" = "$cgroup$folder" ] &&
+    [ "$clock_ms" -gt "$last_clock" ]; then
     cpu=$(((cpu_ns - last_cpu) / ((clock_ms - last_clock) * 10000)))
   fi
   last_cpu=${cpu_ns/-/} last_clock=$clock_ms last_folder=$cgroup$folder
@@ -191,7 +197,8 @@ read_processes() {
       words=()
       while IFS= read -r -d '' line; do words+=("$line"); done 2>/dev/null <"$entry/cmdline" || true
       case ${words[0]:-} in
-        *mem_monitor* | */ssh | ssh | */tail | tail | */grep | grep | */less | less | */vim | vim) continue ;;
+        *mem_monitor* | */ssh | ssh | */tail | tail | */grep | grep) continue ;;
+        */less | less | */vim | vim) continue ;;
       esac
       line=" ${words[*]:0:50} "
       if [[ $line == *$TRAIN_PROC* && $line != *mem_monitor.sh* ]]; then
@@ -214,12 +221,16 @@ read_gpu() {
   local out line memory busy
   gpu_used=- gpu_util=-
   command -v nvidia-smi >/dev/null || return 0
-  out=$(timeout 10 nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv,noheader,nounits 2>/dev/null) || return 0
+  out=$(timeout 10 nvidia-smi --query-gpu=memory.used,utilization.gpu \
+    --format=csv,noheader,nounits 2>/dev/null) || return 0
   # "40321, 98" for each GPU; "[N/A]" or "[Not Supported]" without a reading
   while IFS=, read -r memory busy; do
     memory=${memory// /} busy=${busy// /}
     case $memory in '' | *[!0-9]*) ;; *) gpu_used=$((${gpu_used/-/0} + memory)) ;; esac
-    case $busy in '' | *[!0-9]*) ;; *) if [ "$gpu_util" = - ] || [ "$busy" -gt "$gpu_util" ]; then gpu_util=$busy; fi ;; esac
+    case $busy in
+      '' | *[!0-9]*) ;;
+      *) if [ "$gpu_util" = - ] || [ "$busy" -gt "$gpu_util" ]; then gpu_util=$busy; fi ;;
+    esac
   done <<<"$out"
 }
 
@@ -238,7 +249,9 @@ while [ $# -gt 0 ]; do
     --once) once=yes ;;
     --interval | --pid)
       case ${2:-} in
-        '' | *[!0-9]* | 0*) usage_error "$1 needs a whole number above 0, not $(printf '%q' "${2:-nothing}")" ;;
+        '' | *[!0-9]* | 0*)
+          usage_error "$1 needs a whole number above 0, not $(printf '%q' "${2:-nothing}")"
+          ;;
       esac
       if [ "$1" = --pid ]; then asked_pid=$2; else interval=$2; fi
       shift
@@ -257,7 +270,8 @@ if [ "$asked_pid" != - ]; then
   [ "$start" != - ] || usage_error "--pid: no process $asked_pid"
 fi
 
-row time cgroup cg_used_mb cg_cache_mb cg_limit_mb cg_oom_kills cg_cpu_pct main_pid main_rss_mb python_n python_rss_mb wandb_rss_mb shm_used_mb gpu_used_mb gpu_util_pct
+row time cgroup cg_used_mb cg_cache_mb cg_limit_mb cg_oom_kills cg_cpu_pct main_pid main_rss_mb \
+  python_n python_rss_mb wandb_rss_mb shm_used_mb gpu_used_mb gpu_util_pct
 if [ "$once" = yes ]; then
   read_processes
   read_cgroup
@@ -276,7 +290,8 @@ while :; do
   read_shm
   read_gpu
   printf -v now '%(%s)T' -1
-  row "$now" "$cgroup" "$used" "$cache" "$limit" "$kills" "$cpu" "$main_pid" "$main_rss" "$python_n" "$python_rss" "$wandb_rss" "$shm" "$gpu_used" "$gpu_util"
+  row "$now" "$cgroup" "$used" "$cache" "$limit" "$kills" "$cpu" "$main_pid" "$main_rss" \
+    "$python_n" "$python_rss" "$wandb_rss" "$shm" "$gpu_used" "$gpu_util"
   if [ "$once" = yes ]; then exit 0; fi
   sleep "$interval"
 done

@@ -1,33 +1,43 @@
 #!/usr/bin/env bash
-# usage: reap_vram_zombies.sh [--force] [--json] [--sample SECONDS] [--min-age SECONDS] [--trust-empty-list] [--device FILE]...
+# usage: reap_vram_zombies.sh [--force] [--json] [--sample SECONDS] [--min-age SECONDS]
+#                             [--trust-empty-list] [--device FILE]...
 #
-# Find leftover processes that hold GPU memory after their job has ended: their parent is gone, nvidia-smi doesn't list them, and they do nothing.
-# Without --force nothing is ended.
+# Find leftover processes that hold GPU memory after their job has ended: their parent is gone,
+# nvidia-smi doesn't list them, and they do nothing. Without --force nothing is ended.
 #
 # A process is a candidate only if all of this holds; otherwise the table says why not:
-#   it is yours (real and effective user), even if you are root; it is neither this script nor a parent of it
+#   it is yours (real and effective user), even if you are root; it is neither this script nor a
+#     parent of it
 #   it is older than --min-age, and its parent is process 1 or the user's systemd
 #   nvidia-smi lists neither it, nor a process of its session or process group, nor a descendant
-#   during --sample seconds it and its session used no processor time, read and wrote nothing, and each GPU that it holds stayed at 0 percent
+#   during --sample seconds it and its session used no processor time, read and wrote nothing, and
+#     each GPU that it holds stayed at 0 percent
 #
-# It refuses to judge if the list of nvidia-smi can't be trusted, because healthy jobs would look like leftovers:
-#   in a PID namespace of its own, as in most rented containers (nvidia-smi shows other process numbers there, or none): run it on the host
+# It refuses to judge if the list of nvidia-smi can't be trusted, because healthy jobs would look
+# like leftovers:
+#   in a PID namespace of its own, as in most rented containers (nvidia-smi shows other process
+#     numbers there, or none): run it on the host
 #   if nvidia-smi lists a process that isn't there, or a CUDA MPS server runs
-#   if nvidia-smi lists nothing while GPU memory is in use: pass --trust-empty-list if you know that no job should run on these GPUs
+#   if nvidia-smi lists nothing while GPU memory is in use: pass --trust-empty-list if you know that
+#     no job should run on these GPUs
 #
 # options:
-#   --force             send TERM to the candidates, and KILL after 10 seconds to those that are left; each is checked again before
+#   --force             send TERM to the candidates, and KILL after 10 seconds to those that are
+#                       left; each is checked again before
 #   --sample S          seconds to watch (default 10)
 #   --min-age S         minimum age in seconds (default 120)
 #   --trust-empty-list  see above
-#   --device FILE       device file to check; repeatable (default: each of /dev/nvidia0, /dev/nvidia1, ...)
-#   --json              print an object: verdict (clean, candidates, ended, failed, refused, unknown), reason, processes
+#   --device FILE       device file to check; repeatable (default: each of /dev/nvidia0,
+#                       /dev/nvidia1, ...)
+#   --json              print an object: verdict (clean, candidates, ended, failed, refused,
+#                       unknown), reason, processes
 #   --help              this text
 #
-# The table (TSV): pid, uid, age_s, cpu_ticks, devices, verdict, reason, name. Command lines aren't shown: they may hold secrets.
+# The table (TSV): pid, uid, age_s, cpu_ticks, devices, verdict, reason, name. Command lines aren't
+# shown: they may hold secrets.
 #
-# exit: 0 no leftovers, or all were ended; 1 there are leftovers, one could not be ended, or it could not tell (refused, no driver, no device
-# file, neither fuser nor lsof); 2 wrong usage
+# exit: 0 no leftovers, or all were ended; 1 there are leftovers, one could not be ended, or it
+# could not tell (refused, no driver, no device file, neither fuser nor lsof); 2 wrong usage
 #
 # example:
 #   bash reap_vram_zombies.sh && echo 'nothing of mine is left on the GPUs'
@@ -65,8 +75,10 @@ finish() {
     printf '{"verdict": "%s", "reason": %s, "processes": [' "$verdict" "$(json_text "$reason")"
     for row in "${rows[@]}"; do
       IFS=$'\t' read -r pid uid age ticks devices word why name <<<"$row"
-      printf '%s{"pid": %s, "uid": %s, "age_s": %s, "cpu_ticks": %s, "devices": %s, "verdict": "%s", "reason": %s, "name": %s}' "$sep" "$pid" "$uid" "$age" \
-        "${ticks/-/null}" "$(json_text "$devices")" "$word" "$(json_text "$why")" "$(json_text "$name")"
+      printf '%s{"pid": %s, "uid": %s, "age_s": %s, "cpu_ticks": %s, ' \
+        "$sep" "$pid" "$uid" "$age" "${ticks/-/null}"
+      printf '"devices": %s, "verdict": "%s", "reason": %s, "name": %s}' \
+        "$(json_text "$devices")" "$word" "$(json_text "$why")" "$(json_text "$name")"
       sep=', '
     done
     printf ']}\n'
@@ -82,7 +94,8 @@ finish() {
 
 # ---------------------------------------------------------------- gather
 
-# Puts the fields of /proc/PID/stat after the name into the array stat: 0 state, 1 parent, 2 group, 3 session, 11 and 12 ticks, 19 start.
+# Puts the fields of /proc/PID/stat after the name into the array stat: 0 state, 1 parent, 2 group,
+# 3 session, 11 and 12 ticks, 19 start.
 read_stat() {
   local text=''
   { IFS= read -r text <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -92,7 +105,8 @@ read_stat() {
 
 uids_of() { awk '/^Uid:/ { print $2, $3; exit }' "/proc/$1/status" 2>/dev/null; }
 
-# What a session has done so far: its members, and one number for processor ticks and bytes together.
+# What a session has done so far: its members, and one number for processor ticks and bytes
+# together.
 activity() {
   local session=$1 entry pid name number total=0 members=''
   for entry in /proc/[0-9]*; do
@@ -120,16 +134,24 @@ holders_of() {
 # The process numbers that nvidia-smi lists, of every kind, one per line. Fails if it can't list.
 listed_pids() {
   local compute all
-  compute=$(timeout 20 nvidia-smi --query-compute-apps=pid --format=csv,noheader,nounits 2>/dev/null) || return 1
+  compute=$(timeout 20 nvidia-smi --query-compute-apps=pid \
+    --format=csv,noheader,nounits 2>/dev/null) || return 1
   all=$(timeout 20 nvidia-smi -q -d PIDS 2>/dev/null) || return 1
   # "    Processes                             : N/A"
   if grep -q 'Processes *: *N/A' <<<"$all"; then return 1; fi
   # "        Process ID                        : 4711"
-  awk -F: '/Process ID/ { print $2 }' <<<"$all" | cat - <(printf '%s\n' "$compute") | tr -cs '0-9' '\n' | grep . | sort -un || true
+  awk -F: '/Process ID/ { print $2 }' <<<"$all" | cat - <(printf '%s\n' "$compute") |
+    tr -cs '0-9' '\n' | grep . | sort -un || true
 }
 
+# The name of a process without what would end a line or a column.
+shown_name() { tr -d '\000-\037' <"/proc/$1/comm" 2>/dev/null; }
+
 # "0, 40321, 98" for each GPU: index, MiB used, percent busy
-gpu_table() { timeout 20 nvidia-smi --query-gpu=index,memory.used,utilization.gpu --format=csv,noheader,nounits 2>/dev/null; }
+gpu_table() {
+  timeout 20 nvidia-smi --query-gpu=index,memory.used,utilization.gpu \
+    --format=csv,noheader,nounits 2>/dev/null
+}
 
 # Fails if a GPU that is held was busy or can't say. A device with another name stands for all GPUs.
 gpus_idle() {
@@ -148,24 +170,32 @@ gpus_idle() {
 judge_list() {
   local pid index memory busy used=0 listed
   doubt=''
-  # The first PID namespace of a kernel has this number (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+  # The first PID namespace of a kernel has this number (PROC_PID_INIT_INO in
+  # include/linux/proc_ns.h).
   if [ "$(readlink /proc/self/ns/pid 2>/dev/null)" != 'pid:[4026531836]' ]; then
-    doubt='in a container (a PID namespace of its own) nvidia-smi cannot tell which processes are alive; run it on the host'
+    doubt='in a container (a PID namespace of its own) nvidia-smi cannot tell'
+    doubt+=' which processes are alive; run it on the host'
     return
   fi
   for pid in /proc/[0-9]*; do
-    case $(cat "$pid/comm" 2>/dev/null) in nvidia-cuda-mps*) doubt='a CUDA MPS server runs, whose clients nvidia-smi does not list; end it first' ;; esac
+    case $(cat "$pid/comm" 2>/dev/null) in
+      nvidia-cuda-mps*)
+        doubt='a CUDA MPS server runs, whose clients nvidia-smi does not list; end it first'
+        ;;
+    esac
   done
   listed=$1
   for pid in $listed; do
-    [ -d "/proc/$pid" ] || doubt="nvidia-smi lists process $pid, which does not exist here; run it on the host"
+    [ -d "/proc/$pid" ] ||
+      doubt="nvidia-smi lists process $pid, which does not exist here; run it on the host"
   done
   while IFS=', ' read -r index memory busy; do
     case $memory in '' | *[!0-9]*) ;; *) used=$((used + memory)) ;; esac
   done <<<"$table"
   # An idle GPU with a loaded driver uses less.
   if [ -z "$doubt" ] && [ -z "$listed" ] && [ "$used" -ge 64 ] && [ "$trust_empty" = no ]; then
-    doubt="nvidia-smi lists no process while $used MiB are in use; pass --trust-empty-list if no job should run here"
+    doubt="nvidia-smi lists no process while $used MiB are in use;"
+    doubt+=' pass --trust-empty-list if no job should run here'
   fi
 }
 
@@ -238,13 +268,21 @@ while [ $# -gt 0 ]; do
     --trust-empty-list) trust_empty=yes ;;
     --sample | --min-age)
       case ${2:-} in
-        '' | *[!0-9]* | 0*) usage_error "$1 needs a whole number above 0, not $(printf '%q' "${2:-nothing}")" ;;
+        '' | *[!0-9]* | 0*)
+          usage_error "$1 needs a whole number above 0, not $(printf '%q' "${2:-nothing}")"
+          ;;
       esac
       if [ "$1" = --sample ]; then sample=$2; else min_age=$2; fi
       shift
       ;;
     --device)
-      case ${2:-} in /*) ;; *) usage_error "--device needs a path that begins with /, not $(printf '%q' "${2:-nothing}")" ;; esac
+      case ${2:-} in
+        /*) ;;
+        *)
+          usage_error "--device needs a path that begins with /," \
+            "not $(printf '%q' "${2:-nothing}")"
+          ;;
+      esac
       [ -c "$2" ] || usage_error "--device: $(printf '%q' "$2") isn't a character device"
       devices+=("$2")
       shift
@@ -254,18 +292,26 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-command -v nvidia-smi >/dev/null || finish unknown 1 'nvidia-smi is missing; install the NVIDIA driver'
-command -v fuser >/dev/null || command -v lsof >/dev/null || finish unknown 1 'neither fuser nor lsof is installed; apt-get install psmisc'
+command -v nvidia-smi >/dev/null ||
+  finish unknown 1 'nvidia-smi is missing; install the NVIDIA driver'
+command -v fuser >/dev/null || command -v lsof >/dev/null ||
+  finish unknown 1 'neither fuser nor lsof is installed; apt-get install psmisc'
 if [ ${#devices[@]} -eq 0 ]; then
   for name in /dev/nvidia[0-9]*; do if [ -c "$name" ]; then devices+=("$name"); fi; done
 fi
-[ ${#devices[@]} -gt 0 ] || finish unknown 1 'no device file such as /dev/nvidia0; load the NVIDIA driver, or pass --device'
-table=$(gpu_table) || finish unknown 1 'nvidia-smi did not answer within 20 s; look for Xid in dmesg'
-listed=$(listed_pids) || finish unknown 1 'nvidia-smi can not list processes here (N/A or an error); run it on the host'
+[ ${#devices[@]} -gt 0 ] ||
+  finish unknown 1 'no device file such as /dev/nvidia0; load the NVIDIA driver, or pass --device'
+table=$(gpu_table) ||
+  finish unknown 1 'nvidia-smi did not answer within 20 s; look for Xid in dmesg'
+listed=$(listed_pids) ||
+  finish unknown 1 'nvidia-smi can not list processes here (N/A or an error); run it on the host'
 
-# The N of /dev/nvidiaN is the minor number, in the order of nvidia-smi's index: "    Minor Number                          : 0"
+# The N of /dev/nvidiaN is the minor number, in the order of nvidia-smi's index:
+# "    Minor Number                          : 0"
 minor_of=()
-while read -r number; do minor_of+=("$number"); done < <(timeout 20 nvidia-smi -q 2>/dev/null | awk -F': *' '/Minor Number/ { print $2 }')
+while read -r number; do minor_of+=("$number"); done < <(
+  timeout 20 nvidia-smi -q 2>/dev/null | awk -F': *' '/Minor Number/ { print $2 }'
+)
 my_uid=$(id -u) hertz=$(getconf CLK_TCK 2>/dev/null) || hertz=100
 family="$$" up=$PPID
 while [ "$up" -gt 1 ]; do
@@ -285,7 +331,9 @@ judge_list "$listed"
 watched=()
 for pid in $(printf '%s\n' "${!held[@]}" | sort -n); do
   judge_process "$pid"
-  if [ -n "$doubt" ] && [ -z "$against" ]; then against='the list of processes can not be trusted'; fi
+  if [ -n "$doubt" ] && [ -z "$against" ]; then
+    against='the list of processes can not be trusted'
+  fi
   if [ -z "$against" ]; then
     read_stat "$pid" || continue
     watched+=("$pid")
@@ -294,7 +342,9 @@ for pid in $(printf '%s\n' "${!held[@]}" | sort -n); do
   else
     read_stat "$pid" || continue
     uids=$(uids_of "$pid")
-    rows+=("$pid"$'\t'"${uids%% *}"$'\t'"$(age_of)"$'\t-\t'"${held[$pid]}"$'\tskipped\t'"$against"$'\t'"$(tr -d '\000-\037' <"/proc/$pid/comm" 2>/dev/null)")
+    printf -v row '%s\t%s\t%s\t-\t%s\tskipped\t%s\t%s' "$pid" "${uids%% *}" "$(age_of)" \
+      "${held[$pid]}" "$against" "$(shown_name "$pid")"
+    rows+=("$row")
   fi
 done
 [ -z "$doubt" ] || finish refused 1 "$doubt"
@@ -303,9 +353,11 @@ done
 busy_gpus=''
 for ((second = 0; second < sample; second++)); do
   sleep 1
-  busy_gpus=$busy_gpus$'\n'$(gpu_table) || finish unknown 1 'nvidia-smi stopped answering; look for Xid in dmesg'
+  busy_gpus=$busy_gpus$'\n'$(gpu_table) ||
+    finish unknown 1 'nvidia-smi stopped answering; look for Xid in dmesg'
 done
-listed=$(listed_pids) || finish unknown 1 'nvidia-smi stopped listing processes; look for Xid in dmesg'
+listed=$(listed_pids) ||
+  finish unknown 1 'nvidia-smi stopped listing processes; look for Xid in dmesg'
 judge_list "$listed"
 [ -z "$doubt" ] || finish refused 1 "$doubt"
 candidates=()
@@ -325,14 +377,18 @@ for pid in "${watched[@]}"; do
   read_stat "$pid" || continue
   word=candidate
   if [ -n "$against" ]; then word=skipped; else candidates+=("$pid"); fi
-  rows+=("$pid"$'\t'"$my_uid"$'\t'"$(age_of)"$'\t'"$ticks"$'\t'"${held[$pid]}"$'\t'"$word"$'\t'"${against:--}"$'\t'"$(tr -d '\000-\037' <"/proc/$pid/comm" 2>/dev/null)")
+  printf -v row '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s' "$pid" "$my_uid" "$(age_of)" "$ticks" \
+    "${held[$pid]}" "$word" "${against:--}" "$(shown_name "$pid")"
+  rows+=("$row")
 done
 [ ${#candidates[@]} -gt 0 ] || finish clean 0
-[ "$force" = yes ] || finish candidates 1 "${#candidates[@]} leftover processes; look at them with ps -fp ${candidates[*]}, then pass --force"
+[ "$force" = yes ] || finish candidates 1 "${#candidates[@]} leftover processes; \
+look at them with ps -fp ${candidates[*]}, then pass --force"
 
 # Signals only the process that was judged: same start time, still yours.
 send() {
-  read_stat "$2" && [ "${stat[19]}" = "${started[$2]}" ] && [ "$(uids_of "$2")" = "$my_uid $my_uid" ] && kill "-$1" "$2" 2>/dev/null
+  read_stat "$2" && [ "${stat[19]}" = "${started[$2]}" ] &&
+    [ "$(uids_of "$2")" = "$my_uid $my_uid" ] && kill "-$1" "$2" 2>/dev/null
 }
 gone() { ! read_stat "$1" || [ "${stat[19]}" != "${started[$1]}" ] || [ "${stat[0]}" = Z ]; }
 left() {
@@ -351,4 +407,5 @@ for ((second = 0; second < 10; second++)); do
   [ ${#remaining[@]} -gt 0 ] || finish ended 0 "${#candidates[@]} leftover processes were ended"
   sleep 0.5
 done
-finish failed 1 "${remaining[*]} still there after KILL, probably waiting for the driver; restart the box"
+finish failed 1 "${remaining[*]} still there after KILL, probably waiting for the driver; \
+restart the box"

@@ -2,36 +2,46 @@
 # usage: source setup-china-mirrors.sh
 #        bash setup-china-mirrors.sh --print
 #
-# Point Hugging Face, ModelScope and pip at servers that are fast from mainland China, and put their caches on the data disk.
+# Point Hugging Face, ModelScope and pip at servers that are fast from mainland China, and put their
+# caches on the data disk.
 #
-# Source it to set variables in this shell; stderr names each of them. With --print it prints them as export lines and sets nothing: for a single ssh
-# command, whose shell ends with it, or for a file that later shells source.
+# Source it to set variables in this shell; stderr names each of them. With --print it prints them
+# as export lines and sets nothing: for a single ssh command, whose shell ends with it, or for a
+# file that later shells source.
 #
 # variables that it reads:
-#   DATA_DIR      data disk, such as /root/autodl-tmp; if it isn't set, the caches stay where they are
+#   DATA_DIR      data disk, such as /root/autodl-tmp; if it isn't set, the caches stay where they
+#                 are
 #   HF_MIRROR     default https://hf-mirror.com
 #   PIP_MIRROR    default https://pypi.tuna.tsinghua.edu.cn/simple
 #
 # variables that it sets, each only when it is empty or unset:
-#   HF_ENDPOINT                   the mirror; it must be set before Python imports huggingface_hub, transformers or datasets
-#   HF_HUB_DISABLE_XET=1          with the mirror: otherwise large files would come from Xet storage instead
+#   HF_ENDPOINT                   the mirror; it must be set before Python imports huggingface_hub,
+#                                 transformers or datasets
+#   HF_HUB_DISABLE_XET=1          with the mirror: otherwise large files would come from Xet storage
+#                                 instead
 #   HF_HOME, HF_HUB_CACHE         DATA_DIR/hf, DATA_DIR/hf/hub
 #   MODELSCOPE_CACHE, TORCH_HOME  DATA_DIR/modelscope, DATA_DIR/torch
 #   PIP_CACHE_DIR                 DATA_DIR/pip-cache
-#   PIP_INDEX_URL                 the pip mirror, unless a pip.conf names an index. It mirrors only PyPI: wheels of torch, nightly ones above all, keep
-#                                 their own --index-url, of which no complete mirror exists
-#   no_proxy, NO_PROXY            only when a proxy is set: both get the names in either, the local names and the mirrors, so that these bypass it
+#   PIP_INDEX_URL                 the pip mirror, unless a pip.conf names an index. It mirrors only
+#                                 PyPI: wheels of torch, nightly ones above all, keep their own
+#                                 --index-url, of which no complete mirror exists
+#   no_proxy, NO_PROXY            only when a proxy is set: both get the names in either, the local
+#                                 names and the mirrors, so that these bypass it
 #
 # Proxy addresses are never printed. Nothing is written to disk. Sourcing it again changes nothing.
 #
-# exit (or status, when sourced): 0 set or printed; 1 DATA_DIR isn't a writable folder, nothing is set; 2 wrong usage
+# exit (or status, when sourced): 0 set or printed; 1 DATA_DIR isn't a writable folder, nothing is
+# set; 2 wrong usage
 #
 # examples:
 #   DATA_DIR=/root/autodl-tmp source setup-china-mirrors.sh
-#   ssh gpu 'eval "$(DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print)" && python download.py'
+#   ssh gpu 'eval "$(DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print)" &&
+#     python download.py'
 #   DATA_DIR=/root/autodl-tmp bash setup-china-mirrors.sh --print >~/mirrors.sh
 
-# Everything below runs in functions with local names and changes no option of the shell that sources it, with or without set -eu.
+# Everything below runs in functions with local names and changes no option of the shell that
+# sources it, with or without set -eu.
 
 # Prints an export line or exports the variable, unless it has a value.
 _rgt_mirrors_set() {
@@ -48,7 +58,8 @@ _rgt_mirrors_set() {
 # Whether a configuration file of pip already names an index.
 _rgt_mirrors_pip_conf() {
   local file line home=${HOME:-/root}
-  for file in "${PIP_CONFIG_FILE:-}" "${XDG_CONFIG_HOME:-$home/.config}/pip/pip.conf" "$home/.pip/pip.conf" /etc/pip.conf /etc/xdg/pip/pip.conf \
+  for file in "${PIP_CONFIG_FILE:-}" "${XDG_CONFIG_HOME:-$home/.config}/pip/pip.conf" \
+    "$home/.pip/pip.conf" /etc/pip.conf /etc/xdg/pip/pip.conf \
     "${VIRTUAL_ENV:-/nowhere}/pip.conf"; do
     [ -n "$file" ] && [ -r "$file" ] || continue
     while IFS= read -r line || [ -n "$line" ]; do
@@ -63,20 +74,27 @@ _rgt_mirrors_union() {
   local _list=$1 _name
   shift
   for _name in "$@"; do
-    case ",${!_list}," in *",$_name,"*) ;; *) printf -v "$_list" '%s' "${!_list:+${!_list},}$_name" ;; esac
+    case ",${!_list}," in
+      *",$_name,"*) ;;
+      *) printf -v "$_list" '%s' "${!_list:+${!_list},}$_name" ;;
+    esac
   done
 }
 
 _rgt_mirrors() {
-  local how=$1 endpoint=${HF_MIRROR:-https://hf-mirror.com} pip=${PIP_MIRROR:-https://pypi.tuna.tsinghua.edu.cn/simple} data=${DATA_DIR:-} home list='' name
+  local how=$1 endpoint=${HF_MIRROR:-https://hf-mirror.com} data=${DATA_DIR:-} home list='' name
+  local pip=${PIP_MIRROR:-https://pypi.tuna.tsinghua.edu.cn/simple}
   local host words=()
   data=${data%/}
   if [ -n "$data" ] && { [ ! -d "$data" ] || [ ! -w "$data" ]; }; then
-    printf 'setup-china-mirrors: DATA_DIR=%s is not a writable folder, nothing was set; mount the data disk or leave DATA_DIR empty\n' "$data" >&2
+    printf 'setup-china-mirrors: DATA_DIR=%s is not a writable folder, ' "$data" >&2
+    printf 'nothing was set; mount the data disk or leave DATA_DIR empty\n' >&2
     return 1
   fi
   _rgt_mirrors_set "$how" HF_ENDPOINT "$endpoint"
-  if [ "${HF_ENDPOINT:-$endpoint}" = "$endpoint" ]; then _rgt_mirrors_set "$how" HF_HUB_DISABLE_XET 1; fi
+  if [ "${HF_ENDPOINT:-$endpoint}" = "$endpoint" ]; then
+    _rgt_mirrors_set "$how" HF_HUB_DISABLE_XET 1
+  fi
   if [ -n "$data" ]; then
     home=${HF_HOME:-$data/hf}
     _rgt_mirrors_set "$how" HF_HOME "$home"
@@ -92,7 +110,8 @@ _rgt_mirrors() {
   else
     _rgt_mirrors_set "$how" PIP_INDEX_URL "$pip"
   fi
-  if [ -n "${http_proxy:-}${https_proxy:-}${all_proxy:-}${HTTP_PROXY:-}${HTTPS_PROXY:-}${ALL_PROXY:-}" ]; then
+  if [ -n "${http_proxy:-}${https_proxy:-}${all_proxy:-}" ] ||
+    [ -n "${HTTP_PROXY:-}${HTTPS_PROXY:-}${ALL_PROXY:-}" ]; then
     IFS=', ' read -ra words <<<"${no_proxy:-},${NO_PROXY:-}" || true
     for name in "${words[@]}"; do if [ -n "$name" ]; then _rgt_mirrors_union list "$name"; fi; done
     _rgt_mirrors_union list localhost 127.0.0.1 ::1
@@ -146,7 +165,8 @@ case ${1:-} in
     _rgt_mirrors_help "${BASH_SOURCE[0]:-/dev/null}"
     ;;
   *)
-    printf 'setup-china-mirrors: run like this (%q), the exports would be lost when it ends; ' "${1:-no argument}" >&2
+    printf 'setup-china-mirrors: run like this (%q), ' "${1:-no argument}" >&2
+    printf 'the exports would be lost when it ends; ' >&2
     printf 'use source setup-china-mirrors.sh, or pass --print or --help\n' >&2
     exit 2
     ;;

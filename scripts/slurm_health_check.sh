@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
 # usage: slurm_health_check.sh [--help]
 #
-# A HealthCheckProgram for Slurm: it checks the GPUs of this node with gpu_health.py and drains the node if they are unfit. The reason names the GPU and
-# the fault. Slurm ignores the exit code and the output of the program, so this script drains the node itself. By default it drains for neither a
-# warning nor a check that could not tell; both go to the log of slurmd. By default it never resumes a node.
+# A HealthCheckProgram for Slurm: it checks the GPUs of this node with gpu_health.py and drains the
+# node if they are unfit. The reason names the GPU and the fault. Slurm ignores the exit code and
+# the output of the program, so this script drains the node itself. By default it drains for neither
+# a warning nor a check that could not tell; both go to the log of slurmd. By default it never
+# resumes a node.
 #
-# In slurm.conf, with both files in one folder on every node, owned by root and writable only by root:
+# In slurm.conf, with both files in one folder on every node, owned by root and writable only by
+# root:
 #   HealthCheckProgram=/opt/gpu_health/slurm_health_check.sh
 #   HealthCheckInterval=300
 #   HealthCheckNodeState=ANY,CYCLE
 #
-# settings: shell assignments in gpu_health.conf beside this script, or else in /etc/default/gpu_health; Slurm passes no arguments
-#   GPU_HEALTH_EXPECT     as for gpu_health.py --expect, such as gpus=8,name=H100,nvlink=all (default: compare nothing)
+# settings: shell assignments in gpu_health.conf beside this script, or else in
+# /etc/default/gpu_health; Slurm passes no arguments
+#   GPU_HEALTH_EXPECT     as for gpu_health.py --expect, such as gpus=8,name=H100,nvlink=all
+#                         (default: compare nothing)
 #   GPU_HEALTH_DRAIN_ON   verdicts that drain the node (default "unfit"; all: "unfit care unknown")
-#   GPU_HEALTH_RESUME     yes: resume a node that is fit again, if this script drained it (default no: a GPU that recovered may fail again)
-#   GPU_HEALTH_SECONDS    time limit of one check (default 50; slurmd kills the program after 60); beyond it the check could not tell
+#   GPU_HEALTH_RESUME     yes: resume a node that is fit again, if this script drained it (default
+#                         no: a GPU that recovered may fail again)
+#   GPU_HEALTH_SECONDS    time limit of one check (default 50; slurmd kills the program after 60);
+#                         beyond it the check could not tell
 #   GPU_HEALTH_PYTHON     interpreter (default python3)
 #   GPU_HEALTH_SCRIPT     where gpu_health.py is (default: beside this script)
 #
@@ -94,9 +101,11 @@ main() {
   [[ -r $config ]] || config=/etc/default/gpu_health
   # shellcheck disable=SC1090
   if [[ -r $config ]]; then . "$config"; fi
-  local script=${GPU_HEALTH_SCRIPT:-$here/gpu_health.py} python=${GPU_HEALTH_PYTHON:-python3} node=${SLURMD_NODENAME:-$(hostname -s)}
+  local script=${GPU_HEALTH_SCRIPT:-$here/gpu_health.py} python=${GPU_HEALTH_PYTHON:-python3}
+  local node=${SLURMD_NODENAME:-$(hostname -s)}
   local most=${GPU_HEALTH_SECONDS:-50} out code=0 verdict text
-  out=$(timeout -k 2 "$most" "$python" -I "$script" ${GPU_HEALTH_EXPECT:+"--expect=$GPU_HEALTH_EXPECT"} 2>&1 </dev/null) || code=$?
+  out=$(timeout -k 2 "$most" "$python" -I "$script" \
+    ${GPU_HEALTH_EXPECT:+"--expect=$GPU_HEALTH_EXPECT"} 2>&1 </dev/null) || code=$?
   case $out in
     'verdict: '*)
       verdict=${out%%$'\n'*}
@@ -108,7 +117,10 @@ main() {
   text=${text%%$'\n'*} # the worst finding comes first
   case $code/$verdict in
     0/fit | 1/care | 1/unfit | 2/unknown) ;;
-    124/* | 137/*) verdict=unknown code=2 text="no verdict within $most s: check the load and the disks of the node" ;;
+    124/* | 137/*)
+      verdict=unknown code=2
+      text="no verdict within $most s: check the load and the disks of the node"
+      ;;
     *) verdict=unknown code=2 text="no verdict (exit $code): $text" ;;
   esac
   text=$(plain "$text")
@@ -118,7 +130,9 @@ main() {
     return 0
   fi
   say "$verdict: $text"
-  if [[ " ${GPU_HEALTH_DRAIN_ON:-unfit} " == *" $verdict "* ]]; then drain "$node" "$verdict, $text" || return 2; fi
+  if [[ " ${GPU_HEALTH_DRAIN_ON:-unfit} " == *" $verdict "* ]]; then
+    drain "$node" "$verdict, $text" || return 2
+  fi
   return "$code"
 }
 

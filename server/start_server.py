@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Starts the MCP server of this plugin. Python 3.8, standard library.
 
-In this order: an installed `remote-gpu-trainer` of the plugin's version; `uvx` with the wheel beside this file (in a checkout: with the checkout), from its
-cache without network when it was used before; an installed one of another version, and stderr says so.
+In this order: an installed `remote-gpu-trainer` of the plugin's version; `uvx` with the wheel
+beside this file (in a checkout: with the checkout), from its cache without network when it was used
+before; an installed one of another version, and stderr says so.
 """
 
 import json
@@ -16,17 +17,18 @@ ROOT = os.path.dirname(HERE)
 
 
 def main():
+    """Start the server in this process's place, with the arguments that it needs.
+
+    Returns 2 where nothing can start it; stderr says what to install. On Windows it returns the
+    exit code of the server.
+    """
     with open(os.path.join(ROOT, ".claude-plugin", "plugin.json"), encoding="utf-8") as file:
         version = json.load(file)["version"]
     installed, uvx = shutil.which("remote-gpu-trainer"), shutil.which("uvx")
     found = says([installed, "--version"]) if installed else None
     if found == version or (found and not uvx):
         if found != version:
-            print(
-                "remote-gpu-trainer: found version %s installed, expected %s; upgrade it, or install uv"
-                % (found, version),
-                file=sys.stderr,
-            )
+            tell(f"found version {found} installed, expected {version}; upgrade it, or install uv")
         return become([installed, "serve"])
     wheels = sorted(name for name in os.listdir(HERE) if name.endswith(".whl"))
     source = os.path.join(HERE, wheels[-1]) if wheels else ROOT
@@ -34,12 +36,16 @@ def main():
         cached = [uvx, "--offline", "--from", source, "remote-gpu-trainer"]
         fresh = [uvx, "--from", source, "remote-gpu-trainer"]
         return become((cached if says([*cached, "--version"]) == version else fresh) + ["serve"])
-    print(
-        "remote-gpu-trainer: found neither remote-gpu-trainer nor uvx on PATH, expected one of them; install uv, or: pip install %s"
-        % source,
-        file=sys.stderr,
+    tell(
+        "found neither remote-gpu-trainer nor uvx on PATH, expected one of them; install uv, "
+        f"or: pip install {source}"
     )
     return 2
+
+
+def tell(text):
+    """Tell the user on stderr: stdout belongs to the protocol."""
+    sys.stderr.write(f"remote-gpu-trainer: {text}\n")
 
 
 def says(command):

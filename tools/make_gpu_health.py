@@ -2,9 +2,9 @@
 
 usage: python tools/make_gpu_health.py [--write]
 
-Without --write it exits 1 when the file isn't what the parts make. The one file holds the modules in
-the order in which they need each other, without their relative imports, and the tables of data/ as
-texts. Comments and names stay as they are.
+Without --write it exits 1 when the file isn't what the parts make. The one file holds the modules
+in the order in which they need each other, without their relative imports, and the tables of data/
+as texts. Comments and names stay as they are.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def in_order(trees: dict[str, ast.Module]) -> list[str]:
 
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in above:
-            raise ValueError(
-                f"{' imports '.join((*above[above.index(name) :], name))}: parts can't import each other in a circle"
-            )
+            circle = " imports ".join((*above[above.index(name) :], name))
+            raise ValueError(f"{circle}: parts can't import each other in a circle")
         if name not in order:
             for needed in needs(trees[name]):
                 visit(needed, (*above, name))

@@ -1,6 +1,8 @@
-"""A stand-in for a training program, in plain Python: fits a line, saves as safetensors, goes on from the newest checkpoint.
+"""A stand-in for a training program, in plain Python.
 
-What yours needs of it: save under another name and rename; load the checkpoint that RGT_RESUME_FROM names; save when RGT_SAVE_FILE appears.
+It fits a line, saves as safetensors, and goes on from the newest checkpoint. What yours needs of
+it: save under another name and rename; load the checkpoint that RGT_RESUME_FROM names; save when
+RGT_SAVE_FILE appears.
 """
 
 import argparse
@@ -12,6 +14,11 @@ from pathlib import Path
 
 
 def save(path: Path, weights: list, step: int) -> None:
+    """Write the slope, the offset and the step as safetensors, whole or not at all.
+
+    The bytes go to a file beside `path` first, which then gets the name: a program that is killed
+    meanwhile leaves the older checkpoint as it was.
+    """
     data = struct.pack("<2d", *weights)
     header = {
         "__metadata__": {"step": str(step)},
@@ -27,6 +34,7 @@ def save(path: Path, weights: list, step: int) -> None:
 
 
 def load(path: Path) -> tuple:
+    """Return ([slope, offset], step) of a file that `save` wrote."""
     raw = path.read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     return list(struct.unpack("<2d", raw[8 + length :])), int(
@@ -35,6 +43,11 @@ def load(path: Path) -> tuple:
 
 
 def main() -> None:
+    """Train to `--steps`, or until a save is asked for, and save every 50 steps on the way.
+
+    The folder is RGT_CHECKPOINT_DIR, else checkpoints/. A program that was asked for a save ends
+    after it with exit 0, without best.safetensors.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=1)

@@ -72,3 +72,12 @@ def test_every_slow_test_exists():
         path = ROOT / name
         assert path.is_file(), line
         assert not test or f"def {test}(" in path.read_text(encoding="utf-8"), line
+
+
+def test_bash_keeps_to_100_columns():
+    paths = [*(ROOT / "scripts").glob("*.sh*"), *(PACKAGE / "runs/templates").rglob("*.sh")]
+    paths += (PACKAGE / "runs/templates").rglob("*.j2")
+    assert len(paths) > 80
+    for path in paths:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            assert len(line) <= 100, f"{path}:{number}"

@@ -1,4 +1,4 @@
-"""The reference: every script's help, every tool of the MCP server with its schema, and the fields of a job."""
+"""The reference: every script's help, the MCP server's tools with schemas, a job's fields."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Convert the project's Markdown to what the generator reads: headings, and finished HTML between.
 
-The text is data. It is read by the rules that its pages have on the repository's own web page (CommonMark and tables), its HTML tags are shown
-as text, its comments are left out, of its pictures only those in docs/assets are shown, and nothing of it reaches the generator's own syntax.
+The text is data. It is read by the rules that its pages have on the repository's own web page
+(CommonMark and tables). Its HTML tags are shown as text, its comments are left out, and of its
+pictures only those in docs/assets are shown. Nothing of it reaches the generator's own syntax.
 """
 
 from __future__ import annotations

@@ -150,7 +150,10 @@ class CellError(Exception):
 
 
 def read_queue(text: str, where: str = "queue") -> list[dict]:
-    """Cells of a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one. A quoted argument may hold line breaks. Empty lines and # lines don't count. Raises CellError."""
+    """Cells of a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one.
+
+    A quoted argument may hold line breaks. Empty lines and # lines don't count. Raises CellError.
+    """
     cells, begun, first = [], "", 0
     for number, line in enumerate(text.split("\n"), 1):
         if not begun and (not line.strip() or line.lstrip().startswith("#")):
@@ -168,7 +171,8 @@ def read_queue(text: str, where: str = "queue") -> list[dict]:
         begun = ""
     if begun:
         raise CellError(
-            f"{where}:{first}: No closing quotation, expected NAME and arguments quoted as in a shell"
+            f"{where}:{first}: No closing quotation, "
+            "expected NAME and arguments quoted as in a shell"
         )
     if not cells:
         raise CellError(f"{where}: found no cell, expected one a line: NAME ARGUMENT …")
@@ -176,9 +180,10 @@ def read_queue(text: str, where: str = "queue") -> list[dict]:
 
 
 def expand(sweep: dict, where: str = "sweep") -> list[dict]:
-    """Every combination of a sweep, in the order in which it is written: {"grid": {"--lr": [1e-4, 3e-4], "--seed": [1, 2]}, "arguments": [...]}.
+    """Every combination of a sweep, in the order in which it is written.
 
-    A cell is named by its values: lr=0.0001_seed=1. Raises CellError.
+    A sweep is {"grid": {"--lr": [1e-4, 3e-4], "--seed": [1, 2]}, "arguments": [...]}. A cell is
+    named by its values: lr=0.0001_seed=1. Raises CellError.
     """
     grid = sweep.get("grid")
     if (
@@ -195,21 +200,14 @@ def expand(sweep: dict, where: str = "sweep") -> list[dict]:
     cells, seen = [], {}
     for values in itertools.islice(itertools.product(*grid.values()), MOST + 1):
         texts = [_text(value, where) for value in values]
-        name = (
-            "_".join(f"{_short(option)}={_short(text)}" for option, text in zip(grid, texts))[
-                :90
-            ].strip("._-=+")
-            or "cell"
-        )
+        pairs = list(zip(grid, texts, strict=True))
+        name = "_".join(f"{_short(option)}={_short(text)}" for option, text in pairs)
+        name = name[:90].strip("._-=+") or "cell"
         seen[name] = seen.get(name, 0) + 1
         if seen[name] > 1:
             name = f"{name}-{seen[name]}"
-        cells.append(
-            {
-                "name": name,
-                "arguments": [*always, *itertools.chain.from_iterable(zip(map(str, grid), texts))],
-            }
-        )
+        given = [word for option, text in pairs for word in (str(option), text)]
+        cells.append({"name": name, "arguments": [*always, *given]})
     if len(cells) > MOST:
         raise CellError(f"{where}: found more than {MOST:,} combinations, expected fewer")
     return cells
@@ -218,7 +216,8 @@ def expand(sweep: dict, where: str = "sweep") -> list[dict]:
 def _text(value: object, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise CellError(
-            f"{where}: found {value!r:.40}, expected text or a number; write true and false in quotes"
+            f"{where}: found {value!r:.40}, expected text or a number; "
+            "write true and false in quotes"
         )
     return str(value)
 

@@ -1,4 +1,7 @@
-"""A job and a platform in, one self-contained script out. Pure: no clock, no file but the parts of the runner, no network; equal input gives equal bytes."""
+"""A job and a platform in, one self-contained script out.
+
+Pure: no clock, no network, no file but the parts of the runner. Equal input gives equal bytes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ ENDINGS = {
 
 @dataclass(frozen=True)
 class Rendered:
-    """A script and the commands around it. `start` and the rest are for the user's own shell; BOX is the box's name there."""
+    """A script and the commands around it.
+
+    `start`, `watch`, `stop` and `resume` are for the user's own shell; BOX is the box's name there.
+    """
 
     file_name: str
     script: str
@@ -45,10 +51,16 @@ class Rendered:
     warnings: list[Warning]
 
     def as_dict(self) -> dict:
+        """The fields under their names, each warning as {"id", "text"}: what JSON can hold."""
         return {
-            "file_name": self.file_name, "script": self.script, "start": self.start, "watch": self.watch, "stop": self.stop,
-            "resume": self.resume, "warnings": [{"id": w.id, "text": w.text} for w in self.warnings],
-        }  # fmt: skip
+            "file_name": self.file_name,
+            "script": self.script,
+            "start": self.start,
+            "watch": self.watch,
+            "stop": self.stop,
+            "resume": self.resume,
+            "warnings": [{"id": warning.id, "text": warning.text} for warning in self.warnings],
+        }
 
 
 def usual_target(profile: Profile) -> str:
@@ -64,7 +76,10 @@ def render(
     snapshot: Snapshot | None = None,
     file: str | None = None,
 ) -> Rendered:
-    """The script for a target. `on`: the day by which facts are judged stale; `file`: where the script will lie. Raises Unfit."""
+    """The script for a target. Raises Unfit.
+
+    `on`: the day by which facts are judged stale. `file`: where the script will lie.
+    """
     if target not in TARGETS:
         raise Unfit(f"target: found {target[:40]!r}, expected one of {', '.join(TARGETS)}")
     sha = fingerprint(job)
@@ -104,6 +119,8 @@ def fingerprint(job: Job) -> str:
 
 @dataclass(frozen=True)
 class Commands:
+    """What the user types for a script: the four fields of `Rendered` with the same names."""
+
     start: str
     watch: str
     stop: str

@@ -1,4 +1,7 @@
-"""Rendering with its edges: the profile is read, the code is recorded, the script is written. Both front ends call it."""
+"""Rendering with its edges: the profile is read, the code is recorded, the script is written.
+
+Both front ends call it.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,10 @@ def rendered(
     write_to: str | None = None,
     on: date | None = None,
 ) -> dict:
-    """The answer of `render_run_script`. With `write_to`, a folder or a file, `path` stands in place of `script`.
+    """The answer of `render_run_script`.
 
-    Raises JobError, and ProfileError for an unknown platform.
+    With `write_to`, a folder or a file, `path` stands in place of `script`. Raises JobError, and
+    ProfileError for an unknown platform.
     """
     job = from_object(given)
     platform = profile.get(profile_name)
@@ -48,13 +52,15 @@ def rendered(
 
 
 def difference(old: Path, new: str) -> str:
-    """A unified diff from an existing script to a rendered one; '' when they are equal. Raises JobError."""
+    """A unified diff from an existing script to a rendered one; '' when they are equal.
+
+    Raises JobError when `old` can't be read as text.
+    """
     try:
         before = old.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise JobError(
-            f"{old}: {getattr(error, 'strerror', None) or 'found bytes that are not UTF-8'}, expected a script to compare with"
-        ) from None
+        found = getattr(error, "strerror", None) or "found bytes that are not UTF-8"
+        raise JobError(f"{old}: {found}, expected a script to compare with") from None
     return "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True),
@@ -76,7 +82,8 @@ def _place(write_to: str, name: str) -> Path:
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error)
     raise JobError(
-        f"write_to: found {write_to[:80]!r} not usable ({why}), expected a folder or a file that can be written"
+        f"write_to: found {write_to[:80]!r} not usable ({why}), "
+        "expected a folder or a file that can be written"
     )
 
 
@@ -85,7 +92,8 @@ def _write(path: Path, made: Rendered) -> None:
     try:
         if path.exists() and not (path.is_file() and OURS.encode() in _head(path)):
             raise JobError(
-                f"write_to: found a file at {path} that wasn't rendered, expected a new name or a rendered script"
+                f"write_to: found a file at {path} that wasn't rendered, "
+                "expected a new name or a rendered script"
             )
         whole_file.write(
             path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755

@@ -1,4 +1,7 @@
-"""A job and a platform as the variables that the runner reads. Pure; each part in runs/templates/ names those that it reads."""
+"""A job and a platform as the variables that the runner reads. Pure.
+
+Each part in runs/templates/ names those that it reads.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from .script_parts import Value
 from .targets import kubernetes, skypilot, slurm
 
 UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
-STEP = """(global_step|[Ss]tep|[Ii]ter(ation)?)["' =:#]*[0-9]+|[|] +[0-9]+/"""  # "step 12", "'global_step': 12", a progress bar's "| 12/100"
+# "step 12", "'global_step': 12", a progress bar's "| 12/100"
+STEP = """(global_step|[Ss]tep|[Ii]ter(ation)?)["' =:#]*[0-9]+|[|] +[0-9]+/"""
 NOTICES = {
     "aws": "aws",
     "gcp": "gcp",
@@ -99,9 +103,10 @@ def values(
 
 
 def self_stop(job: Job, profile: Profile) -> tuple[str, str]:
-    """(the shell line by which the box stops itself and keeps its disk, the credential that must be there); ('', '') where there is none.
+    """The shell line by which the box stops itself and keeps its disk, and what that line needs.
 
-    The credential is the name of a variable on the box, or NAME=FILE.
+    What it needs is a credential: the name of a variable on the box, or NAME=FILE. ('', '') where
+    the platform has no such line, or the job doesn't ask for it.
     """
     fact = profile.facts.self_stop
     if (
@@ -145,7 +150,8 @@ def setup(job: Job) -> list[str]:
     if name.endswith(".txt"):
         return [job.python, "-m", "pip", "install", "--requirement", path]
     raise Unfit(
-        "environment: expected requirements.txt, environment.yml or uv.lock; install anything else in the image"
+        "environment: expected requirements.txt, environment.yml or uv.lock; "
+        "install anything else in the image"
     )
 
 
@@ -166,7 +172,8 @@ def _queue(job: Job) -> dict[str, Value]:
     for place, cell in enumerate(job.queue.cells):
         if any(UNIT in argument for argument in cell.arguments):
             raise Unfit(
-                f"queue.cells.{place}.arguments: found the character U+001F, expected arguments without it"
+                f"queue.cells.{place}.arguments: found the character U+001F, "
+                "expected arguments without it"
             )
     return {
         "RGT_CELLS": [UNIT.join([cell.name, *cell.arguments]) for cell in job.queue.cells],

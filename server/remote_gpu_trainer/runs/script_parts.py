@@ -23,10 +23,12 @@ class Static(str):
 
 
 def always(values: Values) -> bool:
+    """The condition of a part that every script holds."""
     return True
 
 
 def without(condition: Condition) -> Condition:
+    """The opposite of a condition: for the part that answers where another is left out."""
     return lambda values: not condition(values)
 
 
@@ -72,31 +74,38 @@ def relative(values: Values) -> bool:
 
 
 def gpus(values: Values) -> bool:
+    """Does a node of the job have a GPU?"""
     return _number(values, "RGT_GPUS") > 0
 
 
 def nodes(values: Values) -> bool:
+    """Does the job run on several nodes at once?"""
     return _number(values, "RGT_NODES") > 1
 
 
 def launched(values: Values) -> bool:
+    """Does a launcher such as torchrun start the program?"""
     return values.get("RGT_LAUNCHER", "none") not in ("", "none")
 
 
 def launched_by(name: str) -> Condition:
+    """The condition that the job's launcher has this name, one of those of `Job.launcher`."""
     return lambda values: values.get("RGT_LAUNCHER") == name
 
 
 def stall(values: Values) -> bool:
+    """Is a program that says nothing, makes no step or draws no power to be called stalled?"""
     names = ("RGT_STALL_LOG_SECONDS", "RGT_STALL_STEP_SECONDS", "RGT_STALL_POWER_SECONDS")
     return any(_number(values, name) > 0 for name in names)
 
 
 def stall_step(values: Values) -> bool:
+    """Is a program whose log goes on without a higher step to be called stalled?"""
     return _number(values, "RGT_STALL_STEP_SECONDS") > 0
 
 
 def requeued(values: Values) -> bool:
+    """Does Slurm put the job into its queue again after a save? Only that target sets the value."""
     return values.get("RGT_REQUEUE") == "yes"
 
 
@@ -106,10 +115,12 @@ def saves(values: Values) -> bool:
 
 
 def stopped(values: Values) -> bool:
+    """Is the box to be stopped when the run is over?"""
     return values.get("RGT_AT_END") == "stop"
 
 
 def self_stopped(values: Values) -> bool:
+    """Is it to be stopped, and does the platform have a line by which it stops itself?"""
     return stopped(values) and bool(values.get("RGT_SELF_STOP"))
 
 
@@ -130,18 +141,22 @@ def _in_cloud(ends: tuple[str, ...]) -> bool:
 
 
 def clouds(values: Values) -> bool:
+    """Does any copy have an end in a bucket or behind rclone?"""
     return any(_in_cloud(ends) for ends in _copies(values))
 
 
 def rsync(values: Values) -> bool:
+    """Is there a copy between two folders, which rsync makes? False without any copy."""
     return not all(_in_cloud(ends) for ends in _copies(values))
 
 
 def copies(values: Values) -> bool:
+    """Is anything copied, data to the box or results from it?"""
     return durable(values) or staged(values)
 
 
 def restored(values: Values) -> bool:
+    """Can a checkpoint come back from the durable place before the program starts?"""
     return durable(values) and checkpoints(values)
 
 

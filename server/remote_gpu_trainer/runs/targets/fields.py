@@ -1,5 +1,6 @@
-"""Checks of the values that reach an engine's own files, and the one place where an engine's own bash is put into a script.
+"""Checks of the values that reach an engine's own files.
 
+It is also the one place where an engine's own bash is put into a script.
 Every refusal is a ValueError with the field, what was found, what was expected, and what to do.
 """
 
@@ -17,8 +18,9 @@ MAIN = 'rgt_main "$@"\n'
 # An engine tells only at the start which host is node 0.
 RENDEZVOUS = part("engines/rendezvous.sh")
 
-# A scheduler takes 0 for "finished". A run that was stopped after a save ends with 75 instead, whatever its program said, so that it is started
-# again; not one that its user or its deadline ended.
+# A scheduler takes 0 for "finished". A run that was stopped after a save ends with 75 instead,
+# whatever its program said, so that it is started again; not one that its user or its deadline
+# ended.
 AGAIN = 75
 STOPPED = part("engines/stopped.sh")
 
@@ -26,9 +28,9 @@ STOPPED = part("engines/stopped.sh")
 def refuse(field: str, found: object, expected: str, do: str) -> ValueError:
     """The error for a field, on one line. A long value is cut."""
     shown = repr(found)
-    return ValueError(
-        f"{field}: found {shown if len(shown) <= 80 else shown[:77] + '...'}, expected {expected}; {do}"
-    )
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return ValueError(f"{field}: found {shown}, expected {expected}; {do}")
 
 
 def matched(field: str, value: object, pattern: str, expected: str, do: str) -> None:
@@ -38,13 +40,19 @@ def matched(field: str, value: object, pattern: str, expected: str, do: str) -> 
 
 
 def whole(field: str, value: object, low: int, high: int, do: str) -> None:
-    """Raises ValueError unless the value is a whole number from low to high. True and False are no numbers."""
+    """Raises ValueError unless the value is a whole number from low to high.
+
+    True and False are no numbers.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise refuse(field, value, f"a whole number from {low} to {high}", do)
 
 
 def hours(field: str, value: object, do: str) -> None:
-    """Raises ValueError unless the value is a number of hours, above 0 and at most a year, or None."""
+    """Raises ValueError unless the value is None or a number of hours.
+
+    A number must be above 0 and at most a year.
+    """
     if value is not None and (
         isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 8784
     ):
@@ -60,7 +68,10 @@ def same(field: str, value: object, values: Mapping[str, Value], variable: str) 
 
 
 def encodable(field: str, value: str) -> int:
-    """The value's length in bytes. Raises ValueError for a NUL and for half a character, which UTF-8 can't hold."""
+    """The value's length in bytes.
+
+    Raises ValueError for a NUL and for half a character, which UTF-8 can't hold.
+    """
     try:
         size = len(value.encode("utf-8"))
     except UnicodeEncodeError as error:
@@ -78,7 +89,8 @@ def encodable(field: str, value: str) -> int:
 def before_main(script: str, lines: str) -> str:
     """The script with an engine's bash between its functions and its last line.
 
-    Raises ValueError when the script isn't one of ours from its first line to its last, or holds what no text file can.
+    Raises ValueError when the script isn't one of ours from its first line to its last, or holds
+    what no text file can.
     """
     if not script.startswith(SHEBANG) or not script.endswith("\n" + MAIN):
         raise refuse(
@@ -93,9 +105,11 @@ def before_main(script: str, lines: str) -> str:
 
 _BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*\Z")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
-# A tab may stand inside a line, but a block must not begin with one, nor with a blank or an empty line.
+# A tab may stand inside a line, but a block must not begin with one, nor with a blank or an empty
+# line.
 _BLOCK = re.compile(
-    r"[^\n\t ](?:[\t\n\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2030-\ud7ff\uf900-\ufefe\uff00-\uffef\U00010000-\U0010ffff])*\n\Z"
+    r"[^\n\t ](?:[\t\n\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2030-\ud7ff"
+    r"\uf900-\ufefe\uff00-\uffef\U00010000-\U0010ffff])*\n\Z"
 )
 _BLANK_END = re.compile(r"[\t ]\n")
 
@@ -110,7 +124,8 @@ class _Dumper(yaml.SafeDumper):
     def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
         analysis = super().analyze_scalar(scalar)
         if _is_block(scalar):
-            analysis.allow_block = True  # PyYAML refuses blocks with a tab, which its reader and the others take as it is
+            # PyYAML refuses blocks with a tab, which its reader and the others take as it is.
+            analysis.allow_block = True
         return analysis
 
 

@@ -1,10 +1,13 @@
-"""Kubernetes: the text of a Job with its ConfigMap, and for several nodes an Indexed Job with a headless Service. Pure.
+"""Kubernetes: the text of a Job with its ConfigMap. Pure.
 
-The objects are plain values, dumped as YAML. Apply them with `kubectl apply --server-side`: without it kubectl copies the whole script into an
-annotation, and 256 KiB are its limit.
+For several nodes it is an Indexed Job with a headless Service.
 
-Who tries again: the runner, by class of failure, inside the pod. A new pod comes only for one that was taken away: an eviction or a preemption doesn't
-count (podFailurePolicy), a KILL, a TERM or a stop after a save counts against `backoff_limit`, any other exit fails the Job at once.
+The objects are plain values, dumped as YAML. Apply them with `kubectl apply --server-side`: without
+it kubectl copies the whole script into an annotation, and 256 KiB are its limit.
+
+Who tries again: the runner, by class of failure, inside the pod. A new pod comes only for one that
+was taken away: an eviction or a preemption doesn't count (podFailurePolicy), a KILL, a TERM or a
+stop after a save counts against `backoff_limit`, any other exit fails the Job at once.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ _IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}"
 class Options:
     """What only Kubernetes needs. GPUs, cpus and memory are for one node; 0 and '' leave them out.
 
-    `hours` is the deadline (None: a time of day); the pod ends a little after it, the Job `wait_hours` later, because its clock also runs while it waits
-    for a node. `claim`: PersistentVolumeClaim that holds the run folder, mounted at `mount`; several nodes need one that is ReadWriteMany.
-    `secret`: the Secret whose keys are the names of the secret variables and files. `shm_gb`: /dev/shm, which counts as memory of the pod.
+    `hours` is the deadline (None: a time of day); the pod ends a little after it, the Job
+    `wait_hours` later, because its clock also runs while it waits for a node. `claim`:
+    PersistentVolumeClaim that holds the run folder, mounted at `mount`; several nodes need one that
+    is ReadWriteMany. `secret`: the Secret whose keys are the names of the secret variables and
+    files. `shm_gb`: /dev/shm, which counts as memory of the pod.
 
     Raises ValueError that names the field.
     """
@@ -133,7 +138,11 @@ class Options:
 
 
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
-    """The objects as YAML. Raises ValueError where values, options and script don't belong together, and for a script over 1 MiB."""
+    """The objects as YAML.
+
+    Raises ValueError where values, options and script don't belong together, and for a script over
+    1 MiB.
+    """
     fields.same("nodes", options.nodes, values, "RGT_NODES")
     fields.same("gpus", options.gpus, values, "RGT_GPUS")
     run_dir = str(values.get("RGT_RUN_DIR", ""))
@@ -255,7 +264,10 @@ def _job(values: Mapping[str, Value], options: Options) -> dict:
 
 
 def grace(values: Mapping[str, Value]) -> int:
-    """Seconds from TERM to KILL: a save, and the last copy to the durable place. Raises ValueError when RGT_SAVE_SECONDS is no number."""
+    """Seconds from TERM to KILL: a save, and the last copy to the durable place.
+
+    Raises ValueError when RGT_SAVE_SECONDS is no number.
+    """
     seconds = str(values.get("RGT_SAVE_SECONDS", 30))
     fields.matched(
         "RGT_SAVE_SECONDS",

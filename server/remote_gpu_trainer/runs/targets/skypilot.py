@@ -1,7 +1,8 @@
 """SkyPilot: the text of a task. Pure.
 
-Its `run` writes the script with a here-document, whose delimiter is no line of the script, and runs it. SkyPilot gives `run` to `bash -i`, where `!`
-would be replaced inside double quotes even in a script: `set +H` comes first. Secrets are names only: `sky launch --secret NAME` brings the value.
+Its `run` writes the script with a here-document, whose delimiter is no line of the script, and runs
+it. SkyPilot gives `run` to `bash -i`, where `!` would be replaced inside double quotes even in a
+script: `set +H` comes first. Secrets are names only: `sky launch --secret NAME` brings the value.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _PART = r"[A-Za-z0-9*][A-Za-z0-9*._:@/-]{0,199}"
 class Options:
     """What only SkyPilot needs. GPUs are for one node. '' and 0 leave the choice to SkyPilot.
 
-    `workdir` is a folder here, sent to ~/sky_workdir. `file_mounts`: (path on the box, path here or bucket) pairs.
+    `workdir` is a folder here, sent to ~/sky_workdir. `file_mounts`: (path on the box, path here or
+    bucket) pairs.
 
     Raises ValueError that names the field.
     """
@@ -95,7 +97,10 @@ class Options:
 
 
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
-    """The task as YAML. Raises ValueError where values, options and script don't belong together."""
+    """The task as YAML.
+
+    Raises ValueError where values, options and script don't belong together.
+    """
     fields.same("nodes", options.nodes, values, "RGT_NODES")
     return fields.dump(
         [_task(values, options, fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED))]

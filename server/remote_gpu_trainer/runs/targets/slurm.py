@@ -1,7 +1,9 @@
 """Slurm: the `#SBATCH` lines, and the bash that hands over to the runner under sbatch. Pure.
 
-One node: the batch script is the runner's own shell, so USR1 (`--signal=B:`) and TERM reach its traps.
-Several nodes: the batch script copies itself to the run folder, which must lie on a file system that every node sees, and srun starts it once on each node.
+One node: the batch script is the runner's own shell, so USR1 (`--signal=B:`) and TERM reach its
+traps.
+Several nodes: the batch script copies itself to the run folder, which must lie on a file system
+that every node sees, and srun starts it once on each node.
 Array: task k runs cell k + 1 of the queue.
 With arguments, as in `bash run.sh status` on the login node, nothing of this happens.
 """
@@ -29,11 +31,14 @@ _MARGIN_MINUTES = 5  # The runner's deadline comes first; Slurm's time is the fe
 
 @dataclass(frozen=True)
 class Options:
-    """What only Slurm needs. `#SBATCH` lines know no shell quoting, so each value has a strict form.
+    """What only Slurm needs.
 
-    `hours` is the deadline (None: a time of day), `limit_hours` the partition's limit (None: none). GPUs, cpus and memory are for one node;
-    0 and '' leave the choice to Slurm.
-    `cells` above 0 makes an array, `at_once` of it at the same time (0: all). `output` is a file name in Slurm's pattern; its folder must exist.
+    `#SBATCH` lines know no shell quoting, so each value has a strict form.
+
+    `hours` is the deadline (None: a time of day), `limit_hours` the partition's limit (None: none).
+    GPUs, cpus and memory are for one node; 0 and '' leave the choice to Slurm. `cells` above 0
+    makes an array, `at_once` of it at the same time (0: all). `output` is a file name in Slurm's
+    pattern; its folder must exist.
 
     Raises ValueError that names the field.
     """
@@ -129,7 +134,11 @@ class Options:
 
     @property
     def minutes(self) -> int | None:
-        """What `--time` asks for: the deadline and a margin, so that the runner's own deadline comes first, within the limit. None: the partition's own."""
+        """What `--time` asks for. None: the partition's own.
+
+        It is the deadline and a margin, so that the runner's own deadline comes first, within the
+        limit.
+        """
         given = [math.floor(self.limit_hours * 60)] if self.limit_hours is not None else []
         if self.hours is not None:
             given.append(
@@ -175,9 +184,9 @@ def _template() -> Template:
 
 
 def head(options: Options) -> str:
-    """The `#SBATCH` lines, in a fixed order. sbatch reads them up to the first line that is no comment.
+    """The `#SBATCH` lines, in a fixed order. Raises ValueError that names the field.
 
-    Raises ValueError that names the field.
+    sbatch reads them up to the first line that is no comment.
     """
     days, rest = divmod(options.minutes or 0, 24 * 60)
     gpu = f"gpu:{options.gpu_type}:{options.gpus}" if options.gpu_type else f"gpu:{options.gpus}"
@@ -211,12 +220,18 @@ def head(options: Options) -> str:
 
 
 def tail(options: Options) -> str:
-    """The bash between the runner's functions and its last line. It is the same for all options and reads RGT_ and SLURM_ variables only."""
+    """The bash between the runner's functions and its last line.
+
+    It is the same for all options and reads RGT_ and SLURM_ variables only.
+    """
     return "\n" + part("engines/slurm.sh") + fields.RENDEZVOUS
 
 
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
-    """The whole batch script. Raises ValueError where values, options and script don't belong together."""
+    """The whole batch script.
+
+    Raises ValueError where values, options and script don't belong together.
+    """
     fields.same("nodes", options.nodes, values, "RGT_NODES")
     fields.same(
         "requeue",

@@ -35,7 +35,8 @@ rgt_not_elsewhere() {
   if [[ $rgt_fresh == true ]]; then
     echo "$RGT_NAME runs on $rgt_host: do it there, or by its scheduler (scancel)" >&2
   else
-    echo "$RGT_NAME ran on $rgt_host, last heard of $rgt_age s ago; whether it still runs can't be seen from here" >&2
+    echo "$RGT_NAME ran on $rgt_host, last heard of $rgt_age s ago;" \
+      "whether it still runs can't be seen from here" >&2
   fi
   return 1
 }

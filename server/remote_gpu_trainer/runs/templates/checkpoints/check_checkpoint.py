@@ -1,11 +1,13 @@
 """Which checkpoint of a folder is the newest whole one? Standard library, Python 3.8.
 
 usage: check_checkpoint.py FOLDER GLOB [CACHE]      or      check_checkpoint.py PATH
-A zip (.pt, .pth, .bin, .ckpt) must pass its checksums, safetensors must have the size that their header gives, JSON must
-parse, an index must find its shards, a folder must hold whole files and the weights and states that its older neighbours hold. What
-can't be read from a format, such as the end of an old pickle, is taken as whole.
-Of names that differ only in whole numbers (step-9, step-10) the higher one is newer, for a copy or a touch changes times; else the
-one whose weights were written last: an evaluation writes its results into an old folder.
+A zip (.pt, .pth, .bin, .ckpt) must pass its checksums, safetensors must have the size that their
+header gives, JSON must parse, an index must find its shards, a folder must hold whole files and the
+weights and states that its older neighbours hold. What can't be read from a format, such as the
+end of an old pickle, is taken as whole.
+Of names that differ only in whole numbers (step-9, step-10) the higher one is newer, for a copy or
+a touch changes times; else the one whose weights were written last: an evaluation writes its
+results into an old folder.
 """
 
 import glob
@@ -16,23 +18,11 @@ import sys
 import zipfile
 
 NOTE = re.compile(
-    r"\.(json|jsonl|txt|log|ya?ml|md|csv|tsv|lock|py|sh|html|pdf|png|jpe?g|gif|svg|mp4|wav)$|tfevents|/latest[^/]*$"
+    r"\.(json|jsonl|txt|log|ya?ml|md|csv|tsv|lock|py|sh|html|pdf|png|jpe?g|gif|svg|mp4|wav)$"
+    r"|tfevents|/latest[^/]*$"
 )
-WEIGHTS = (
-    ".pt",
-    ".pth",
-    ".bin",
-    ".ckpt",
-    ".distcp",
-    ".npz",
-    ".tar",
-    ".safetensors",
-    ".pkl",
-    ".msgpack",
-    ".h5",
-    ".keras",
-    ".state",
-)
+ARCHIVES = (".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar")
+WEIGHTS = (*ARCHIVES, ".safetensors", ".pkl", ".msgpack", ".h5", ".keras", ".state")
 # What a resume needs besides; results and notes come and go.
 STATE = re.compile(r"(^|/)(trainer_state|adapter_config|[^/]*\.index)\.json$|\.metadata$")
 FRACTION = re.compile(r"\d+\.\d+|\d+e-?\d+")  # a loss of 0.52 orders nothing
@@ -41,6 +31,7 @@ LEFTOVER = re.compile(r"(\.tmp|\.torn(\.\d+)?|\.partial|\.incomplete|~)$|\.tmp[.
 
 
 def fault_of_file(path):
+    """What is wrong with a file; '' for a whole one and an unknown format. Raises OSError."""
     size = os.path.getsize(path)
     name = os.path.basename(path)
     with open(path, "rb") as stream:
@@ -59,8 +50,8 @@ def fault_of_file(path):
                 return "header is not JSON"
         ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
         wanted = 8 + length + max(ends, default=0)
-        return "" if size == wanted else "%d bytes, expected %d" % (size, wanted)
-    if name.endswith(WEIGHTS[:7]):
+        return "" if size == wanted else f"{size} bytes, expected {wanted}"
+    if name.endswith(ARCHIVES):
         if size == 0:
             return "empty"
         if not head.strip(b"\0"):
@@ -72,8 +63,8 @@ def fault_of_file(path):
             except OSError:
                 raise
             except Exception as error:
-                return "%s" % error
-            return "checksum of %s" % bad if bad else ""
+                return str(error)
+            return f"checksum of {bad}" if bad else ""
         return ""
     if name.endswith(".json"):
         try:
@@ -84,11 +75,12 @@ def fault_of_file(path):
         if name.endswith(".index.json") and isinstance(content, dict):
             for shard in sorted(set(content.get("weight_map", {}).values())):
                 if not os.path.exists(os.path.join(os.path.dirname(path), shard)):
-                    return "%s is missing" % shard
+                    return f"{shard} is missing"
     return ""
 
 
 def files_of(path):
+    """The files in and below a folder, in a fixed order."""
     for root, folders, names in os.walk(path):
         folders.sort()
         for name in sorted(names):
@@ -97,6 +89,7 @@ def files_of(path):
 
 
 def shape_of(path):
+    """The names of a folder's weights and states, with 0 for each number."""
     names = (os.path.relpath(name, path) for name in files_of(path))
     return {
         re.sub(r"\d+", "0", name) for name in names if name.endswith(WEIGHTS) or STATE.search(name)
@@ -111,6 +104,7 @@ def is_checkpoint(path):
 
 
 def fault_of(path):
+    """What is wrong with a file or a folder; '' for a whole one. Raises OSError."""
     if not os.path.isdir(path):
         return fault_of_file(path) or ("" if os.path.getsize(path) else "empty")
     names = list(files_of(path))
@@ -123,7 +117,7 @@ def fault_of(path):
     for name in names:
         fault = fault_of_file(name)
         if fault:
-            return "%s: %s" % (os.path.relpath(name, path), fault)
+            return f"{os.path.relpath(name, path)}: {fault}"
     return ""
 
 
@@ -137,16 +131,21 @@ def stamp_of(path):
 
 
 def numbers_of(path):
+    """The steps and epochs in a name; where none is marked as such, all whole numbers."""
     name = FRACTION.sub(".", os.path.basename(path))
     return [int(text) for text in COUNTED.findall(name) or re.findall(r"\d+", name)]
 
 
 def kind_of(path):
+    """What checkpoints share that differ only in their numbers: a form of name, a folder."""
     return re.sub(r"\d+", "0", os.path.basename(path)), os.path.dirname(path)
 
 
 def newest_first(found):
-    """(stamp, path) in the order in which they were saved: within a kind by number, among kinds by time."""
+    """(stamp, path) in the order in which they were saved.
+
+    Within a kind by number, among kinds by time.
+    """
     kinds = {}
     for stamp, path in found:
         kinds.setdefault(kind_of(path), []).append((numbers_of(path), stamp[1], stamp, path))
@@ -160,7 +159,10 @@ def newest_first(found):
 
 
 def lost_by(path, older, is_whole):
-    """A name that the two older neighbours have, or the only one, and this folder lacks. `older`: (stamp, path), newest first."""
+    """A name that the two older neighbours have, or the only one, and this folder lacks.
+
+    `older`: (stamp, path), newest first.
+    """
     shapes = []
     for stamp, other in older:
         if (
@@ -174,12 +176,14 @@ def lost_by(path, older, is_whole):
 
 
 def tell(kind, path, why):
+    """Write a verdict for bash: three fields, each ended by NUL."""
     sys.stdout.buffer.write(
         b"\0".join([kind.encode(), os.fsencode(path), why.encode("utf-8", "replace"), b""])
     )
 
 
 def main(arguments):
+    """Judge a path, or a folder's newest ones until one is whole. Returns the exit code."""
     if len(arguments) == 1:
         fault = fault_of(arguments[0])
         print(fault or "whole")
@@ -199,14 +203,15 @@ def main(arguments):
                 found.append((stamp_of(path), path))
         except OSError:
             continue
-    # A pattern for everything is for checkpoints: what stands beside them counts only where nothing else is.
+    # A pattern for everything is for checkpoints: what stands beside them counts only where nothing
+    # else is.
     found = [item for item in found if pattern != "*" or is_checkpoint(item[1])] or [
         item for item in found if not os.path.isdir(item[1])
     ]
     found = newest_first(found)
 
     def fault_now(stamp, path):
-        key = "%d %d %s" % (stamp[0] + (path.replace("\n", "?"),))
+        key = "{} {} {}".format(*stamp[0], path.replace("\n", "?"))
         fault = "" if key in known else fault_of(path)
         if cache and not fault and key not in known:
             known.add(key)
@@ -219,13 +224,14 @@ def main(arguments):
             fault = fault_now(stamp, path)
             if not fault and os.path.isdir(path):
                 lost = lost_by(path, found[place + 1 :], lambda *other: not fault_now(*other))
-                fault = "%s is missing" % lost if lost else ""
+                fault = f"{lost} is missing" if lost else ""
         except OSError as error:
-            # A mount or a right that fails says nothing about the content: passed over, left in place.
-            tell("unread", path, "%s" % error)
+            # A mount or a right that fails says nothing about the content: passed over, left in
+            # place.
+            tell("unread", path, str(error))
             continue
         if not fault:
-            tell("whole", path, "%d" % stamp[1])
+            tell("whole", path, str(stamp[1]))
             return 0
         tell("torn", path, fault)
     return 0

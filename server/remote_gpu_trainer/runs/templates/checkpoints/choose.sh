@@ -7,7 +7,8 @@ rgt_entries+=('torn * C2' 'lost * C4')
 rgt_resolve_checkpoints() {
   rgt_checkpoint_as_given=$RGT_CHECKPOINT_DIR
   rgt_home "$RGT_CHECKPOINT_DIR" && RGT_CHECKPOINT_DIR=${rgt_path%/}
-  [[ -z $RGT_CHECKPOINT_DIR || $RGT_CHECKPOINT_DIR == /* ]] || RGT_CHECKPOINT_DIR=$RGT_WORK_DIR/$RGT_CHECKPOINT_DIR
+  [[ -z $RGT_CHECKPOINT_DIR || $RGT_CHECKPOINT_DIR == /* ]] ||
+    RGT_CHECKPOINT_DIR=$RGT_WORK_DIR/$RGT_CHECKPOINT_DIR
 }
 
 rgt_find_python() {
@@ -26,12 +27,17 @@ rgt_look_for_checkpoint() {
   rgt_checkpoint='' rgt_checkpoint_id='' rgt_torn=()
   [[ -n $RGT_CHECKPOINT_GLOB && -d $RGT_CHECKPOINT_DIR ]] || return 0
   if rgt_find_python; then
-    [[ -s $RGT_RUN_DIR/check_checkpoint.py ]] || rgt_write "$RGT_RUN_DIR/check_checkpoint.py" "$(rgt_check_checkpoint_program)"
-    mapfile -d '' -t answer < <("$rgt_found_python" -I "$RGT_RUN_DIR/check_checkpoint.py" "$RGT_CHECKPOINT_DIR" \
-      "$RGT_CHECKPOINT_GLOB" "$RGT_RUN_DIR/whole.cache" 2>>"$RGT_RUN_DIR/log/runner.log" 9>&- && [[ -s $RGT_RUN_DIR/check_checkpoint.py ]] && printf 'end\0\0\0')
+    file=$RGT_RUN_DIR/check_checkpoint.py
+    [[ -s $file ]] || rgt_write "$file" "$(rgt_check_checkpoint_program)"
+    mapfile -d '' -t answer < <("$rgt_found_python" -I "$file" \
+      "$RGT_CHECKPOINT_DIR" "$RGT_CHECKPOINT_GLOB" "$RGT_RUN_DIR/whole.cache" \
+      2>>"$RGT_RUN_DIR/log/runner.log" 9>&- && [[ -s $file ]] && printf 'end\0\0\0')
     for ((at = 0; at + 2 < ${#answer[@]}; at += 3)); do
       case ${answer[at]} in
-        whole) rgt_checkpoint=${answer[at + 1]} rgt_checkpoint_id="${answer[at + 1]} ${answer[at + 2]}" ;;
+        whole)
+          rgt_checkpoint=${answer[at + 1]}
+          rgt_checkpoint_id="$rgt_checkpoint ${answer[at + 2]}"
+          ;;
         torn) rgt_torn+=("${answer[at + 1]}" "${answer[at + 2]}") ;;
         end) return 0 ;;
         unread) rgt_log "can't read ${answer[at + 1]}: ${answer[at + 2]}" ;;
@@ -97,12 +103,14 @@ rgt_tell_lost() {
   local before=''
   { IFS= read -r before <"$RGT_RUN_DIR/last-checkpoint"; } 2>/dev/null
   if [[ -n $rgt_checkpoint ]]; then
-    [[ $before == "$rgt_checkpoint" ]] || rgt_write "$RGT_RUN_DIR/last-checkpoint" "$rgt_checkpoint"$'\n'
+    [[ $before == "$rgt_checkpoint" ]] ||
+      rgt_write "$RGT_RUN_DIR/last-checkpoint" "$rgt_checkpoint"$'\n'
   elif [[ -n $before ]]; then
     rgt_entry_of lost
     rgt_event lost-checkpoints entry "$rgt_id" last "$before"
     rgt_log "no checkpoint left ($rgt_id): the last one was $before"
-    rgt_notify "no checkpoint left ($rgt_id), the last one was $before; training starts from nothing"
+    rgt_notify "no checkpoint left ($rgt_id), the last one was $before; \
+training starts from nothing"
   fi
 }
 

@@ -1,7 +1,7 @@
 # Checkpoints that come back from the durable place.
 
-# A new box with an empty checkpoint folder takes the copy from the durable place. Fails where that place doesn't answer: to
-# begin again from nothing would be dearer.
+# A new box with an empty checkpoint folder takes the copy from the durable place. Fails where that
+# place doesn't answer: to begin again from nothing would be dearer.
 rgt_restore() {
   local item code try
   [[ -n $RGT_DURABLE && -n $RGT_CHECKPOINT_GLOB && $RGT_RESUME != none ]] || return 0
@@ -28,7 +28,11 @@ rgt_restore() {
       continue
     fi
     # What the cloud's tools say of a folder that was never written.
-    case $rgt_detail in *'irectory not found'* | *'matched no'* | *'not exist'* | *'not name a directory'*) continue ;; esac
+    case $rgt_detail in
+      *'irectory not found'* | *'matched no'* | *'not exist'* | *'not name a directory'*)
+        continue
+        ;;
+    esac
     rgt_verdict network network "the checkpoints at $rgt_to can't be looked for: $rgt_detail"
     return 1
   done

@@ -1,6 +1,7 @@
 # Copies to and from rclone's remotes and buckets.
 
-# A name as a pattern that fits nothing else, in rgt_pattern: the characters of $2 get $3 before and $4 behind them.
+# A name as a pattern that fits nothing else, in rgt_pattern: the characters of $2 get $3 before and
+# $4 behind them.
 rgt_as_pattern() {
   local name=$1 at c
   rgt_pattern=''
@@ -11,7 +12,8 @@ rgt_as_pattern() {
 }
 
 rgt_copy_to_cloud() {
-  local kind=$1 mode=$2 from=${3#rclone:} to=${4#rclone:} out='' code=0 name='' comma='\x2c' deref=''
+  local kind=$1 mode=$2 from=${3#rclone:} to=${4#rclone:}
+  local out='' code=0 name='' comma='\x2c' deref=''
   local -a only=() flags=() tool=()
   if [[ $rgt_follow == item || ($rgt_follow == out && ${#rgt_links[@]} -gt 0) ]]; then deref=1; fi
   # One file is its folder with everything else left out.
@@ -26,7 +28,8 @@ rgt_copy_to_cloud() {
       # Else it leaves links out and says nothing.
       [[ -z $deref ]] || only+=(--copy-links)
       out=$(rclone copy "$from" "$to" ${tool[@]+"${tool[@]}"} ${only[@]+"${only[@]}"} 2>&1) &&
-        out=$(rclone check "$from" "$to" --one-way ${flags[@]+"${flags[@]}"} ${only[@]+"${only[@]}"} 2>&1) || code=1
+        out=$(rclone check "$from" "$to" --one-way ${flags[@]+"${flags[@]}"} \
+          ${only[@]+"${only[@]}"} 2>&1) || code=1
       ((code)) || out=''
       ;;
     s3)
@@ -51,7 +54,8 @@ rgt_copy_to_cloud() {
         flags=(-n)
         [[ $mode != full ]] || flags+=(-c)
       fi
-      if out=$("${tool[@]}" "${only[@]}" "$from" "$to" 2>&1) && out=$("${tool[@]}" "${flags[@]}" "${only[@]}" "$from" "$to" 2>&1); then
+      if out=$("${tool[@]}" "${only[@]}" "$from" "$to" 2>&1) &&
+        out=$("${tool[@]}" "${flags[@]}" "${only[@]}" "$from" "$to" 2>&1); then
         out=$(printf '%s\n' "$out" | grep -i 'would copy')
       else
         code=1

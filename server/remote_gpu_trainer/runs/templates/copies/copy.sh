@@ -20,11 +20,17 @@ rgt_copy_out() {
       elif [[ -d $from/$name ]]; then
         real=$(cd -P -- "$from/$name" && pwd -P)
         where=$(cd -P -- "$from$where" && pwd -P)
-        [[ ${where%/}/ != "${real%/}"/* ]] || { rgt_follow='' && fault="the link $name leads back to $target, which holds it" && break; }
+        if [[ ${where%/}/ == "${real%/}"/* ]]; then
+          rgt_follow='' fault="the link $name leads back to $target, which holds it"
+          break
+        fi
         # gcloud and gsutil pass such links over.
-        [[ $3 != gs://* ]] || fault="the link $name leads to a folder, which isn't copied to a bucket of gs://: name it in durable.what"
+        [[ $3 != gs://* ]] ||
+          fault="the link $name leads to a folder, which isn't copied to a bucket of gs://: \
+name it in durable.what"
       fi
-    done < <(find "$from/" -type l \( -lname '/*' -o -lname '*..*' \) -printf '%P\0%l\0' 2>/dev/null)
+    done < <(find "$from/" -type l \( -lname '/*' -o -lname '*..*' \) -printf '%P\0%l\0' \
+      2>/dev/null)
   elif [[ ! -L $from ]]; then
     rgt_follow=''
   fi

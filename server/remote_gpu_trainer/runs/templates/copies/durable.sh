@@ -4,7 +4,9 @@ rgt_usage+=$'\n  sync           copy to the durable place once, and verify'
 declare -p RGT_SYNC >/dev/null 2>&1 || RGT_SYNC=()
 : "${RGT_SYNC_MINUTES:=15}" "${RGT_SYNC_TRIES:=6}" "${RGT_SYNC_WAIT:=5}"
 rgt_cut_short='' rgt_sync_seconds=0 rgt_synced_at=0
-rgt_code_absent=3 # a round's code: everything there is was copied, but an item isn't there, and no second try brings it
+# A round's code: everything there is was copied, but an item isn't there, and no second try brings
+# it.
+rgt_code_absent=3
 
 # Where an item of RGT_SYNC lies here (rgt_from) and below the durable place (rgt_to).
 rgt_item() {
@@ -12,7 +14,11 @@ rgt_item() {
   rgt_home "$1"
   rgt_from=${rgt_path%/}
   if [[ $rgt_from != /* ]]; then
-    if [[ -e $RGT_WORK_DIR/$rgt_from || -L $RGT_WORK_DIR/$rgt_from ]]; then rgt_from=$RGT_WORK_DIR/$rgt_from; else rgt_from=$RGT_RUN_DIR/$rgt_from; fi
+    if [[ -e $RGT_WORK_DIR/$rgt_from || -L $RGT_WORK_DIR/$rgt_from ]]; then
+      rgt_from=$RGT_WORK_DIR/$rgt_from
+    else
+      rgt_from=$RGT_RUN_DIR/$rgt_from
+    fi
   fi
   # A way out of the folder here is none out of the durable place.
   if [[ /$rgt_from/ == */../* ]]; then rgt_from=$(realpath -ms -- "$rgt_from"); fi
@@ -23,7 +29,8 @@ rgt_item() {
       rgt_to=${rgt_from##*/}
       # Of two folders with one name, each would cover the other's files there.
       for other in ${RGT_SYNC[@]+"${RGT_SYNC[@]}"}; do
-        [[ ${other%/} != "${1%/}" && "/${other%/}" == */"$rgt_to" ]] && rgt_to=${rgt_from#/} && break
+        [[ ${other%/} != "${1%/}" && "/${other%/}" == */"$rgt_to" ]] &&
+          rgt_to=${rgt_from#/} && break
       done
       ;;
   esac
@@ -38,7 +45,8 @@ rgt_own_place() {
     rgt_item "$item"
     rest=''
     [[ $to/ != "${rgt_to%/.}"/* ]] || rest=${to#"${rgt_to%/.}"}
-    if [[ $rgt_to/ == "$to"/* || $to/ == "${rgt_to%/.}"/* ]] && [[ -e $rgt_from$rest && ! $rgt_from$rest -ef $from ]]; then
+    if [[ $rgt_to/ == "$to"/* || $to/ == "${rgt_to%/.}"/* ]] &&
+      [[ -e $rgt_from$rest && ! $rgt_from$rest -ef $from ]]; then
       rgt_from=$from rgt_to=${RGT_DURABLE%/}/runner/${to##*/}
       return
     fi
@@ -50,7 +58,8 @@ rgt_own_place() {
 # whole: full, and nothing is absent. After a good end every item must be there: a mistyped one
 # would count as verified.
 rgt_sync_worker() {
-  local mode=$1 whole='' missing='' item ok=true again='' begin mark=$RGT_RUN_DIR/.sync-mark.$$ result row code=1 copied=0 absent=''
+  local mode=$1 whole='' missing='' item ok=true again='' begin mark=$RGT_RUN_DIR/.sync-mark.$$
+  local result row code=1 copied=0 absent=''
   [[ -n $RGT_DURABLE ]] || return 0
   if [[ $mode == whole || ($mode == full && -e $RGT_RUN_DIR/.done) ]]; then
     mode=full
@@ -75,7 +84,8 @@ rgt_sync_worker() {
     if [[ -L $rgt_from && ! -e $rgt_from ]]; then
       result=failed ok=false rgt_detail="a link to nothing: $(readlink -- "$rgt_from")"
     elif [[ ! -e $rgt_from && -n $whole ]]; then
-      result=failed missing=1 rgt_detail="found no $rgt_from after the run's end, expected what durable.what names"
+      result=failed missing=1
+      rgt_detail="found no $rgt_from after the run's end, expected what durable.what names"
     elif [[ ! -e $rgt_from ]]; then
       result=absent rgt_detail='nothing there yet' absent+=$'\n'${item//[$'\t\n']/?}
     elif rgt_copy_out "$mode" "$rgt_from" "$rgt_to" "$mark" "$again"; then
@@ -95,11 +105,16 @@ rgt_sync_worker() {
     [[ $ok == true ]] && rgt_copy quick "$rgt_from" "$rgt_to" "$mark" >/dev/null 2>&1
   done
   rm -f -- "$mark"
-  if [[ $ok == true ]]; then rm -f -- "$RGT_RUN_DIR/.sync-failed"; else : >"$RGT_RUN_DIR/.sync-failed"; fi
+  if [[ $ok == true ]]; then
+    rm -f -- "$RGT_RUN_DIR/.sync-failed"
+  else
+    : >"$RGT_RUN_DIR/.sync-failed"
+  fi
   # Nothing of what is named is there, though the program has saved: then the names are wrong.
   if [[ $mode == full && -n $absent && $copied == 0 && $ok == true ]]; then
     rgt_missing_results
-    if [[ $rgt_rank == 0 ]] && rgt_has_result || [[ -n $RGT_CHECKPOINT_DIR && -n $(find "$RGT_CHECKPOINT_DIR/" -type f -print -quit 2>/dev/null) ]]; then
+    if [[ $rgt_rank == 0 ]] && rgt_has_result || [[ -n $RGT_CHECKPOINT_DIR &&
+      -n $(find "$RGT_CHECKPOINT_DIR/" -type f -print -quit 2>/dev/null) ]]; then
       missing=1
     fi
   fi
@@ -111,7 +126,9 @@ rgt_sync_worker() {
 
 # The limit is kept by `timeout`; the session is known by its pid, so that nothing of it is left.
 rgt_start_sync() {
-  RGT_CELL=$RGT_CELL RGT_UMASK=$RGT_UMASK RGT_NODE_RANK=$rgt_rank setsid timeout -k 5 "$2" bash "$rgt_self" sync-worker "$1" </dev/null >>"$RGT_RUN_DIR/log/runner.log" 2>&1 9>&- 8>&- &
+  RGT_CELL=$RGT_CELL RGT_UMASK=$RGT_UMASK RGT_NODE_RANK=$rgt_rank setsid \
+    timeout -k 5 "$2" bash "$rgt_self" sync-worker "$1" \
+    </dev/null >>"$RGT_RUN_DIR/log/runner.log" 2>&1 9>&- 8>&- &
   rgt_sync_pid=$!
 }
 
@@ -233,13 +250,16 @@ rgt_last_sync() {
 }
 
 rgt_plan_sync() {
-  rgt_sync_seconds=$(LC_ALL=C awk -v m="$RGT_SYNC_MINUTES" 'BEGIN { printf "%d", m * 60 }' </dev/null)
+  rgt_sync_seconds=$(
+    LC_ALL=C awk -v m="$RGT_SYNC_MINUTES" 'BEGIN { printf "%d", m * 60 }' </dev/null
+  )
   rgt_uptime
   rgt_synced_at=$rgt_up
 }
 
 rgt_beat_sync() {
-  if [[ -n $RGT_DURABLE && $rgt_phase == running ]] && ((rgt_sync_seconds > 0 && rgt_up - rgt_synced_at >= rgt_sync_seconds)); then
+  if [[ -n $RGT_DURABLE && $rgt_phase == running ]] &&
+    ((rgt_sync_seconds > 0 && rgt_up - rgt_synced_at >= rgt_sync_seconds)); then
     if ! rgt_same "${rgt_sync_pid:-}" "${rgt_sync_start:-}"; then
       rgt_synced_at=$rgt_up
       rgt_start_sync quick $((rgt_sync_seconds * 4 + 60))

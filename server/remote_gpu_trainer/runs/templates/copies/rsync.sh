@@ -1,6 +1,7 @@
 # Copies within the box and over ssh.
 
-rgt_ssh='ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o ServerAliveCountMax=4'
+rgt_ssh='ssh -o BatchMode=yes -o ConnectTimeout=10'
+rgt_ssh+=' -o ServerAliveInterval=15 -o ServerAliveCountMax=4'
 
 rgt_rsync() {
   local -a links=()
@@ -8,7 +9,8 @@ rgt_rsync() {
     out) links=(--copy-unsafe-links) ;;
     item) links=(--copy-links) ;;
   esac
-  rsync ${links[@]+"${links[@]}"} -rlt -8 --omit-dir-times --executability --partial --partial-dir=.rgt-partial --exclude=.rgt-partial -s -e "$rgt_ssh" "$@"
+  rsync ${links[@]+"${links[@]}"} -rlt -8 --omit-dir-times --executability --partial \
+    --partial-dir=.rgt-partial --exclude=.rgt-partial -s -e "$rgt_ssh" "$@"
 }
 
 rgt_is_folder() {
@@ -53,10 +55,13 @@ rgt_copy_by_cp() {
   # cp knows all links or none. A link from an earlier copy would be written through.
   if [[ $rgt_follow == item || ($rgt_follow == out && ${#rgt_links[@]} -gt 0) ]]; then
     follow=(-L --remove-destination)
-    for name in ${rgt_links[@]+"${rgt_links[@]}"}; do [[ ! -L $to/$name ]] || rm -f -- "$to/$name"; done
+    for name in ${rgt_links[@]+"${rgt_links[@]}"}; do
+      [[ ! -L $to/$name ]] || rm -f -- "$to/$name"
+    done
     [[ $rgt_follow != item || ! -L $to ]] || rm -f -- "$to"
   fi
-  if ! out=$(cp -Ru ${follow[@]+"${follow[@]}"} --preserve=timestamps -- "$from$tail" "$to" 2>&1); then
+  if ! out=$(cp -Ru ${follow[@]+"${follow[@]}"} --preserve=timestamps -- "$from$tail" "$to" \
+    2>&1); then
     rgt_detail="cp: ${out:0:300}"
     return 1
   fi
@@ -64,9 +69,11 @@ rgt_copy_by_cp() {
     out=$(diff -rq -- "$from" "$to" 2>&1 | grep -v -F -e "Only in $to" | head -n 1)
     [[ -z $out ]] || rgt_detail=$out
   else
-    out=$(cd "$from" && find ${follow[0]:+-L} . -type f ! -newer "$mark" -printf '%s %p\n' | while read -r size name; do
-      [[ $(stat -c %s -- "$to/$name" 2>/dev/null) == "$size" ]] || printf '%s\n' "$name"
-    done)
+    out=$(cd "$from" &&
+      find ${follow[0]:+-L} . -type f ! -newer "$mark" -printf '%s %p\n' |
+      while read -r size name; do
+        [[ $(stat -c %s -- "$to/$name" 2>/dev/null) == "$size" ]] || printf '%s\n' "$name"
+      done)
     [[ -z $out ]] || rgt_detail="differs at the destination: ${out%%$'\n'*}"
   fi
   [[ -z $rgt_detail ]]
@@ -102,6 +109,7 @@ rgt_copy_by_rsync() {
   out=$(rgt_rsync "${flags[@]}" -- "$from$dash" "$to$dash" 2>/dev/null)
   code=$?
   ((code == 0 || code == 24)) || rgt_detail="rsync $code while checking"
-  rgt_still_different "$from" "$mark" "$(printf '%s\n' "$out" | grep -E '^([<>]f(\+|c|.s)|cL|cd\+)' | cut -d' ' -f2-)"
+  out=$(printf '%s\n' "$out" | grep -E '^([<>]f(\+|c|.s)|cL|cd\+)' | cut -d' ' -f2-)
+  rgt_still_different "$from" "$mark" "$out"
   [[ -z $rgt_detail ]]
 }

@@ -1,11 +1,16 @@
 # The deadline: absolute, and written once.
 
-# Absolute, written once; only a script with another deadline counts anew, from the same first start.
+# Absolute, written once; only a script with another deadline counts anew, from the same first
+# start.
 rgt_set_deadline() {
   local first='' spec=''
   { IFS=$'\t' read -r first spec <"$RGT_RUN_DIR/deadline.from"; } 2>/dev/null
   rgt_now
-  if rgt_read_number "$RGT_RUN_DIR/deadline.from"; then first=$rgt_number; else first=$rgt_t spec=''; fi
+  if rgt_read_number "$RGT_RUN_DIR/deadline.from"; then
+    first=$rgt_number
+  else
+    first=$rgt_t spec=''
+  fi
   if [[ $spec == "$RGT_DEADLINE" ]] && rgt_read_number "$RGT_RUN_DIR/deadline"; then
     rgt_deadline=$rgt_number
     return

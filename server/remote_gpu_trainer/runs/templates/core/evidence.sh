@@ -87,8 +87,8 @@ rgt_count_ooms() {
       0::*) where=${where:-${line#0::}} ;;
     esac
   done 2>/dev/null </proc/self/cgroup
-  for file in "$RGT_CGROUP$where/memory.events" "$RGT_CGROUP/memory.events" \
-    "$RGT_CGROUP/memory$where/memory.oom_control" "$RGT_CGROUP/memory/memory.oom_control" /proc/vmstat; do
+  for file in "$RGT_CGROUP"{"$where",}/memory.events \
+    "$RGT_CGROUP/memory"{"$where",}/memory.oom_control /proc/vmstat; do
     [[ -r $file ]] || continue
     while read -r name value _; do
       [[ $name == oom_kill ]] && rgt_ooms=$((rgt_ooms + value))

@@ -69,7 +69,8 @@ rgt_program_pids() {
     grew=0
     for pid in "${!rgt_parent[@]}"; do
       [[ -z ${found[$pid]:-} ]] || continue
-      if [[ -n ${found[${rgt_parent[$pid]}]:-} || (-n $leader && ${rgt_session[$pid]} == "$leader") ]]; then
+      if [[ -n ${found[${rgt_parent[$pid]}]:-} ||
+        (-n $leader && ${rgt_session[$pid]} == "$leader") ]]; then
         found[$pid]=1 grew=1
       fi
     done

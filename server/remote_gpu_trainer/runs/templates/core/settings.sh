@@ -10,11 +10,12 @@ for rgt_name in RGT_COMMAND RGT_ENV RGT_RETRY RGT_CELLS; do
 done
 # Unset rather than empty: an empty pattern or folder is a choice.
 : "${RGT_VERSION=}" "${RGT_JOB_SHA=}" "${RGT_TARGET=local}" "${RGT_PROFILE=}" "${RGT_NAME=run}"
-: "${RGT_RUN_DIR=}" "${RGT_LAUNCHER:=none}" "${RGT_PYTHON:=python3}" "${RGT_GPUS:=0}" "${RGT_PROCS:=1}"
-: "${RGT_NODES:=1}" "${RGT_WORK_DIR=}" "${RGT_CHECKPOINT_DIR=}" "${RGT_SAVE_SIGNAL:=TERM}"
-: "${RGT_SAVE_SECONDS:=60}" "${RGT_DURABLE=}" "${RGT_DEADLINE=}" "${RGT_AT_END:=keep}"
-: "${RGT_STALL_LOG_SECONDS:=0}" "${RGT_STEP_PATTERN=}" "${RGT_MIN_FREE_MB:=0}"
-: "${RGT_MIN_FREE_INODES:=0}" "${RGT_LOG_BYTES:=50000000}" "${RGT_HEARTBEAT:=10}"
+: "${RGT_RUN_DIR=}" "${RGT_LAUNCHER:=none}" "${RGT_PYTHON:=python3}" "${RGT_GPUS:=0}"
+: "${RGT_PROCS:=1}" "${RGT_NODES:=1}" "${RGT_WORK_DIR=}" "${RGT_CHECKPOINT_DIR=}"
+: "${RGT_SAVE_SIGNAL:=TERM}" "${RGT_SAVE_SECONDS:=60}" "${RGT_DURABLE=}" "${RGT_DEADLINE=}"
+: "${RGT_AT_END:=keep}" "${RGT_STALL_LOG_SECONDS:=0}" "${RGT_STEP_PATTERN=}"
+: "${RGT_MIN_FREE_MB:=0}" "${RGT_MIN_FREE_INODES:=0}" "${RGT_LOG_BYTES:=50000000}"
+: "${RGT_HEARTBEAT:=10}"
 # Not rendered: waits that tests shorten, and where the kernel's counters are.
 : "${RGT_KEEPER=on}" "${RGT_CELL=}" "${RGT_PART=}"
 : "${RGT_RETRY_WAIT:=5}" "${RGT_CGROUP:=/sys/fs/cgroup}"

@@ -4,9 +4,11 @@
 rgt_state_text() {
   local rgt_j out alive=$1 keeper=$2 beat=$3 tail=$4
   rgt_json "$RGT_NAME" && out="{\"name\":$rgt_j"
-  out+=",\"phase\":\"$rgt_phase\",\"alive\":$alive,\"attempt\":$rgt_attempt,\"step\":${rgt_step:-null},\"exit\":${rgt_exit:-null}"
+  out+=",\"phase\":\"$rgt_phase\",\"alive\":$alive,\"attempt\":$rgt_attempt"
+  out+=",\"step\":${rgt_step:-null},\"exit\":${rgt_exit:-null}"
   rgt_cause_text && out+=$rgt_cause
-  out+=",\"started\":$rgt_started,\"updated\":$rgt_t,\"heartbeat_age\":${beat:-null},\"log_age\":${rgt_log_age:-null}"
+  out+=",\"started\":$rgt_started,\"updated\":$rgt_t"
+  out+=",\"heartbeat_age\":${beat:-null},\"log_age\":${rgt_log_age:-null}"
   rgt_json "${rgt_log_file:-}" && out+=",\"log\":$rgt_j"
   out+=",\"deadline\":${rgt_deadline:-0},\"keeper_alive\":$keeper,\"stalled\":$rgt_stalled"
   if [[ -n ${rgt_gpu:-} ]]; then rgt_json "$rgt_gpu"; else rgt_j=null; fi
@@ -57,7 +59,8 @@ rgt_mark() {
   local text name
   rgt_now
   rgt_cause_text
-  text="{\"t\":$rgt_t,\"exit\":${rgt_exit:-null}$rgt_cause,\"step\":${rgt_step:-null},\"attempt\":$rgt_attempt}"$'\n'
+  text="{\"t\":$rgt_t,\"exit\":${rgt_exit:-null}$rgt_cause"
+  text+=",\"step\":${rgt_step:-null},\"attempt\":$rgt_attempt}"$'\n'
   if ! rgt_write "$RGT_RUN_DIR/.$1" "$text"; then
     rm -f -- "$RGT_RUN_DIR/.spare"
     rgt_write "$RGT_RUN_DIR/.$1" "$text" || : >"$RGT_RUN_DIR/.$1"
@@ -67,4 +70,6 @@ rgt_mark() {
   done
 }
 
-rgt_ended() { [[ -e $RGT_RUN_DIR/.done || -e $RGT_RUN_DIR/.failed || -e $RGT_RUN_DIR/.preempted ]]; }
+rgt_ended() {
+  [[ -e $RGT_RUN_DIR/.done || -e $RGT_RUN_DIR/.failed || -e $RGT_RUN_DIR/.preempted ]]
+}

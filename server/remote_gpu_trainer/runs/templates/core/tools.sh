@@ -31,7 +31,8 @@ rgt_json() {
   local LC_ALL=C
   rgt_j=$1
   if [[ $rgt_j == *[!\ -~]* ]]; then
-    rgt_j=$(printf '%s' "$rgt_j" | { iconv -c -f UTF-8 -t UTF-8 2>/dev/null || LC_ALL=C tr -cd '\11\12\15\40-\176'; })
+    rgt_j=$(printf '%s' "$rgt_j" |
+      { iconv -c -f UTF-8 -t UTF-8 2>/dev/null || LC_ALL=C tr -cd '\11\12\15\40-\176'; })
   fi
   rgt_j=${rgt_j//\\/\\\\}
   rgt_j=${rgt_j//\"/\\\"}

@@ -5,7 +5,8 @@
 rgt_slurm_nodes() {
   local run_dir=$RGT_RUN_DIR code=0 asked='' woken='' step
   [[ ${run_dir:0:2} == \~/ ]] && run_dir=$HOME/${run_dir:2}
-  mkdir -p -- "$run_dir" && cp -- "$0" "$run_dir/.run.sh.$$" && mv -f -- "$run_dir/.run.sh.$$" "$run_dir/run.sh" || return 1
+  mkdir -p -- "$run_dir" && cp -- "$0" "$run_dir/.run.sh.$$" &&
+    mv -f -- "$run_dir/.run.sh.$$" "$run_dir/run.sh" || return 1
   RGT_RENDEZVOUS=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
   [[ -n $RGT_RENDEZVOUS ]] || return 1
   export RGT_RENDEZVOUS
@@ -14,7 +15,8 @@ rgt_slurm_nodes() {
   # srun no longer takes the cores of sbatch over by itself (Slurm 22.05). A node that ended must
   # not cut the others' save short, as --kill-on-bad-exit=1 does (TERM, and KILL after KillWait):
   # they have a quarter of an hour.
-  srun --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+  srun --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 \
+    ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
     --kill-on-bad-exit=0 --wait=900 bash "$run_dir/run.sh" &
   step=$!
   while :; do # a trap ends wait early
@@ -32,7 +34,8 @@ rgt_slurm_nodes() {
 # scancel and srun signal every process of a step, and USR1 would end the program: a second step
 # tells the runners alone.
 rgt_slurm_pass() {
-  RGT_PASS=$1 timeout -k 5 60 srun --overlap --nodes="$RGT_NODES" --ntasks="$RGT_NODES" --ntasks-per-node=1 bash "$2"
+  RGT_PASS=$1 timeout -k 5 60 srun --overlap --nodes="$RGT_NODES" --ntasks="$RGT_NODES" \
+    --ntasks-per-node=1 bash "$2"
 }
 
 if [[ -n ${RGT_RENDEZVOUS-} && -n ${SLURM_NODEID-} ]]; then # one node of several

@@ -11,8 +11,6 @@ except ImportError:
     sys.exit(0)
 want = int(sys.argv[1])
 if not torch.cuda.is_available() or torch.cuda.device_count() < want:
-    sys.exit(
-        "torch %s sees %d GPUs, expected %d" % (torch.__version__, torch.cuda.device_count(), want)
-    )
+    sys.exit(f"torch {torch.__version__} sees {torch.cuda.device_count()} GPUs, expected {want}")
 for index in range(want):
-    assert (torch.ones(64, device="cuda:%d" % index) * 2).sum().item() == 128.0
+    assert (torch.ones(64, device=f"cuda:{index}") * 2).sum().item() == 128.0

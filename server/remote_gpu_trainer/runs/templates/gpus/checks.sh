@@ -7,7 +7,8 @@ rgt_check_gpus() {
     rgt_refuse no-gpu "nvidia-smi is missing, expected $want GPUs"
     return
   fi
-  rgt_slow_answer 60 nvidia-smi --query-gpu=index,uuid,memory.used,memory.total --format=csv,noheader,nounits || {
+  rgt_slow_answer 60 nvidia-smi --query-gpu=index,uuid,memory.used,memory.total \
+    --format=csv,noheader,nounits || {
     rgt_refuse no-gpu "nvidia-smi failed or hung: ${rgt_answer:0:200}"
     return
   }
@@ -16,7 +17,8 @@ rgt_check_gpus() {
     rgt_refuse no-gpu "found ${#cards[@]} GPUs, expected $want"
     return
   fi
-  rgt_slow_answer 60 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits || rgt_answer=''
+  rgt_slow_answer 60 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory \
+    --format=csv,noheader,nounits || rgt_answer=''
   mapfile -t apps < <(printf '%s\n' "$rgt_answer" | grep -F ',')
   # The program takes what CUDA_VISIBLE_DEVICES names, else the first ones.
   for row in "${cards[@]}"; do
@@ -24,7 +26,8 @@ rgt_check_gpus() {
     index=${row%%,*} rest=${row#*,}
     uuid=${rest%%,*}
     if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then
-      [[ ",$CUDA_VISIBLE_DEVICES," == *",$index,"* || ",$CUDA_VISIBLE_DEVICES," == *",$uuid"* ]] || continue
+      [[ ",$CUDA_VISIBLE_DEVICES," == *",$index,"* ||
+        ",$CUDA_VISIBLE_DEVICES," == *",$uuid"* ]] || continue
     fi
     chosen+=("$row")
   done
@@ -37,10 +40,12 @@ rgt_check_gpus() {
       [[ ${out%%,*} == "$uuid" ]] || continue
       rest=${out#*,} pid=${rest%%,*} rest=${rest##*,}
       # A display server or an idle MPS daemon holds a little.
-      [[ $rest == *[!0-9]* || $rest -ge 64 ]] && at=1 && rgt_refuse busy "GPU $index is used by process $pid ($rest MB)"
+      [[ $rest == *[!0-9]* || $rest -ge 64 ]] && at=1 &&
+        rgt_refuse busy "GPU $index is used by process $pid ($rest MB)"
     done
     # In a container the list is empty although the memory is taken.
-    if ((!at)) && [[ $used == [0-9]* && $total == [1-9]* ]] && ((used > 2048 && used > total / 10)); then
+    if ((!at)) && [[ $used == [0-9]* && $total == [1-9]* ]] &&
+      ((used > 2048 && used > total / 10)); then
       rgt_refuse held "GPU $index has $used of $total MB in use by a process that is not listed"
     fi
   done

@@ -10,11 +10,13 @@ rgt_new_xid() {
 
 rgt_note_xids() { rgt_xids_before=$(timeout -k 1 5 dmesg 2>/dev/null | grep -cF 'NVRM: Xid'); }
 
-# Cards for a heartbeat: how many are busy without work, in rgt_gpu_hot, and a text about each, in rgt_gpu_text.
+# Cards for a heartbeat: how many are busy without work, in rgt_gpu_hot, and a text about each, in
+# rgt_gpu_text.
 rgt_probe_gpus() {
   # At full utilisation and idle power the card waits for a message that doesn't come.
-  rgt_gpu_text=$(timeout -k 1 30 nvidia-smi --query-gpu=utilization.gpu,power.draw,power.limit,memory.used,name \
-    --format=csv,noheader,nounits 2>/dev/null | awk -F', *' '
+  rgt_gpu_text=$(timeout -k 1 30 nvidia-smi --format=csv,noheader,nounits \
+    --query-gpu=utilization.gpu,power.draw,power.limit,memory.used,name 2>/dev/null |
+    awk -F', *' '
       { n++; if ($1 >= 99 && $3 > 0 && $2 < 0.35 * $3) hot++
         text = text (n > 1 ? "; " : "") $5 " " $1 "% " int($2) "/" int($3) "W " $4 "MB" }
       END { print hot + 0; print text }')

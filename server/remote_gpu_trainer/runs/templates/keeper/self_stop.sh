@@ -3,7 +3,8 @@
 : "${RGT_SELF_STOP=}" "${RGT_SELF_STOP_NEEDS=}" "${RGT_BOX_ID=}"
 declare -p RGT_SECRET_FILES >/dev/null 2>&1 || RGT_SECRET_FILES=()
 
-# Stops the box by the profile's own command, if it was given the key. Fails otherwise, and says why in rgt_why.
+# Stops the box by the profile's own command, if it was given the key. Fails otherwise, and says why
+# in rgt_why.
 rgt_self_stop() {
   local out='' code=124 from name line
   rgt_why=''

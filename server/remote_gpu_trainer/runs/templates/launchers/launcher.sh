@@ -3,7 +3,8 @@
 : "${RGT_RDZV_HOST=}" "${RGT_RDZV_PORT:=29500}"
 
 rgt_is_python() {
-  [[ $1 == "$RGT_PYTHON" || ${1##*/} == python || ${1##*/} == python[23] || ${1##*/} == python3.[0-9]* ]]
+  [[ $1 == "$RGT_PYTHON" || ${1##*/} == python || ${1##*/} == python[23] ||
+    ${1##*/} == python3.[0-9]* ]]
 }
 
 # The launcher's command line around the program's, in rgt_argv.
@@ -35,12 +36,13 @@ rgt_add_launcher() {
   rgt_argv=("${head[@]}" "${rest[@]}")
 }
 
-# The ranks below a launcher, in rgt_pids: a launcher of one process and DeepSpeed's pass no signal on, torchrun and DeepSpeed
-# kill 30 s after theirs.
+# The ranks below a launcher, in rgt_pids: a launcher of one process and DeepSpeed's pass no signal
+# on, torchrun and DeepSpeed kill 30 s after theirs.
 rgt_find_ranks() {
   local mark=LOCAL_RANK file pid up
   local -A below=()
-  ((RGT_PROCS * RGT_NODES > 1)) || [[ $RGT_LAUNCHER != accelerate ]] || mark=ACCELERATE_MIXED_PRECISION
+  ((RGT_PROCS * RGT_NODES > 1)) || [[ $RGT_LAUNCHER != accelerate ]] ||
+    mark=ACCELERATE_MIXED_PRECISION
   rgt_pids=()
   while IFS= read -r file; do
     pid=${file#/proc/} pid=${pid%/environ}

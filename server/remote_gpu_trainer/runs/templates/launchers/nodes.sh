@@ -26,13 +26,15 @@ rgt_check_rendezvous() {
 # The first node's address and this node's number, where the scheduler knows them.
 rgt_find_node() {
   local node=${1:-}
-  [[ -n $node ]] || node=${RGT_NODE_RANK:-${SLURM_NODEID:-${JOB_COMPLETION_INDEX:-${SKYPILOT_NODE_RANK:-0}}}}
+  [[ -n $node ]] ||
+    node=${RGT_NODE_RANK:-${SLURM_NODEID:-${JOB_COMPLETION_INDEX:-${SKYPILOT_NODE_RANK:-0}}}}
   [[ $node == [0-9]* && $node != *[!0-9]* ]] || node=0
   rgt_rank=0
   rgt_rank=$node
   [[ -z $RGT_RDZV_HOST ]] || return 0
   if [[ -n ${SLURM_JOB_NODELIST:-} ]]; then
-    RGT_RDZV_HOST=$(timeout 20 scontrol show hostnames "$SLURM_JOB_NODELIST" 2>/dev/null | head -n 1)
+    RGT_RDZV_HOST=$(timeout 20 scontrol show hostnames "$SLURM_JOB_NODELIST" 2>/dev/null |
+      head -n 1)
   elif [[ -n ${SKYPILOT_NODE_IPS:-} ]]; then
     RGT_RDZV_HOST=${SKYPILOT_NODE_IPS%%[$' \n']*}
   fi

@@ -40,18 +40,24 @@ rgt_poll_notice() {
       { read -r _ token <"$RGT_RUN_DIR/.imds-token"; } 2>/dev/null
       rgt_read_number "$RGT_RUN_DIR/.imds-token" && when=$rgt_number
       if ((rgt_t - when > 18000)); then
-        token=$(rgt_get "$base/latest/api/token" PUT 'X-aws-ec2-metadata-token-ttl-seconds: 21600') || token=''
+        token=$(rgt_get "$base/latest/api/token" PUT \
+          'X-aws-ec2-metadata-token-ttl-seconds: 21600') || token=''
         [[ -n $token ]] && rgt_write "$RGT_RUN_DIR/.imds-token" "$rgt_t $token"$'\n'
       fi
-      text=$(rgt_get "$base/latest/meta-data/spot/instance-action" ${token:+"X-aws-ec2-metadata-token: $token"}) || text=''
+      text=$(rgt_get "$base/latest/meta-data/spot/instance-action" \
+        ${token:+"X-aws-ec2-metadata-token: $token"}) || text=''
       [[ $text == *'"action"'* ]] || text=''
       ;;
     gcp)
-      text=$(rgt_get "${base:-http://metadata.google.internal}/computeMetadata/v1/instance/preempted" 'Metadata-Flavor: Google') || text=''
+      base=${base:-http://metadata.google.internal}
+      text=$(rgt_get "$base/computeMetadata/v1/instance/preempted" 'Metadata-Flavor: Google') ||
+        text=''
       [[ $text == TRUE* ]] || text=''
       ;;
     azure)
-      text=$(rgt_get "${base:-http://169.254.169.254}/metadata/scheduledevents?api-version=2020-07-01" 'Metadata: true') || text=''
+      base=${base:-http://169.254.169.254}
+      text=$(rgt_get "$base/metadata/scheduledevents?api-version=2020-07-01" 'Metadata: true') ||
+        text=''
       [[ $text == *'"Preempt"'* || $text == *'"Terminate"'* ]] || text=''
       ;;
   esac
@@ -60,7 +66,8 @@ rgt_poll_notice() {
 
 # Asks again every five seconds. Has one come? Its text is in rgt_notice.
 rgt_has_notice() {
-  if [[ -n $RGT_NOTICE ]] && ((rgt_up - ${rgt_polled:-0} >= 5)) && ! rgt_same "${rgt_poll:-}" "${rgt_poll_start:-}"; then
+  if [[ -n $RGT_NOTICE ]] && ((rgt_up - ${rgt_polled:-0} >= 5)) &&
+    ! rgt_same "${rgt_poll:-}" "${rgt_poll_start:-}"; then
     rgt_polled=$rgt_up
     rgt_poll_notice </dev/null >/dev/null 2>&1 &
     rgt_poll=$!

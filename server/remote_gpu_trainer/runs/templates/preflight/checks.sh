@@ -18,8 +18,8 @@ rgt_check_tools() {
 
 rgt_check_folder() {
   local what=$1 folder=$2
-  if ! { mkdir -p -- "$folder" &&
-    printf 'x' | timeout -k 1 20 dd "of=$folder/.rgt-write-$$" conv=fsync status=none; } 2>/dev/null; then
+  if ! { mkdir -p -- "$folder" && printf 'x' |
+    timeout -k 1 20 dd "of=$folder/.rgt-write-$$" conv=fsync status=none; } 2>/dev/null; then
     { rm -f -- "$folder/.rgt-write-$$"; } 2>/dev/null
     # A full disk is told as one; anything else as a folder that can't be written.
     rgt_room "$folder"

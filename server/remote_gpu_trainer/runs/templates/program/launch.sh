@@ -17,7 +17,8 @@ rgt_start_writer() {
   if [[ $rgt_writer == split ]]; then
     exec {rgt_out}> >(
       trap '' HUP INT TERM USR1 USR2
-      exec setsid split -b "$RGT_LOG_BYTES" -a 4 "--numeric-suffixes=$first" - "$to" 9>&- 2>>"$RGT_RUN_DIR/log/runner.log"
+      exec setsid split -b "$RGT_LOG_BYTES" -a 4 "--numeric-suffixes=$first" - "$to" \
+        9>&- 2>>"$RGT_RUN_DIR/log/runner.log"
     )
   else
     exec {rgt_out}> >(
@@ -25,7 +26,8 @@ rgt_start_writer() {
       exec 9>&-
       number=$first
       printf -v name '%s%04d' "$to" "$number"
-      while dd bs=65536 "count=$((RGT_LOG_BYTES / 65536 + 1))" of="$name" status=none && [[ -s $name ]]; do
+      while dd bs=65536 "count=$((RGT_LOG_BYTES / 65536 + 1))" of="$name" status=none &&
+        [[ -s $name ]]; do
         printf -v name '%s%04d' "$to" $((++number))
       done
     )
@@ -43,7 +45,8 @@ rgt_launch() {
     # Found before the user's own PATH counts. What ignored INT from its start, as behind `&`, can't
     # reset it by a trap.
     local front=("$(type -P setsid)" --)
-    env --default-signal=INT,QUIT true 2>/dev/null && front=("$(type -P env)" "--default-signal=INT,QUIT" "${front[@]}")
+    env --default-signal=INT,QUIT true 2>/dev/null &&
+      front=("$(type -P env)" "--default-signal=INT,QUIT" "${front[@]}")
     rgt_child_environment
     cd -- "$RGT_WORK_DIR" || exit 126
     exec "${front[@]}" "${rgt_argv[@]}"
@@ -86,7 +89,8 @@ rgt_save_targets() {
     name=$(readlink -- "/proc/$pid/exe" 2>/dev/null) || name=''
     name=${name##*/} name=${name% (deleted)}
     case ${name:-${rgt_comm[$pid]:-}} in
-      bash | sh | dash | zsh | ksh* | mksh | ash | busybox | timeout | nice | ionice | env | time | stdbuf | coreutils)
+      bash | sh | dash | zsh | ksh* | mksh | ash | busybox | timeout | nice | ionice | env | \
+        time | stdbuf | coreutils)
         for child in "${!rgt_parent[@]}"; do
           [[ ${rgt_parent[$child]} == "$pid" ]] && children+=("$child")
         done

@@ -34,7 +34,8 @@ rgt_trust_later_results() {
   rgt_missing_results
   for name in ${rgt_stale[@]+"${rgt_stale[@]}"}; do
     rgt_find_result "$name"
-    [[ ! $rgt_path -ot $rgt_checkpoint ]] || { rgt_stamp_result "$rgt_path" && text+=$rgt_stamp$'\n'; }
+    [[ ! $rgt_path -ot $rgt_checkpoint ]] ||
+      { rgt_stamp_result "$rgt_path" && text+=$rgt_stamp$'\n'; }
   done
   rgt_missing=()
   rgt_write "$RGT_RUN_DIR/results.before" "$text"
@@ -51,7 +52,8 @@ rgt_missing_results() {
     rgt_find_result "$name"
     if [[ ! -s $rgt_path ]]; then
       rgt_missing+=("$name")
-    elif [[ -n $before ]] && rgt_stamp_result "$rgt_path" && [[ $'\n'$before == *$'\n'"$rgt_stamp"$'\n'* ]]; then
+    elif [[ -n $before ]] && rgt_stamp_result "$rgt_path" &&
+      [[ $'\n'$before == *$'\n'"$rgt_stamp"$'\n'* ]]; then
       rgt_missing+=("$name") rgt_stale+=("$name")
     fi
   done
@@ -72,8 +74,10 @@ rgt_note_owed() {
 }
 
 rgt_blame_missing() {
-  rgt_verdict bug '' "the program ended, but ${#rgt_missing[@]} expected files are missing, first ${rgt_missing[0]}"
-  ((${#rgt_stale[@]} == 0)) || rgt_reason+="; ${rgt_stale[0]} is from before this run and was not written again (touch it if it is the result)"
+  rgt_verdict bug '' "the program ended, but ${#rgt_missing[@]} expected files are missing, \
+first ${rgt_missing[0]}"
+  ((${#rgt_stale[@]} == 0)) || rgt_reason+="; ${rgt_stale[0]} is from before this run \
+and was not written again (touch it if it is the result)"
 }
 
 # After rgt_missing_results: is any of them there?

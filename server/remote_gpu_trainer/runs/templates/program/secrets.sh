@@ -8,10 +8,12 @@ rgt_check_secrets() {
   local pair name
   for pair in ${RGT_SECRET_FILES[@]+"${RGT_SECRET_FILES[@]}"}; do
     rgt_home "${pair#*=}"
-    [[ -s $rgt_path && -r $rgt_path ]] || rgt_refuse '' "the secret ${pair%%=*} has no readable file ${pair#*=}"
+    [[ -s $rgt_path && -r $rgt_path ]] ||
+      rgt_refuse '' "the secret ${pair%%=*} has no readable file ${pair#*=}"
   done
   for name in ${RGT_SECRET_VARS[@]+"${RGT_SECRET_VARS[@]}"}; do
-    rgt_variable "${name#*=}" || rgt_refuse secret "the secret ${name#*=} is not set in this environment"
+    rgt_variable "${name#*=}" ||
+      rgt_refuse secret "the secret ${name#*=} is not set in this environment"
   done
   rgt_value=''
 }

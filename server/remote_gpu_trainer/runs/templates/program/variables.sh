@@ -1,7 +1,7 @@
 # Variables that a login may lack.
 
-# The value of a variable, in rgt_value: from this environment, else from the container's first process, whose
-# variables an ssh login lacks.
+# The value of a variable, in rgt_value: from this environment, else from the container's first
+# process, whose variables an ssh login lacks.
 rgt_variable() {
   local pair
   rgt_value=${!1:-}

@@ -1,6 +1,7 @@
 # A queue of cells: what its verbs mean, and the cell that a process is to run.
 
-rgt_usage+=$'\n  queue          run the cells in the foreground\n  reconcile      which cells are done, failed or left'
+rgt_usage+=$'\n  queue          run the cells in the foreground'
+rgt_usage+=$'\n  reconcile      which cells are done, failed or left'
 : "${RGT_CLAIMS=}" "${RGT_LEASE:=600}" "${RGT_SLOTS:=1}" "${RGT_RDZV_PORT:=29500}"
 for rgt_name in RGT_SYNC RGT_EXPECT; do
   declare -p "$rgt_name" >/dev/null 2>&1 || eval "$rgt_name=()"
@@ -10,7 +11,8 @@ done
 rgt_queue_main() {
   [[ -z $RGT_CELL ]] && ((${#RGT_CELLS[@]})) || return 0
   case $1 in
-    queue | reconcile | start | resume | run | status | stop | save | sync | sync-worker | keeper | rehearse | --rehearse)
+    queue | reconcile | start | resume | run | status | stop | save | sync | sync-worker | \
+      keeper | rehearse | --rehearse)
       rgt_queue_verb "$@"
       exit
       ;;
@@ -30,7 +32,8 @@ rgt_queue_verb() {
   [[ " $* " != *' --json '* ]] || json=--json
   rgt_queue_apply_part
   if [[ ! -f $rgt_script && $verb != status ]]; then
-    echo "a queue starts its own script again for each cell: put it into a file, then: bash run.sh $verb" >&2
+    echo "a queue starts its own script again for each cell:" \
+      "put it into a file, then: bash run.sh $verb" >&2
     exit 2
   fi
   case $verb in
@@ -54,11 +57,13 @@ rgt_queue_verb() {
   esac
 }
 
-# A part has a state of its own, for parts may share the run folder, as the tasks of a Slurm array do.
+# A part has a state of its own, for parts may share the run folder, as the tasks of a Slurm array
+# do.
 rgt_queue_apply_part() {
   rgt_queue_k=1 rgt_queue_n=1 rgt_queue_root=$RGT_RUN_DIR
   [[ -n $RGT_PART ]] || return 0
-  if ! [[ $RGT_PART =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] || ((BASH_REMATCH[1] > BASH_REMATCH[2])); then
+  if ! [[ $RGT_PART =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] ||
+    ((BASH_REMATCH[1] > BASH_REMATCH[2])); then
     echo "--part is '$RGT_PART', expected K/N such as 1/2" >&2
     exit 2
   fi
@@ -69,7 +74,8 @@ rgt_queue_apply_part() {
   export RGT_PART
 }
 
-# Folders, arguments and GPUs of RGT_CELL. What belongs to the whole box (deadline, setup, staging, stop) stays with the queue.
+# Folders, arguments and GPUs of RGT_CELL. What belongs to the whole box (deadline, setup, staging,
+# stop) stays with the queue.
 rgt_apply_cell() {
   local at=-1 index item items=()
   for index in "${!RGT_CELLS[@]}"; do
@@ -83,7 +89,9 @@ rgt_apply_cell() {
   for item in ${RGT_SYNC[@]+"${RGT_SYNC[@]}"}; do
     rgt_home "${item%/}"
     [[ $rgt_path == /* ]] || rgt_path=$RGT_WORK_DIR/$rgt_path
-    if [[ -n $RGT_CHECKPOINT_DIR && $rgt_path == "$RGT_CHECKPOINT_DIR" ]]; then item=$rgt_path/$RGT_CELL; fi
+    if [[ -n $RGT_CHECKPOINT_DIR && $rgt_path == "$RGT_CHECKPOINT_DIR" ]]; then
+      item=$rgt_path/$RGT_CELL
+    fi
     items+=("${item//'{cell}'/$RGT_CELL}")
   done
   RGT_SYNC=(${items[@]+"${items[@]}"})
@@ -94,7 +102,8 @@ rgt_apply_cell() {
   [[ -z $RGT_CHECKPOINT_DIR ]] || RGT_CHECKPOINT_DIR=$RGT_CHECKPOINT_DIR/$RGT_CELL
   [[ -z $RGT_DURABLE ]] || RGT_DURABLE=${RGT_DURABLE%/}/$RGT_CELL
   RGT_ENV+=("RGT_CELL=$RGT_CELL" "RGT_QUEUE_DIR=${RGT_QUEUE_DIR:-}")
-  RGT_DEADLINE=${RGT_CELL_DEADLINE:-$RGT_DEADLINE} RGT_GPUS=${RGT_CELL_GPUS:-$RGT_GPUS} RGT_PROCS=${RGT_CELL_PROCS:-$RGT_PROCS}
+  RGT_DEADLINE=${RGT_CELL_DEADLINE:-$RGT_DEADLINE}
+  RGT_GPUS=${RGT_CELL_GPUS:-$RGT_GPUS} RGT_PROCS=${RGT_CELL_PROCS:-$RGT_PROCS}
   RGT_RDZV_PORT=$((RGT_RDZV_PORT + ${RGT_CELL_SLOT:-0}))
   RGT_SETUP=() RGT_STAGE=() RGT_NOTIFY=() RGT_AT_END=keep RGT_REQUEUE=no RGT_NOTICE=''
   # Where cells share a card, it is busy with the others.

@@ -1,8 +1,9 @@
 # Claims: which box runs which cell.
 
-# CLAIMS/NAME is a claimed cell and CLAIMS/NAME/by.TOKEN its owner's part, with `owner` and `beat`. A result is renamed from there to
-# NAME/done or NAME/failed: an owner whose claim was taken away can't publish, for what it would rename is gone. No cell's name
-# holds an @ and every token does, so NAME.lost.TOKEN, NAME.fault.TOKEN and NAME.failed.TOKEN are never a cell.
+# CLAIMS/NAME is a claimed cell and CLAIMS/NAME/by.TOKEN its owner's part, with `owner` and `beat`.
+# A result is renamed from there to NAME/done or NAME/failed: an owner whose claim was taken away
+# can't publish, for what it would rename is gone. No cell's name holds an @ and every token does,
+# so NAME.lost.TOKEN, NAME.fault.TOKEN and NAME.failed.TOKEN are never a cell.
 rgt_queue_identity() {
   local host=${HOSTNAME:-box} ns
   host=${host//[!A-Za-z0-9_-]/_}
@@ -19,10 +20,12 @@ rgt_queue_identity() {
 rgt_queue_read_clock() {
   local mine=$rgt_queue_claims/.clock.$rgt_queue_host
   rgt_queue_clock=0
-  { : >"$mine" && touch -- "$mine" && rgt_queue_clock=$(stat -c %Y -- "$mine"); } 2>/dev/null || return 1
+  { : >"$mine" && touch -- "$mine" && rgt_queue_clock=$(stat -c %Y -- "$mine"); } 2>/dev/null ||
+    return 1
 }
 
-# What is known of a cell, in rgt_queue_is: done, failed, running, lost, left; and its owner's part in rgt_queue_by.
+# What is known of a cell, in rgt_queue_is: done, failed, running, lost, left; and its owner's part
+# in rgt_queue_by.
 rgt_queue_look() {
   local folder=$rgt_queue_claims/$1 by
   rgt_queue_by=''
@@ -36,7 +39,8 @@ rgt_queue_look() {
     for by in "$folder"/by.*; do
       if [[ -d $by ]]; then rgt_queue_by=$by; fi
     done
-    if rgt_queue_stale "$folder" "$rgt_queue_by"; then rgt_queue_is=lost; else rgt_queue_is=running; fi
+    rgt_queue_is=running
+    if rgt_queue_stale "$folder" "$rgt_queue_by"; then rgt_queue_is=lost; fi
   fi
 }
 
@@ -44,7 +48,8 @@ rgt_queue_stale() {
   local beat=$1 host boot ns pid start at
   if [[ -n $2 ]]; then
     beat=$2
-    if { read -r host boot ns pid start <"$2/owner"; } 2>/dev/null && [[ "$host $boot $ns" == "$rgt_queue_machine" ]]; then
+    if { read -r host boot ns pid start <"$2/owner"; } 2>/dev/null &&
+      [[ "$host $boot $ns" == "$rgt_queue_machine" ]]; then
       rgt_same "$pid" "$start" || return 0
     fi
     # Opened, so that a network file system asks its server for the time.
@@ -61,7 +66,10 @@ rgt_queue_claim() {
   by=$folder/by.$rgt_queue_token
   mkdir -- "$folder" 2>/dev/null && mkdir -- "$by" 2>/dev/null || return 1
   set -- "$folder"/by.*
-  if (($# == 1)) && { printf '%s\n' "$rgt_queue_owner" >"$by/owner" && : >"$by/beat"; } 2>/dev/null; then return 0; fi
+  if (($# == 1)) &&
+    { printf '%s\n' "$rgt_queue_owner" >"$by/owner" && : >"$by/beat"; } 2>/dev/null; then
+    return 0
+  fi
   rgt_queue_drop "$folder" "$by"
   return 1
 }
@@ -72,8 +80,8 @@ rgt_queue_drop() {
   rmdir -- "$2" "$1" 2>/dev/null || :
 }
 
-# Puts a claim aside whose owner is gone. Its name is the owner's token: of two boxes that saw the same dead owner, the second finds
-# that name taken and can't move the first one's new claim.
+# Puts a claim aside whose owner is gone. Its name is the owner's token: of two boxes that saw the
+# same dead owner, the second finds that name taken and can't move the first one's new claim.
 rgt_queue_take() {
   local folder=$rgt_queue_claims/$1 by=$rgt_queue_by aside
   if [[ -z $by ]]; then
@@ -95,7 +103,8 @@ rgt_queue_publish() {
   # A rename that a network file system did but didn't report counts.
   [[ -d $by && ! -e $by/result && -e $folder/$3 ]] && return 0
   if [[ ! -e $folder/done && ! -e $folder/failed ]]; then
-    { printf '%s\n' "$4" >"$by/result" && mv -fT -- "$by/result" "$folder/$3"; } 2>/dev/null && return 0
+    { printf '%s\n' "$4" >"$by/result" && mv -fT -- "$by/result" "$folder/$3"; } 2>/dev/null &&
+      return 0
   fi
   ! rgt_queue_robbed "$1" "$2" || return 2
   return 1

@@ -1,21 +1,27 @@
 # The roster: what is known of each cell.
 
-# Folders and cells of this process. What is known of a cell is kept under its index in RGT_CELLS, of a running one under its slot.
+# Folders and cells of this process. What is known of a cell is kept under its index in RGT_CELLS,
+# of a running one under its slot.
 rgt_queue_open() {
   local index name
   local -A seen=()
-  rgt_queue_mine=() rgt_queue_names=() rgt_queue_state=() rgt_queue_result=() rgt_queue_tries=() rgt_queue_after=()
+  rgt_queue_mine=() rgt_queue_names=() rgt_queue_state=() rgt_queue_result=()
+  rgt_queue_tries=() rgt_queue_after=()
   rgt_queue_cell=() rgt_queue_pid=() rgt_queue_started=() rgt_queue_token_of=() rgt_queue_pending=()
-  rgt_queue_every=$((RGT_LEASE > 60 ? 30 : RGT_LEASE / 2 + 1)) rgt_queue_serial=0 rgt_queue_clock=0 rgt_queue_cell_verb=run
-  rgt_queue_halt='' rgt_queue_halt_class='' rgt_queue_halt_entry='' rgt_queue_dirty=yes rgt_queue_written=0 rgt_queue_beaten=0
+  rgt_queue_every=$((RGT_LEASE > 60 ? 30 : RGT_LEASE / 2 + 1))
+  rgt_queue_serial=0 rgt_queue_clock=0 rgt_queue_cell_verb=run
+  rgt_queue_halt='' rgt_queue_halt_class='' rgt_queue_halt_entry=''
+  rgt_queue_dirty=yes rgt_queue_written=0 rgt_queue_beaten=0
   rgt_queue_cursor=0 rgt_queue_next_scan=0 rgt_queue_passed='' rgt_queue_idle=''
   rgt_home "$RGT_CLAIMS" && rgt_queue_claims=${rgt_path%/}
   [[ -n $rgt_queue_claims ]] || rgt_queue_claims=$rgt_queue_root/claims
   [[ $rgt_queue_claims == /* ]] || rgt_queue_claims=$RGT_WORK_DIR/$rgt_queue_claims
   for index in "${!RGT_CELLS[@]}"; do
     name=${RGT_CELLS[index]%%$'\x1f'*}
-    if [[ $name != [A-Za-z0-9]* || $name == *[!A-Za-z0-9._=+-]* || ${#name} -gt 100 || -n ${seen[$name]:-} ]]; then
-      echo "RGT_CELLS holds the name '$name', expected letters, digits and ._=+- and each name once" >&2
+    if [[ $name != [A-Za-z0-9]* || $name == *[!A-Za-z0-9._=+-]* || ${#name} -gt 100 ||
+      -n ${seen[$name]:-} ]]; then
+      echo "RGT_CELLS holds the name '$name'," \
+        "expected letters, digits and ._=+- and each name once" >&2
       exit 2
     fi
     seen[$name]=1
@@ -31,7 +37,8 @@ rgt_queue_field() {
   rgt_queue_value=''
   [[ $1 =~ $pattern ]] || return 0
   rgt_queue_value=${BASH_REMATCH[2]}
-  [[ ${BASH_REMATCH[1]} == \"* || ${BASH_REMATCH[1]} == null ]] || rgt_queue_value=${BASH_REMATCH[1]}
+  [[ ${BASH_REMATCH[1]} == \"* || ${BASH_REMATCH[1]} == null ]] ||
+    rgt_queue_value=${BASH_REMATCH[1]}
 }
 
 # Looks at a cell and remembers what it saw. $2: briefly, without reading what a good cell left.
@@ -59,12 +66,14 @@ rgt_queue_count() {
   for index in ${rgt_queue_mine[@]+"${rgt_queue_mine[@]}"}; do
     number[${rgt_queue_state[index]}]=$((number[${rgt_queue_state[index]}] + 1))
   done
-  rgt_queue_done=${number[done]} rgt_queue_failed=${number[failed]} rgt_queue_running=${number[running]}
-  rgt_queue_lost=${number[lost]} rgt_queue_left=${number[left]}
-  rgt_queue_counts="\"total\":${#rgt_queue_mine[@]},\"done\":$rgt_queue_done,\"failed\":$rgt_queue_failed"
-  rgt_queue_counts+=",\"running\":$rgt_queue_running,\"lost\":$rgt_queue_lost,\"left\":$rgt_queue_left"
-  rgt_queue_sum="${#rgt_queue_mine[@]} cells: $rgt_queue_done done, $rgt_queue_failed failed, $rgt_queue_running running,"
-  rgt_queue_sum+=" $rgt_queue_lost lost, $rgt_queue_left left"
+  rgt_queue_done=${number[done]} rgt_queue_failed=${number[failed]}
+  rgt_queue_running=${number[running]} rgt_queue_lost=${number[lost]} rgt_queue_left=${number[left]}
+  rgt_queue_counts="\"total\":${#rgt_queue_mine[@]}"
+  rgt_queue_counts+=",\"done\":$rgt_queue_done,\"failed\":$rgt_queue_failed"
+  rgt_queue_counts+=",\"running\":$rgt_queue_running"
+  rgt_queue_counts+=",\"lost\":$rgt_queue_lost,\"left\":$rgt_queue_left"
+  rgt_queue_sum="${#rgt_queue_mine[@]} cells: $rgt_queue_done done, $rgt_queue_failed failed,"
+  rgt_queue_sum+=" $rgt_queue_running running, $rgt_queue_lost lost, $rgt_queue_left left"
 }
 
 # Each cell that isn't simply left, as members of a JSON object. $1: only these states.
@@ -86,11 +95,13 @@ rgt_queue_write() {
   rgt_queue_members 'done failed running lost'
   rgt_now
   rgt_json "$rgt_queue_halt"
-  rgt_write "$RGT_RUN_DIR/queue.json" "{$rgt_queue_counts,\"stopped\":$rgt_j,\"updated\":$rgt_t,\"cells\":{$rgt_queue_text}}"$'\n'
+  rgt_write "$RGT_RUN_DIR/queue.json" "{$rgt_queue_counts,\"stopped\":$rgt_j,\"updated\":$rgt_t,\
+\"cells\":{$rgt_queue_text}}"$'\n'
   rgt_queue_dirty='' rgt_queue_written=$rgt_up
 }
 
-# Every cell of the roster against its result; the ones that aren't done go to queue.rest, as lines of a queue file.
+# Every cell of the roster against its result; the ones that aren't done go to queue.rest, as lines
+# of a queue file.
 rgt_queue_reconcile() {
   local index name state text='' rest='' rows='' where fields=() json=${1:-}
   rgt_queue_open
@@ -106,8 +117,11 @@ rgt_queue_reconcile() {
       rgt_queue_field "${rgt_queue_result[index]}" "$where"
       fields+=("$rgt_queue_value")
     done
-    rows+="$name"$'\t'"$state"$'\t'"${fields[0]}"$'\t'"${fields[1]}"$'\t'"${fields[2]}"$'\t'"${fields[3]}"$'\n'
-    text+=",{\"name\":\"$name\",\"state\":\"$state\",\"class\":\"${fields[0]}\",\"entry\":\"${fields[1]}\",\"where\":\"${fields[2]}\",\"reason\":\"${fields[3]}\"}"
+    rows+="$name"$'\t'"$state"
+    printf -v rgt_queue_text '\t%s' "${fields[@]}"
+    rows+=$rgt_queue_text$'\n'
+    text+=",{\"name\":\"$name\",\"state\":\"$state\",\"class\":\"${fields[0]}\",\
+\"entry\":\"${fields[1]}\",\"where\":\"${fields[2]}\",\"reason\":\"${fields[3]}\"}"
     if [[ $state != "done" ]]; then
       rgt_queue_as_line "$index"
       rest+=$rgt_queue_text$'\n'

@@ -7,11 +7,13 @@ rgt_queue_run() {
   rgt_make_folders
   rgt_lock_run
   exec 2>>"$RGT_RUN_DIR/log/runner.log"
-  rgt_keep_script && cp -- "$rgt_self" "$RGT_RUN_DIR/queue.sh.new" && mv -f -- "$RGT_RUN_DIR/queue.sh.new" "$RGT_RUN_DIR/queue.sh" || exit 1
+  rgt_keep_script && cp -- "$rgt_self" "$RGT_RUN_DIR/queue.sh.new" &&
+    mv -f -- "$RGT_RUN_DIR/queue.sh.new" "$RGT_RUN_DIR/queue.sh" || exit 1
   rgt_queue_set_deadline
   rgt_now
   if ((rgt_t >= rgt_deadline)); then
-    rgt_refuse_start "the deadline of $RGT_NAME is over since $((rgt_t - rgt_deadline)) s; render the script with a later one"
+    rgt_refuse_start "the deadline of $RGT_NAME is over since $((rgt_t - rgt_deadline)) s; \
+render the script with a later one"
   fi
   rgt_set_traps
   rgt_started=$rgt_t rgt_attempt=1 rgt_sync_seconds=0
@@ -29,7 +31,8 @@ rgt_queue_run() {
     rgt_finish failed
     exit 1
   fi
-  if [[ -z $rgt_asked || $rgt_asked == hangup ]] && ! rgt_stage && [[ -z $rgt_asked || $rgt_asked == hangup ]]; then
+  if [[ -z $rgt_asked || $rgt_asked == hangup ]] && ! rgt_stage &&
+    [[ -z $rgt_asked || $rgt_asked == hangup ]]; then
     rgt_finish failed
     exit 1
   fi
@@ -43,7 +46,8 @@ rgt_queue_end_leftovers() {
   local index dir
   for index in ${rgt_queue_mine[@]+"${rgt_queue_mine[@]}"}; do
     dir=$rgt_queue_root/cells/${rgt_queue_names[index]}
-    [[ -e $dir/train.pid ]] && rgt_alive_by "$dir/train.pid" && ! rgt_alive_by "$dir/runner.pid" || continue
+    [[ -e $dir/train.pid ]] && rgt_alive_by "$dir/train.pid" &&
+      ! rgt_alive_by "$dir/runner.pid" || continue
     (
       RGT_RUN_DIR=$dir
       rgt_end_orphans
@@ -70,7 +74,8 @@ rgt_queue_may_start() {
   if ((code)); then
     : >"$RGT_RUN_DIR/.refused"
     rgt_tell_refusals
-    rgt_class=preflight rgt_entry=${rgt_refusals[0]#*$'\t'} rgt_reason="preflight: ${rgt_refusals[0]##*$'\t'}"
+    rgt_class=preflight rgt_entry=${rgt_refusals[0]#*$'\t'}
+    rgt_reason="preflight: ${rgt_refusals[0]##*$'\t'}"
     rgt_entry=${rgt_entry%%$'\t'*} rgt_exit=1
     return 1
   fi
@@ -87,7 +92,8 @@ rgt_queue_retry_failed() {
   for index in ${rgt_queue_mine[@]+"${rgt_queue_mine[@]}"}; do
     folder=$rgt_queue_claims/${rgt_queue_names[index]}
     [[ -e $folder/failed ]] || continue
-    mv -fT -- "$folder" "$folder.failed.$rgt_queue_box-$((++rgt_queue_serial))" && rgt_event again cell "${rgt_queue_names[index]}"
+    mv -fT -- "$folder" "$folder.failed.$rgt_queue_box-$((++rgt_queue_serial))" &&
+      rgt_event again cell "${rgt_queue_names[index]}"
   done
 }
 
@@ -111,7 +117,10 @@ rgt_queue_work() {
       rgt_queue_fill
     fi
     if rgt_queue_over; then break; fi
-    if [[ -n $rgt_queue_dirty ]] && ((rgt_up - rgt_queue_written > ${#rgt_queue_mine[@]} / 500)); then rgt_queue_write; fi
+    if [[ -n $rgt_queue_dirty ]] &&
+      ((rgt_up - rgt_queue_written > ${#rgt_queue_mine[@]} / 500)); then
+      rgt_queue_write
+    fi
     rgt_nap 0.5
   done
   rgt_queue_write
@@ -122,7 +131,8 @@ rgt_queue_tell_cells() {
   local slot
   for slot in "${!rgt_queue_cell[@]}"; do
     rgt_same "${rgt_queue_pid[slot]}" "${rgt_queue_started[slot]}" || continue
-    rgt_write "$rgt_queue_root/cells/${rgt_queue_names[${rgt_queue_cell[slot]}]}/asked" "$rgt_asked"$'\n'
+    rgt_write "$rgt_queue_root/cells/${rgt_queue_names[${rgt_queue_cell[slot]}]}/asked" \
+      "$rgt_asked"$'\n'
     kill -TERM "${rgt_queue_pid[slot]}" 2>/dev/null
   done
 }
@@ -201,7 +211,9 @@ rgt_queue_status() {
   rgt_queue_open
   for file in "$RGT_RUN_DIR"/parts/*/state.json; do
     [[ ! -e $RGT_RUN_DIR/state.json && -e $file ]] || continue
-    if [[ -z $newest || $file -nt $newest ]] || rgt_alive_by "${file%/*}/runner.pid"; then newest=$file; fi
+    if [[ -z $newest || $file -nt $newest ]] || rgt_alive_by "${file%/*}/runner.pid"; then
+      newest=$file
+    fi
     if rgt_alive_by "${file%/*}/runner.pid"; then break; fi
   done
   [[ -z $newest ]] || RGT_RUN_DIR=${newest%/*}
@@ -219,6 +231,7 @@ rgt_queue_status() {
   ((${#cells} < 4000)) || cells="{$rgt_queue_counts,\"now\":{}}"
   text=$(rgt_status --json)
   rgt_json "$(tail -n 20 -- "$RGT_RUN_DIR/log/runner.log" 2>/dev/null | tail -c 4000)"
-  [[ $text != *'"tail":"",'* ]] || text="${text%%'"tail":"",'*}\"tail\":$rgt_j,${text#*'"tail":"",'}"
+  [[ $text != *'"tail":"",'* ]] ||
+    text="${text%%'"tail":"",'*}\"tail\":$rgt_j,${text#*'"tail":"",'}"
   printf '%s,"cells":%s}\n' "${text%\}}" "$cells"
 }

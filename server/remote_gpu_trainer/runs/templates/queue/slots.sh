@@ -20,7 +20,8 @@ rgt_queue_share() {
   fi
   local IFS=,
   at=$((RGT_PROCS * each / RGT_GPUS))
-  rgt_queue_env+=("CUDA_VISIBLE_DEVICES=${cards[*]}" "RGT_CELL_GPUS=$each" "RGT_CELL_PROCS=$((at > 0 ? at : 1))")
+  rgt_queue_env+=("CUDA_VISIBLE_DEVICES=${cards[*]}" "RGT_CELL_GPUS=$each"
+    "RGT_CELL_PROCS=$((at > 0 ? at : 1))")
   ((RGT_SLOTS <= count)) || rgt_queue_env+=("RGT_CELL_SHARED=yes")
 }
 
@@ -29,7 +30,8 @@ rgt_queue_share() {
 rgt_queue_launch() {
   local slot=$1 index=$2 name=${rgt_queue_names[$2]} dir guard=() rgt_pid rgt_start
   dir=$rgt_queue_root/cells/$name
-  rgt_queue_cell[slot]=$index rgt_queue_token_of[slot]=$rgt_queue_token rgt_queue_pending[slot]='' rgt_queue_pid[slot]='' rgt_queue_started[slot]=''
+  rgt_queue_cell[slot]=$index rgt_queue_token_of[slot]=$rgt_queue_token
+  rgt_queue_pending[slot]='' rgt_queue_pid[slot]='' rgt_queue_started[slot]=''
   rgt_queue_note "$index" running "{\"host\":\"$rgt_queue_host\"}"
   mkdir -p -- "$dir/log"
   if rgt_alive_by "$dir/runner.pid"; then
@@ -47,8 +49,10 @@ rgt_queue_launch() {
   # A queue that is killed takes its cells with it: they save and end, so that nothing runs beside
   # what takes them over.
   if type -P setpriv >/dev/null; then guard=(setpriv --pdeathsig TERM); fi
-  env -u RGT_PART "${rgt_queue_env[@]}" RGT_CELL="$name" RGT_KEEPER=off RGT_QUEUE_DIR="$RGT_RUN_DIR" \
-    RGT_CELL_DEADLINE="at:$rgt_deadline" setsid ${guard[@]+"${guard[@]}"} bash "$RGT_RUN_DIR/queue.sh" "$rgt_queue_cell_verb" >>"$dir/log/console" 2>&1 </dev/null 9>&- &
+  env -u RGT_PART "${rgt_queue_env[@]}" RGT_CELL="$name" RGT_KEEPER=off \
+    RGT_QUEUE_DIR="$RGT_RUN_DIR" RGT_CELL_DEADLINE="at:$rgt_deadline" \
+    setsid ${guard[@]+"${guard[@]}"} bash "$RGT_RUN_DIR/queue.sh" "$rgt_queue_cell_verb" \
+    >>"$dir/log/console" 2>&1 </dev/null 9>&- &
   rgt_queue_pid[slot]=$!
   rgt_read_stat $! && rgt_queue_started[slot]=${rgt_stat[19]}
   rgt_event started cell "$name" slot "$slot"
@@ -61,6 +65,11 @@ rgt_queue_same_cell() {
   [[ $before == "${RGT_CELLS[$2]}" ]]
 }
 
+# The text of a marker, in rgt_queue_line, where the runner left none: exit, class and reason.
+rgt_queue_end_line() {
+  rgt_queue_line="{\"exit\":$1,\"class\":\"$2\",\"entry\":\"\",\"reason\":\"$3\"}"
+}
+
 # What a cell came to, in rgt_queue_kind (done, failed, preempted, none) and rgt_queue_line (the
 # marker's text).
 rgt_queue_outcome() {
@@ -70,7 +79,8 @@ rgt_queue_outcome() {
     [[ -e $1/.$kind ]] || continue
     { read -r rgt_queue_line <"$1/.$kind"; } 2>/dev/null
     # A marker of a full disk may be empty.
-    [[ $rgt_queue_line == '{'*'}' ]] || rgt_queue_line="{\"exit\":null,\"class\":\"$([[ $kind == failed ]] && echo disk)\",\"entry\":\"\",\"reason\":\"\"}"
+    [[ $rgt_queue_line == '{'*'}' ]] ||
+      rgt_queue_end_line null "$([[ $kind == failed ]] && echo disk)" ''
     return
   done
   rgt_queue_kind=none rgt_queue_line=''
@@ -78,7 +88,8 @@ rgt_queue_outcome() {
 
 # A cell that ended: publish, give back, or discard.
 rgt_queue_finish() {
-  local slot=$1 code=$2 index=${rgt_queue_cell[$1]} token=${rgt_queue_token_of[$1]} name dir folder class entry
+  local slot=$1 code=$2 index=${rgt_queue_cell[$1]} token=${rgt_queue_token_of[$1]}
+  local name dir folder class entry
   name=${rgt_queue_names[index]} dir=$rgt_queue_root/cells/$name folder=$rgt_queue_claims/$name
   if rgt_queue_robbed "$name" "$token"; then
     rgt_queue_orphan "$slot"
@@ -92,24 +103,27 @@ rgt_queue_finish() {
     rgt_queue_kind=preempted
     if [[ -e $dir/.same-failure ]]; then
       rgt_queue_kind=failed
-      rgt_queue_line="{\"exit\":$code,\"class\":\"bug\",\"entry\":\"\",\"reason\":\"it failed twice at the same step; mend it, then resume\"}"
+      rgt_queue_end_line "$code" bug 'it failed twice at the same step; mend it, then resume'
     elif ((${rgt_queue_tries[index]:-0} >= 2)) && [[ -z $rgt_asked ]]; then
       rgt_queue_kind=failed
-      rgt_queue_line="{\"exit\":$code,\"class\":\"unknown\",\"entry\":\"\",\"reason\":\"its runner ended with code $code and left no marker; see cells/$name/log/console\"}"
+      rgt_queue_end_line "$code" unknown "its runner ended with code $code and left no marker; \
+see cells/$name/log/console"
     fi
   fi
   rgt_queue_field "$rgt_queue_line" entry && entry=$rgt_queue_value
   rgt_entry_of crlf
   # Windows line ends are in a file of this cell alone; anything else that is refused was well when
   # the queue began.
-  if [[ $rgt_queue_kind == failed && ($class == disk || $class == gpu || ($class == preflight && $entry != "$rgt_id")) ]]; then
+  if [[ $rgt_queue_kind == failed &&
+    ($class == disk || $class == gpu || ($class == preflight && $entry != "$rgt_id")) ]]; then
     rgt_queue_field "$rgt_queue_line" reason
     rgt_queue_halt_class=$class
     rgt_queue_halt_entry=$entry
     rgt_queue_halt="this box: $class, seen in cell $name: $rgt_queue_value"
     rgt_log "no further cell on $rgt_queue_halt"
     # Another box may do better; the second that meets it leaves it failed.
-    if ! rgt_queue_seen_fault "$folder" && rgt_queue_publish "$name" "$token" fault "$rgt_queue_line"; then
+    if ! rgt_queue_seen_fault "$folder" &&
+      rgt_queue_publish "$name" "$token" fault "$rgt_queue_line"; then
       mv -fT -- "$folder" "$folder.fault.$token" 2>/dev/null
       rgt_queue_note "$index" left "$rgt_queue_line"
       rgt_queue_free "$slot"
@@ -141,7 +155,8 @@ rgt_queue_seen_fault() {
 rgt_queue_settle() {
   local slot=$1 index=${rgt_queue_cell[$1]} kind=${rgt_queue_pending[$1]} name code=0
   name=${rgt_queue_names[index]}
-  rgt_queue_publish "$name" "${rgt_queue_token_of[slot]}" "$kind" "${rgt_queue_result[index]}" || code=$?
+  rgt_queue_publish "$name" "${rgt_queue_token_of[slot]}" "$kind" \
+    "${rgt_queue_result[index]}" || code=$?
   case $code in
     0)
       rgt_queue_note "$index" "$kind" "${rgt_queue_result[index]}"
@@ -154,13 +169,18 @@ rgt_queue_settle() {
   esac
 }
 
-rgt_queue_free() { unset "rgt_queue_cell[$1]" "rgt_queue_pid[$1]" "rgt_queue_started[$1]" "rgt_queue_token_of[$1]" "rgt_queue_pending[$1]"; }
+rgt_queue_free() {
+  unset "rgt_queue_cell[$1]" "rgt_queue_pid[$1]" "rgt_queue_started[$1]"
+  unset "rgt_queue_token_of[$1]" "rgt_queue_pending[$1]"
+}
 
 # Another box has the cell by now. What this one made of it isn't a result.
 rgt_queue_orphan() {
   local slot=$1 index=${rgt_queue_cell[$1]} name dir kind
   name=${rgt_queue_names[index]} dir=$rgt_queue_root/cells/$name
-  if rgt_same "${rgt_queue_pid[slot]}" "${rgt_queue_started[slot]}"; then kill -KILL "${rgt_queue_pid[slot]}"; fi
+  if rgt_same "${rgt_queue_pid[slot]}" "${rgt_queue_started[slot]}"; then
+    kill -KILL "${rgt_queue_pid[slot]}"
+  fi
   (
     RGT_RUN_DIR=$dir
     rgt_kill_program
@@ -168,7 +188,8 @@ rgt_queue_orphan() {
   )
   rgt_now
   rgt_json "the claim was taken over while this box gave no sign of life"
-  rgt_write "$dir/.orphan" "{\"t\":$rgt_t,\"cell\":\"$name\",\"token\":\"${rgt_queue_token_of[slot]}\",\"reason\":$rgt_j}"$'\n'
+  rgt_write "$dir/.orphan" "{\"t\":$rgt_t,\"cell\":\"$name\",\
+\"token\":\"${rgt_queue_token_of[slot]}\",\"reason\":$rgt_j}"$'\n'
   for kind in "done" failed preempted; do
     [[ -e $dir/.$kind ]] && mv -f -- "$dir/.$kind" "$dir/.$kind.orphan"
   done
@@ -180,16 +201,18 @@ rgt_queue_orphan() {
 
 # Signs of life, and a look at whether the claims are still ours.
 rgt_queue_beat() {
-  local slot files=()
+  local slot index files=()
   rgt_queue_beaten=$rgt_up
   for slot in "${!rgt_queue_cell[@]}"; do
-    files+=("$rgt_queue_claims/${rgt_queue_names[${rgt_queue_cell[slot]}]}/by.${rgt_queue_token_of[slot]}/beat")
+    index=${rgt_queue_cell[slot]}
+    files+=("$rgt_queue_claims/${rgt_queue_names[index]}/by.${rgt_queue_token_of[slot]}/beat")
   done
   ((${#files[@]})) || return 0
   # Never created: in a claim that was taken over nothing of ours may appear.
   timeout 20 touch -c -- "${files[@]}" 2>/dev/null
   for slot in "${!rgt_queue_cell[@]}"; do
-    if rgt_queue_robbed "${rgt_queue_names[${rgt_queue_cell[slot]}]}" "${rgt_queue_token_of[slot]}"; then
+    index=${rgt_queue_cell[slot]}
+    if rgt_queue_robbed "${rgt_queue_names[index]}" "${rgt_queue_token_of[slot]}"; then
       rgt_queue_orphan "$slot"
     elif [[ -n ${rgt_queue_pending[slot]} ]]; then
       rgt_queue_settle "$slot"

@@ -1,7 +1,8 @@
 # The rehearsal's own folder of checkpoints in place of the run's.
 
-# A text with the folder of checkpoints replaced by the rehearsal's, in rgt_text, and only where it stands as a path: out and out/x
-# and --dir=out, but neither --timeout nor layout/x. An absolute path is looked for inside of words too.
+# A text with the folder of checkpoints replaced by the rehearsal's, in rgt_text, and only where it
+# stands as a path: out and out/x and --dir=out, but neither --timeout nor layout/x. An absolute
+# path is looked for inside of words too.
 rgt_swap_folder() {
   local rest=$1 folder=${2%/} left right before after
   while [[ $folder == ./* ]]; do folder=${folder#./}; done
@@ -20,7 +21,8 @@ rgt_swap_folder() {
     # ./out is the same folder.
     before=$rgt_text
     while [[ $folder != /* && $before == *./ ]]; do before=${before%./}; done
-    if [[ (-z $before || $left == *"${before: -1}"*) && (-z $after || $after == /* || $right == *"${after:0:1}"*) ]]; then
+    if [[ (-z $before || $left == *"${before: -1}"*) &&
+      (-z $after || $after == /* || $right == *"${after:0:1}"*) ]]; then
       rgt_text=$before$mark
     else
       rgt_text+=$folder
@@ -30,7 +32,8 @@ rgt_swap_folder() {
   rgt_text+=$rest
 }
 
-# Both forms, the absolute one and the user's; the new folder may lie below the old one, so it comes in last.
+# Both forms, the absolute one and the user's; the new folder may lie below the old one, so it comes
+# in last.
 rgt_swap_folders() {
   local mark=$'\1'
   rgt_swap_folder "$1" "$given" "$2"

@@ -27,7 +27,8 @@ rgt_set_aside() {
 }
 
 rgt_rehearse_phases() {
-  local real=$RGT_CHECKPOINT_DIR given=$rgt_checkpoint_as_given at name kind begin limit first='' first_id='' grew='' code took=0
+  local real=$RGT_CHECKPOINT_DIR given=$rgt_checkpoint_as_given at name kind begin limit
+  local first='' first_id='' grew='' code took=0
   rgt_make_folders
   rgt_lock_run
   rgt_boot_id
@@ -41,7 +42,9 @@ rgt_rehearse_phases() {
   for at in "${!RGT_COMMAND[@]}"; do
     kind=word
     # `bash -c LINE`
-    if ((at > 0)) && [[ ${RGT_COMMAND[at - 1]} == -*c && ${RGT_COMMAND[0]##*/} == *sh ]]; then kind=line; fi
+    if ((at > 0)) && [[ ${RGT_COMMAND[at - 1]} == -*c && ${RGT_COMMAND[0]##*/} == *sh ]]; then
+      kind=line
+    fi
     rgt_swap_folders "${RGT_COMMAND[at]}" "$kind"
     RGT_COMMAND[at]=$rgt_text
   done
@@ -79,13 +82,15 @@ rgt_rehearse_phases() {
     [[ -z $grew && -n $(ls -A -- "$RGT_CHECKPOINT_DIR" 2>/dev/null) ]] && grew=$rgt_up
     [[ -z $grew ]] || rgt_look_for_checkpoint
     [[ -n $grew && -n $rgt_checkpoint ]] && break
-    ((rgt_up < limit)) || { rgt_rehearse_fail save "no whole checkpoint in $RGT_REHEARSE_MINUTES minutes" && return 1; }
+    ((rgt_up < limit)) ||
+      { rgt_rehearse_fail save "no whole checkpoint in $RGT_REHEARSE_MINUTES minutes" && return 1; }
   done
   if [[ -z $rgt_checkpoint ]]; then
     rgt_look_for_checkpoint
     if [[ -z $rgt_checkpoint ]]; then
       rgt_reap
-      rgt_rehearse_fail train "ended with $rgt_program_code before the first checkpoint; see $RGT_RUN_DIR/log"
+      rgt_rehearse_fail train \
+        "ended with $rgt_program_code before the first checkpoint; see $RGT_RUN_DIR/log"
       return 1
     fi
   fi
@@ -93,7 +98,8 @@ rgt_rehearse_phases() {
   printf 'ok train: first line after %s s\n' $((${first:-$rgt_up} - begin))
   took=$((rgt_up - ${grew:-$rgt_up}))
   first_id=$rgt_checkpoint_id
-  printf 'ok save: first whole checkpoint after %s s, a save takes %s s and %s MB: %s\n' $((rgt_up - begin)) "$took" \
+  printf 'ok save: first whole checkpoint after %s s, a save takes %s s and %s MB: %s\n' \
+    $((rgt_up - begin)) "$took" \
     "$(du -sm -- "$rgt_checkpoint" 2>/dev/null | cut -f1)" "${rgt_checkpoint##*/}"
   rgt_kill_program
   rgt_reap
@@ -108,12 +114,15 @@ rgt_rehearse_phases() {
     [[ -n $rgt_asked ]] && rgt_rehearse_fail resume 'interrupted' && return 1
     rgt_look_for_checkpoint
     [[ -n $rgt_checkpoint_id && $rgt_checkpoint_id != "$first_id" ]] && break
-    ((rgt_up < limit)) || { rgt_rehearse_fail resume "no newer checkpoint in $RGT_REHEARSE_MINUTES minutes" && return 1; }
+    ((rgt_up < limit)) || {
+      rgt_rehearse_fail resume "no newer checkpoint in $RGT_REHEARSE_MINUTES minutes" && return 1
+    }
   done
   if rgt_same "$rgt_program" "$rgt_program_start"; then
     rgt_kill_program
     rgt_reap
-    printf 'ok resume: newer checkpoint after %s s: %s\n' $((rgt_up - begin)) "${rgt_checkpoint##*/}"
+    printf 'ok resume: newer checkpoint after %s s: %s\n' \
+      $((rgt_up - begin)) "${rgt_checkpoint##*/}"
     return 0
   fi
   rgt_reap
@@ -126,7 +135,8 @@ rgt_rehearse_phases() {
   printf 'ok resume: ran to its end in %s s\n' $((rgt_up - begin))
   rgt_missing_results
   if ((${#rgt_missing[@]})); then
-    printf 'failed evaluate: missing %s%s\n' "${rgt_missing[*]}" "${rgt_stale[*]:+; from before and not written again: ${rgt_stale[*]}}"
+    printf 'failed evaluate: missing %s%s\n' "${rgt_missing[*]}" \
+      "${rgt_stale[*]:+; from before and not written again: ${rgt_stale[*]}}"
     return 1
   fi
   ((${#RGT_EXPECT[@]})) && printf 'ok evaluate: all expected files are there\n'

@@ -61,7 +61,8 @@ rgt_try() {
   rgt_event ended attempt "$rgt_attempt" exit "$rgt_exit" \
     class "$rgt_class" entry "$rgt_entry" reason "$rgt_reason" step "$rgt_step"
   [[ -z $rgt_class ]] ||
-    rgt_log "ended: $rgt_class${rgt_entry:+ ($rgt_entry)}: $rgt_reason, exit $rgt_exit, step ${rgt_step:-unknown}"
+    rgt_log "ended: $rgt_class${rgt_entry:+ ($rgt_entry)}: $rgt_reason, exit $rgt_exit, \
+step ${rgt_step:-unknown}"
 }
 
 # May this class be tried again? Counts what was used up in this start.

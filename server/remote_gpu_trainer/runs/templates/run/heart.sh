@@ -4,8 +4,10 @@
 rgt_probe() {
   local free other
   rgt_gpu_hot='' rgt_gpu_text=''
-  free=$(timeout -k 1 15 df -k --output=avail -- "$RGT_RUN_DIR" "${RGT_CHECKPOINT_DIR:-$RGT_RUN_DIR}" 2>/dev/null |
-    while read -r other; do [[ $other == [0-9]* ]] && echo $((other / 1024)); done | sort -n | head -n 1)
+  free=$(timeout -k 1 15 df -k --output=avail -- \
+    "$RGT_RUN_DIR" "${RGT_CHECKPOINT_DIR:-$RGT_RUN_DIR}" 2>/dev/null |
+    while read -r other; do [[ $other == [0-9]* ]] && echo $((other / 1024)); done |
+    sort -n | head -n 1)
   rgt_probe_gpus
   rgt_write "$RGT_RUN_DIR/probe" "${free:--} $rgt_gpu_text"$'\n'"${rgt_gpu_hot:-0}"$'\n'
 }
@@ -21,7 +23,8 @@ rgt_start_probe() {
 rgt_find_step() {
   local match
   [[ -n $RGT_STEP_PATTERN ]] || return 0
-  match=$(tail -c 65536 -- "$rgt_log_file" 2>/dev/null | LC_ALL=C grep -aoE -e "$RGT_STEP_PATTERN" 2>/dev/null | tail -n 1)
+  match=$(tail -c 65536 -- "$rgt_log_file" 2>/dev/null |
+    LC_ALL=C grep -aoE -e "$RGT_STEP_PATTERN" 2>/dev/null | tail -n 1)
   [[ $match =~ ([0-9]+)[^0-9]*$ ]] || return 0
   match=$((10#${BASH_REMATCH[1]}))
   [[ $match == "$rgt_step" ]] && return 0
@@ -36,7 +39,8 @@ rgt_beat() {
   ((rgt_up - ${rgt_beat_at:--1000} >= RGT_HEARTBEAT)) || return 0
   rgt_beat_at=$rgt_up
   rgt_log_files
-  if [[ -n $rgt_log_file ]] && read -r size when < <(stat -c '%s %Y' -- "$rgt_log_file" 2>/dev/null); then
+  if [[ -n $rgt_log_file ]] &&
+    read -r size when < <(stat -c '%s %Y' -- "$rgt_log_file" 2>/dev/null); then
     if [[ "$rgt_log_file $size $when" != "${rgt_log_seen:-}" ]]; then
       rgt_log_seen="$rgt_log_file $size $when" rgt_log_at=$rgt_up
       rgt_find_step

@@ -18,7 +18,8 @@ rgt_run() {
   rgt_set_deadline
   rgt_now
   if ((rgt_t >= rgt_deadline)); then
-    rgt_refuse_start "the deadline of $RGT_NAME is over since $((rgt_t - rgt_deadline)) s; render the script with a later one"
+    rgt_refuse_start "the deadline of $RGT_NAME is over since $((rgt_t - rgt_deadline)) s; \
+render the script with a later one"
   fi
   rgt_set_traps
   rgt_started=$rgt_t
@@ -70,8 +71,7 @@ rgt_run() {
 rgt_begin() {
   # Before the old marker goes: nobody must take the last run's end for this one's.
   rgt_phase=preflight && rgt_state
-  rm -f -- "$RGT_RUN_DIR"/.done "$RGT_RUN_DIR"/.failed "$RGT_RUN_DIR"/.preempted "$RGT_RUN_DIR"/.refused \
-    "$RGT_RUN_DIR"/asked "$RGT_RUN_DIR"/notice "$RGT_RUN_DIR"/final-sync "$RGT_RUN_DIR"/quiet
+  rm -f -- "$RGT_RUN_DIR"/{.done,.failed,.preempted,.refused,asked,notice,final-sync,quiet}
   rgt_write_pid runner "$$"
   : >"$RGT_RUN_DIR/start.begun"
 }

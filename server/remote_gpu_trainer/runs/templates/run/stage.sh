@@ -10,10 +10,12 @@ rgt_stage_data() {
     [[ $rgt_to == /* ]] || rgt_to=$RGT_WORK_DIR/$rgt_to
     # A bucket's tools copy an address that names nothing, or one object, and say nothing.
     if ! rgt_fetch "$rgt_from" "$rgt_to" "$mark" || {
-      [[ $rgt_from != /* && -z $(find "$rgt_to" -type f -print -quit 2>/dev/null) ]] && rgt_detail='no file came; name a folder'
+      [[ $rgt_from != /* && -z $(find "$rgt_to" -type f -print -quit 2>/dev/null) ]] &&
+        rgt_detail='no file came; name a folder'
     }; then
       rgt_verdict network '' "staging ${RGT_STAGE[at]} failed: $rgt_detail"
-      rgt_said_disk_in "$rgt_detail" && rgt_verdict disk disk "staging ${RGT_STAGE[at]}: no room left"
+      rgt_said_disk_in "$rgt_detail" &&
+        rgt_verdict disk disk "staging ${RGT_STAGE[at]}: no room left"
       return 1
     fi
   done

@@ -36,7 +36,8 @@ rgt_take_stacks() {
     rgt_nap 2
     rgt_attempt_tail 100000 >"$RGT_RUN_DIR/stacks/attempt-$rgt_attempt-log.txt" 2>/dev/null
   fi
-  rgt_event stacks processes "${#pythons[@]}" how "$([[ $got == 1 ]] && echo py-spy || echo faulthandler)"
+  rgt_event stacks processes "${#pythons[@]}" \
+    how "$([[ $got == 1 ]] && echo py-spy || echo faulthandler)"
 }
 
 rgt_end_stalled() {

@@ -8,7 +8,8 @@ rgt_take_environment() {
     name=${pair%%=*}
     [[ $name =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]] || continue
     case $name in
-      RGT_* | TMUX* | TERM | SHLVL | _ | PWD | OLDPWD | UID | EUID | PPID | SHELLOPTS | BASHOPTS | BASH_ENV) continue ;;
+      RGT_* | TMUX* | TERM | SHLVL | _ | PWD | OLDPWD | UID | EUID | PPID | SHELLOPTS | BASHOPTS | \
+        BASH_ENV) continue ;;
     esac
     export "${pair?}"
   done < <(timeout 20 cat -- "$1")
@@ -48,7 +49,8 @@ rgt_start() {
     if [[ $detach == tmux ]]; then
       folder=$(mktemp -d) && mkfifo -m 600 "$folder/environment" || continue
       timeout 20 env -0 >"$folder/environment" 7>&- 2>/dev/null &
-      timeout 20 tmux new-session -d -s "$session" -- bash "$rgt_self" "$verb" --environment "$folder/environment" "$@" \
+      timeout 20 tmux new-session -d -s "$session" -- \
+        bash "$rgt_self" "$verb" --environment "$folder/environment" "$@" \
         </dev/null 7>&- >/dev/null 2>&1 || {
         kill "$!" 2>/dev/null
         rm -rf -- "${folder:?}"

@@ -23,16 +23,20 @@ rgt_status() {
   fi
   printf -v now '%(%s)T' -1
   # The state is written with each beat, and by the checks that come before the first.
-  if rgt_read_number "$RGT_RUN_DIR/heartbeat"; then beat=$((now - (rgt_number > updated ? rgt_number : updated))); fi
+  if rgt_read_number "$RGT_RUN_DIR/heartbeat"; then
+    beat=$((now - (rgt_number > updated ? rgt_number : updated)))
+  fi
   rgt_log_files
   rgt_log_age=''
   if [[ -n $rgt_log_file ]]; then
-    read -r -t 0.1 when < <(stat -c %Y -- "$rgt_log_file" 2>/dev/null) && rgt_log_age=$((now > when ? now - when : 0))
-    mapfile -t lines < <(tail -c 16384 -- "$rgt_log_file" 2>/dev/null | LC_ALL=C tr '\r' '\n' | LC_ALL=C tr -cd '\11\12\40-\176\200-\377' |
-      { grep -a . || :; } | tail -n 40 | tail -c 4000)
+    read -r -t 0.1 when < <(stat -c %Y -- "$rgt_log_file" 2>/dev/null) &&
+      rgt_log_age=$((now > when ? now - when : 0))
+    mapfile -t lines < <(tail -c 16384 -- "$rgt_log_file" 2>/dev/null | LC_ALL=C tr '\r' '\n' |
+      LC_ALL=C tr -cd '\11\12\40-\176\200-\377' | { grep -a . || :; } | tail -n 40 | tail -c 4000)
     printf -v tail '%s\n' ${lines[@]+"${lines[@]}"}
   fi
-  if [[ $alive == true && $rgt_phase == running && -n $rgt_log_age ]] && ((RGT_STALL_LOG_SECONDS > 0 && rgt_log_age > RGT_STALL_LOG_SECONDS)); then
+  if [[ $alive == true && $rgt_phase == running && -n $rgt_log_age ]] &&
+    ((RGT_STALL_LOG_SECONDS > 0 && rgt_log_age > RGT_STALL_LOG_SECONDS)); then
     rgt_stalled=true
   fi
   rgt_read_probe
@@ -49,8 +53,8 @@ rgt_status() {
     return
   fi
   rgt_state_line=$text
-  for name in name phase alive runner_alive elsewhere host attempt step exit class entry reason heartbeat_age log_age stalled gpu disk_free_mb last_sync \
-    deadline keeper_alive log; do
+  for name in name phase alive runner_alive elsewhere host attempt step exit class entry reason \
+    heartbeat_age log_age stalled gpu disk_free_mb last_sync deadline keeper_alive log; do
     rgt_field "$name"
     printf '%-14s %s\n' "$name" "$rgt_text"
   done
