@@ -1,7 +1,7 @@
 """Which tests run by default, and that tests which measure seconds have the machine to themselves.
 
-`python -m pytest` alone runs what needs nothing but pip and takes a moment. `--all`, a marker (`-m engine`), a
-name (`-k`) or a path runs the rest as well.
+`python -m pytest` alone runs what needs nothing but pip and takes a moment. `--all`, a marker
+(`-m engine`), a name (`-k`) or a path runs the rest as well.
 """
 
 import os
@@ -77,7 +77,9 @@ def pytest_runtest_protocol(item):
 
 @contextmanager
 def _turn(path: str, alone: bool):
-    """Hold the machine, shared or alone. A test that waits to be alone holds the gate, so no new one begins.
+    """Hold the machine, shared or alone.
+
+    A test that waits to be alone holds the gate, so no new one begins.
 
     `lockf`, because a lock of `flock` lives on in a forked child: a data loader's worker that
     outlives its test would hold up every later test.

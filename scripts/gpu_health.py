@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Generated from the modules in server/remote_gpu_trainer/health/box_check/.
-# Edit them there, then run: python tools/make_gpu_health.py --write
+# Edit them there, then run: rgt dev docs --write
 """Is this GPU box fit to train on? Python 3.8, standard library only.
 
 It also runs as `ssh HOST python3 - < gpu_health.py`.

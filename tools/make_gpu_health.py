@@ -1,27 +1,22 @@
 """Puts scripts/gpu_health.py together from server/remote_gpu_trainer/health/box_check/.
 
-usage: python tools/make_gpu_health.py [--write]
-
-Without --write it exits 1 when the file isn't what the parts make. The one file holds the modules
-in the order in which they need each other, without their relative imports, and the tables of data/
-as texts. Comments and names stay as they are.
+`rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one file
+holds the modules in the order in which they need each other, without their relative imports, and the
+tables of data/ as texts. Comments and names stay as they are.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 from pathlib import Path
 
 PARTS = Path("server/remote_gpu_trainer/health/box_check")
-TARGET = Path("scripts/gpu_health.py")
 LAST = "report"  # its docstring is what --help shows
-WRITE = "python tools/make_gpu_health.py --write"
 HEAD = f"""\
 #!/usr/bin/env python3
 # Generated from the modules in {PARTS}/.
-# Edit them there, then run: {WRITE}
+# Edit them there, then run: rgt dev docs --write
 """
 
 
@@ -106,22 +101,3 @@ def generated(root: Path) -> str:
         + "\n\n\n".join(parts)
         + "\n"
     )
-
-
-def main(arguments: list[str]) -> int:
-    """Writes or compares; -> the exit code."""
-    root = Path(__file__).resolve().parent.parent
-    if arguments not in ([], ["--write"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    text = generated(root)
-    if arguments:
-        (root / TARGET).write_text(text, encoding="utf-8")
-    elif not (root / TARGET).exists() or (root / TARGET).read_text(encoding="utf-8") != text:
-        print(f"error: {TARGET} is not what its parts make; run: {WRITE}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from datetime import date
 
 import pytest
@@ -13,6 +11,7 @@ from remote_gpu_trainer.catalogue.bundle import CatalogueError
 from remote_gpu_trainer.catalogue.lint import lint
 
 from tests.conftest import ROOT
+from tests.programs import rgt
 
 TODAY = date(2026, 11, 21)
 FILLED = {
@@ -101,14 +100,7 @@ def test_the_form_goes_to_stdout():
 
 
 def run(*arguments, **variables):
-    environment = os.environ | variables
-    return subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment,
-    )
+    return rgt(*arguments, env=os.environ | variables)
 
 
 @pytest.fixture

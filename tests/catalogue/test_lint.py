@@ -1,12 +1,12 @@
 """The linter: silent on the catalogue and on good pages, one line for each thing that is wrong."""
 
-import subprocess
-import sys
 from datetime import date
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, lint, stalls
+
+from tests.programs import rgt
 
 TODAY = date(2026, 11, 20)
 
@@ -115,11 +115,7 @@ def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
 
 def test_the_command_prints_findings_and_exits_1(bundle, page):
     root = bundle({"a.md": page(("blocks", "bad"))})
-    done = subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", "dev", "lint", str(root)],
-        capture_output=True,
-        text=True,
-    )
+    done = rgt("dev", "lint", root)
     assert done.returncode == 1
     assert done.stdout.startswith("references/a.md:15: O3 Severity: can't read 'bad'; write one of")
     assert "Traceback" not in done.stderr

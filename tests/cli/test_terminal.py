@@ -170,12 +170,6 @@ def test_what_comes_from_a_log_is_no_markup():
     assert "[red]x:1  [bold]y[/] :smile:" in told and "[link=https://x.example]z[/link]" in told
 
 
-def test_stems_become_the_words_that_were_written():
-    assert answer_view._whole_words("words: los, nan", "My Loss is NaN") == "words: loss, nan"
-    assert answer_view._whole_words("words: modul", "nothing of it") == "similar wording"
-    assert answer_view._whole_words("`x` in y line 3", "x") == "`x` in y line 3"
-
-
 def test_piped_text_is_plain_and_short(capsys):
     assert main(["lookup", "--log", str(ROOT / LOG)]) == 0
     told = capsys.readouterr().out

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
@@ -11,6 +10,7 @@ from remote_gpu_trainer.cli.documents import outdated
 from remote_gpu_trainer.lookup.excerpts import tokens
 
 from tests.conftest import ROOT, valid_skill
+from tests.programs import rgt
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -47,12 +47,7 @@ def test_the_two_commands_of_the_readme_are_one_line_each():
 def test_the_command_of_the_readme_answers_its_log():
     command = FIRST.splitlines()[1].split("&&")[1].split()
     assert command[0] == "rgt"
-    done = subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", *command[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = rgt(*command[1:], cwd=ROOT)
     assert done.returncode == 0 and done.stdout.startswith("D8  ")
 
 

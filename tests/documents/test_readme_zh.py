@@ -1,13 +1,12 @@
 """README.zh-CN.md says in Chinese what README.md says: its commands are the same, letter by letter, and what it names exists."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 
 from tests.conftest import ROOT
+from tests.programs import rgt
 
 ENGLISH = (ROOT / "README.md").read_text(encoding="utf-8")
 CHINESE = (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")
@@ -39,12 +38,7 @@ def test_the_first_command_gives_the_answer_that_is_promised():
     promised = re.search(r"答案是 ([A-Z]+\d+)", CHINESE)[1]
     command = BLOCKS[0].splitlines()[2].split("&&")[1].split()
     assert command[0] == "rgt"
-    done = subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", *command[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = rgt(*command[1:], cwd=ROOT)
     assert done.returncode == 0 and done.stdout.startswith(promised + "  ")
 
 

@@ -267,7 +267,7 @@ def test_hits_are_counted_by_place_and_further_titles_count_for_ten_only():
         (["O1"], ["O2"]),
         ([], []),
     ]
-    found = grade.rates(grade.grade(cases, {c.id: n for c, n in zip(cases, named)}))
+    found = grade.rates(grade.grade(cases, {c.id: n for c, n in zip(cases, named, strict=True)}))
     assert (found.hit1[0], found.hit3[0], found.hit10[0]) == (0.2, 0.4, 0.6)
     assert math.isclose(found.mrr[0], (1 + 1 / 3 + 1 / 3) / 5)
 

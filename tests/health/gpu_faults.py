@@ -73,15 +73,15 @@ class Text:
         kept = [
             line
             for line in lines
-            if not re.match(r"%d, " % gpu, line) and not line.startswith(self.places[gpu])
+            if not re.match(f"{gpu}, ", line) and not line.startswith(self.places[gpu])
         ]
         self.files["nvidia-smi.csv"] = "\n".join(kept)
 
     def xml(self, gpu, tag, value):
         parts = self.files["nvidia-smi-q.xml"].split("<gpu id=")
         parts[gpu + 1], count = re.subn(
-            "<%s>[^<]*</%s>" % (tag, tag),
-            "<%s>%s</%s>" % (tag, value, tag),
+            f"<{tag}>[^<]*</{tag}>",
+            f"<{tag}>{value}</{tag}>",
             parts[gpu + 1],
             count=1,
         )
@@ -105,7 +105,7 @@ class Text:
             + "".join("\t<gpu id=" + part for part in parts[gpu + 2 :])
         )
         self.files["nvidia-smi-q.xml"] = re.sub(
-            r"<attached_gpus>\d+<", "<attached_gpus>%d<" % (len(self.places) - 1), text
+            r"<attached_gpus>\d+<", f"<attached_gpus>{len(self.places) - 1}<", text
         )
 
     def ended(self, code):
@@ -117,15 +117,13 @@ class Text:
     def link(self, gpu, link, value):
         parts = re.split(r"(?m)^(?=GPU \d+:)", self.files["nvlink.txt"])
         parts = [part for part in parts if part]
-        parts[gpu], count = re.subn(
-            r"Link %d: .*" % link, "Link %d: %s" % (link, value), parts[gpu]
-        )
+        parts[gpu], count = re.subn(rf"Link {link}: .*", f"Link {link}: {value}", parts[gpu])
         assert count == 1
         self.files["nvlink.txt"] = "".join(parts)
 
     def log(self, *lines):
         for at, line in enumerate(lines):
-            self.files["dmesg.txt"] += "[ 9%03d.125000] %s\n" % (at, line)
+            self.files["dmesg.txt"] += f"[ 9{at:03d}.125000] {line}\n"
 
     def short_place(self, gpu):
         """0000:1b:00, as the kernel log has it: four digits of domain, no function, small letters."""
@@ -297,7 +295,7 @@ def faults():
             box = Text(capture)
             gpu = turn % size
             header = box.files["nvidia-smi.csv"].replace("throttle_reasons", "event_reasons")
-            if not re.search(r"(^|, )%s(,| \[|\n)" % re.escape(field), header, re.M):
+            if not re.search(rf"(^|, ){re.escape(field)}(,| \[|\n)", header, re.M):
                 continue
             if "N/A" in box.read(gpu, field) and value not in (
                 "[GPU is lost]",
@@ -307,7 +305,7 @@ def faults():
             box.cell(gpu, field, value)
             turn += 1
             yield Fault(
-                "%s: %s in the query" % (capture, what),
+                f"{capture}: {what} in the query",
                 capture,
                 box.files,
                 None if field == "driver_version" else gpu,
@@ -321,14 +319,14 @@ def faults():
                 and ">N/A</dram_uncorrectable" in Text(capture).files["nvidia-smi-q.xml"]
             ):
                 turn += 1
-                yield Fault("%s: %s in -q -x" % (capture, what), capture, box.files, gpu, level)
+                yield Fault(f"{capture}: {what} in -q -x", capture, box.files, gpu, level)
         for text, level in LINES:
             box = Text(capture)
             gpu = turn % size
             turn += 1
-            box.log("NVRM: Xid (PCI:%s): %s" % (box.short_place(gpu), text))
+            box.log(f"NVRM: Xid (PCI:{box.short_place(gpu)}): {text}")
             if capture in ("h100x8", "a100x8") or turn % 3 == 0:
-                yield Fault("%s: Xid %s" % (capture, text[:70]), capture, box.files, gpu, level)
+                yield Fault(f"{capture}: Xid {text[:70]}", capture, box.files, gpu, level)
         if size > 1:
             box, gpu = Text(capture), turn % size
             box.row_out(gpu)
@@ -350,11 +348,11 @@ def faults():
             lines = [
                 line
                 for line in box.files["topo.txt"].split("\n")
-                if not line.startswith("GPU%d\t" % (size - 1))
+                if not line.startswith(f"GPU{size - 1}\t")
             ]
-            box.files["topo.txt"] = "\n".join(lines).replace("\tGPU%d\t" % (size - 1), "\t")
+            box.files["topo.txt"] = "\n".join(lines).replace(f"\tGPU{size - 1}\t", "\t")
             box.files["nvidia-smi.csv"] = re.sub(
-                r"(?m)^(\d, )%d, " % size, r"\g<1>%d, " % (size - 1), box.files["nvidia-smi.csv"]
+                rf"(?m)^(\d, ){size}, ", rf"\g<1>{size - 1}, ", box.files["nvidia-smi.csv"]
             )
             box.proc(lambda value: value["pci"].pop())
             yield Fault(
@@ -363,7 +361,7 @@ def faults():
                 box.files,
                 None,
                 "fatal",
-                "gpus=%d" % size,
+                f"gpus={size}",
             )
         yield from box_faults(capture, turn)
         turn += 1
@@ -373,7 +371,7 @@ def box_faults(capture, turn):
     def edited(what, change, level, gpu=None, expect=""):
         box = Text(capture)
         change(box)
-        return Fault("%s: %s" % (capture, what), capture, box.files, gpu, level, expect)
+        return Fault(f"{capture}: {what}", capture, box.files, gpu, level, expect)
 
     size = len(Text(capture).places)
     gpu = turn % size
@@ -417,7 +415,7 @@ def box_faults(capture, turn):
             box.files.update(
                 {
                     "apps.csv": box.files["apps.csv"]
-                    + "%s, GPU-0, 4410, python3, 590 MiB\n" % box.places[gpu]
+                    + f"{box.places[gpu]}, GPU-0, 4410, python3, 590 MiB\n"
                 }
             ),
         ],
@@ -489,8 +487,8 @@ def box_faults(capture, turn):
     yield edited(
         "init failed",
         lambda box: box.log(
-            "NVRM: GPU %s.0: RmInitAdapter failed! (0x62:0x65:1792)" % box.short_place(gpu),
-            "NVRM: GPU %s.0: rm_init_adapter failed, device minor number 0" % box.short_place(gpu),
+            f"NVRM: GPU {box.short_place(gpu)}.0: RmInitAdapter failed! (0x62:0x65:1792)",
+            f"NVRM: GPU {box.short_place(gpu)}.0: rm_init_adapter failed, device minor number 0",
         ),
         "fatal",
         gpu,
@@ -498,7 +496,7 @@ def box_faults(capture, turn):
     yield edited(
         "off the bus in three lines",
         lambda box: box.log(
-            "NVRM: The NVIDIA GPU %s.0" % box.short_place(gpu),
+            f"NVRM: The NVIDIA GPU {box.short_place(gpu)}.0",
             "NVRM: (PCI ID: 10de:2330) installed in this system has",
             "NVRM: fallen off the bus and is not responding to commands.",
         ),
@@ -508,8 +506,8 @@ def box_faults(capture, turn):
     yield edited(
         "off the bus, said twice",
         lambda box: box.log(
-            "NVRM: Xid (PCI:%s): 79, pid=1122, GPU has fallen off the bus." % box.short_place(gpu),
-            "NVRM: GPU %s.0: GPU has fallen off the bus." % box.short_place(gpu),
+            f"NVRM: Xid (PCI:{box.short_place(gpu)}): 79, pid=1122, GPU has fallen off the bus.",
+            f"NVRM: GPU {box.short_place(gpu)}.0: GPU has fallen off the bus.",
         ),
         "fatal",
         gpu,
@@ -522,8 +520,7 @@ def box_faults(capture, turn):
     yield edited(
         "AER",
         lambda box: box.log(
-            "pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: %s.0"
-            % box.short_place(gpu)
+            f"pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: {box.short_place(gpu)}.0"
         ),
         "degraded",
         gpu,
@@ -642,7 +639,7 @@ def box_faults(capture, turn):
                 box.xml_add(
                     one,
                     "\t\t<processes>",
-                    "<vbios_version>96.00.A5.00.0%d</vbios_version>" % (1 + (one == 3)),
+                    f"<vbios_version>96.00.A5.00.0{1 + (one == 3)}</vbios_version>",
                 )
                 for one in range(8)
             ],

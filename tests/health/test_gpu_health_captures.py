@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.health.gpu_faults import Text
-from tests.health.test_gpu_health_faults import ROOT, gpu_health
+from tests.conftest import ROOT
+from tests.health.gpu_faults import CAPTURES, Text
+from tests.health.script import SCRIPT, gpu_health
 
 TABLE = [
     line.split("\t")
@@ -19,7 +20,6 @@ TABLE = [
     .splitlines()
     if not line.startswith("#")
 ]
-OWN = ROOT / "tests" / "health" / "gpu_captures"
 REAL = os.environ.get("GPU_CAPTURES")
 LEVELS = ("fatal", "degraded", "unknown", "warn")
 
@@ -34,7 +34,7 @@ def check(path, row):
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row[0] == "own"], ids=lambda row: row[1])
 def test_our_captures_give_what_the_table_says(row):
-    check(OWN / row[1], row)
+    check(CAPTURES / row[1], row)
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row[0] == "real"], ids=lambda row: row[1])
@@ -46,7 +46,7 @@ def test_real_captures_give_what_the_table_says(row):
 
 def test_the_table_names_every_capture_once():
     ours = sorted(
-        path.name for path in OWN.iterdir() if path.is_dir() and not path.name.startswith("__")
+        path.name for path in CAPTURES.iterdir() if path.is_dir() and not path.name.startswith("__")
     )
     assert sorted(row[1] for row in TABLE if row[0] == "own") == ours
     if REAL:
@@ -68,7 +68,7 @@ def every_finding():
 
     for row in TABLE:
         if row[0] == "own":
-            yield from gpu_health.judge(gpu_health.load(str(OWN / row[1])))
+            yield from gpu_health.judge(gpu_health.load(str(CAPTURES / row[1])))
     for fault in faults():
         record = {
             "files": {k: v for k, v in fault.files.items() if k not in ("exit.json", "proc.json")},
@@ -94,7 +94,7 @@ def test_entries_are_those_of_the_catalogue():
         for found in re.findall(r"^### ([A-Z0-9]+) —", page.read_text(encoding="utf-8"), re.M)
     }
     assert {entry for entry in gpu_health.ENTRY.values() if entry} <= ids
-    script = (ROOT / "scripts" / "gpu_health.py").read_text(encoding="utf-8")
+    script = SCRIPT.read_text(encoding="utf-8")
     given = {record["entry"] for record in gpu_health.FINDINGS.values()}
     given |= set(gpu_health.XID_ENTRY.values())
     given |= set(re.findall(r'\bentry ?= ?"([a-z_]+)"', script))
@@ -109,7 +109,7 @@ def test_entries_are_those_of_the_catalogue():
 )
 def test_the_program_ends_with_the_code_of_its_verdict(capture, code, word):
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "gpu_health.py", "--replay", OWN / capture, "--json"],
+        [sys.executable, SCRIPT, "--replay", CAPTURES / capture, "--json"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -119,7 +119,7 @@ def test_the_program_ends_with_the_code_of_its_verdict(capture, code, word):
 
 def test_a_healthy_box_of_eight_is_told_in_few_words():
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "gpu_health.py", "--replay", OWN / "h100x8"],
+        [sys.executable, SCRIPT, "--replay", CAPTURES / "h100x8"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -150,7 +150,9 @@ def test_a_healthy_box_of_eight_is_told_in_few_words():
     ],
 )
 def test_expectations_are_compared_with_the_box(expect, findings):
-    got = gpu_health.judge(gpu_health.load(str(OWN / "h100x8")), gpu_health.expectations_of(expect))
+    got = gpu_health.judge(
+        gpu_health.load(str(CAPTURES / "h100x8")), gpu_health.expectations_of(expect)
+    )
     assert [(one["gpu"], one["level"]) for one in got] == findings
 
 
@@ -158,9 +160,9 @@ def test_a_wrong_expectation_is_a_wrong_usage_that_names_the_right_ones():
     done = subprocess.run(
         [
             sys.executable,
-            ROOT / "scripts" / "gpu_health.py",
+            SCRIPT,
             "--replay",
-            OWN / "h100x8",
+            CAPTURES / "h100x8",
             "--expect",
             "gups=8",
         ],
@@ -233,7 +235,7 @@ def test_a_wrong_expectation_is_a_wrong_usage_that_names_the_right_ones():
     ],
 )
 def test_the_jobs_own_torch_is_judged(torch, expect, levels):
-    record = gpu_health.load(str(OWN / "h100x8"))
+    record = gpu_health.load(str(CAPTURES / "h100x8"))
     record["proc"]["torch"] = dict(torch, python="/opt/venv/bin/python")
     assert [
         one["level"] for one in gpu_health.judge(record, gpu_health.expectations_of(expect))
@@ -241,7 +243,7 @@ def test_the_jobs_own_torch_is_judged(torch, expect, levels):
 
 
 def test_judging_changes_nothing_and_says_the_same_twice():
-    record = gpu_health.load(str(OWN / "amd-ecc"))
+    record = gpu_health.load(str(CAPTURES / "amd-ecc"))
     before = json.dumps(record, sort_keys=True)
     first = gpu_health.judge(record)
     assert gpu_health.judge(record) == first
@@ -249,7 +251,7 @@ def test_judging_changes_nothing_and_says_the_same_twice():
 
 
 def test_a_log_that_cannot_be_read_can_be_accepted():
-    record = gpu_health.load(str(OWN / "container-no-log"))
+    record = gpu_health.load(str(CAPTURES / "container-no-log"))
     assert gpu_health.verdict(gpu_health.judge(record)) == "unknown"
     assert (
         gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of("log=no"))) == "fit"
@@ -269,7 +271,7 @@ def test_a_log_that_cannot_be_read_can_be_accepted():
     ],
 )
 def test_the_kind_of_box_is_recognised(capture, word):
-    assert word in gpu_health.report(gpu_health.load(str(OWN / capture)))["recognised"]
+    assert word in gpu_health.report(gpu_health.load(str(CAPTURES / capture)))["recognised"]
 
 
 @pytest.mark.parametrize(
@@ -290,26 +292,26 @@ def test_the_kind_of_box_is_recognised(capture, word):
     ],
 )
 def test_amd_smi_is_read_where_it_is(name, text, levels):
-    record = gpu_health.load(str(OWN / "amd"))
+    record = gpu_health.load(str(CAPTURES / "amd"))
     record["files"][name] = text
     assert [one["level"] for one in gpu_health.judge(record)] == levels
 
 
 def test_an_amd_box_whose_ecc_nobody_tells_is_unknown():
-    record = gpu_health.load(str(OWN / "amd"))
+    record = gpu_health.load(str(CAPTURES / "amd"))
     record["proc"]["pci"][0]["ras"] = {}
     assert gpu_health.report(record)["verdict"] == "unknown"
 
 
 def test_the_answer_for_a_healthy_box_of_eight_is_short():
-    assert len(json.dumps(gpu_health.report(gpu_health.load(str(OWN / "h100x8"))))) < 600
+    assert len(json.dumps(gpu_health.report(gpu_health.load(str(CAPTURES / "h100x8"))))) < 600
 
 
 @pytest.mark.parametrize(
     ("capture", "told"), [("rtx3090x2", True), ("l40sx4", False), ("vgpu", False), ("wsl", False)]
 )
 def test_persistence_mode_off_is_told_of_a_card_without_hbm_and_judges_nothing(capture, told):
-    record = gpu_health.load(str(OWN / capture))
+    record = gpu_health.load(str(CAPTURES / capture))
     if told:
         record["files"]["nvidia-smi.csv"] = persistence(
             record["files"]["nvidia-smi.csv"], "Disabled"
@@ -356,10 +358,10 @@ def part_of(capture, kept, node="denied"):
         box.row_out(gpu)
         box.xml_out(gpu)
     box.files["nvidia-smi-q.xml"] = re.sub(
-        r"<attached_gpus>\d+", "<attached_gpus>%d" % kept, box.files["nvidia-smi-q.xml"]
+        r"<attached_gpus>\d+", f"<attached_gpus>{kept}", box.files["nvidia-smi-q.xml"]
     )
     box.files["nvidia-smi.csv"] = re.sub(
-        r"(?m)^(\d, )%d, " % count, r"\g<1>%d, " % kept, box.files["nvidia-smi.csv"]
+        rf"(?m)^(\d, ){count}, ", rf"\g<1>{kept}, ", box.files["nvidia-smi.csv"]
     )
     box.files["nvidia-smi-list.txt"] = "".join(
         box.files["nvidia-smi-list.txt"].splitlines(True)[:kept]
@@ -370,7 +372,7 @@ def part_of(capture, kept, node="denied"):
     rows = [
         line.split("\t")
         for line in box.files["topo.txt"].split("\n")
-        if not re.match(r"GPU(%s)\t" % "|".join(map(str, range(kept, count))), line)
+        if not re.match(r"GPU({})\t".format("|".join(map(str, range(kept, count)))), line)
     ]
     box.files["topo.txt"] = "\n".join(
         "\t".join(row[: 1 + kept] + row[1 + count :] if len(row) > count else row) for row in rows
@@ -412,7 +414,7 @@ def test_a_card_of_the_jobs_own_that_does_not_answer_is_fatal(container):
     box = part_of("h100x8", 7, "open")
     box.proc(lambda proc: proc["platform"].update(container=container))
     assert [(gpu, level) for gpu, level, _ in judged(box)] == [(box.short_place(7), "fatal")]
-    box.log("NVRM: Xid (PCI:%s): 79, pid=1, GPU has fallen off the bus." % box.short_place(7))
+    box.log(f"NVRM: Xid (PCI:{box.short_place(7)}): 79, pid=1, GPU has fallen off the bus.")
     assert {level for _, level, _ in judged(box)} == {"fatal"}
 
 
@@ -426,7 +428,7 @@ def test_a_container_with_more_device_nodes_than_gpus_is_never_fit():
     box = part_of("h100x8", 7, None)
     box.proc(lambda proc: proc["platform"].update(container="docker"))
     assert [level for _, level, _ in judged(box)] == ["unknown"]
-    box.log("NVRM: Xid (PCI:%s): 79, pid=1, GPU has fallen off the bus." % box.short_place(7))
+    box.log(f"NVRM: Xid (PCI:{box.short_place(7)}): 79, pid=1, GPU has fallen off the bus.")
     assert [(gpu, level) for gpu, level, _ in judged(box)] == [
         (box.short_place(7), "unknown"),
         (None, "unknown"),
@@ -477,7 +479,7 @@ def test_what_the_log_says_of_a_neighbours_card_is_only_a_warning_in_a_container
     ],
 )
 def test_each_form_of_a_gpu_without_a_handle_is_read_and_fatal(text, place, index):
-    text = "Unable to determine the device handle for %s" % text
+    text = f"Unable to determine the device handle for {text}"
     assert gpu_health.lost_handles(text) == [(place, index, text)]
     found = gpu_health.judge(
         {
@@ -494,8 +496,7 @@ def test_a_handle_that_is_lost_is_told_of_the_gpu_that_the_other_calls_know():
     box = Text("h100x8")
     box.row_out(5)
     box.files["nvidia-smi.csv"] += (
-        "Unable to determine the device handle for GPU5: 0000:%s: Unknown Error\n"
-        % box.places[5][-7:]
+        f"Unable to determine the device handle for GPU5: 0000:{box.places[5][-7:]}: Unknown Error\n"
     )
     assert [(gpu, level) for gpu, level, _ in judged(box)] == [(5, "fatal")]
 
@@ -530,12 +531,14 @@ def test_a_handle_that_is_lost_is_told_of_the_gpu_that_the_other_calls_know():
     ],
 )
 def test_a_value_that_is_none_of_its_kind_is_wrong_usage(expect, capsys):
-    assert gpu_health.main(["--replay", str(OWN / "container-no-log"), "--expect", expect]) == 2
+    assert (
+        gpu_health.main(["--replay", str(CAPTURES / "container-no-log"), "--expect", expect]) == 2
+    )
     out, err = capsys.readouterr()
     assert out == "" and all(
         word in err
         for word in (
-            "can't read %r" % expect,
+            f"can't read {expect!r}",
             "write " + re.match("[a-z0-9]+", expect).group(0),
             "--expect help",
         )
@@ -570,7 +573,7 @@ def test_a_value_is_read_by_its_kind_with_its_unit(capture, expect, verdict):
     assert (
         gpu_health.verdict(
             gpu_health.judge(
-                gpu_health.load(str(OWN / capture)), gpu_health.expectations_of(expect)
+                gpu_health.load(str(CAPTURES / capture)), gpu_health.expectations_of(expect)
             )
         )
         == verdict
@@ -588,7 +591,7 @@ def test_a_value_is_read_by_its_kind_with_its_unit(capture, expect, verdict):
     ],
 )
 def test_a_slice_of_a_card_has_the_memory_of_its_largest_instance(expect, verdict):
-    record = gpu_health.load(str(OWN / "h100mig"))
+    record = gpu_health.load(str(CAPTURES / "h100mig"))
     assert (
         gpu_health.verdict(gpu_health.judge(record, gpu_health.expectations_of(expect))) == verdict
     )
@@ -614,7 +617,7 @@ RYZEN = {
 
 
 def test_a_processors_own_graphics_beside_nvidia_cards_is_no_gpu_to_judge():
-    record = gpu_health.load(str(OWN / "rtx4090x2"))
+    record = gpu_health.load(str(CAPTURES / "rtx4090x2"))
     before = gpu_health.report(record)
     record["proc"]["pci"].append(RYZEN)
     assert gpu_health.report(record, gpu_health.expectations_of("gpus=2")) == before
@@ -651,7 +654,7 @@ def test_a_processors_own_graphics_beside_nvidia_cards_is_no_gpu_to_judge():
     ],
 )
 def test_an_amd_card_is_fit_only_when_its_ecc_count_was_told(metric, code, pages, verdict):
-    record = gpu_health.load(str(OWN / "amd"))
+    record = gpu_health.load(str(CAPTURES / "amd"))
     record["proc"]["pci"][0]["ras"] = {}
     for name, text, ended in (("amd-metric.json", metric, code), ("amd-bad-pages.json", pages, 0)):
         if text is not None:
@@ -660,7 +663,7 @@ def test_an_amd_card_is_fit_only_when_its_ecc_count_was_told(metric, code, pages
 
 
 def test_each_amd_card_must_be_told():
-    record = gpu_health.load(str(OWN / "amd"))
+    record = gpu_health.load(str(CAPTURES / "amd"))
     record["proc"]["pci"].append(
         dict(record["proc"]["pci"][0], bdf="0000:84:00.0", ras={"umc_err_count": ""})
     )
@@ -680,7 +683,9 @@ def test_each_amd_card_must_be_told():
 def test_amd_cards_are_counted_and_their_memory_compared(expect, verdict):
     assert (
         gpu_health.verdict(
-            gpu_health.judge(gpu_health.load(str(OWN / "amd")), gpu_health.expectations_of(expect))
+            gpu_health.judge(
+                gpu_health.load(str(CAPTURES / "amd")), gpu_health.expectations_of(expect)
+            )
         )
         == verdict
     )
@@ -763,8 +768,8 @@ def test_each_size_that_is_sold_under_a_name_is_right(name, memory, level):
         box.files[file] = (
             box.files[file]
             .replace("RTX 4090", name)
-            .replace("24564 MiB", "%d MiB" % memory)
-            .replace(", 8.9,", ", %s," % capability)
+            .replace("24564 MiB", f"{memory} MiB")
+            .replace(", 8.9,", f", {capability},")
         )
     assert {one for _, one, text in judged(box) if "less than" in text} == (
         {level} if level else set()
@@ -779,18 +784,18 @@ def test_a_process_is_found_by_the_minor_number_of_its_card(minor):
             proc["platform"].update(container="docker"),
             proc.update(
                 pci=[],
-                dev=[{"path": "/dev/nvidia%d" % minor, "error": ""}],
+                dev=[{"path": f"/dev/nvidia{minor}", "error": ""}],
                 holders=[
                     {
                         "pid": 77,
                         "state": "S",
                         "name": "python3",
-                        "devices": ["/dev/nvidia%d" % minor],
+                        "devices": [f"/dev/nvidia{minor}"],
                     }
                 ],
             ),
         )
     )
     box.cell(0, "memory.used", "40000")
-    box.xml_add(0, "\t\t<pci>", "<minor_number>%d</minor_number>" % minor)
+    box.xml_add(0, "\t\t<pci>", f"<minor_number>{minor}</minor_number>")
     assert judged(box) == [(0, "warn", "40000 MiB in use by python3 (pid 77)")]

@@ -1,19 +1,16 @@
 """Single faults in raw text: each is found, at its level, on its GPU, and nothing else is reported."""
 
 import collections
-import importlib.util
 import os
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.health import gpu_faults
+from tests.health.script import gpu_health
 
-ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("gpu_health", ROOT / "scripts" / "gpu_health.py")
-gpu_health = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(gpu_health)
 FAULTS = list(gpu_faults.faults())
 
 
@@ -111,7 +108,7 @@ def test_cells_of_real_captures_are_read_alike():
             unit = re.match(r"[\d.]+( \S+)$", cells[at])
             cells[at] = value + (unit.group(1) if unit and re.match(r"[\d.]+$", value) else "")
             got = gpu_health.judge(
-                {"files": {"nvidia-smi.csv": "%s\n%s\n" % (head, ", ".join(cells))}, "exit": {}}
+                {"files": {"nvidia-smi.csv": "{}\n{}\n".format(head, ", ".join(cells))}, "exit": {}}
             )
             assert [(one["gpu"], one["level"]) for one in got] == [(0, level)], (
                 path.name,

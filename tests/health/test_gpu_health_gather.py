@@ -13,11 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.health.test_gpu_health_faults import gpu_health
-
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "gpu_health.py"
-CAPTURES = ROOT / "tests" / "health" / "gpu_captures"
+from tests.health.gpu_faults import CAPTURES
+from tests.health.script import SCRIPT, gpu_health
 
 FAKE = """#!/bin/sh
 # Answers from a capture; keeps a list of its calls, and says when two run at once.
@@ -62,7 +59,7 @@ def fake(tmp_path):
         }
         (here / "help.txt").write_text(
             'List of valid properties to query for the switch "--query-gpu=":\n\n'
-            + "".join('"%s"\nwhat it is\n\n' % name for name in sorted(names))
+            + "".join(f'"{name}"\nwhat it is\n\n' for name in sorted(names))
         )
         values = {"log": here / "calls", "here": here, "data": CAPTURES / capture, "before": before}
         (here / "nvidia-smi").write_text(FAKE.format(**values))
@@ -74,7 +71,7 @@ def fake(tmp_path):
         def calls():
             return (here / "calls").read_text().splitlines() if (here / "calls").exists() else []
 
-        return dict(os.environ, PATH="%s:%s" % (here, os.environ["PATH"])), calls
+        return dict(os.environ, PATH=f"{here}:{os.environ['PATH']}"), calls
 
     return make
 
@@ -150,8 +147,8 @@ def test_a_name_that_the_driver_refuses_is_left_out_and_asked_again(fake):
 def test_a_hung_nvidia_smi_is_a_finding_and_is_never_called_again(fake, tmp_path):
     environment, calls = fake(before='case "$*" in -L) sleep 300 ;; esac')
     code = (
-        "import sys; sys.argv[1:] = []; exec(compile(open(%r).read().replace('CALL_SECONDS = 25.0', 'CALL_SECONDS = 2.0'), 'x', 'exec'))"
-        % str(SCRIPT)
+        f"import sys; sys.argv[1:] = []; exec(compile(open({str(SCRIPT)!r}).read()"
+        ".replace('CALL_SECONDS = 25.0', 'CALL_SECONDS = 2.0'), 'x', 'exec'))"
     )
     began = time.monotonic()
     done = subprocess.run(
@@ -170,7 +167,7 @@ def series(monkeypatch, takes, capture="h100x8"):
     names = {cell.split(" [")[0] for block in blocks for cell in block.split("\n")[0].split(", ")}
     replies = {
         "--help-query-gpu": "".join(
-            '"%s"\n' % name
+            f'"{name}"\n'
             for name in names
             | {name.replace("event_reasons.", "throttle_reasons.") for name in names}
         ),
@@ -265,8 +262,7 @@ def test_a_call_that_used_its_full_time_is_a_hang_and_the_last(monkeypatch, numb
 )
 def test_a_tool_that_cannot_work_is_asked_no_further(fake, words, code, level):
     environment, calls = fake(
-        before='case "$*" in --help*) ;; *) echo "%s"; rm -f $(dirname $0)/calls.busy; exit %d ;; esac'
-        % (words, code)
+        before=f'case "$*" in --help*) ;; *) echo "{words}"; rm -f $(dirname $0)/calls.busy; exit {code} ;; esac'
     )
     found = answer(probe(environment))
     assert [one["level"] for one in gpu_findings(found)] == [level]
@@ -296,7 +292,7 @@ def test_a_healthy_box_takes_no_longer_than_its_calls_and_a_third_of_a_second(fa
         assert found["gpus"]
         if spent[-1] < 0.3:
             return
-    pytest.fail("seconds above the sum of its calls: %s" % spent)
+    pytest.fail(f"seconds above the sum of its calls: {spent}")
 
 
 def timed(command):
@@ -524,17 +520,17 @@ def test_which_cards_are_this_jobs_is_gathered(monkeypatch):
 
 
 def test_a_device_cgroup_shows_itself_without_opening_the_node(tmp_path):
-    group, node = Path("/sys/fs/cgroup/devices/gpu-health-%d" % os.getpid()), tmp_path / "node"
+    group, node = Path(f"/sys/fs/cgroup/devices/gpu-health-{os.getpid()}"), tmp_path / "node"
     try:
         os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
         group.mkdir()
     except OSError as error:
-        pytest.skip("no device cgroup here: %s" % error)
+        pytest.skip(f"no device cgroup here: {error}")
     try:
         (group / "devices.deny").write_text("c 1:3 rwm")
         ask = (
-            "import os, sys; open(%r, 'w').write(str(os.getpid())); print(os.access(%r, os.R_OK | os.W_OK))"
-            % (str(group / "cgroup.procs"), str(node))
+            f"import os, sys; open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); "
+            f"print(os.access({str(node)!r}, os.R_OK | os.W_OK))"
         )
         assert os.access(node, os.R_OK | os.W_OK)
         assert (
@@ -591,16 +587,15 @@ def test_a_ring_buffer_that_reaches_the_boot_is_enough_and_one_without_a_journal
 
 def test_a_journal_over_the_limit_keeps_its_faults_its_begin_and_its_end(tmp_path, monkeypatch):
     plain = "".join(
-        "[%5d.000001] host kernel: [UFW BLOCK] IN=eth0 SRC=10.0.0.%d DST=10.0.0.1 LEN=40\n"
-        % (at, at % 250)
+        f"[{at:5d}.000001] host kernel: [UFW BLOCK] IN=eth0 SRC=10.0.0.{at % 250} DST=10.0.0.1 LEN=40\n"
         for at in range(9, 60000)
     )
     xids = "[60001.000001] host kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.\n"
     (tmp_path / "log").write_text(WHOLE + plain * 2 + xids)
     assert (tmp_path / "log").stat().st_size > 2 * gpu_health.LIMIT
-    (tmp_path / "journalctl").write_text("#!/bin/sh\nexec cat %s/log\n" % tmp_path)
+    (tmp_path / "journalctl").write_text(f"#!/bin/sh\nexec cat {tmp_path}/log\n")
     (tmp_path / "journalctl").chmod(0o755)
-    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     got = gpu_health.run(["journalctl"], 30.0)
     assert (got["rc"], got["cut"]) == (0, False) and len(got["text"]) <= gpu_health.LIMIT
     found = gpu_health.parse_log(got["text"])

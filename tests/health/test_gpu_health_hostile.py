@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.health.gpu_faults import CAPTURES, Text
-from tests.health.test_gpu_health_faults import gpu_health
+from tests.health.script import gpu_health
 
 HEALTHY = ("h100x8", "a100x8", "rtx3090x2")
 FILES = (

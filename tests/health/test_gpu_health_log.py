@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.health.test_gpu_health_faults import gpu_health
+from tests.health.gpu_faults import CAPTURES
+from tests.health.script import gpu_health
 
 REAL = os.environ.get("GPU_CAPTURES")
 FORMS = [
@@ -101,7 +102,7 @@ def test_an_applications_xid_is_no_broken_card(code):
     assert all(
         level == "warn"
         for _, level, _ in findings(
-            "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, name=python3, x" % code
+            f"[ 5.0] NVRM: Xid (PCI:0000:3b:00): {code}, pid=9, name=python3, x"
         )
     )
 
@@ -175,7 +176,7 @@ def test_many_lines_of_one_fault_are_one_finding_with_their_number():
 
 
 def test_an_xid_of_a_card_that_the_container_does_not_have_is_only_a_warning():
-    record = gpu_health.load(str(Path(__file__).parent / "gpu_captures" / "l40sx4"))
+    record = gpu_health.load(str(CAPTURES / "l40sx4"))
     record["files"]["dmesg.txt"] += (
         "[ 9000.0] NVRM: Xid (PCI:0000:e1:00): 79, GPU has fallen off the bus.\n"
     )
@@ -188,7 +189,7 @@ def test_a_log_that_begins_late_is_said_and_only_hurts_where_the_driver_says_not
     late = "[900000.000000] usb 1-1: new device\n[900001.000000] usb 1-2: new device\n"
     levels = {}
     for capture in ("h100x8", "a100x8"):
-        record = gpu_health.load(str(Path(__file__).parent / "gpu_captures" / capture))
+        record = gpu_health.load(str(CAPTURES / capture))
         record["files"]["dmesg.txt"] = late
         levels[capture] = [one["level"] for one in gpu_health.judge(record)]
     assert levels == {"h100x8": ["warn"], "a100x8": ["unknown"]}
@@ -211,11 +212,11 @@ def test_what_to_do_is_never_nothing_where_a_card_is_worse_than_a_warning():
     for code, (level, _, _) in gpu_health.XID.items():
         got = gpu_health.judge(
             {
-                "files": {"dmesg.txt": "[ 5.0] NVRM: Xid (PCI:0000:3b:00): %d, pid=9, x\n" % code},
+                "files": {"dmesg.txt": f"[ 5.0] NVRM: Xid (PCI:0000:3b:00): {code}, pid=9, x\n"},
                 "exit": {},
             }
         )
-        action = [one["action"] for one in got if "no Xid %d " % code in one["threshold"]]
+        action = [one["action"] for one in got if f"no Xid {code} " in one["threshold"]]
         assert len(action) == (level != "ok") and (
             level == "warn" or not any("nothing to do" in text for text in action)
         ), (code, action)

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from tests.health.test_gpu_health_faults import ROOT, gpu_health
+from tests.health.gpu_faults import CAPTURES
+from tests.health.script import gpu_health
 
 NAME = "NVIDIA H100 80GB HBM3"
 
@@ -48,8 +49,8 @@ def said(**changes):
 
 
 def judged(lines, samples=(), log="", timed_out=False):
-    record = gpu_health.load(str(ROOT / "tests" / "health" / "gpu_captures" / "h100x8"))
-    text = "".join("GPU_HEALTH %s\n" % json.dumps(line) for line in lines)
+    record = gpu_health.load(str(CAPTURES / "h100x8"))
+    text = "".join(f"GPU_HEALTH {json.dumps(line)}\n" for line in lines)
     measured, findings = gpu_health.judged_stress(
         {"text": text, "timed_out": timed_out},
         list(samples),
@@ -105,8 +106,8 @@ def test_throttling_and_xids_meanwhile_are_told():
 
 def test_a_stage_that_never_ends_is_fatal_and_names_itself():
     lines = said()[:-2]
-    record = gpu_health.load(str(ROOT / "tests" / "health" / "gpu_captures" / "h100x8"))
-    text = "".join("GPU_HEALTH %s\n" % json.dumps(line) for line in lines)
+    record = gpu_health.load(str(CAPTURES / "h100x8"))
+    text = "".join(f"GPU_HEALTH {json.dumps(line)}\n" for line in lines)
     _, findings = gpu_health.judged_stress({"text": text, "timed_out": True}, [], record, "")
     assert [(one["level"], one["entry"]) for one in findings] == [("fatal", "D20")]
     assert "all-reduce" in findings[0]["evidence"]
@@ -122,7 +123,7 @@ def test_a_stage_that_never_ends_is_fatal_and_names_itself():
     ],
 )
 def test_a_load_that_could_not_run_is_unknown(text):
-    record = gpu_health.load(str(ROOT / "tests" / "health" / "gpu_captures" / "h100x8"))
+    record = gpu_health.load(str(CAPTURES / "h100x8"))
     _, findings = gpu_health.judged_stress({"text": text, "timed_out": False}, [], record, "")
     assert [one["level"] for one in findings] == ["unknown"]
 
@@ -130,7 +131,7 @@ def test_a_load_that_could_not_run_is_unknown(text):
 def test_the_worker_itself_runs_on_a_cpu():
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed: pip install -e '.[proofs]'")
-    record = gpu_health.load(str(ROOT / "tests" / "health" / "gpu_captures" / "t4x1"))
+    record = gpu_health.load(str(CAPTURES / "t4x1"))
     measured, findings = gpu_health.stress(0.5, sys.executable, record, device="cpu", size=256)
     assert [one["differ"] for one in measured["matmul"]] == [0] and measured["matmul"][0][
         "checks"

@@ -2,16 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.health.test_gpu_health_faults import ROOT, gpu_health
+from tests.health.script import SCRIPT, gpu_health
 
-SCRIPT = ROOT / "scripts" / "gpu_health.py"
 # index, bus, util, mem_util, used, total, power, limit, temp, sm, max_sm, mask, gen, pstate
 CALM = "{0}, 00000000:{0}B:00.0, 98, 40, 61000, 81559, 640.00, 700.00, 61, 1900, 1980, 0x0000000000000004, 5, P0"
 FAKE = """#!{python}
@@ -45,7 +46,7 @@ def watched(tmp_path):
         (tmp_path / "nvidia-smi").chmod(0o755)
         process = subprocess.Popen(
             [sys.executable, SCRIPT, "--watch", "0.3", *arguments],
-            env=dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"])),
+            env=dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}"),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -137,10 +138,7 @@ def test_a_lost_gpu_is_fatal(watched):
     ],
 )
 def test_last_words_of_a_lost_gpu_are_a_finding(watched, words, gpu):
-    end = (
-        "print('Unable to determine the device handle for %s', flush=True); raise SystemExit(15)"
-        % words
-    )
+    end = f"print('Unable to determine the device handle for {words}', flush=True); raise SystemExit(15)"
     code, lines = watched([[CALM.format(0), CALM.format(1)]] * 2, after=end)
     assert code == 1 and len(samples_of(lines)) == 2
     assert [(one["gpu"], one["level"], one["entry"]) for one in lines[-2]["findings"]] == [
@@ -198,7 +196,7 @@ def test_it_ends_with_the_job(watched):
     threading.Thread(target=job.wait, daemon=True).start()
     code, lines = watched([[CALM.format(0)]] * 50, arguments=("--pid", str(job.pid)))
     assert code == 0
-    assert lines[-1]["end"] == "process %d ended" % job.pid
+    assert lines[-1]["end"] == f"process {job.pid} ended"
     assert len(samples_of(lines)) < 10
 
 
@@ -260,19 +258,18 @@ def test_the_process_that_holds_a_gpu_is_found_by_the_minor_number(monkeypatch):
 def test_it_takes_less_than_a_hundredth_of_a_core_and_30_mb(tmp_path):
     """Eight GPUs, ten samples a second for six seconds: ten times as often as anyone asks."""
     (tmp_path / "nvidia-smi").write_text(
-        '#!/bin/sh\ncase "$*" in --help*) exit 0 ;; esac\nwhile :; do cat %s/lines; sleep 1; done\n'
-        % tmp_path
+        f'#!/bin/sh\ncase "$*" in --help*) exit 0 ;; esac\nwhile :; do cat {tmp_path}/lines; sleep 1; done\n'
     )
     (tmp_path / "nvidia-smi").chmod(0o755)
     (tmp_path / "lines").write_text("".join(CALM.format(index) + "\n" for index in range(8)))
     process = subprocess.Popen(
         [sys.executable, SCRIPT, "--watch", "1"],
-        env=dict(os.environ, PATH="%s:%s" % (tmp_path, os.environ["PATH"])),
+        env=dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}"),
         stdout=subprocess.DEVNULL,
     )
 
     def spent():
-        fields = open("/proc/%d/stat" % process.pid).read().rpartition(")")[2].split()
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     try:
@@ -280,16 +277,8 @@ def test_it_takes_less_than_a_hundredth_of_a_core_and_30_mb(tmp_path):
         before, began = spent(), time.monotonic()
         time.sleep(8)
         share = (spent() - before) / (time.monotonic() - began)
-        memory = (
-            int(
-                [
-                    line
-                    for line in open("/proc/%d/status" % process.pid)
-                    if line.startswith("VmHWM")
-                ][0].split()[1]
-            )
-            / 1024
-        )
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        memory = int(re.search(r"^VmHWM:\s*(\d+)", status, re.M)[1]) / 1024
     finally:
         process.terminate()
         process.wait(10)

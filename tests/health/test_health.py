@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,21 +24,15 @@ from remote_gpu_trainer.text.errors import BadRequest
 from tests.conftest import ROOT
 from tests.engines.fake_smi import fake_smi
 from tests.engines.sshd import boxes, sshd  # noqa: F401
+from tests.health.gpu_faults import CAPTURES
+from tests.health.script import SCRIPT
 from tests.health.test_slurm_health import LOST
+from tests.programs import rgt
 
-CAPTURES = ROOT / "tests" / "health" / "gpu_captures"
 GPU = box.Box("gpu", "gpu")
 
 
-def command(*args, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", "health", *args],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        **options,
-    )
+command = partial(rgt, "health", timeout=90)
 
 
 def fake_box(boxes, place, *aliases, **options):
@@ -610,7 +605,7 @@ def test_a_replay_needs_no_box_and_agrees_with_the_script():
     for name in ("h100x8", "lost", "no-gpu"):
         done = command("--replay", str(CAPTURES / name))
         script = subprocess.run(
-            [sys.executable, ROOT / "scripts/gpu_health.py", "--replay", CAPTURES / name],
+            [sys.executable, SCRIPT, "--replay", CAPTURES / name],
             capture_output=True,
             text=True,
         )
@@ -645,8 +640,7 @@ def test_the_script_itself_gives_what_a_node_problem_detector_takes(
 ):
     plugin = json.loads((ROOT / "scripts/node-problem-detector.json").read_text())
     args = [
-        str(ROOT / "scripts/gpu_health.py") if arg.endswith("gpu_health.py") else arg
-        for arg in plugin["rules"][0]["args"]
+        str(SCRIPT) if arg.endswith("gpu_health.py") else arg for arg in plugin["rules"][0]["args"]
     ]
     path = (
         f"{fake_smi(tmp_path / 'smi', capture, log=log)}:{os.environ['PATH']}"

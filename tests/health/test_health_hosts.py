@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
+from functools import partial
 
 import pytest
 from remote_gpu_trainer.health import examine as health
@@ -15,19 +14,12 @@ from remote_gpu_trainer.text.errors import BadRequest
 from tests.engines.fake_smi import fake_smi
 from tests.engines.sshd import boxes, free_port  # noqa: F401
 from tests.health.test_slurm_health import LOST
+from tests.programs import rgt
 
 HOSTS, SECONDS = 50, 30  # the figures, for 2 cores
 
 
-def command(*args, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", "health", *args],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        **options,
-    )
+command = partial(rgt, "health", timeout=200)
 
 
 def path_with(place, **options):

@@ -3,8 +3,6 @@
 import json
 import math
 import re
-import subprocess
-import sys
 from array import array
 from html.parser import HTMLParser
 
@@ -16,6 +14,7 @@ from remote_gpu_trainer.text.errors import BadRequest
 
 from tests.conftest import engine
 from tests.engines.chromium import CHROMIUM, Browser, Served
+from tests.programs import rgt
 
 START = 1_795_000_000.0
 HOT = {
@@ -278,11 +277,7 @@ def test_the_command_writes_beside_the_file_and_never_over_another_one(watch, tm
     path = watch(*usual())
 
     def run(*args):
-        return subprocess.run(
-            [sys.executable, "-m", "remote_gpu_trainer", "health", "--report", str(path), *args],
-            capture_output=True,
-            text=True,
-        )
+        return rgt("health", "--report", path, *args)
 
     done = run()
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/watch.html\n")

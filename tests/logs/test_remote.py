@@ -3,8 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,20 +17,10 @@ from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT
 from tests.engines.sshd import boxes, sshd  # noqa: F401
+from tests.programs import rgt
 
 LOGS = sorted((ROOT / "examples/logs").iterdir())
 OLD = Path(os.path.expanduser("~/.pyenv/versions/3.8.18/bin"))
-
-
-def command(*args, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", *args],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        **options,
-    )
 
 
 @pytest.fixture
@@ -102,7 +90,7 @@ def test_the_command_line_and_the_tool_take_it(sshd):
     log = ROOT / "examples/logs/detached-loss.log"
     (sshd.home / "train.log").write_bytes(log.read_bytes())
     for name in ("gpu:train.log", "gpu:~/train.log", f"gpu:{sshd.home}/train.log"):
-        done = command("lookup", "--log", name)
+        done = rgt("lookup", "--log", name)
         assert (done.returncode, done.stdout[:4]) == (0, "O3  "), done.stderr
     from remote_gpu_trainer.mcp_server.server import make_server
 
@@ -204,7 +192,7 @@ def test_what_no_log_is_refused_there_as_here(sshd):
             remote_logs.from_path(f"gpu:{name}", log_reading)
         assert says in str(refused.value), str(refused.value)
     assert not list(sshd.home.glob("never"))
-    assert command("lookup", "--log", "gpu:gone.log").returncode == 2
+    assert rgt("lookup", "--log", "gpu:gone.log").returncode == 2
 
 
 def test_no_secret_of_a_log_leaves_the_box(sshd):
@@ -292,7 +280,7 @@ def test_a_box_that_takes_too_long_is_named(sshd):
 
 def test_an_unreachable_box_is_an_error_and_not_a_missing_file(sshd):
     sshd.forget_host_key()
-    done = command("lookup", "--log", "gpu:/t.log")
+    done = rgt("lookup", "--log", "gpu:/t.log")
     assert (
         done.returncode == 2 and "SHA256:" in done.stderr and "--accept-new-host-key" in done.stderr
     )

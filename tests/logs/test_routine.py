@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +10,8 @@ import pytest
 from remote_gpu_trainer.logs.sentences import is_sentence
 from remote_gpu_trainer.lookup.look_up import answer_for, sentence_of
 from remote_gpu_trainer.numbers import log_reading
+
+from tests.programs import rgt
 
 EVALS = Path(__file__).resolve().parents[2] / "evals"
 sys.path.insert(0, str(EVALS))
@@ -149,23 +150,13 @@ def test_a_sentence_beside_a_healthy_log_gets_the_answer_that_it_gets_alone(tmp_
 def test_on_the_command_line_a_sentence_stands_beside_a_log_or_a_stream(tmp_path):
     (tmp_path / "train.log").write_text(STEPS)
     alone, *beside = (
-        subprocess.run(
-            [sys.executable, "-m", "remote_gpu_trainer", "lookup", "--json", SAYS, *more],
-            input=STEPS,
-            capture_output=True,
-            text=True,
-        )
+        rgt("lookup", "--json", SAYS, *more, input=STEPS)
         for more in ((), ("--log", str(tmp_path / "train.log")), ("--log", "-"))
     )
     assert [json.loads(done.stdout)["matches"][0]["id"] for done in beside] == [
         json.loads(alone.stdout)["matches"][0]["id"]
     ] * 2
-    refused = subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", "lookup", "-", "--log", "x"],
-        input="",
-        capture_output=True,
-        text=True,
-    )
+    refused = rgt("lookup", "-", "--log", "x", input="")
     assert refused.returncode == 2 and "can't be combined" in refused.stderr
 
 

@@ -6,8 +6,8 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.cli.answer_text import as_text
-from remote_gpu_trainer.lookup.answer import Answer, cut, look_up
-from remote_gpu_trainer.lookup.excerpts import opening
+from remote_gpu_trainer.lookup.answer import TITLE, Answer, cut, look_up, plain
+from remote_gpu_trainer.lookup.excerpts import opening, title_cut
 from remote_gpu_trainer.lookup.look_up import answer_for, signatures
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import ranking, search
@@ -81,6 +81,24 @@ def test_the_first_match_is_whole_and_the_others_are_brief():
 def test_a_signature_is_named_as_the_reason_with_its_line():
     answer = ask("some words first\nRuntimeError: element 0 of tensors does not require grad")
     assert answer.matches[0]["why"] == "`element 0 of tensors does not require grad` in text line 2"
+
+
+def test_without_a_literal_text_the_reason_is_words_as_the_reader_wrote_them():
+    said = "My loss becomes NaN after resuming from the checkpoint"
+    answer = ask(said)
+    lists = [match["why"] for match in answer.matches]
+    assert lists[0].startswith("words: ")
+    for why in lists:
+        assert all(word in said.split() for word in why.removeprefix("words: ").split(", ")), why
+    assert f"; {lists[0]}" in as_text(answer)
+
+
+def test_every_title_has_something_left_when_it_is_cut():
+    for entry in bundle.load().entries:
+        assert title_cut(plain(entry.title), TITLE), entry.id
+    long = '"_amp_foreach_non_finite_check" not implemented for one of the types'
+    assert cut(long, 9) == "" and title_cut(long, 9) == '"_amp_foreac… not implemented …'
+    assert title_cut(long, 99) == long
 
 
 def test_a_fix_that_begins_with_a_list_comes_with_the_list():
@@ -274,7 +292,7 @@ def test_a_report_keeps_its_secrets():
 
 def test_the_words_of_a_log_are_cut_in_the_answer():
     answer = ask("RuntimeError: element 0 of tensors does not require grad " + "x" * 5000)
-    assert all(len(line["text"]) <= 120 for line in answer.evidence)
+    assert answer.evidence and all(len(line["text"]) <= 120 for line in answer.evidence)
 
 
 def test_a_text_is_cut_at_a_sentence():

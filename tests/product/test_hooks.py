@@ -1,7 +1,6 @@
 """The opt-in hooks: when they speak, when they keep silent, and that what they read is data. The script runs as the clients run it."""
 
 import ast
-import importlib.util
 import json
 import re
 import subprocess
@@ -10,11 +9,10 @@ import sys
 import pytest
 
 from tests.conftest import ROOT, engine
+from tests.programs import loaded
 
 SCRIPT = ROOT / "hooks/suggest.py"
-_spec = importlib.util.spec_from_file_location("suggest", SCRIPT)
-suggest = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(suggest)
+suggest = loaded(SCRIPT)
 
 SHOWN = {
     "torchrun": ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED", "ChildFailedError"),

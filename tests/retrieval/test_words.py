@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.retrieval.concepts import _TOLD, concepts, stem
-from remote_gpu_trainer.retrieval.words import words
+from remote_gpu_trainer.retrieval.words import as_written, words
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,31 @@ def test_an_identifier_counts_whole_and_in_parts():
     assert {"distributeddataparallel", "distribut", "data", "parallel"} <= set(
         words("DistributedDataParallel")
     )
+
+
+@pytest.mark.parametrize(
+    "text, word, written",
+    [
+        ("My Loss is NaN", "los", "Loss"),
+        ("My Loss is NaN", "@nan", "NaN"),
+        ("two GPUs", "gpu", "GPUs"),
+        ("loss stays at 0.693", "#ln2", "0.693"),
+        ("exit code 137", "#sigkill", "137"),
+        ("find_unused_parameters=True", "unus", "unused"),
+        ("a BatchNorm2d layer", "norm", "Norm"),
+        ("a BatchNorm2d layer", "batchnorm2d", "BatchNorm2d"),
+        ("the loss doesn't fall", "@flat", "doesn't … fall"),
+        ("训练卡住了", "@hang", "卡住"),
+        ("训练卡住了", "训练", "训练"),
+    ],
+)
+def test_a_counted_word_is_told_as_the_text_writes_it(text, word, written):
+    assert word in words(text) and as_written(text)[word] == written
+
+
+def test_every_counted_word_has_a_wording_but_for_nameless_numbers():
+    text = "RuntimeError: 4100 of 2 ranks hang 卡在 init_process_group, loss 0.6931 不下降"
+    assert set(words(text)) - set(as_written(text)) == {"#num"}
 
 
 def test_no_concept_waits_for_a_word_that_is_never_counted():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -148,10 +149,8 @@ class Box:
         for _ in range(50):
             left = self.processes()
             for pid in left:
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             if not left:
                 return
             time.sleep(0.05)

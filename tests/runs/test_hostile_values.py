@@ -55,7 +55,7 @@ def with_field(path: str, value: str) -> dict:
         job["variables"] = {value: "x"}
         return job
     place = job
-    for word, following in zip(words[:-1], words[1:]):
+    for word, following in itertools.pairwise(words):
         if isinstance(place, list):
             place = place[int(word)]
         else:

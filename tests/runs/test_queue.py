@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,23 +67,19 @@ class Box:
         mark, found = f"HOME={self.home}".encode(), []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
-                try:
+                with suppress(OSError):
                     if (
                         mark in (entry / "environ").read_bytes().split(b"\0")
                         and word.encode() in (entry / "cmdline").read_bytes()
                     ):
                         found.append(int(entry.name))
-                except OSError:
-                    pass
         return found
 
     def signal_all(self, number: int) -> None:
         for _ in range(1 if number != signal.SIGKILL else 4):
             for pid in self.processes():
-                try:
+                with suppress(ProcessLookupError):
                     os.kill(pid, number)
-                except ProcessLookupError:
-                    pass
             time.sleep(0.05)
 
     def reconcile(self, *options: str) -> dict:

@@ -112,7 +112,7 @@ def test_a_restart_after_everything_was_killed_does_nothing_twice(box):
     finished = [
         name
         for name in before
-        if '"event":"done","cell":"%s"' % name
+        if f'"event":"done","cell":"{name}"'
         in (one.run_dir / "events.jsonl").read_text().split('"event":"start"')[1]
     ]
     assert all(len(after[name]) == 1 for name in finished) and set(after) == set("abcdef")

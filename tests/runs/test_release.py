@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 
@@ -17,21 +15,11 @@ from remote_gpu_trainer.runs.release import Unreleased
 from tests.conftest import engine
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import INSTALL, boxes, sshd  # noqa: F401
+from tests.programs import rgt
 
 GPU = box.Box("gpu", "gpu")
 HEAD = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  '
 WEIGHTS = len(HEAD).to_bytes(8, "little") + HEAD + bytes(8)
-
-
-def command(*args, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", *args],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        **options,
-    )
 
 
 @pytest.fixture
@@ -56,7 +44,7 @@ def bring(run, to="here", **options):
 
 
 def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
-    done = command("release", "gpu", "--profile", "runpod")
+    done = rgt("release", "gpu", "--profile", "runpod")
     assert done.returncode == 0, done.stdout + done.stderr
     here = tmp_path / "results/gpu-toy"
     assert (here / "code/out/weights.bin").read_bytes() == (
@@ -70,13 +58,13 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
     assert "--confirm-gone --id ID --listing FILE" in lines[-1]
     assert [b.profile for b in ledger.still_open()] == ["runpod"]
     assert (
-        command("release", "gpu", "--profile", "runpod").returncode == 0
+        rgt("release", "gpu", "--profile", "runpod").returncode == 0
     )  # once more, over what is here
 
 
 def test_a_run_that_lives_is_not_released(ended):
     fake_run(ended.parent.parent)
-    done = command("release", "gpu", "--profile", "runpod")
+    done = rgt("release", "gpu", "--profile", "runpod")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         "is alive (step 120); wait for its end with rgt status --wait, or stop it there with bash "
@@ -270,18 +258,18 @@ def test_a_list_is_read_by_its_byte_order_mark(data, gone):
 
 def test_the_rented_box_itself_is_not_gone_because_the_command_runs_there(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    done = command("release", "local", "--profile", "runpod", "--confirm-gone")
+    done = rgt("release", "local", "--profile", "runpod", "--confirm-gone")
     assert done.returncode == 2 and "give --listing FILE" in done.stdout
-    done = command("release", "gpu-7", "--profile", "local", "--confirm-gone")
+    done = rgt("release", "gpu-7", "--profile", "local", "--confirm-gone")
     assert done.returncode == 2 and "name the platform that bills it" in done.stdout
 
 
 def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
     ledger.opened("198.51.100.1:22", "other")
-    assert command("status", "gpu").returncode == 0
-    done = command("release", "gpu", "--profile", "runpod", "--confirm-gone")
+    assert rgt("status", "gpu").returncode == 0
+    done = rgt("release", "gpu", "--profile", "runpod", "--confirm-gone")
     assert done.returncode == 2 and "give --listing FILE or --run-listing COMMAND" in done.stdout
-    done = command(
+    done = rgt(
         "release",
         "gpu",
         "--profile",
@@ -296,7 +284,7 @@ def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
     assert done.returncode == 1 and done.stdout.startswith("still there: abc123 is in the list")
     assert len(ledger.still_open()) == 2
     (tmp_path / "list").write_text('[{"id": "zz9"}]')
-    done = command(
+    done = rgt(
         "release",
         "gpu",
         "--profile",
@@ -311,7 +299,7 @@ def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
     assert done.returncode == 0 and json.loads(done.stdout)["gone"] is True
     assert [b.name for b in ledger.still_open()] == ["other"]
     assert (
-        command(
+        rgt(
             "release",
             "gpu",
             "--profile",
@@ -410,7 +398,7 @@ def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ende
 
 def test_this_machine_is_on_nobodys_meter(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    done = command("release", "local", "--profile", "local", "--confirm-gone")
+    done = rgt("release", "local", "--profile", "local", "--confirm-gone")
     assert (done.returncode, done.stdout) == (0, "gone: nobody bills local: nothing to end\n")
 
 
@@ -420,17 +408,17 @@ def test_a_run_by_the_real_runner_is_told_and_brought_home(sshd, tmp_path, monke
     (tmp_path / "job.yaml").write_text(
         "name: real\ncommand: [bash, -c, 'echo step 1; cp seed model.safetensors']\ndeadline: 1h\ngpus: 0\nresults: [model.safetensors]\n"
     )
-    rendered = command("render", "job.yaml", "--profile", "generic-ssh", "--json")
+    rendered = rgt("render", "job.yaml", "--profile", "generic-ssh", "--json")
     assert rendered.returncode == 0, rendered.stderr
     place = sshd.home / "runs/real"
     place.mkdir(parents=True)
     (place / "run.sh").write_text(json.loads(rendered.stdout)["script"])
     (place / "seed").write_bytes(WEIGHTS)  # without code the command runs in the run's folder
-    assert command("status", "gpu", "--run", "real").stdout.startswith("nothing: ")
+    assert rgt("status", "gpu", "--run", "real").stdout.startswith("nothing: ")
     ran = sshd.run("bash runs/real/run.sh run", timeout=60)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    done = command("status", "gpu", "--wait", "--json")
+    done = rgt("status", "gpu", "--wait", "--json")
     assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "finished"), done.stdout
-    done = command("release", "gpu", "--profile", "generic-ssh")
+    done = rgt("release", "gpu", "--profile", "generic-ssh")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "results/gpu-real/model.safetensors").read_bytes() == WEIGHTS

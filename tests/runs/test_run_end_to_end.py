@@ -6,12 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import engine
 from tests.engines.sshd import INSTALL
+from tests.programs import rgt
 from tests.runs.runner_box import undisturbed
 
 pytest_plugins = ["tests.engines.sshd"]
@@ -87,14 +89,7 @@ def desk(tmp_path, sshd, monkeypatch):
 
 
 def trainer(*words: str, code: int = 0) -> subprocess.CompletedProcess:
-    done = subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = rgt(*words, stdin=subprocess.DEVNULL)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -121,10 +116,8 @@ def shell(lines: str) -> subprocess.CompletedProcess:
 def arguments_of_all() -> bytes:
     found = b""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError):
             found += path.read_bytes()
-        except OSError:
-            pass
     return found
 
 

@@ -16,19 +16,9 @@ from remote_gpu_trainer.text.errors import BadRequest
 
 from tests.engines.fake_run import SAYS, fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
+from tests.programs import rgt
 
 GPU = box.Box("gpu", "gpu")
-
-
-def command(*args, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "remote_gpu_trainer", *args],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        **options,
-    )
 
 
 def said(**says) -> Status:
@@ -208,7 +198,7 @@ def test_a_box_without_a_run_says_nothing(sshd):
 )
 def test_a_hostile_script_on_the_box_is_only_text(sshd, raw):
     fake_run(sshd.home, raw=raw)
-    done = command("status", "gpu", "--json")
+    done = rgt("status", "gpu", "--json")
     found = json.loads(done.stdout)
     assert done.returncode in (0, 2) and len(done.stdout) < 20_000
     assert "abcdef123456" not in done.stdout and "\x1b" not in json.dumps(found, ensure_ascii=False)
@@ -217,7 +207,7 @@ def test_a_hostile_script_on_the_box_is_only_text(sshd, raw):
 def test_a_failed_run_gets_the_entries_that_explain_it(sshd):
     tail = 'step 7\nTraceback (most recent call last):\n  File "t.py", line 3, in <module>\n    loss.backward()\nRuntimeError: element 0 of tensors does not require grad\n'
     fake_run(sshd.home, phase="failed", alive=False, exit=1, entry="O1", tail=tail)
-    done = command("status", "gpu")
+    done = rgt("status", "gpu")
     assert done.returncode == 1
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert lines[0] == f"failed: {sshd.home}/runs/toy"
@@ -226,28 +216,28 @@ def test_a_failed_run_gets_the_entries_that_explain_it(sshd):
     )
     assert any(line.startswith("O3  ") and "high confidence" in line for line in lines)
     fake_run(sshd.home, phase="failed", alive=False, entry="ZZ99", tail="")
-    assert json.loads(command("status", "gpu", "--json").stdout)["entry"] == ""
+    assert json.loads(rgt("status", "gpu", "--json").stdout)["entry"] == ""
 
 
 def test_an_unreachable_box_is_told_with_the_reason(sshd):
     sshd.stop()
-    done = command("status", "gpu", "--json")
+    done = rgt("status", "gpu", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, found["state"], found["why"]) == (2, "unreachable", "refused")
-    assert command("status", "-oProxyCommand=x").returncode == 2
-    assert "letters, digits" in command("status", "--", "-oProxyCommand=x").stderr
+    assert rgt("status", "-oProxyCommand=x").returncode == 2
+    assert "letters, digits" in rgt("status", "--", "-oProxyCommand=x").stderr
 
 
 def test_an_unknown_host_key_stops_a_wait_at_once_and_is_taken_on_request(sshd):
     fake_run(sshd.home, phase="done", alive=False)
     sshd.forget_host_key()
-    done = command("status", "gpu", "--wait")
+    done = rgt("status", "gpu", "--wait")
     assert (
         done.returncode == 2 and "SHA256:" in done.stdout and "--accept-new-host-key" in done.stdout
     )
-    assert command("status", "gpu", "--wait", "--accept-new-host-key").returncode == 0
+    assert rgt("status", "gpu", "--wait", "--accept-new-host-key").returncode == 0
     sshd.change_host_key()
-    done = command("status", "gpu", "--wait", "--accept-new-host-key")
+    done = rgt("status", "gpu", "--wait", "--accept-new-host-key")
     assert done.returncode == 2 and "never accepted" in done.stdout
 
 
@@ -402,7 +392,7 @@ def test_a_real_wait_lasts_over_a_box_that_goes_away_and_comes_back(sshd):
 def test_a_real_wait_gives_up_after_the_stated_time(sshd):
     fake_run(sshd.home)
     threading.Timer(1.0, sshd.cut).start()
-    done = command("status", "gpu", "--wait", "--every", "1s", "--lost", "4s")
+    done = rgt("status", "gpu", "--wait", "--every", "1s", "--lost", "4s")
     assert (
         done.returncode == 2
         and done.stdout.startswith("unreachable: ")
@@ -412,9 +402,9 @@ def test_a_real_wait_gives_up_after_the_stated_time(sshd):
 
 def test_a_box_that_was_opened_is_remembered_once_until_it_is_gone(sshd):
     fake_run(sshd.home)
-    assert command("status", "gpu").stderr == ""
+    assert rgt("status", "gpu").stderr == ""
     assert [b.address for b in ledger.still_open()] == [f"127.0.0.1:{sshd.port}"]
-    line = command("status", "gpu").stderr
+    line = rgt("status", "gpu").stderr
     assert line.startswith("may still be billed: gpu since 20") and line.count("\n") == 1
     assert "rgt release BOX --forget gone, or --forget own" in line
     told = [json.loads(line)["event"] for line in ledger.place().read_text().splitlines()]
@@ -493,24 +483,24 @@ def test_an_own_machine_is_not_remembered_again_unless_a_platform_bills_it(state
 
 def test_release_forgets_a_box_on_the_users_word(sshd):
     fake_run(sshd.home)
-    assert command("status", "gpu").returncode == 0
-    done = command("release", "gpu", "--forget", "own")
+    assert rgt("status", "gpu").returncode == 0
+    done = rgt("release", "gpu", "--forget", "own")
     assert (done.returncode, done.stdout) == (
         0,
         "forgot gpu and won't remind you again: you said that it is your own machine\n",
     )
-    assert command("status", "gpu").stderr == "" and ledger.still_open() == []
+    assert rgt("status", "gpu").stderr == "" and ledger.still_open() == []
     ledger.opened("203.0.113.7:40122", "ssh -p 40122 root@203.0.113.7")
-    done = command("release", "203.0.113.7:40122", "--forget", "gone", "--json")
+    done = rgt("release", "203.0.113.7:40122", "--forget", "gone", "--json")
     assert (done.returncode, json.loads(done.stdout)["forgotten"]) == (0, True)
-    done = command("release", "203.0.113.7:40122", "--forget", "gone")
+    done = rgt("release", "203.0.113.7:40122", "--forget", "gone")
     assert (done.returncode, done.stdout) == (
         1,
         "203.0.113.7:40122 isn't on the list of boxes that may be billed\n",
     )
-    done = command("release", "gpu", "--forget", "gone", "--profile", "runpod")
+    done = rgt("release", "gpu", "--forget", "gone", "--profile", "runpod")
     assert done.returncode == 2 and "--forget doesn't ask the provider" in done.stderr
-    done = command("release", "gpu")
+    done = rgt("release", "gpu")
     assert done.returncode == 2 and "--profile is missing" in done.stderr
 
 
@@ -544,7 +534,7 @@ def test_a_home_that_cannot_be_written_breaks_no_command(state, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     if state == "file":
-        assert done.stdout == "[]\n" and command("profile", "local", env=env).returncode == 0
+        assert done.stdout == "[]\n" and rgt("profile", "local", env=env).returncode == 0
     elif state == "torn":
         told = subprocess.run(
             [sys.executable, "-c", REMIND],

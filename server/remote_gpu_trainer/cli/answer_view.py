@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from rich.console import Console, Group
@@ -24,20 +23,15 @@ SEVERITY = {
     "misleads": "shows misleading numbers",
 }
 THEME = Theme({"markdown.code": "cyan", "markdown.code_block": "cyan"})
-STEMS = "words: "  # how the reason of a match begins that lists shortened words
 
 
-def draw(
-    answer: Answer, entries: Mapping[str, Entry], console: Console, command: str, said: str = ""
-) -> None:
+def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
     """Print an answer on a console.
 
     `entries`: by id. `command` prints a whole entry; `{id}` in it stands for the entry's id.
-    `said`: what the user wrote.
     """
-    heard = " ".join([said, *(line["text"] for line in answer.evidence)])
     with console.use_theme(THEME):
-        _matches(answer, entries, console, command, heard)
+        _matches(answer, entries, console, command)
     if answer.also:
         console.print(Text("Also possible", "bold"))
         rows = Table.grid(padding=(0, 2))
@@ -56,13 +50,11 @@ def draw(
         console.print(Text(answer.ask))
 
 
-def _matches(
-    answer: Answer, entries: Mapping[str, Entry], console: Console, command: str, heard: str
-) -> None:
+def _matches(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
     for place, match in enumerate(answer.matches):
         title = plain(entries[match["id"]].title)
         console.print(Text.assemble((match["id"], "bold cyan"), "  ", (title, "bold")))
-        console.print(_indented(_about(match, heard)))
+        console.print(_indented(_about(match)))
         console.print(
             _first(match, entries[match["id"]], command)
             if place == 0
@@ -70,11 +62,11 @@ def _matches(
         )
 
 
-def _about(match: dict, heard: str) -> Text:
+def _about(match: dict) -> Text:
     severity = SEVERITY.get(match["severity"], match["severity"])
     about = Text.assemble(
         (f"{match['confidence']} confidence", CONFIDENCE[match["confidence"]]),
-        (f" · {severity} · {_whole_words(match['why'], heard)}", "dim"),
+        (f" · {severity} · {match['why']}", "dim"),
     )
     if match["stale"]:
         about.append(f"\nin doubt: {match['stale']}", "yellow")
@@ -108,15 +100,3 @@ def _label(text: str) -> Text:
 
 def _indented(part) -> Padding:
     return Padding(part, (0, 0, 0, 4))
-
-
-def _whole_words(why: str, heard: str) -> str:
-    """The reason of a match; where it lists stems such as 'los', the whole words of `heard`."""
-    if not why.startswith(STEMS):
-        return why
-    words = re.findall(r"\w+", heard.lower())
-    found = [
-        next((word for word in words if word.startswith(stem)), "")
-        for stem in why.removeprefix(STEMS).split(", ")
-    ]
-    return STEMS + ", ".join(filter(None, found)) if any(found) else "similar wording"

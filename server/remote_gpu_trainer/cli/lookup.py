@@ -94,11 +94,11 @@ def lookup(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
     else:
-        _print(answer, args.full, text or "")
+        _print(answer, args.full)
     return 0 if answer.matches else 1
 
 
-def _print(answer, full: bool, said: str) -> None:
+def _print(answer, full: bool) -> None:
     """Print an answer: for a person in full, for a program in few words."""
     from ..catalogue import bundle
 
@@ -106,7 +106,7 @@ def _print(answer, full: bool, said: str) -> None:
     if terminal.has_colours(sys.stdout):
         from .answer_view import draw
 
-        draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command, said)
+        draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command)
         return
     from .answer_text import as_text
 

@@ -17,6 +17,21 @@ from ..runs import ledger
 from ..text.errors import UserError
 from . import terminal
 
+NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml installs both
+COMMANDS = {  # each command's module, in the order of --help
+    "lookup": "lookup",
+    "render": "runs",
+    "staleness": "platforms",
+    "health": "health",
+    "status": "boxes",
+    "release": "boxes",
+    "profile": "platforms",
+    "install": "clients",
+    "uninstall": "clients",
+    "serve": "clients",
+    "completion": "main",
+    "dev": "dev",
+}
 MOVED = ("lint", "docs", "new-entry", "prove")  # `dev` has them now; the short form still works
 
 
@@ -49,23 +64,6 @@ def main(argv: list[str] | None = None) -> int:
         for line in str(error).splitlines():
             terminal.error(line)
         return 2
-
-
-NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml installs both
-COMMANDS = {  # each command's module, in the order of --help
-    "lookup": "lookup",
-    "render": "runs",
-    "staleness": "platforms",
-    "health": "health",
-    "status": "boxes",
-    "release": "boxes",
-    "profile": "platforms",
-    "install": "clients",
-    "uninstall": "clients",
-    "serve": "clients",
-    "completion": "main",
-    "dev": "dev",
-}
 
 
 def program() -> str:

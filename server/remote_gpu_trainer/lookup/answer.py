@@ -15,9 +15,11 @@ from ..catalogue.entry import Entry
 from ..catalogue.signatures import SignatureIndex
 from ..logs import bystanders
 from ..logs.judging import Evidence
+from ..logs.telling import telling
 from ..numbers.out_of_memory import told_by
 from ..platforms.ages import stale_entry
 from ..retrieval import search
+from ..retrieval.features import wordings
 from ..retrieval.ranking import Ranking
 from ..retrieval.unnamed import general_first, platform_not_shown, platform_shown
 from ..retrieval.waiting import Waiting
@@ -30,6 +32,7 @@ from .excerpts import (
     first_paragraph,
     opening,
     place_of,
+    title_cut,
     tokens,
     tokens_of_json,
 )
@@ -51,6 +54,7 @@ WHOLE, FURTHER = 665, 95  # of an answer with three matches, and of each match b
 LEAST_FIRST = 120
 NOTHING_FITS = "Nothing in the catalogue fits."
 NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
+MOST_WORDS = 3  # of those that speak for a match
 LONG_REPORT = 160  # characters of a report from which a sentence about it helps
 
 
@@ -169,12 +173,13 @@ def look_up(
         return answer
     chosen = [(c, entries[c.id]) for c in candidates[:limit]]
     others = [entry for _, entry in chosen[1:]]
+    written = wordings(line for _, line, _ in telling(evidence))
     for place, (candidate, entry) in enumerate(chosen):
         by_numbers = told and entry.id == told.entry and not candidate.hit
         match = {
             "id": entry.id,
             "title": plain(entry.title),
-            "why": told.why if by_numbers else _why(candidate),
+            "why": told.why if by_numbers else _why(candidate, written),
             "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
             "severity": entry.severity,
             "check": "",
@@ -251,7 +256,7 @@ def _title(
     candidate: search.Candidate, entries: Mapping[str, Entry], most: float = math.inf
 ) -> dict:
     """Id and title, cut to about `most` tokens."""
-    return {"id": candidate.id, "title": cut(plain(entries[candidate.id].title), most)}
+    return {"id": candidate.id, "title": title_cut(plain(entries[candidate.id].title), most)}
 
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
@@ -295,13 +300,18 @@ def plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _why(candidate: search.Candidate) -> str:
+def _why(candidate: search.Candidate, written: Mapping[str, str]) -> str:
+    """The literal text of a match, or the words that speak for it, as the report writes them."""
     if candidate.hit:
         line = candidate.hit.line
         rank = f", rank {line.rank}" if line.rank is not None else ""
         found = plain(shown(candidate.hit.text, 80))
         return f"`{found}` in {shown(line.source, NAME)} line {line.number}{rank}"
-    return "words: " + ", ".join(candidate.words[:3]) if candidate.words else "similar wording"
+    told: list[str] = []
+    for word in filter(None, map(written.get, candidate.words)):
+        if not any(word in other or other in word for other in told):
+            told.append(word)
+    return f"words: {', '.join(told[:MOST_WORDS])}" if told else "similar wording"
 
 
 def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking) -> str:

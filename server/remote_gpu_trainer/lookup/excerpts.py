@@ -26,6 +26,7 @@ MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
 KEPT = 20_000  # texts and words whose cost is remembered; most are from the catalogue and recur
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_LONG = re.compile(r"(\S{12})\S{2,}")
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
@@ -91,6 +92,11 @@ def cut(text: str, most: float) -> str:
     short = " ".join(words[:kept])
     end = max(short.rfind(". "), short.rfind("; "), short.rfind(".") if short.endswith(".") else -1)
     return short[: end + 1] if end > len(short) // 2 else short + " …"
+
+
+def title_cut(text: str, most: float) -> str:
+    """`cut` of a title, with its long words cut too where they leave no room for three."""
+    return cut(text, most) or cut(_LONG.sub(r"\1…", text), most)
 
 
 def first_paragraph(text: str) -> str:

@@ -297,16 +297,22 @@ def concepts(tokens: list[str], text: str, chinese: bool) -> list[str]:
 
     `tokens` are its counted words, `text` the line itself; `chinese`: whether it may hold Chinese.
     """
-    found: dict[str, None] = {}
+    return list(told_by(tokens, text, chinese))
+
+
+def told_by(tokens: list[str], text: str, chinese: bool) -> dict[str, tuple[str, ...]]:
+    """{concept: the one or two words, or the Chinese term, that tell it}; read as `concepts` is."""
+    found: dict[str, tuple[str, ...]] = {}
     for at, token in enumerate(tokens):
         if token not in _WORDS:
             continue
         for name in _SINGLE.get(token, ()):
-            found[name] = None
+            found.setdefault(name, (token,))
         for seconds, name in _FIRST.get(token, ()):
-            if name not in found and not seconds.isdisjoint(tokens[at + 1 : at + 1 + REACH]):
-                found[name] = None
+            near = tokens[at + 1 : at + 1 + REACH]
+            if name not in found and not seconds.isdisjoint(near):
+                found[name] = (token, next(word for word in near if word in seconds))
     if chinese:
         for term in _TERMS.findall(text):
-            found[_CHINESE[term.lower()]] = None
-    return list(found)
+            found.setdefault(_CHINESE[term.lower()], (term,))
+    return found

@@ -6,11 +6,12 @@ and other lines of a log count little.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import itemgetter
 
 from ..logs.judging import Evidence
 from ..logs.lines import Line
-from .words import pairs, words
+from .words import as_written, pairs, words
 
 WEIGHT = {
     "exception": 1.0,
@@ -36,6 +37,15 @@ def is_single(word: str) -> bool:
 def readable(word: str) -> str:
     """A counted word without its marks."""
     return word.removeprefix("x:").lstrip("#@")
+
+
+def wordings(texts: Iterable[str]) -> dict[str, str]:
+    """{a word as `readable` gives it: the first wording of it in the texts}."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for word, written in as_written(text).items():
+            found.setdefault(readable(word), written)
+    return found
 
 
 def features(evidence: Evidence, told: list[tuple[Line, str, bool]]) -> dict[str, float]:

@@ -12,13 +12,15 @@ import re
 from functools import lru_cache
 from itertools import chain, pairwise
 
-from .concepts import concepts, stem
+from .concepts import concepts, stem, told_by
 
 REMEMBERED = 20_000  # tokens whose words are kept
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|\d+(?:\.\d+)?|[\u4e00-\u9fff]+")
 # The same for a text without other letters, and faster.
 _ASCII_TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?", re.A)
+# The same as it is shown: "doesn't" is one word there.
+_WRITTEN = re.compile(rf"(?P<token>{_TOKEN.pattern})(?P<rest>['’]t\b)?")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # fmt: off
 _STOP = frozenset([
@@ -95,6 +97,30 @@ def words(text: str) -> list[str]:
         chain.from_iterable(map(_parts, (_ASCII_TOKEN if plain else _TOKEN).findall(text)))
     )
     return found + concepts(found, text, not plain)
+
+
+def as_written(text: str) -> dict[str, str]:
+    """{counted word: what the text has for it}: `loss` for `los`, `0.693` for the loss of ln(2).
+
+    A concept has the words that tell it. Numbers without a name are left out.
+    """
+    found: dict[str, str] = {}
+    counted = []
+    for match in _WRITTEN.finditer(text):
+        for part in _parts(match["token"]):
+            counted.append(part)
+            found.setdefault(part, _wording(part, match["token"]) + (match["rest"] or ""))
+    found.pop("#num", None)
+    for name, tellers in told_by(counted, text, not text.isascii()).items():
+        found.setdefault(name, " … ".join(found.get(word, word) for word in tellers))
+    return found
+
+
+def _wording(part: str, token: str) -> str:
+    """What of a token counts as `part`: all of it, a piece of an identifier, two characters."""
+    if "\u4e00" <= token[0] <= "\u9fff":
+        return part
+    return next((piece for piece in _CAMEL.findall(token) if stem(piece.lower()) == part), token)
 
 
 def pairs(tokens: list[str]) -> list[str]:

@@ -162,7 +162,7 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         )
         yield Warning(
             BILLED.get(profile.name, BILLED[""]),
-            f"the box goes on being billed after the end and after the deadline; {told}.",
+            f"the box is still billed after the run ends and after the deadline; {told}.",
         )
 
 
@@ -201,8 +201,8 @@ def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if job.queue and any("{cell}" not in path for path in job.results):
         yield Warning(
             "job.results",
-            "results without {cell}: one cell's file makes the next one look finished. "
-            "Write results: [out/{cell}/final.pt].",
+            "a path in results lacks {cell}: all cells write the same file, so after the first cell "
+            "the others look finished. Write results: [out/{cell}/final.pt].",
         )
 
 
@@ -225,7 +225,7 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if target == "skypilot" and job.skypilot.spot and job.hours is not None:
         yield Warning(
             "GEN1",
-            f"SkyPilot moves a spot task to a new box, where {job.hours:g} h begin anew: "
+            f"when SkyPilot moves a spot task to a new box, the {job.hours:g} h start again; "
             "give the deadline as a time, such as 2026-11-22T09:00Z.",
         )
     if target == "skypilot" and job.skypilot.spot and not job.durable:

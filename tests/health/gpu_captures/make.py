@@ -129,9 +129,10 @@ def box(name, model, count, driver, total, **more):
             "index": index,
             "count": count,
             "name": model,
-            "uuid": "GPU-%08x-1111-2222-3333-%012x" % (0xA0 + index, 0xB0 + index),
-            "pci.bus_id": "%08X:%02X:%02X.0"
-            % (more.get("domain", 0), 0x1B + 0x11 * index, more.get("device", 0)),
+            "uuid": f"GPU-{0xA0 + index:08x}-1111-2222-3333-{0xB0 + index:012x}",
+            "pci.bus_id": "{:08X}:{:02X}:{:02X}.0".format(
+                more.get("domain", 0), 0x1B + 0x11 * index, more.get("device", 0)
+            ),
             "driver_version": driver,
             "memory.total": total,
             "memory.used": more.get("used", 4),
@@ -141,10 +142,10 @@ def box(name, model, count, driver, total, **more):
             "temperature.gpu": 33 + index,
             "temperature.memory": 41 + index if hbm else "N/A",
             "temperature.gpu.tlimit": 50 - index if major >= 570 and hbm else "[N/A]",
-            "power.draw": "%.2f" % (watts / 9 + index),
-            "power.limit": "%.2f" % watts,
-            "enforced.power.limit": "%.2f" % watts,
-            "power.default_limit": "%.2f" % watts,
+            "power.draw": f"{watts / 9 + index:.2f}",
+            "power.limit": f"{watts:.2f}",
+            "enforced.power.limit": f"{watts:.2f}",
+            "power.default_limit": f"{watts:.2f}",
             "clocks.current.sm": 345,
             "clocks.max.sm": clock,
             "fan.speed": "[N/A]" if hbm or more.get("passive") else 30,
@@ -210,11 +211,11 @@ def box(name, model, count, driver, total, **more):
 
     def shown(field):
         new = field.replace("throttle_reasons", "event_reasons") if major >= 535 else field
-        return new + (" [%s]" % UNITS[field] if field in UNITS else "")
+        return new + (f" [{UNITS[field]}]" if field in UNITS else "")
 
     def cell(gpu, field):
         text = str(gpu[field])
-        return "%s %s" % (text, UNITS[field]) if field in UNITS and "N/A" not in text else text
+        return f"{text} {UNITS[field]}" if field in UNITS and "N/A" not in text else text
 
     table = "".join(
         ", ".join(map(shown, block))
@@ -237,29 +238,30 @@ def box(name, model, count, driver, total, **more):
         blocks.append(extra)
     migs = (
         "".join(
-            "  MIG 3g.40gb     Device  %d: (UUID: MIG-%08x-4444-5555-6666-%012x)\n" % (d, d, d)
+            f"  MIG 3g.40gb     Device  {d}: (UUID: MIG-{d:08x}-4444-5555-6666-{d:012x})\n"
             for d in range(2)
         )
         if mig
         else ""
     )
     files["nvidia-smi-list.txt"] = "".join(
-        "GPU %d: %s (UUID: %s)\n%s" % (gpu["index"], model, gpu["uuid"], migs) for gpu in gpus
+        f"GPU {gpu['index']}: {model} (UUID: {gpu['uuid']})\n{migs}" for gpu in gpus
     )
     links, speed = more.get("links", (0, ""))
     files["nvlink.txt"] = "".join(
-        "GPU %d: %s (UUID: %s)\n" % (gpu["index"], model, gpu["uuid"])
-        + "".join("\t Link %d: %s GB/s\n" % (link, speed) for link in range(links))
+        f"GPU {gpu['index']}: {model} (UUID: {gpu['uuid']})\n"
+        + "".join(f"\t Link {link}: {speed} GB/s\n" for link in range(links))
         for gpu in gpus
     )
-    near = "NV%d" % more.get("between", links) if links else "PHB"
+    near = f"NV{more.get('between', links)}" if links else "PHB"
     files["topo.txt"] = (
         "\t\x1b[4m"
-        + "\t".join("GPU%d" % i for i in range(count))
+        + "\t".join(f"GPU{i}" for i in range(count))
         + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
         + "".join(
-            "GPU%d\t%s\t0-63\t0\t\tN/A\n"
-            % (i, "\t".join(" X " if i == j else near for j in range(count)))
+            f"GPU{i}\t"
+            + "\t".join(" X " if i == j else near for j in range(count))
+            + "\t0-63\t0\t\tN/A\n"
             for i in range(count)
         )
         + "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
@@ -276,8 +278,7 @@ def box(name, model, count, driver, total, **more):
             "container": more.get("container", ""),
         },
         "module_version": driver,
-        "nvidia_version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  Mon Jun  1 00:00:00 UTC 2026\n"
-        % driver,
+        "nvidia_version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Mon Jun  1 00:00:00 UTC 2026\n",
         "pci": [
             {
                 "bdf": gpu["pci.bus_id"][4:].lower(),
@@ -291,7 +292,7 @@ def box(name, model, count, driver, total, **more):
             }
             for gpu in gpus
         ],
-        "dev": [{"path": "/dev/nvidia%d" % gpu["index"], "error": ""} for gpu in gpus]
+        "dev": [{"path": f"/dev/nvidia{gpu['index']}", "error": ""} for gpu in gpus]
         + [{"path": "/dev/nvidiactl", "error": ""}],
         "memory": {"total_mib": 515000, "available_mib": 498000},
         "cgroup": {"limit_mib": 256000, "used_mib": 2100},
@@ -328,10 +329,10 @@ def xml(gpus, driver, major, more):
     power = "gpu_power_readings" if major >= 535 else "power_readings"
     out = [
         '<?xml version="1.0" ?>',
-        '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v%d.dtd">' % (13 if major >= 570 else 12),
+        f'<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v{13 if major >= 570 else 12}.dtd">',
         "<nvidia_smi_log>",
-        "\t<driver_version>%s</driver_version>" % driver,
-        "\t<attached_gpus>%d</attached_gpus>" % len(gpus),
+        f"\t<driver_version>{driver}</driver_version>",
+        f"\t<attached_gpus>{len(gpus)}</attached_gpus>",
     ]
     for gpu in gpus:
 
@@ -339,10 +340,10 @@ def xml(gpus, driver, major, more):
             texts = {
                 tag: "N/A" if "N/A" in str(text) else text for tag, text in pairs.items()
             }  # here it stands without brackets or unit
-            return ["\t" * depth + "<%s>%s</%s>" % (tag, text, tag) for tag, text in texts.items()]
+            return ["\t" * depth + f"<{tag}>{text}</{tag}>" for tag, text in texts.items()]
 
         bare = {key: str(value).strip("[]") for key, value in gpu.items()}
-        out += ['\t<gpu id="%s">' % gpu["pci.bus_id"]]
+        out += ['\t<gpu id="{}">'.format(gpu["pci.bus_id"])]
         out += tags(
             2,
             product_name=gpu["name"],
@@ -370,7 +371,7 @@ def xml(gpus, driver, major, more):
             )
         out += [
             "\t\t<pci>",
-            "\t\t\t<pci_bus_id>%s</pci_bus_id>" % gpu["pci.bus_id"],
+            "\t\t\t<pci_bus_id>{}</pci_bus_id>".format(gpu["pci.bus_id"]),
             "\t\t\t<pci_gpu_link_info>",
             "\t\t\t\t<pcie_gen>",
         ]
@@ -381,8 +382,8 @@ def xml(gpus, driver, major, more):
         ) + ["\t\t\t\t</pcie_gen>", "\t\t\t\t<link_widths>"]
         out += tags(
             5,
-            max_link_width="%sx" % gpu["pcie.link.width.max"],
-            current_link_width="%sx" % gpu["pcie.link.width.current"],
+            max_link_width="{}x".format(gpu["pcie.link.width.max"]),
+            current_link_width="{}x".format(gpu["pcie.link.width.current"]),
         ) + ["\t\t\t\t</link_widths>", "\t\t\t</pci_gpu_link_info>", "\t\t</pci>"]
         out += tags(
             2,
@@ -390,7 +391,7 @@ def xml(gpus, driver, major, more):
             performance_state=gpu["pstate"],
         )
         out += (
-            ["\t\t<%ss>" % reasons]
+            [f"\t\t<{reasons}s>"]
             + tags(
                 3,
                 **{
@@ -404,17 +405,21 @@ def xml(gpus, driver, major, more):
                     )
                 },
             )
-            + ["\t\t</%ss>" % reasons]
+            + [f"\t\t</{reasons}s>"]
         )
         out += (
             ["\t\t<fb_memory_usage>"]
-            + tags(3, total="%s MiB" % gpu["memory.total"], used="%s MiB" % gpu["memory.used"])
+            + tags(
+                3,
+                total="{} MiB".format(gpu["memory.total"]),
+                used="{} MiB".format(gpu["memory.used"]),
+            )
             + ["\t\t</fb_memory_usage>"]
         )
         out += (
             tags(2, compute_mode=gpu["compute_mode"])
             + ["\t\t<utilization>"]
-            + tags(3, gpu_util="%s %%" % gpu["utilization.gpu"])
+            + tags(3, gpu_util="{} %".format(gpu["utilization.gpu"]))
             + ["\t\t</utilization>"]
         )
         out += (
@@ -425,7 +430,7 @@ def xml(gpus, driver, major, more):
         for branch in ("volatile", "aggregate"):
             count = bare["ecc.errors.uncorrected.volatile.total"]
             out += (
-                ["\t\t\t<%s>" % branch]
+                [f"\t\t\t<{branch}>"]
                 + tags(
                     4,
                     sram_correctable=count,
@@ -433,7 +438,7 @@ def xml(gpus, driver, major, more):
                     dram_correctable=count,
                     dram_uncorrectable=count,
                 )
-                + ["\t\t\t</%s>" % branch]
+                + [f"\t\t\t</{branch}>"]
             )
         if major >= 580:
             out += tags(
@@ -456,21 +461,24 @@ def xml(gpus, driver, major, more):
             )
         out += (
             ["\t\t<temperature>"]
-            + tags(3, gpu_temp="%s C" % gpu["temperature.gpu"], gpu_temp_slow_threshold="92 C")
+            + tags(
+                3, gpu_temp="{} C".format(gpu["temperature.gpu"]), gpu_temp_slow_threshold="92 C"
+            )
             + ["\t\t</temperature>"]
         )
         out += (
-            ["\t\t<%s>" % power]
+            [f"\t\t<{power}>"]
             + tags(
                 3,
-                power_draw="%s W" % gpu["power.draw"],
+                power_draw="{} W".format(gpu["power.draw"]),
                 **{
-                    "current_power_limit" if major >= 535 else "power_limit": "%s W"
-                    % gpu["power.limit"],
-                    "default_power_limit": "%s W" % gpu["power.default_limit"],
+                    "current_power_limit" if major >= 535 else "power_limit": "{} W".format(
+                        gpu["power.limit"]
+                    ),
+                    "default_power_limit": "{} W".format(gpu["power.default_limit"]),
                 },
             )
-            + ["\t\t</%s>" % power]
+            + [f"\t\t</{power}>"]
         )
         out += ["\t\t<processes>", "\t\t</processes>", "\t</gpu>"]
     return "\n".join(out + ["</nvidia_smi_log>"]) + "\n"
@@ -675,8 +683,8 @@ def main():
             "clocks.current.sm": 1755,
         },
         apps="".join(
-            "%08X:%02X:00.0, GPU-%08x-1111-2222-3333-%012x, %d, python3, 60900 MiB\n"
-            % (0, 0x1B + 0x11 * i, 0xA0 + i, 0xB0 + i, 4100 + i)
+            f"00000000:{0x1B + 0x11 * i:02X}:00.0, GPU-{0xA0 + i:08x}-1111-2222-3333-{0xB0 + i:012x}, "
+            f"{4100 + i}, python3, 60900 MiB\n"
             for i in range(8)
         ),
         log="[ 4000.100000] NVRM: Xid (PCI:0000:1b:00): 13, pid=3900, name=python3, Graphics Exception: ESR 0x504648=0x1000e\n"

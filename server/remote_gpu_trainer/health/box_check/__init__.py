@@ -1,8 +1,8 @@
 """The parts of scripts/gpu_health.py, the check that runs on a box.
 
-A box gets one file, a person edits these. `python tools/make_gpu_health.py --write` puts the
-modules and the tables of data/ together. They need Python 3.8 and the standard library, and import
-nothing from outside this folder.
+A box gets one file, a person edits these. `rgt dev docs --write` puts the modules and the tables of
+data/ together. They need Python 3.8 and the standard library, and import nothing from outside this
+folder.
 
 From bottom to top:
 
