@@ -11,18 +11,19 @@ usage:
   gpu_health.py --replay DIR_OR_FILE [--expect LIST] [--json]
   gpu_health.py --watch SECONDS [--pid PID]
 
---expect gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130 compares the box with what was
-paid for. `--expect help` lists the names. --record writes what was gathered, one file a command;
---replay judges such a folder, or a folder with any part of it, or one raw file.
+--expect gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130 compares the box with what
+you pay for. `--expect help` lists the names. --record writes what was read, one file per command.
+--replay judges such a folder, a part of one, or one raw file.
 Exit 0: fit. Exit 1: care or unfit. Exit 2: unknown, or wrong usage.
 
-How levels make the verdict (function `verdict`): a fatal finding makes unfit; otherwise a degraded
-one makes care; otherwise an unknown one makes unknown; warnings leave it fit. What could not be
-read is a finding of level unknown, so it is never fit. A replayed capture without `exit.json` (a
-raw output from elsewhere) is judged by what it holds; what it lacks is under `not_in_capture`.
+The levels of the findings give the verdict (function `verdict`): unfit if one is fatal, otherwise
+care if one is degraded, otherwise unknown if one is unknown. Warnings leave the box fit. Anything
+that could not be read is a finding of level unknown, so the box is then never fit. A replayed
+capture without `exit.json` (a raw output from elsewhere) is judged by what it has; what it lacks is
+under `not_in_capture`.
 
-Not covered: a fault that shows only under load (use --stress), the network between boxes, drivers
-of other makers than NVIDIA and AMD.
+Not covered: faults that show only under load (use --stress), the network between boxes, drivers of
+makers other than NVIDIA and AMD.
 """
 
 import argparse
@@ -44,7 +45,7 @@ from functools import partial
 
 # --------------------------------------------------------------------------------------------------
 # text.py
-# Text from a box is data: cut, cleaned, never trusted. Cells, places and nvidia-smi's failures.
+# Read cells, places and nvidia-smi's failures. Text from a box is cut, cleaned, never trusted.
 
 # ANSI sequences: \x1b[4m and the longer forms, and a title that ends with a bell.
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b.")
@@ -141,17 +142,17 @@ def version(text):
 
 
 def as_dict(value):
-    """The value, or an empty dict for what is none."""
+    """The value if it is a dict, otherwise an empty dict."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value):
-    """The value, or an empty list for what is none."""
+    """The value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
 def usual(values):
-    """The most common value that is not None or empty, or None."""
+    """The most common value that isn't None or empty, or None."""
     values = [value for value in values if value not in (None, "")]
     return max(sorted(set(values), key=str), key=values.count) if values else None
 
@@ -202,7 +203,7 @@ def exit_of(value):
     )
 
 
-# The words of a nvidia-smi that can't work at all, each as findings.txt calls it after "smi_".
+# What nvidia-smi says if it can't work at all, by the names in findings.txt after "smi_".
 FAILURES = (
     # Failed to initialize NVML: Driver/library version mismatch
     ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),
@@ -275,7 +276,7 @@ def smi_failure(text):
 
 # --------------------------------------------------------------------------------------------------
 # tables.py
-# What the check knows: GPU cards, nvidia-smi's fields, Xids, bad log lines, and its findings.
+# The tables of the check: GPU cards, nvidia-smi's fields, Xids, bad log lines, and findings.
 #
 # Sources, read on 2026-11-20: NVIDIA's Xid catalogue page and data sheets; open-gpu-kernel-modules
 # 595.45.04; gpud's SXid table, which is from the Fabric Manager guide of October 2023.
@@ -283,11 +284,11 @@ def smi_failure(text):
 RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
 BACK = "hand the box back and ask for a refund"
 
-# Every finding, from worst to best: fatal: do not train. degraded: finish what runs, then reset,
-# repair or ask. unknown: it could not be told. warn: know it.
+# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
+# repair or ask. unknown: it couldn't be read. warn: good to know.
 RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
-LIMIT = 4 << 20  # bytes of one reply; more is cut, and said
+LIMIT = 4 << 20  # bytes of one reply; a longer one is cut, which is a finding
 CALL_SECONDS = 25.0  # for one call of nvidia-smi
 # For all its calls: an MCP call has 50 s, and ssh takes its part. The first call wakes the GPUs and
 # may take the whole series.
@@ -306,7 +307,7 @@ FILES = (
     "exit.json",
 )
 EXTRA_FILES = ("fields.txt",)
-LOGS = ("dmesg", "journalctl")  # their end counts: one that is too long loses its plain lines
+LOGS = ("dmesg", "journalctl")  # their end matters: a long one loses its plain lines
 # The call of nvidia-smi that makes a file.
 CALLS = {
     "fields.txt": "--help-query-gpu",
@@ -338,7 +339,7 @@ def codes_of(text):
 XID_TABLE = r"""
 # numbers | level | NVIDIA's action | what it is
 # Source: NVIDIA's Xid catalogue page and open-gpu-kernel-modules 595.45.04, read on 2026-11-20.
-# Names and actions are NVIDIA's, levels are ours. Numbers that stand nowhere are unknown.
+# Names and actions are NVIDIA's, levels are this project's. Numbers not listed are unknown.
 1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91,
     111-118,138 | warn | CONTACT_SUPPORT | legacy or reserved number, unused on current GPUs
 8 | warn | RESTART_APP | idle timeout of a channel
@@ -520,7 +521,7 @@ SKU = [
 
 
 def sku_of(name):
-    """What a card of this name has, or None for a name that no table row knows."""
+    """What a card of this name has, or None for a name that isn't in the table."""
     for pattern, sku in SKU:
         if pattern.search(name or ""):
             return sku
@@ -876,7 +877,8 @@ probe | fatal | another driver (nouveau, vfio) holds the card: unbind it, or han
   # NVRM: The NVIDIA probe routine was not called for 3 device(s).
   NVRM: (?:No NVIDIA graphics adapter probed|The NVIDIA probe routine was not called)
 
-aer | degraded | finish, then reboot; if it comes back, hand the box back: slot, riser or card
+aer | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser or
+    card
   # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
   # … AER: Uncorrectable (Fatal) error message received from …
   (?i)AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received(?: from|:):? ([0-9a-f:.]+)
@@ -895,17 +897,17 @@ fabric topology | fatal | a switch is missing: reboot the box; if it comes back,
 fabric team | degraded | restart the job; if it comes back, reboot the box
   failed to find the GPU handle \d+ in the multicast team
 
-peermem | warn | the network card's access to GPU memory was cut off: watch NCCL, restart the job
-    when it hangs
+peermem | warn | the network card lost its access to GPU memory: watch NCCL, restart the job if
+    it hangs
   # nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping …
   nvidia[-_]peermem.{0,60}ERROR detected invalid context
 
-nccl crash | warn | a job crashed inside NCCL: read its own log, and update NCCL if it comes back
+nccl crash | warn | a job crashed inside NCCL: read its log, and update NCCL if it comes back
   # pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 … in libnccl.so.2[…]
   segfault at .{0,160} in libnccl\.so
 
-disk | degraded | look whether the job's paths are on it; save what matters elsewhere, and change
-    the box
+disk | degraded | check whether the job's paths are on it; save what matters elsewhere, and
+    change the box
   # EXT4-fs (dm-0): Remounting filesystem read-only
   # I/O error, dev nvme0n1, sector 8
   # nvme nvme4: I/O tag 22 … timeout, reset controller
@@ -929,7 +931,7 @@ killed | warn | the box or the container ran out of memory: fewer workers, or a 
   # Memory cgroup out of memory: Killed process …
   [Oo]ut of memory: Killed process
 
-stuck | warn | look at the disks and mounts that this process used; reboot when it comes back
+stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
   # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
   # INFO: task python3:77 blocked for more than 120 seconds.
   soft lockup - CPU#\d+ stuck
@@ -942,13 +944,12 @@ network card | warn | ask the provider: power or cooling of the network card
   Detected insufficient power on the PCIe slot
   Port module event.{0,80}High Temperature
 
-network register | warn | nothing to do where NCCL works; a network port is then not this machine's
-    to read
+network register | warn | nothing, if NCCL works: this machine may not read that network port
   # mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed
   # (usual in virtual machines)
   mlx5_cmd_out_err.{0,40}ACCESS_REG.{0,40}failed
 
-panic | degraded | the machine stopped: look what stands before it; if it comes back, {BACK}
+panic | degraded | the machine stopped: look at the lines before it; if it comes back, {BACK}
   # (In a log of this boot only where the machine went on; netconsole and pstore hold it too.)
   Kernel panic - not syncing
 
@@ -1012,20 +1013,20 @@ XID_ENTRY = dict.fromkeys((48, 63, 64, 92, 94, 95), "ecc")
 XID_ENTRY.update({79: "lost", 109: "stuck", 119: "gsp", 120: "gsp"})
 
 FINDING_TABLE = r"""
-# What the check can say. A record is
+# The findings of the check. A record is
 #   name | level | key | key of the catalogue entry
-#     found: what was seen, with the values that the code gives
+#     found: what was seen, with values from the code
 #     expected: what a healthy box shows, with its source
 #     do: what to do about it
-# A GPU gets one finding for each key; without a key every finding counts. The catalogue entry is
-# that of the key where none is given (ENTRY in tables.py). Level -, and %s in "expected" and "do":
-# the code gives it. %% is a percent sign. {RESET} and {BACK} are texts of tables.py.
+# A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
+# entry, the entry of the key applies (ENTRY in tables.py). The code gives the level for "-", and
+# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in tables.py.
 
 # The whole
 damaged_output | unknown
   found: %s
-  expected: every answer is read whole
-  do: run the probe again; if it stays, look at this output by hand
+  expected: every answer can be read completely
+  do: run the check again; if it comes back, look at this output yourself
 
 # nvidia-smi itself
 no_handle | fatal | lost
@@ -1033,27 +1034,27 @@ no_handle | fatal | lost
   expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
   do: reboot the box; if it comes back, {BACK}
 slow_calls | unknown | slow
-  found: nvidia-smi is slow: %d s for its calls, and no time was left for %s
-  expected: all calls within %d s; without persistence mode each starts the driver anew (8 x A100:
-    30 s and not 2, Azure/aks-gpu#105)
-  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the probe
+  found: nvidia-smi is slow: its calls took %d s, which left no time for %s
+  expected: all calls within %d s; without persistence mode each call starts the driver again (8 x
+    A100: 30 s instead of 2, Azure/aks-gpu#105)
+  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the check
     again
 hung_call | fatal | hang
-  found: the nvidia-smi call for %s did not come back in time
+  found: the nvidia-smi call for %s did not end in time
   expected: nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first
     call); it hangs after Xid 79 or 119
   do: don't call it again; reboot the box, and if it hangs again, {BACK}
 late_command | unknown
-  found: %s did not come back in time
+  found: %s did not end in time
   expected: every command ends
-  do: run it by hand
+  do: run it yourself
 inforom_exit | degraded | inforom
   found: nvidia-smi ended with 14
-  expected: 0; 14 is a damaged InfoROM: usable, but the card wants repair (NVIDIA gpu-operator
+  expected: 0; 14 is a damaged InfoROM: usable, but the card needs repair (NVIDIA gpu-operator
     docs)
-  do: finish, then ask the provider for another card
+  do: finish your job, then ask the provider for another card
 no_tool_for_card | fatal | tool | no_runtime
-  found: an NVIDIA card at %s and no nvidia-smi
+  found: an NVIDIA card at %s, but no nvidia-smi
   expected: driver and tools are installed
   do: install the driver, start the container with the GPU, or {BACK}
 no_card | unknown | tool | no_runtime
@@ -1063,17 +1064,17 @@ no_card | unknown | tool | no_runtime
 failed_call | unknown | tool
   found: nvidia-smi ended with %d
   expected: 0
-  do: run nvidia-smi by hand
+  do: run nvidia-smi yourself
 failed_part | unknown
   found: the call for %s ended with %d
   expected: 0
-  do: run it by hand
+  do: run it yourself
 incomplete_recording | unknown | missing
   found: the recording lacks %s
-  expected: a recording is whole
+  expected: a complete recording
   do: record again
 no_state | unknown | state
-  found: no output tells the state of a GPU
+  found: no output shows the state of a GPU
   expected: nvidia-smi --query-gpu or -q -x
   do: record the whole box
 
@@ -1088,28 +1089,28 @@ smi_no_driver | unknown
   do: no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or {BACK}
 smi_no_devices | fatal |  | lost
   found: %s
-  expected: the driver has a GPU (nvidia-smi exit 6)
+  expected: the driver finds a GPU (nvidia-smi exit 6)
   do: look for RmInitAdapter in the kernel log; reboot the box, then {BACK}
 smi_cgroup | fatal |  | cgroup
   found: %s
-  expected: NVML starts; this text means a container that lost its devices (nvidia-docker#1730)
+  expected: NVML starts; this text means that a container lost its devices (nvidia-docker#1730)
   do: restart the container; the host is fine
 smi_denied | unknown
   found: %s
-  expected: NVML may be asked (exit 4)
-  do: run as root, or with the devices given to the container
+  expected: permission to use NVML (exit 4)
+  do: run as root, or give the container the devices
 smi_blocked | fatal |  | no_runtime
   found: %s
   expected: the system lets programs use the GPU (exit 17)
   do: start the container with the GPU, or ask the provider
 smi_library | unknown |  | no_runtime
   found: %s
-  expected: libnvidia-ml is there (exit 12)
+  expected: libnvidia-ml is installed (exit 12)
   do: start the container with the NVIDIA runtime, or install the driver
 smi_nvml | fatal
   found: %s
   expected: NVML starts
-  do: reboot the box; if it stays, {BACK}
+  do: reboot the box; if it comes back, {BACK}
 smi_lost | fatal |  | lost
   found: %s
   expected: every GPU answers (exit 15: fell off the bus)
@@ -1133,15 +1134,15 @@ lost_cell | fatal | lost
   expected: every cell answers (NVML %s)
   do: %s
 unanswered_query | fatal | lost
-  found: GPU %s (%s) is listed by %s and doesn't answer the query
+  found: GPU %s (%s) is listed by %s but doesn't answer the query
   expected: every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)
   do: reboot the box; if it comes back, {BACK}
 unlisted_gpu | unknown | disagree
-  found: GPU %s answers the query and is not in the output of %s
+  found: GPU %s answers the query but is missing from the output of %s
   expected: all outputs name the same GPUs
-  do: run the probe again
+  do: run the check again
 uncounted_gpu | fatal | count
-  found: the driver counts %d GPUs and %d answer
+  found: the driver counts %d GPUs, but %d answer
   expected: all answer
   do: reboot the box; if it comes back, {BACK}
 
@@ -1164,7 +1165,7 @@ remap_failed | fatal | remap
   do: {BACK}
 remap_pending | degraded | remap
   found: remapped_rows.pending: %s
-  expected: No; a pending remap works after a reset (NVIDIA memory error management)
+  expected: No; a pending remap takes effect after a reset (NVIDIA memory error management)
   do: {RESET}
 remap_limit | degraded | remap
   found: remapped_rows.uncorrectable: %d
@@ -1173,7 +1174,7 @@ remap_limit | degraded | remap
 no_spare_rows | degraded | remap
   found: banks without a spare row: %d
   expected: 0; the next fault there can't be remapped
-  do: finish, then {BACK}
+  do: finish your job, then {BACK}
 rows_remapped | warn | remap
   found: remapped_rows.uncorrectable: %d
   expected: 0; repaired, below NVIDIA's limit of 512
@@ -1188,12 +1189,12 @@ pages_limit | fatal | pages
   do: {BACK}
 pages_pending | degraded | pages
   found: retired_pages.pending: Yes
-  expected: No; works after a reset (DCGM warns)
+  expected: No; takes effect after a reset (DCGM warns)
   do: {RESET}
 many_pages | degraded | pages
   found: retired pages: %d, %d of them for double-bit errors
   expected: at most 10 (gcm), 15 double-bit (DCGM)
-  do: finish, then {BACK}
+  do: finish your job, then {BACK}
 unrepairable_memory | fatal | repair
   found: unrepairable_memory: Yes
   expected: No
@@ -1213,34 +1214,34 @@ uncorrectable_errors | fatal | ecc
 many_corrected_errors | degraded | ecc
   found: corrected ECC errors: %d, in SRAM %d
   expected: at most 20000000, in SRAM 10000 (Azure NHC, H100)
-  do: finish, then ask for another card
+  do: finish your job, then ask for another card
 old_uncorrectable_errors | warn | ecc
-  found: uncorrectable ECC errors: %d in its life, 0 since the driver was loaded
+  found: uncorrectable ECC errors: %d in the card's life, 0 since the driver was loaded
   expected: 0 (Azure NHC for SRAM)
   do: watch it; ask the provider if it grows
 inforom_checksum | degraded | inforom
   found: inforom.checksum_validation: %s
   expected: valid
-  do: finish, then ask for another card
+  do: finish your job, then ask for another card
 
 # PCIe link
 narrow_link | degraded | width
   found: PCIe width x%d of x%d
-  expected: the widest the card can; width stays at idle (all captures)
-  do: reboot; if it stays, slot or riser is bad, or the slot is wired so%s: ask, or --expect
-    pcie=%d
+  expected: the card's full width; an idle card keeps it (all captures)
+  do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
+    provider, or pass --expect pcie=%d
 slow_link | degraded | gen
   found: PCIe generation %d of %d at %d %% utilisation
   expected: the highest, under load
-  do: reboot; if it stays, {BACK}
+  do: reboot; if it comes back, {BACK}
 link_replays | warn | replays
   found: PCIe replays: %d since the driver was loaded
-  expected: %d in the %d minutes since boot (DCGM: %.2f a minute and lane)
+  expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
   do: a bad slot, riser or cable: reboot, watch it, ask the provider
 capped_link | warn | gen
-  found: PCIe generation %d at most, the card can %d
+  found: PCIe generation %d at most, the card supports %d
   expected: SKU table
-  do: the host caps it: slower loading from host memory
+  do: the host limits it: expect slower loading from host memory
 
 # Throttling, heat, clocks and power
 hardware_throttle | degraded | throttle
@@ -1250,42 +1251,42 @@ hardware_throttle | degraded | throttle
 thermal_throttle | - | throttle
   found: throttled now: %s at %s %% utilisation
   expected: no thermal slowdown
-  do: cooling: ask the provider, or change the box
+  do: bad cooling: ask the provider, or change the box
 was_throttled | warn | throttle
   found: %s for %.1f s since the driver was loaded
   expected: 0
   do: watch clocks under load (--stress)
 was_slowed_by_heat | warn | throttle
   found: sw_thermal_slowdown for %.0f s since the driver was loaded
-  expected: 60 s (ours)
+  expected: 60 s (our limit)
   do: watch clocks under load (--stress)
 hot_gpu | degraded | throttle
   found: GPU at %d C%s
   expected: below %d C and above 0 to the limit
-  do: cooling: ask the provider, or change the box
+  do: bad cooling: ask the provider, or change the box
 hot_memory | degraded | throttle
   found: memory at %d C
   expected: below %d C (-q -x)
-  do: cooling: ask the provider, or change the box
+  do: bad cooling: ask the provider, or change the box
 clock_held | degraded | clock
   found: held at %d MHz of %d by a clock setting, at %d %% utilisation
-  expected: at least half of the highest, or the default (ours)
-  do: take it back: nvidia-smi -rgc and -rac; or ask the provider
+  expected: at least half of the highest, or the default (our limit)
+  do: reset it: nvidia-smi -rgc and -rac; or ask the provider
 low_application_clock | warn | clock
   found: application clock %d MHz, default %d MHz
-  expected: the default (Azure NHC and gcm want a fixed one)
-  do: expect less speed, or take it back: nvidia-smi -rac
+  expected: the default (Azure NHC and gcm require a fixed clock)
+  do: expect less speed, or reset it: nvidia-smi -rac
 no_power_reading | warn | power
   found: power.draw: %s
   expected: readable on a data-centre GPU (DCGM)
   do: watch clocks under load (--stress)
 enforced_power_limit | degraded | power | capped
   found: enforced power limit %d W, set %d W
-  expected: 0.9 of the set limit (ours): something else holds it lower
+  expected: 0.9 of the set limit (our limit): something else lowers it
   do: power supply or heat of the machine: ask the provider, or change the box
 low_power_limit | warn | power | capped
   found: power limit %d W, default %d W
-  expected: 0.9 of the default (ours)
+  expected: 0.9 of the default (our limit)
   do: expect less speed, or raise it: nvidia-smi -pl
 
 # MIG, ECC and other modes
@@ -1294,13 +1295,13 @@ mig_pending | degraded | mig
   expected: the same
   do: {RESET}
 no_mig_instance | fatal | mig
-  found: MIG mode is on and there is no instance
-  expected: one instance; CUDA sees no device without
+  found: MIG mode is on, but there is no instance
+  expected: an instance; without one CUDA sees no device
   do: make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset
 odd_mig_mode | degraded | mig
-  found: MIG mode %s, on the others not
-  expected: one mode in the box
-  do: set it like the others and reset, or leave this GPU out
+  found: MIG mode %s, unlike the others
+  expected: the same mode on all GPUs
+  do: set it like the others and reset, or don't use this GPU
 ecc_pending | warn | eccmode
   found: ECC mode %s, pending %s
   expected: the same
@@ -1310,8 +1311,8 @@ ecc_disabled | degraded | eccmode
   expected: Enabled on a data-centre GPU: without it a memory error is silent
   do: nvidia-smi -e 1, then reset the GPU
 odd_ecc_mode | warn | eccmode
-  found: ECC mode %s, on most of the others not
-  expected: one mode in the box
+  found: ECC mode %s, unlike most of the others
+  expected: the same mode on all GPUs
   do: nvidia-smi -e, then reset the GPU
 compute_prohibited | fatal | compute
   found: compute_mode: Prohibited
@@ -1320,14 +1321,14 @@ compute_prohibited | fatal | compute
 compute_exclusive | warn | compute
   found: compute_mode: %s
   expected: Default
-  do: one process a GPU, or nvidia-smi -c 0 -i N
+  do: run one process per GPU, or nvidia-smi -c 0 -i N
 no_persistence_mode | warn | persistence
   found: persistence_mode: Disabled
   expected: Enabled
-  do: nvidia-smi -pm 1: else each start takes seconds and counters are reset
+  do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
 fabric_not_ready | fatal | fabric
   found: fabric state %s, status %s
-  expected: Completed and Success; CUDA and NCCL can't start before
+  expected: Completed and Success; until then CUDA and NCCL can't start
   do: wait a minute; then restart nvidia-fabricmanager, reboot, or {BACK}
 fabric_unhealthy | - | fabric
   found: fabric health: %s
@@ -1336,41 +1337,41 @@ fabric_unhealthy | - | fabric
 fabric_degraded | degraded | fabric
   found: fabric health: %s
   expected: bandwidth full, no route unhealthy or in recovery (gpud, DCGM)
-  do: wait a minute; if it stays, reboot the box, then {BACK}
+  do: wait a minute; if it is still so, reboot the box, then {BACK}
 
 # Cells
 failed_sensor | - | sensor
   found: %s: %s
-  expected: every sensor answers; fan or power alone may pass (i3pystatus#850,
+  expected: every sensor answers; a fan or power sensor alone may fail (i3pystatus#850,
     nvidia_gpu_exporter#393)
-  do: ask again after 5 s; if it stays, look at the recovery action and the kernel log, then
+  do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
     {RESET}
 unreadable_cell | unknown | unread
   found: can't read %s
-  expected: values of a known form
-  do: run the probe again; if it stays, look at this output by hand
+  expected: values in a known form
+  do: run the check again; if it comes back, look at this output yourself
 denied_cell | unknown | denied
   found: %s: [Insufficient Permissions]
   expected: readable
   do: run as root
 missing_cell | unknown | lacks
-  found: not told: %s%s
-  expected: what drivers 465 to 610 tell
-  do: ask for these fields
+  found: missing: %s%s
+  expected: what drivers 465 to 610 report
+  do: query these fields
 
 # Is the card what its name says
 different_names | unknown | identity
   found: %s
   expected: all outputs say the same
-  do: run the probe again
+  do: run the check again
 wrong_card | degraded | identity | sku
   found: %s
   expected: name, memory (0.90 for ECC) and capability of one SKU, all cards alike
-  do: not the card the name promises: compare with what was rented, and {BACK}
+  do: this isn't the card that its name says: compare it with what you rented, and {BACK}
 odd_vbios | warn | vbios
   found: VBIOS %s, most of the others %s
-  expected: one version in the box (gcm, Azure NHC)
-  do: a card that was exchanged: ask the provider if it is slower than the others
+  expected: the same version on all GPUs (gcm, Azure NHC)
+  do: the card was probably exchanged: ask the provider if it is slower than the others
 version_mismatch | fatal | mismatch
   found: driver %s, kernel module %s
   expected: one version
@@ -1384,74 +1385,74 @@ no_peer_to_peer | warn | p2p
 different_values | unknown | disagree
   found: %s: %s
   expected: all outputs say the same
-  do: run the probe again
+  do: run the check again
 different_uuids | unknown | disagree
   found: uuid %s, in -L %s
   expected: all outputs say the same
-  do: run the probe again
+  do: run the check again
 
 # NVLink
 no_nvlink_output | unknown | nvlink
-  found: its NVLinks were not told
+  found: no output shows its NVLinks
   expected: nvlink -s lists them
-  do: run nvidia-smi nvlink -s by hand
+  do: run nvidia-smi nvlink -s yourself
 no_nvlink | fatal | nvlink
   found: no NVLink is listed
   expected: %s links
   do: reboot the box, then {BACK}
 single_gpu_nvlinks | warn | nvlink
-  found: all %d NVLinks inactive, one GPU in the box
+  found: all %d NVLinks are inactive, and the box has one GPU
   expected: active
-  do: nothing to do for one GPU
+  do: nothing: one GPU doesn't need them
 unwired_nvlinks | warn | nvlink
-  found: NVLink %s inactive (%d of %d), on every GPU as many
-  expected: every pair has an NVLink: a board may wire only some of them
-  do: nothing, or say how many were paid for: --expect nvlink=N
+  found: NVLink %s inactive (%d of %d), the same number on every GPU
+  expected: every pair has an NVLink; a board may wire only some links
+  do: nothing, or pass how many you pay for: --expect nvlink=N
 inactive_nvlinks | - | nvlink
   found: NVLink %s inactive (%d of %d)
   expected: none inactive (NVIDIA Health Validation, Azure NHC)
-  do: reboot the box; if it stays, {BACK}
+  do: reboot the box; if it comes back, {BACK}
 missing_nvlinks | - | nvlink
   found: %d NVLinks listed
   expected: %d
-  do: reboot the box; if it stays, {BACK}
+  do: reboot the box; if it comes back, {BACK}
 slow_nvlink | degraded | nvlink
   found: an NVLink at %.3f GB/s
   expected: %.3f GB/s
-  do: reboot the box; if it stays, {BACK}
+  do: reboot the box; if it comes back, {BACK}
 no_nvlink_pair | degraded | nvlink
   found: topo -m: no pair of the %d GPUs is connected by NVLink (%s)
   expected: NV and a number (gpud asks NVML)
-  do: restart nvidia-fabricmanager or reboot the box; if it stays, {BACK}
+  do: restart nvidia-fabricmanager or reboot the box; if it comes back, {BACK}
 odd_nvlink_pair | degraded | nvlink
   found: topo -m: GPU%d to GPU%d is %s, the others %s
   expected: %s
-  do: reboot the box; if it stays, {BACK}
+  do: reboot the box; if it comes back, {BACK}
 
 # Memory in use
 stuck_holder | degraded |  | held
   found: process %s (%s) holds %s in state %s
   expected: no holder in state D or Z
-  do: abort the dead mount that it waits for, or reboot the box
+  do: unmount the dead mount that it waits for, or reboot the box
 memory_of_nobody_known | warn | use | held
-  found: %d MiB in use at 0 %% utilisation, and nothing tells by whom
-  expected: 1024 MiB (ours; gcm 15 MiB)
+  found: %d MiB in use at 0 %% utilisation, by an unknown process
+  expected: 1024 MiB (our limit; gcm 15 MiB)
   do: nvidia-smi, fuser -v /dev/nvidia*
 memory_of_another_job | warn | use | held
   found: %d MiB in use by %s
-  expected: 1024 MiB (ours)
-  do: another job is on this GPU: wait, or choose another
+  expected: 1024 MiB (our limit)
+  do: another job uses this GPU: wait, or choose another GPU
 memory_of_another_program | warn | use | held
   found: %d MiB in use by %s
   expected: 15 MiB (gcm)
-  do: another program is on this GPU
+  do: another program uses this GPU
 memory_without_process | - | use | held
-  found: %d MiB in use and no process listed%s
-  expected: 1024 MiB (ours; gcm 15 MiB)
-  do: a process of another container, or one that died: fuser -v /dev/nvidia*, restart the
+  found: %d MiB in use, but no process listed%s
+  expected: 1024 MiB (our limit; gcm 15 MiB)
+  do: a process of another container, or a dead one, holds it: fuser -v /dev/nvidia*, restart the
     container, or reboot
 little_memory_without_process | warn | use | held
-  found: %d MiB in use and no process listed
+  found: %d MiB in use, but no process listed
   expected: 15 MiB (gcm)
   do: fuser -v /dev/nvidia*
 
@@ -1459,14 +1460,14 @@ little_memory_without_process | warn | use | held
 no_kernel_log | - | log
   found: %s
   expected: readable
-  do: run as root on the host, or accept not knowing: --expect log=no
+  do: run as root on the host, or accept that it is unknown: --expect log=no
 odd_kernel_log | unknown | log
-  found: %d of %d lines of the kernel log look like no log
+  found: %d of %d lines of the kernel log don't look like log lines
   expected: 0
-  do: look at the log by hand
+  do: look at the log yourself
 late_kernel_log | - | log
   found: the kernel log begins %s after boot: earlier lines are overwritten
-  expected: it reaches back to the load of the driver
+  expected: it goes back to the load of the driver
   do: journalctl -k -b as root
 xid | -
   found: %s
@@ -1475,7 +1476,7 @@ xid | -
 sxid | -
   found: %s
   expected: no SXid %d (%s)
-  do: ours: %s
+  do: %s
 kernel_log_line | -
   found: %s
   expected: no such line since boot%s
@@ -1485,7 +1486,7 @@ kernel_log_line | -
 dead_mount | degraded
   found: %s does not answer
   expected: a mount answers within 3 s
-  do: a dead network mount: abort it, or reboot the box
+  do: it is a dead network mount: unmount it, or reboot the box
 path_error | unknown
   found: %s: %s
   expected: readable
@@ -1496,12 +1497,12 @@ path_size | unknown
   do: df %s
 shm_default | degraded | shm | shm
   found: /dev/shm has %d MiB
-  expected: more than 64 MiB, docker's default: DataLoader workers die with a bus error
+  expected: more than 64 MiB, docker's default, at which DataLoader workers die with a bus error
   do: start the container with --shm-size or --ipc=host
 shm_small | warn | shm | shm
   found: /dev/shm has %d MiB
   expected: 1024 MiB
-  do: few workers, or a larger --shm-size
+  do: use few workers, or a larger --shm-size
 shm_full | degraded | shm | shm
   found: /dev/shm has %d MiB free
   expected: 64 MiB free
@@ -1509,7 +1510,7 @@ shm_full | degraded | shm | shm
 disk_full | fatal |  | disk
   found: %s: %d MiB free of %d
   expected: 512 MiB free
-  do: free space before anything is started: a checkpoint would be cut
+  do: free space before you start: a checkpoint would be cut off
 disk_nearly_full | degraded |  | disk
   found: %s: %d MiB free of %d
   expected: 5 GiB free
@@ -1517,7 +1518,7 @@ disk_nearly_full | degraded |  | disk
 disk_filling | warn |  | disk
   found: %s: %d MiB free of %d
   expected: 3 %% free, or 50 GiB
-  do: look at the size of your checkpoints
+  do: compare it with the size of your checkpoints
 no_inodes | fatal |  | inodes
   found: %s: %d inodes free of %d
   expected: 100 free
@@ -1539,38 +1540,38 @@ closed_node | fatal | node | no_runtime
   expected: the node can be opened
   do: the container's device list lacks it (cgroup): restart the container
 no_fabric_manager | - | fabricmanager
-  found: %d NVSwitches and no nv-fabricmanager runs
+  found: %d NVSwitches, but nv-fabricmanager isn't running
   expected: it runs; without it CUDA can't start on this board (gpud)
-  do: systemctl start nvidia-fabricmanager; its version is the driver's
+  do: systemctl start nvidia-fabricmanager; it must have the driver's version
 unfinished_part | unknown
-  found: %s did not come to its end
+  found: %s did not end
   expected: every part ends in time
-  do: run it again
+  do: run the check again
 unknown_card | fatal | lost
-  found: the card at %s has the nvidia driver and nvidia-smi doesn't know it
-  expected: every card answers whose device node may be opened
+  found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
+  expected: every card answers whose device node can be opened
   do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
 hidden_cards | unknown | count
-  found: %d of %d NVIDIA cards are not shown by nvidia-smi: lost, or another job's
-  expected: /proc/driver/nvidia/gpus tells which device node is whose
-  do: compare with the number of GPUs that were asked for: --expect gpus=N
+  found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
+  expected: /proc/driver/nvidia/gpus says which device node belongs to which card
+  do: compare with the number of GPUs that you asked for: --expect gpus=N
 spare_nodes | unknown | count
-  found: %d device nodes /dev/nvidiaN and %d GPUs answer
+  found: %d device nodes /dev/nvidiaN, but %d GPUs answer
   expected: a GPU for each node
-  do: a GPU of this container may have fallen off: restart the container; if it stays away, {BACK}
+  do: this container may have lost a GPU: restart the container; if it stays lost, {BACK}
 
 # torch (--python)
 no_torch | unknown | torch
   found: %s: %s
   expected: torch can be imported
-  do: install torch there, or give the job's own --python
+  do: install torch there, or pass the job's interpreter with --python
 torch_without_gpu | fatal | torch
   found: torch %s (CUDA %s) finds no GPU: %s
   expected: torch.cuda.is_available()
   do: %s
 failed_kernel | fatal | torch
   found: a small kernel failed: %s
-  expected: it runs and its sum is right
+  expected: it runs and its sum is correct
   do: %s
 
 # AMD
@@ -1580,12 +1581,12 @@ amd_ras | fatal | ras
   do: reboot the box, or hand it back
 narrow_amd_link | degraded | width
   found: PCIe width x%d of x%d
-  expected: the widest the card can
-  do: reboot; if it stays, {BACK}
+  expected: the card's full width
+  do: reboot; if it comes back, {BACK}
 unreadable_amd_output | unknown
   found: %s can't be read
   expected: JSON
-  do: run amd-smi by hand
+  do: run amd-smi yourself
 amd_uncorrectable | fatal | ras
   found: amd-smi metric: %s %d
   expected: 0
@@ -1595,7 +1596,7 @@ amd_bad_pages | degraded | pages
   expected: none pending
   do: reboot the box
 amd_ecc_untold | unknown | amd
-  found: %d of %d AMD GPUs, and neither amd-smi nor ras files tell their ECC state
+  found: %d of %d AMD GPUs: neither amd-smi nor ras files show their ECC state
   expected: amd-smi metric --ecc, bad-pages
   do: install amd-smi, or run it on the host
 
@@ -1603,59 +1604,59 @@ amd_ecc_untold | unknown | amd
 not_as_expected | fatal
   found: %s: %s
   expected: expected %s%s%s
-  do: not what was paid for, or not what the job needs: change the box or the job, or {BACK}
+  do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
 expectation_untold | unknown
   found: %s could not be read
   expected: expected %s%s%s
-  do: find out by hand
+  do: find out yourself
 
 # Load (--stress)
 stress_refused | unknown | stress
   found: stress: %s
   expected: the load runs
-  do: free the GPU, or give the job's --python
+  do: free the GPU, or pass the job's interpreter with --python
 stress_hung | fatal | stress
-  found: stress: no answer in the stage %s
+  found: stress: no answer in stage %s
   expected: each stage ends
   do: reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again
 stress_no_answer | unknown | stress
   found: stress: %s
   expected: torch in the interpreter
-  do: give the job's --python
+  do: pass the job's interpreter with --python
 stress_ended | fatal | stress
-  found: stress: ended in the stage %s: %s
+  found: stress: ended in stage %s: %s
   expected: it runs to its end
-  do: restart; then reset the GPU
+  do: restart the job; if it comes back, reset the GPU
 changing_product | fatal | wrong
-  found: the same product came out otherwise in %s of %s runs
+  found: the same product gave a different result in %s of %s runs
   expected: bit for bit the same each time
-  do: this GPU computes wrongly: {BACK}
+  do: this GPU computes wrong results: {BACK}
 odd_product | fatal | wrong
   found: the product differs from that of the other %s
-  expected: bit for bit the same on cards of one kind
-  do: this GPU computes wrongly: {BACK}
+  expected: bit for bit the same on cards of the same kind
+  do: this GPU computes wrong results: {BACK}
 two_products | fatal | wrong
   found: the two %s give different products
   expected: bit for bit the same
-  do: one of them computes wrongly: {BACK}
+  do: one of them computes wrong results: {BACK}
 slow_matmul | degraded | slow
   found: matmul at %.0f TFLOPS
-  expected: 0.5 of the %d that the data sheet names (ours)
+  expected: 0.5 of the %d in the data sheet (our limit)
   do: look at clocks, power limit and heat; or change the box
 slowest_matmul | degraded | slow
   found: matmul at %.0f TFLOPS, the others at %.0f
-  expected: 0.85 of the median (ours): the slowest card sets the pace
+  expected: 0.85 of the median (our limit): the slowest card sets the pace
   do: look at clocks, power limit and heat; or change the box
 slow_host_copy | degraded | h2d
   found: host to device at %.1f GB/s
-  expected: 0.4 of %.0f GB/s (PCIe %d x%d, ours)
+  expected: 0.4 of %.0f GB/s (PCIe %d x%d, our limit)
   do: look at the PCIe link under load and at NUMA; or change the box
 wrong_all_reduce | fatal | wrong
   found: a wrong sum after all-reduce
-  expected: %d GPUs add up
+  expected: the sum over %d GPUs
   do: NVLink or PCIe path: reboot, then {BACK}
 hung_under_load | fatal | hang
-  found: nvidia-smi did not come back under load
+  found: nvidia-smi did not end under load
   expected: 10 s
   do: reboot the box, and if it hangs again, {BACK}
 throttled_under_load | degraded | throttle
@@ -1669,7 +1670,7 @@ lost_under_load | fatal | lost
 
 # Samples (--watch)
 gone_from_samples | fatal | lost
-  found: GPU %d is in no sample any more
+  found: GPU %d is missing from the samples
   expected: every GPU is in every sample
   do: stop the job, reboot the box; if it comes back, {BACK}
 lost_sample | fatal | lost
@@ -1682,8 +1683,8 @@ throttled_sample | degraded | throttle
   do: heat or power supply: ask the provider
 stuck_kernel | degraded | stuck | stuck
   found: %d %% utilisation at %.0f W of %.0f W for %d samples
-  expected: more than %.1f of the limit under load (ours)
-  do: py-spy dump on every rank: one of them is elsewhere
+  expected: more than %.1f of the limit under load (our limit)
+  do: run py-spy dump on every rank: one of them is in a different place
 no_handle_at_end | fatal | lost
   found: %s
   expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
@@ -1727,14 +1728,14 @@ def verdict(findings):
 
 
 class Findings:
-    """Collects findings. Call it with the name of a record and the values of its texts."""
+    """Collects findings. Call it with the name of a finding and the values of its texts."""
 
     def __init__(self):
         """`list`: what was found; `keys`: what it was found for, as (key, GPU)."""
         self.list, self.keys = [], set()
 
     def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
-        """Add a finding, once for each key and GPU. What is not given is as the record has it."""
+        """Add a finding, once for each key and GPU. The record has the defaults."""
         record = FINDINGS[name]
         key = record["key"] if key is None else key
         entry = record["entry"] if entry is None else entry
@@ -1758,7 +1759,7 @@ class Findings:
 
 
 def readable(field, cell):
-    """Whether a cell has the form that its field should have."""
+    """Whether a cell has the form of its field."""
     kind = TYPE.get(field, "t")
     text = cell.strip()
     if kind == "n" or kind == "x":
@@ -1811,18 +1812,18 @@ NVIDIA_WORDS = {
     "NONE_LISTED": "ask the provider",
     "WORKFLOW_XID_45": "look at the Xid next to it",
 }
-# NVIDIA's IGNORE says that the job may go on, not that the card is well.
-SPARE_CARD = "finish, then ask for another card"
+# NVIDIA's IGNORE means that the job may go on, not that the card is fine.
+SPARE_CARD = "finish your job, then ask for another card"
 XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
-ANOTHERS = "nothing: this device isn't this job's or this container's"
+ANOTHERS = "nothing: the device belongs to another job or container"
 UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 
 
 def xid_words(code, level):
-    """What to do about an Xid, in our words."""
+    """What this check says to do about an Xid."""
     action = XID.get(code, ("", "", ""))[1]
     if action == "IGNORE" and RANK[level] < RANK["unknown"]:
-        return XID_WORDS.get(code, "finish what runs, then " + RESET)
+        return XID_WORDS.get(code, "finish your job, then " + RESET)
     return NVIDIA_WORDS.get(action, "ask the provider")
 
 
@@ -1838,7 +1839,7 @@ SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?
 FM_LINE = re.compile(
     r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
 )
-# What is before such a line is over: a boot, a load or unload of the driver.
+# These lines end everything before them: a boot, a load or unload of the driver.
 OLD = re.compile(
     r"Linux version \d+\.\d+|NVRM: loading NVIDIA UNIX|nvidia: module unloaded"
     r"|NVRM: .{0,60}unloading"
@@ -1853,7 +1854,7 @@ LOG_LIKE = re.compile(
 )
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
-# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
+# Faults of the host, not of the driver: only a boot ends them, and a container may see faults of its
 # neighbours.
 HOST_KINDS = (
     "disk",
@@ -1867,7 +1868,7 @@ HOST_KINDS = (
     "panic",
     "nccl crash",
 )
-# A line without any of these is plain; the others are tried on every rule.
+# A line with none of these is plain; the others are compared with every rule.
 WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
@@ -1958,7 +1959,7 @@ def ends_events(line, events):
 def recovery_level(text):
     """The level of a recovery action's words.
 
-    None, Reset and Drain forms are those of the NVML enum; other words are no good news.
+    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
     """
     words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
     if words in ("none", "0"):
@@ -1997,7 +1998,7 @@ def log_event(line):
 
 
 def xid_level(code, text):
-    """The level of an Xid: that of the table, where the line doesn't say more."""
+    """The level of an Xid: the table's, unless the line says more."""
     level = XID[code][0] if code in XID else "unknown"
     if 144 <= code <= 149:
         word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
@@ -2026,7 +2027,7 @@ def sxid_event(place, code, text, line):
 
 # --------------------------------------------------------------------------------------------------
 # smi_outputs.py
-# What each call of nvidia-smi prints, as cells: field -> text. Values are made of them later.
+# The output of each call of nvidia-smi as cells: field -> text. Others turn them into values.
 
 # dram, sram, l2_cache …: a part may count where the total doesn't
 ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")
@@ -2043,7 +2044,7 @@ def is_header(cells):
 def header_of(cells, asked, problems):
     """The field of each column, None for unknown ones. A renamed one is known by its position.
 
-    `asked`: the names that were asked for, where that is known.
+    `asked`: the names that were asked for, if known.
     """
     names = [cell.split(" [")[0] for cell in cells]
     if not isinstance(asked, list):
@@ -2057,7 +2058,7 @@ def header_of(cells, asked, problems):
         want = [CANON.get(str(name)) for name in asked]
         moved = any(one != other for one, other in zip(header, want) if one and other)
         if len(want) != len(names) or moved:
-            told = f"{len(names)} columns came, {len(want)} were asked for, or in another order"
+            told = f"{len(names)} columns instead of {len(want)}, or in another order"
             problems.append(told)
     return header
 
@@ -2099,7 +2100,7 @@ def parse_csv(text, asked=()):
                 row[name] = cell
         rows.append(row)
     if block + 1 < len(asked):
-        problems.append(f"{block + 1} tables came, {len(asked)} were asked for")
+        problems.append(f"{block + 1} tables instead of {len(asked)}")
     return rows, problems[:5]
 
 
@@ -2140,7 +2141,7 @@ def leaves_at(item, path):
 
 def parse_xml(text):
     """-> ([cells], [processes], [problems]); processes is None where the text has no such table."""
-    import xml.etree.ElementTree as tree  # here, because the watch has no use for its memory
+    import xml.etree.ElementTree as tree  # imported here, because a watch doesn't need it in memory
 
     text = clean(text)
     start = text.find("<?xml") if "<?xml" in text else text.find("<nvidia_smi_log")
@@ -2178,7 +2179,7 @@ def parse_xml(text):
             break
     attached = number(root.findtext("attached_gpus") or "N/A")
     if attached is not None and attached != len(gpus):
-        told = f"says {int(attached)} attached GPUs and describes {len(gpus)}"
+        told = f"names {int(attached)} attached GPUs but describes {len(gpus)}"
         problems.append(f"nvidia-smi -q -x {told}")
     if not gpus and attached != 0:
         problems.append("nvidia-smi -q -x describes no GPU")
@@ -2196,10 +2197,10 @@ def parse_q(text):
             cells["driver_version"] = driver
         gpus.append(cells)
     if text.count("\n    Processes") < len(gpus):
-        problems.append("nvidia-smi -q breaks off: the processes come last, and aren't there")
+        problems.append("nvidia-smi -q breaks off: the list of processes at its end is missing")
     attached = re.search(r"^Attached GPUs\s+: (\d+)", text, re.M)
     if not gpus or (attached and int(attached.group(1)) != len(gpus)):
-        says = f", and says {attached.group(1)}" if attached else ""
+        says = f" but names {attached.group(1)}" if attached else ""
         problems.append(f"nvidia-smi -q describes {len(gpus)} GPUs{says}")
     return gpus, problems
 
@@ -2259,7 +2260,7 @@ ROW_2 = re.compile(
 def parse_table(text):
     """The default view -> [cells].
 
-    It cuts names and lacks links and remapped rows, so it can condemn a box, never clear it.
+    It cuts names and lacks links and remapped rows, so it can make a box unfit, but never fit.
     """
     gpus, driver = [], re.search(r"Driver Version: ([\d.]+)", text)
     for line in clean(text).splitlines():
@@ -2356,7 +2357,7 @@ def parse_topo(text):
                 problems.append(f"topo -m: GPU{here} has {len(cells)} of {len(heads)} cells")
             pairs.update(((int(here), int(head)), cell) for head, cell in zip(heads, cells))
     if heads and {int(head) for head in heads} != {one for one, _ in pairs}:
-        problems.append("topo -m: rows and columns name other GPUs")
+        problems.append("topo -m: rows and columns name different GPUs")
     return pairs, problems[:3]
 
 
@@ -2413,25 +2414,25 @@ def parse_apps(text):
 
 # --------------------------------------------------------------------------------------------------
 # box.py
-# All outputs as one box: text in, values out. Reads no file, no clock and no network.
+# All outputs as one box: text in, values out. It reads no file, no clock and no network.
 
 
 class Gpu:
-    """One GPU as all the sources tell it.
+    """One GPU, from all the outputs that show it.
 
     `cells`: field -> [texts], those of --query-gpu first, then of -q -x, of -q, of the plain table.
     `seen`: the outputs that name it. `links`: link -> GB/s, None where inactive.
     """
 
     def __init__(self):
-        """A GPU of which nothing is known yet."""
+        """A GPU about which nothing is known yet."""
         self.index, self.bdf, self.uuid, self.cells, self.seen = None, None, None, {}, set()
         self.links, self.migs, self.processes = None, None, []
         self.listed_name, self.listed_uuid = None, None  # what -L says
 
     @property
     def label(self):
-        """What findings call it: its index, or its place."""
+        """Its name in findings: its index, or its place."""
         return self.index if self.index is not None else self.bdf
 
     @property
@@ -2441,7 +2442,7 @@ class Gpu:
         return f"/dev/nvidia{self.label if minor is None else int(minor)}"
 
     def raw(self, field):
-        """The first text of a field that is a value, else its first text, else None."""
+        """The first text of a field that is a value, otherwise its first text, otherwise None."""
         texts = self.cells.get(field, [])
         return next((text for text in texts if state(text) == "value"), texts[0] if texts else None)
 
@@ -2460,7 +2461,7 @@ class Gpu:
         return max(self.numbers(field) or [0])
 
     def most_of(self, start, end=""):
-        """The largest number of all fields that begin and end so."""
+        """The largest number of all fields with this beginning and end."""
         fields = [one for one in self.cells if one.startswith(start) and one.endswith(end)]
         return max([self.most(field) for field in fields] or [0])
 
@@ -2474,7 +2475,7 @@ class Gpu:
 
     @property
     def busy(self):
-        """Whether it is known to work: utilisation of at least 50 %."""
+        """Whether it is known to be busy: a utilisation of at least 50 %."""
         return (self.number("utilization.gpu") or 0) >= 50
 
     @property
@@ -2484,7 +2485,7 @@ class Gpu:
 
     @property
     def mig(self):
-        """Whether it is cut into MIG instances, or may be."""
+        """Whether it is split into MIG instances, or may be."""
         return self.says("mig.mode.current", "Enabled") or bool(self.migs)
 
     @property
@@ -2495,10 +2496,10 @@ class Gpu:
 
 
 class Box:
-    """All that the outputs tell about one box."""
+    """Everything that the outputs show about one box."""
 
     def __init__(self):
-        """A box of which nothing is known yet."""
+        """A box about which nothing is known yet."""
         self.gpus, self.topo, self.proc, self.exit = [], {}, {}, {}
         self.problems = []  # what could not be read, in words
         self.failures = []  # (kind, line) where nvidia-smi says that it can't work
@@ -2507,9 +2508,9 @@ class Box:
         self.live, self.recorded, self.missing = False, False, []
         self.sources = []  # the outputs that name GPUs
         self.processes_known, self.driver, self.log_excused = False, "", False
-        self.late = []  # calls of nvidia-smi that the time did not suffice for
+        self.late = []  # calls of nvidia-smi for which there was no time
         self.missing_cards = []  # cards that nvidia-smi doesn't show
-        self.foreign = set()  # places of those that are another's
+        self.foreign = set()  # places of the cards that belong to another job
         self.spare_nodes = 0  # device nodes that no GPU answers for
 
     def add_gpu(self, **values):
@@ -2520,7 +2521,7 @@ class Box:
 
     @property
     def container(self):
-        """The kind of container that this is, or an empty value."""
+        """The kind of container, or an empty value."""
         return as_dict(self.proc.get("platform")).get("container")
 
 
@@ -2556,17 +2557,17 @@ def parse(record):
 
 
 def came_late(got):
-    """Whether the time of the series, and not of the call, was over."""
+    """Whether the time of the series was over, rather than that of the call."""
     return got["unasked"] or (got["timed_out"] and got["short"])
 
 
 def check_file(box, name, text):
-    """Is a file whole, and does nvidia-smi say in it that it can't work?"""
+    """Is a file complete, and does nvidia-smi say in it that it can't work?"""
     if "\ufffd" in text:
-        box.problems.append(f"{name} holds bytes that are no text")
+        box.problems.append(f"{name} has bytes that aren't text")
     plain = COLOUR.sub("", text) if name in ("topo.txt", "dmesg.txt") else text
     if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", plain):
-        box.problems.append(f"{name} holds control characters")
+        box.problems.append(f"{name} has control characters")
     ours = box.recorded and name in FILES
     if ours and not box.live and name in box.exit and text and not text.endswith("\n"):
         box.problems.append(f"{name} breaks off in its last line")
@@ -2580,7 +2581,7 @@ def check_file(box, name, text):
 
 
 def check_recording(box, record):
-    """Is a recording whole?"""
+    """Is a recording complete?"""
     if box.recorded and not box.live:
         ends = [got for name, got in box.exit.items() if name != "dmesg.txt"]
         stopped = any(got["timed_out"] or got["unasked"] for got in ends) or box.failures
@@ -2597,7 +2598,7 @@ def check_recording(box, record):
 
 
 def read_cells(box, files):
-    """The outputs that tell the state of GPUs, into box.gpus. -> the processes that they list."""
+    """Read the outputs with the state of GPUs into box.gpus. Returns the processes that they list."""
     sources, processes = [], []
     if "nvidia-smi.csv" in files:
         asked = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])
@@ -2711,7 +2712,7 @@ def read_processes(box, files, processes):
 
 
 def read_other_captures(box, files):
-    """Outputs that this check doesn't ask for, but that others record."""
+    """Read outputs that this check doesn't ask for but others record."""
     pages = {}
     # gpu_bus_id, retired_pages.address, retired_pages.cause: one row a page, [N/A] where none is
     for line in clean(files.get("retired.csv", "")).splitlines()[1:]:
@@ -2737,7 +2738,7 @@ def read_other_captures(box, files):
 
 
 def compare_with_sysfs(box):
-    """The cards and device nodes of this box that nvidia-smi doesn't show."""
+    """Find the cards and device nodes of this box that nvidia-smi doesn't show."""
     cards = {bdf(str(one.get("bdf"))): one for one in nvidia_cards(box)}
     for gpu in box.gpus:
         minor = as_dict(cards.get(gpu.bdf)).get("minor")
@@ -2766,7 +2767,7 @@ def nvidia_cards(box):
 def amd_cards(box):
     """The AMD cards of sysfs -> [(label, card)].
 
-    Beside NVIDIA GPUs that answer, a Ryzen's own graphics is left out, and a label is a place.
+    If NVIDIA GPUs answer, a Ryzen's integrated graphics is left out, and a label is a place.
     """
     cards = [
         one
@@ -2794,9 +2795,9 @@ EXPECT = {
     "name": ("text", "part of the card's name"),
     "vram": (
         "memory",
-        "GiB of each card (80, 80GB, 81920MiB), 0.90 accepted; under MIG of the largest instance",
+        "GiB of each card (80, 80GB, 81920MiB); 0.90 of it is enough; under MIG the largest instance",
     ),
-    "nvlink": ("links", "all, or links a GPU"),
+    "nvlink": ("links", "all, or links per GPU"),
     "driver": ("version", "version"),
     "torch": ("build", "version, or its CUDA as cu130 (needs --python)"),
     "cuda": ("build", "of torch (needs --python)"),
@@ -2811,7 +2812,7 @@ EXPECT = {
     "disk": ("size", "GiB free on the largest writable path (500, 500GB, 4TiB)"),
     "shm": ("size", "GiB of /dev/shm"),
     "ram": ("size", "GiB"),
-    "log": ("yes", "no: this box's kernel log can't be read, don't hold it against the box"),
+    "log": ("yes", "no: accept that this box's kernel log can't be read"),
 }
 # kind -> (what is expected, the operators it can have)
 KINDS = {
@@ -2841,7 +2842,7 @@ GIB = {
 
 
 def value_of(kind, text):
-    """The value that a text is, or None when it is none of its kind."""
+    """The value of a text, or None if it isn't of this kind."""
     low = text.lower()
     if kind == "text":
         return text
@@ -2866,7 +2867,7 @@ def value_of(kind, text):
 def expectations_of(text):
     """'gpus=8,driver>=550' -> [(name, operator, value as typed, value)].
 
-    Raises ValueError with what was found, what is expected, what to do.
+    Raises ValueError with what is wrong and what to do.
     """
     out = []
     for part in (text or "").split(","):
@@ -2876,7 +2877,7 @@ def expectations_of(text):
         if not found or found.group(1) not in EXPECT:
             found, names = repr(part.strip()), ", ".join(sorted(EXPECT))
             raise ValueError(
-                f"--expect: can't read {found}; expected NAME=VALUE, with NAME one of {names}"
+                f"--expect: can't read {found}; write NAME=VALUE with one of these names: {names}"
             )
         what, operator, want = found.groups()
         kind = EXPECT[what][0]
@@ -2888,8 +2889,8 @@ def expectations_of(text):
             or (kind == "build" and isinstance(value, str) and operator not in ("=", "=="))
         ):
             raise ValueError(
-                f"--expect: found {short(part, 60)!r}, expected {what}, one of {operators}, "
-                f"and {words}; do: --expect help tells what each name takes"
+                f"--expect: can't read {short(part, 60)!r}; write {what}, one of {operators}, "
+                f"and {words} (--expect help describes the names)"
             )
         out.append((what, operator, want, value))
     return out
@@ -2910,7 +2911,7 @@ def compare(got, operator, want):
 
 
 def at_least(operator):
-    """More than asked for is as good."""
+    """Whether there is at least as much as asked for."""
     return ">=" if operator in ("=", "==") else operator
 
 
@@ -2922,13 +2923,13 @@ class Expectation:
         self.add, self.what, self.operator, self.want, self.value = add, what, operator, want, value
 
     def miss(self, gpu, got, entry="sku"):
-        """It isn't met."""
+        """Add the finding that it isn't met."""
         expected = (self.what, self.operator, self.want)
         key = "expect " + self.what
         self.add(gpu, "not_as_expected", self.what, got, expected=expected, entry=entry, key=key)
 
     def unknown(self):
-        """Nothing tells whether it is met."""
+        """Add the finding that it is unknown whether it is met."""
         expected = (self.what, self.operator, self.want)
         key = "expect " + self.what
         self.add(None, "expectation_untold", self.what, expected=expected, key=key)
@@ -2938,7 +2939,7 @@ class Expectation:
         return compare(got, operator or self.operator, self.value)
 
     def check_memory(self, label, gib, where=""):
-        """The memory of a card: 0.9 of what is wanted is enough, as the driver keeps some."""
+        """The memory of a card: 0.9 of what is wanted is enough, because the driver keeps some."""
         equal = self.operator in ("=", "==", ">=")
         if not compare(gib, at_least(self.operator), self.value * (0.9 if equal else 1.0)):
             self.miss(label, f"{gib:.1f} GiB{where}")
@@ -2975,7 +2976,7 @@ def judge_expectations(box, expectations, add):
 
 
 def expect_count(box, cards, answered, one):
-    """gpus: the number of cards, NVIDIA's and AMD's."""
+    """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
     told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
     if not told and not box.gpus:
@@ -3028,7 +3029,7 @@ def expect_name(gpu, one):
 
 
 def expect_vram(gpu, one):
-    """vram: GiB of the card; under MIG of the largest instance (3g.40gb)."""
+    """vram: GiB of the card, or under MIG of the largest instance (3g.40gb)."""
     got, names = gpu.number("memory.total"), gpu.migs or []
     slices = [int(size) for name in names for size in re.findall(r"\.(\d{1,4})gb", name)]
     if gpu.mig and slices:
@@ -3040,7 +3041,7 @@ def expect_vram(gpu, one):
 
 
 def expect_nvlink(gpu, one):
-    """nvlink: active links, or all that a card of this name has."""
+    """nvlink: active links, or as many as a card of this name has."""
     links = gpu.links or {}
     live = [speed for speed in links.values() if speed is not None]
     known = next((links for pattern, links, _ in NVLINKS if re.search(pattern, gpu.name)), None)
@@ -3050,7 +3051,7 @@ def expect_nvlink(gpu, one):
     elif len(live) < need and not (one.add.has("nvlink", gpu.label) and live):
         one.miss(gpu.label, f"{len(live)} active links", "")
     elif len(live) < need:
-        for other in one.add.list:  # one fault, one finding: raised to what was paid for
+        for other in one.add.list:  # one fault, one finding, with the level of an unmet expectation
             if other["gpu"] == gpu.label and "NVLink" in other["evidence"]:
                 other["level"] = "fatal"
 
@@ -3093,7 +3094,7 @@ def expect_pcie(gpu, one):
         one.unknown()
     elif not one.fits(got, ">=" if one.operator == "=" else one.operator):
         one.miss(gpu.label, str(int(got)))
-    elif one.what == "pcie":  # said to be wired so: no longer a fault
+    elif one.what == "pcie":  # expected by the user, so not a fault
         drop(one.add, gpu, "PCIe width")
 
 
@@ -3111,7 +3112,7 @@ def expect_mode(gpu, one):
 
 
 def drop(add, gpu, pattern):
-    """Takes back the findings about a GPU whose evidence begins with the pattern."""
+    """Remove the findings about a GPU whose evidence begins with the pattern."""
     mine = [one for one in add.list if one["gpu"] == gpu.label]
     gone = [one for one in mine if re.match(pattern, one["evidence"])]
     add.list[:] = [one for one in add.list if one not in gone]
@@ -3204,7 +3205,7 @@ def read_text(path, most=65536):
 def wanted(group, known):
     """The names of a group to ask for, in a spelling that this driver knows.
 
-    `known`: the names that the driver lists; empty when it doesn't tell, then all are asked for.
+    `known`: the names that the driver lists. If it lists none, all names are asked for.
     """
     names = []
     for choices, _ in group:
@@ -3226,7 +3227,7 @@ class SmiSeries:
     def ask(self, name, arguments):
         """One call, or None when the rest of the series is shorter than a call.
 
-        `short` in the answer: it had less than the full time, so a time-out is no hang.
+        `short` in the answer: the call had less than the full time, so a time-out isn't a hang.
         """
         ends = self.record["exit"]
         left = SERIES_SECONDS - (time.monotonic() - self.began)
@@ -3277,7 +3278,7 @@ class SmiSeries:
         return text, got
 
     def remapped_rows(self):
-        """Driver 465 tells them only here, if it knows them. -> whether the call hung."""
+        """Remapped rows of driver 465, which shows them only here. Returns whether the call hung."""
         fields = ["gpu_bus_id"]
         fields += ["remapped_rows." + one for one in ("correctable", "uncorrectable")]
         fields += ["remapped_rows." + one for one in ("pending", "failure")]
@@ -3294,7 +3295,7 @@ class SmiSeries:
 
 
 def hung(got):
-    """Whether a call had its full time and didn't come back."""
+    """Whether a call had its full time and didn't end."""
     return got["timed_out"] and not got.get("short")
 
 
@@ -3302,7 +3303,7 @@ APPS_QUERY = "--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu
 
 
 def gather_nvidia(record, runner, limit):
-    """All that nvidia-smi tells, into `record`."""
+    """Put everything that nvidia-smi shows into `record`."""
     smi = shutil.which("nvidia-smi")
     if not smi and os.path.exists("/usr/lib/wsl/lib/nvidia-smi"):  # WSL keeps it off the PATH
         smi = "/usr/lib/wsl/lib/nvidia-smi"
@@ -3337,8 +3338,8 @@ def gather_nvidia(record, runner, limit):
 def worthy(raw):
     """A log without its plain lines.
 
-    Its first line, the last (which may be half a line), and those that are judged; of too many the
-    end.
+    It keeps the first line, the last (which may be half a line), and those that are judged; if there
+    are too many, the last ones.
     """
     lines = raw.split(b"\n")
     kept = [
@@ -3375,7 +3376,7 @@ def with_journal(ring, journal):
 def gather_log(record, runner, limit):
     """dmesg, or the journal of this boot, or the ring buffer itself.
 
-    Where the beginning of dmesg is overwritten, the journal goes before it.
+    If the beginning of dmesg is overwritten, the journal goes before it.
     """
     tried, ring = [], None
     for command in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"]):
@@ -3524,7 +3525,7 @@ def container():
 
 
 def container_by_traces():
-    """The container by its traces: pods of containerd and CRI-O, LXC, nspawn.
+    """Recognize the container by its traces: pods of containerd and CRI-O, LXC, nspawn.
 
     Under cgroup v2, and entered over ssh, they have none of the usual marks.
     """
@@ -3536,7 +3537,7 @@ def container_by_traces():
     if told or made:
         return short(told or made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
-    # A host without disks may have such a root too.
+    # A host without disks may have such a root as well.
     root = re.search(
         r"^\S+ \S+ \S+ \S+ / .* - overlay .*", read_text("/proc/self/mountinfo") or "", re.M
     )
@@ -3551,7 +3552,7 @@ def container_by_traces():
 def minor_of(place):
     """A place as sysfs writes it -> (N of /dev/nvidiaN, whether the driver leaves the card out).
 
-    N is None where the driver's folder doesn't tell.
+    N is None if the driver's folder doesn't show it.
     """
     told = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
     found = re.search(r"Device Minor:\s+(\d{1,4})", told)
@@ -3560,7 +3561,7 @@ def minor_of(place):
 
 
 def gather_nodes(proc):
-    """Which cards are this process's: Slurm and containers give some of a box.
+    """Which cards this process may use: Slurm and containers may give only some of a box.
 
     access() asks the device cgroup and wakes no GPU, as open() would.
     """
@@ -3598,7 +3599,7 @@ def gather_disks(paths, into):
 
 
 def gather_holders(proc):
-    """Who holds GPU device nodes.
+    """Find the processes that hold GPU device nodes.
 
     It sees only its own pid namespace, and other users' processes only as root.
     """
@@ -3671,7 +3672,7 @@ print("GPU_HEALTH " + json.dumps(out))
 
 
 def gather_torch(proc, runner, python):
-    """What the job's interpreter says of its torch."""
+    """What the job's interpreter says about its torch."""
     got = runner([python, "-c", TORCH_PROBE], 40.0)
     line = [part for part in got["text"].splitlines() if part.startswith("GPU_HEALTH ")]
     try:
@@ -3685,7 +3686,7 @@ def gather_torch(proc, runner, python):
 
 
 def gather_amd(record, runner, limit):
-    """What amd-smi tells, where it is."""
+    """What amd-smi shows, if it is installed."""
     tool = shutil.which("amd-smi")
     if not tool:
         return
@@ -3708,7 +3709,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
     real = []
     for path in list(paths) or ["/", "/tmp", os.path.expanduser("~"), "."]:
         try:
-            path = os.path.abspath(path)  # asks no file system: it may be dead
+            path = os.path.abspath(path)  # doesn't ask the file system, which may be dead
         except OSError:
             continue  # the current folder was removed
         if path not in real:
@@ -3719,7 +3720,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
         (gather_holders, (proc,)),
         (gather_amd, (record, runner, limit)),
     ]
-    # a thread each: a dead mount holds its own only
+    # a thread each, so that a dead mount blocks only its own
     jobs += [(gather_disks, ([path], disks)) for path in ["/dev/shm", *real]]
     if python:
         jobs.append((gather_torch, (proc, runner, python)))
@@ -3728,7 +3729,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
     def guarded(target, arguments):
         try:
             target(*arguments)
-        except Exception as error:  # what one part can't do is said, and the others go on
+        except Exception as error:  # a part that fails is reported, and the others go on
             broken.append(f"{target.__name__} ({short(error, 80)})")
 
     for job in jobs:
@@ -3758,10 +3759,10 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
 
 
 def judge_tools(box, add):
-    """Did nvidia-smi work at all? A whole-tool failure, a hang, a machine without one."""
+    """Did nvidia-smi work at all? It may fail, hang, or be missing."""
     cards = nvidia_cards(box)
     for kind, line in box.failures:
-        # no_driver: the card is there, the driver isn't, so nothing can train here as it is
+        # no_driver: there is a card but no driver, so nothing can train here
         level = "fatal" if kind == "no_driver" and cards else None
         key = "mismatch" if kind == "mismatch" else "tool"
         add(None, "smi_" + kind, line, level=level, key=key)
@@ -3846,7 +3847,7 @@ def judge_identity(box, add):
 
 
 def odd_names(gpu, told, there):
-    """What is odd about the names that the outputs tell."""
+    """What is odd about the names in the outputs."""
     odd, names = [], [one.name for one in there]
     common = usual(names)
     if len(told) > 1:
@@ -3896,7 +3897,7 @@ def judge_driver(box, there, add):
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
 
 
-# What two outputs tell alike, whenever they are asked.
+# Fields that two outputs show alike at any time.
 STABLE = (
     "name",
     "memory.total",
@@ -3915,7 +3916,7 @@ STABLE = (
 
 
 def judge_agreement(box, add):
-    """Two outputs that contradict each other about a GPU that is else fine: one is damaged."""
+    """Do two outputs contradict each other about an otherwise fine GPU? Then one is damaged."""
     blamed = {one["gpu"] for one in add.list}
     for gpu in box.gpus:
         if gpu.label in blamed:
@@ -3947,7 +3948,7 @@ def live_links(gpu):
 
 
 def judge_nvlink(box, add):
-    """Inactive, missing and slow links. A card that can take a bridge and has none is no fault."""
+    """Inactive, missing and slow links. A card without its optional bridge is no fault."""
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label) and not gpu.mig]
     common = usual([len(gpu.links) for gpu in there if gpu.links])
     # Boards with two or four P100 or V100 wire some of the 6 links (RWTH Aachen's nodes: 2): all
@@ -3999,7 +4000,7 @@ def judge_links(box, gpu, count, common, as_wired, add):
 
 
 def judge_topology(box, there, add):
-    """`topo -m`: pairs that aren't connected like the others."""
+    """`topo -m`: pairs that are connected differently from the others."""
     cells = [cell for (one, two), cell in box.topo.items() if one != two]
     common, several = usual(cells), len(there) > 1 and all(has_nvlink(gpu) for gpu in there)
     linked = any(cell.startswith("NV") for cell in cells)
@@ -4012,7 +4013,7 @@ def judge_topology(box, there, add):
         if one != two and cell != common:
             for end in (one, two):
                 by_gpu.setdefault(end, []).append((one, two, cell))
-    while by_gpu:  # the GPU with most odd cells explains them
+    while by_gpu:  # the GPU with the most odd cells explains them
         gpu = max(sorted(by_gpu), key=lambda index: len(by_gpu[index]))
         one, two, cell = by_gpu[gpu][0]
         if not any(add.has("nvlink", end) or add.has("lost", end) for end in (one, two)):
@@ -4069,12 +4070,12 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
 # What to do at a recovery action of this level.
 RECOVERY_ACTION = {
     "fatal": "do what it says: reset the GPU, or reboot the box",
-    "degraded": "finish what runs, start nothing new, then " + RESET,
+    "degraded": "finish your job, start nothing new, then " + RESET,
 }
 
 
 def judge_lost(box, gpu, add):
-    """Whether a GPU is gone. It gets one finding then, and no other."""
+    """Whether a GPU is gone. If so, it gets only this finding."""
     lost = [
         (field, text)
         for field, texts in sorted(gpu.cells.items())
@@ -4150,7 +4151,7 @@ def judge_rows(gpu, label, add):
 
 
 def judge_ecc(gpu, label, add):
-    """ECC counters: the worst of what they say."""
+    """ECC counters: the worst of them."""
     fresh = gpu.most_of("ecc.errors.uncorrected.volatile.")
     corrected = gpu.most_of("ecc.errors.corrected.")
     in_sram = gpu.most_of("ecc.errors.corrected.", ".sram")
@@ -4181,7 +4182,7 @@ def judge_link(box, gpu, add):
         unseen = " (a virtual machine can't see the slot)" if inside else ""
         add(gpu.label, "narrow_link", min(now), max(most), do=(unseen, min(now)))
     now, most = gpu.number("pcie.link.gen.gpucurrent"), gpu.number("pcie.link.gen.max")
-    # An idle card lowers the generation; only under load it tells something.
+    # An idle card lowers the generation, so it matters only under load.
     loaded = gpu.busy and not gpu.says("pstate", "P8", "P12")
     if now and most and now < most and loaded:
         add(gpu.label, "slow_link", now, most, gpu.number("utilization.gpu"))
@@ -4190,7 +4191,7 @@ def judge_link(box, gpu, add):
         lanes = max(gpu.numbers("pcie.link.width.max") or [16])
         rate = REPLAYS[min(int(most), len(REPLAYS)) - 1]
         bound = rate * lanes * max(1.0, uptime / 60.0)
-        if replays > bound:  # a mean over the whole uptime: the worst minute was worse
+        if replays > bound:  # a mean over the whole uptime: some minutes were worse
             add(gpu.label, "link_replays", replays, expected=(bound, uptime / 60, rate))
     sku = None if gpu.vgpu else sku_of(gpu.name)
     if sku and most and most < sku["pcie_gen"]:
@@ -4233,7 +4234,7 @@ def judge_heat(gpu, add):
     heat, margin = gpu.most("temperature.gpu"), gpu.number("temperature.gpu.tlimit")
     slow, top = gpu.number("x.slow"), gpu.number("x.gpu_max")
     slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that tell it
-    if top and top > 40:  # the highest it may work at, 85 to 93 in the captures; gpud
+    if top and top > 40:  # the highest temperature it may work at, 85 to 93 in the captures; gpud
         slow = int(min(slow, top + 1))
     if (margin is not None and margin <= 0) or heat >= slow:
         left = "" if margin is None else f", {int(margin)} C to its limit"
@@ -4244,7 +4245,7 @@ def judge_heat(gpu, add):
 
 
 def judge_clocks(gpu, held, add):
-    """Clocks and power limits that someone set. `held`: an application clock is active."""
+    """Clocks and power limits that somebody set. `held`: an application clock is active."""
     clock, default = gpu.number("x.app_clock"), gpu.number("x.app_default")
     now, top = gpu.number("clocks.current.sm"), gpu.number("clocks.max.sm")
     if held and now and top and gpu.busy and now < min(0.5 * top, 0.95 * (default or top)):
@@ -4272,7 +4273,7 @@ def no_persistence(gpu):
 
 
 def judge_modes(box, gpu, add):
-    """MIG, ECC, compute and persistence mode, beside those of the other GPUs."""
+    """MIG, ECC, compute and persistence mode, compared with the other GPUs."""
     current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
     if state(current) == state(pending) == "value" and current != pending:
         add(gpu.label, "mig_pending", current, pending)
@@ -4321,7 +4322,7 @@ def judge_fabric(gpu, add):
         add(gpu.label, "fabric_degraded", ", ".join(texts))
 
 
-# A failed sensor that nothing else depends on.
+# A failed sensor on which nothing else depends.
 COSMETIC = (
     "fan.speed",
     "power.draw",
@@ -4337,7 +4338,7 @@ COSMETIC = (
 
 
 def judge_readable(box, gpu, add):
-    """Cells that failed, can't be read, may not be read, or aren't there."""
+    """Cells that failed, can't be read, may not be read, or are missing."""
     judge_sensors(gpu, add)
     unread = unreadable_fields(gpu)
     if unread:
@@ -4371,7 +4372,7 @@ def judge_sensors(gpu, add):
 
 
 def unreadable_fields(gpu):
-    """The fields that don't have their form, or a value that can't be."""
+    """The fields that have a wrong form, or an impossible value."""
     unread = set()
     for field, texts in gpu.cells.items():
         for text in texts:
@@ -4388,7 +4389,7 @@ def unreadable_fields(gpu):
 
 
 def missing_fields(box, gpu):
-    """What every driver tells, and this one didn't."""
+    """The fields that every driver reports but this one didn't."""
     need = REQUIRED + (REQUIRED_590 if version(box.driver)[:1] >= (590,) else ())
     lacks = [
         field
@@ -4421,7 +4422,7 @@ def judge_log(box, add):
         return
     judge_log_itself(box, add)
     new = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
-    # Xid 154 is the driver's own last word on a GPU: it holds for the Xids before it.
+    # Xid 154 is the driver's final statement about a GPU: it overrides the Xids before it.
     last_word = {}
     for position, event in enumerate(new):
         if event["kind"] == "xid" and event["code"] == 154:
@@ -4445,7 +4446,7 @@ def judge_log(box, add):
             continue  # the Xid says it, and which GPU
         worst = min((level for level, _ in events), key=RANK.get)
         evidence = line_of(events, worst)
-        # A container, or a job on a part of a node, sees the whole host's log.
+        # A container, or a job on part of a node, sees the log of the whole host.
         foreign = place in box.foreign
         elsewhere = place and (foreign or (box.container and box.gpus and place not in own))
         if elsewhere and box.spare_nodes and not foreign:  # it may be this container's lost card
@@ -4460,7 +4461,7 @@ def judge_log(box, add):
 
 
 def judge_log_itself(box, add):
-    """Can the kernel log be read, and does it reach back far enough?"""
+    """Can the kernel log be read, and does it go back far enough?"""
     log, got = box.log, box.exit.get("dmesg.txt") or {"rc": 0, "timed_out": False}
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     failed = (isinstance(got["rc"], int) and got["rc"] != 0) or got["timed_out"]
@@ -4484,18 +4485,18 @@ def line_of(events, level):
 
 
 def times(line, events):
-    """A line, with the number of its events where there are several."""
+    """A line, with the number of its events if there are several."""
     return short(line, 250) + (f" ({len(events)} times)" if len(events) > 1 else "")
 
 
 def add_xid(code, place, label, level, evidence, elsewhere, add):
     """A finding for the events of one Xid on one GPU."""
-    unknown = ("unknown", "", "a number that this table doesn't know")
+    unknown = ("unknown", "", "not in the table of Xids")
     _, action, what = XID.get(code, unknown)
     words = UNKNOWN_XID
     if action:
         ours = ANOTHERS if elsewhere else xid_words(code, level)
-        words = f"NVIDIA: {action}. Ours: {ours}"
+        words = f"{ours} (NVIDIA's action: {action})"
     if level == "fatal" and BACK not in words:
         words += "; if it comes back, " + BACK
     key, entry = f"xid {code} {place}", XID_ENTRY.get(code, "")
@@ -4506,19 +4507,19 @@ def add_xid(code, place, label, level, evidence, elsewhere, add):
 def add_sxid(code, place, events, add):
     """A finding for the events of one SXid on one NVSwitch.
 
-    Where a line says fatal or not, that line and its level count.
+    If a line says whether it is fatal, that line and its level count.
     """
     worded = [(level, event) for level, event in events if event["word"]]
     level = min((level for level, _ in worded or events), key=RANK.get)
     evidence = times(worded[0][1]["line"], events) if worded else line_of(events, level)
     told = {
         "always": "fatal by gpud's table",
-        "maybe": "fatal when the line says so, gpud's table",
+        "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
     }.get(SXID.get(code), "not in gpud's table")
     action = {
         "fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
-        "degraded": "finish, then reboot the box",
+        "degraded": "finish your job, then reboot the box",
     }.get(level, "watch it")
     key = f"sxid {code} {place}"
     add(None, "sxid", evidence, level=level, expected=(code, told), do=(action,), key=key)
@@ -4542,7 +4543,7 @@ def add_line(box, kind, place, label, level, evidence, elsewhere, add):
 
 
 def judge_system(box, add):
-    """Disks, memory, device nodes. Thresholds are ours unless the finding says otherwise."""
+    """Disks, memory, device nodes. This project set the limits unless the finding names a source."""
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
@@ -4612,7 +4613,7 @@ def judge_disk(path, disk, seen, add):
 
 
 def judge_hidden_cards(box, add):
-    """Cards and device nodes that nvidia-smi doesn't show: lost, or another job's."""
+    """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     for one in box.missing_cards if not wsl else []:
         if one.get("node") == "open":
@@ -4626,7 +4627,7 @@ def judge_hidden_cards(box, add):
 
 
 def judge_torch(box, add):
-    """What the job's own interpreter says: its torch, and a small kernel on each GPU."""
+    """What the job's interpreter says: its torch, and a small kernel on each GPU."""
     torch = as_dict(box.proc.get("torch"))
     if not torch:
         return
@@ -4653,7 +4654,7 @@ def judge_torch(box, add):
 
 
 def judge_amd(record, box, add):
-    """AMD cards: sysfs, and amd-smi where it is."""
+    """AMD cards: sysfs, and amd-smi if it is installed."""
     cards = amd_cards(box)
     labels, untold = [label for label, _ in cards], set()
     for label, one in cards:
@@ -4721,9 +4722,9 @@ def leaves_of(value, key="", depth=0):
 
 # --------------------------------------------------------------------------------------------------
 # stress.py
-# Load on all GPUs at once, as training has it, and what torch tells.
+# Load all GPUs at once, as training does, and judge what torch reports.
 #
-# Off by default. It needs torch on the box, and never runs on fewer than the visible GPUs.
+# Off by default. It needs torch on the box, and always runs on all visible GPUs.
 
 # The program that the job's own interpreter runs.
 STRESS_WORKER = r'''
@@ -4943,9 +4944,9 @@ def stress(seconds, python, record, device="cuda", size=None):
 
 
 def judged_stress(got, samples, record, log_after):
-    """-> (what was measured, findings), by the worker's answer, the samples and the log after it.
+    """Return (what was measured, findings) from the worker's answer, the samples and the later log.
 
-    Pure. `got`: what `run` gives. `record`: what was gathered before the load.
+    Pure. `got`: what `run` returns. `record`: what was gathered before the load.
     """
     add, lines = Findings(), []
     for line in clean(got["text"]).splitlines():
@@ -4981,7 +4982,7 @@ def judged_stress(got, samples, record, log_after):
 
 
 def judge_course(got, lines, add):
-    """Did the load start, and come to its end?"""
+    """Did the load start, and did it end?"""
     stages = [one["stage"] for one in lines]
     failed = next((one for one in lines if one["stage"] == "failed"), None)
     last = lines[-1] if lines else {}
@@ -4997,7 +4998,7 @@ def judge_course(got, lines, add):
 
 
 def judge_products(products, add):
-    """Does each GPU compute the same as before and as its like, and as fast?"""
+    """Does each GPU give the same result every time, the same as GPUs of its kind, and as fast?"""
     for one in products:
         if one.get("differ"):
             add(one.get("gpu"), "changing_product", one["differ"], one.get("checks"))
@@ -5020,7 +5021,7 @@ def judge_products(products, add):
 
 
 def judge_copies(copies, box, add):
-    """Is the way from host memory to each GPU as fast as its PCIe link?"""
+    """Are copies from host memory to each GPU as fast as its PCIe link?"""
     for one in copies:
         gpu = next((gpu for gpu in box.gpus if gpu.label == one.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
@@ -5047,7 +5048,7 @@ def judge_load_samples(samples, add):
 
 
 def judge_new_lines(record, log_after, add):
-    """The lines that the kernel log got under load."""
+    """The lines that the load added to the kernel log."""
     # by its last line: a ring buffer may have lost its beginning meanwhile
     last = record["files"].get("dmesg.txt", "").rstrip("\n").rsplit("\n", 1)[-1]
     if not last or last not in log_after:
@@ -5061,17 +5062,17 @@ def judge_new_lines(record, log_after, add):
 
 # --------------------------------------------------------------------------------------------------
 # watch.py
-# The watch (--watch): one JSON line a sample, findings when they change.
+# The watch (--watch): one JSON line per sample, and findings when they change.
 #
-# One nvidia-smi repeats itself; nothing is started for a sample.
+# One nvidia-smi runs in a loop; a sample starts no process.
 
-# Ours: a spinning collective draws little; three samples in a row, so that a pause between steps
-# is none.
+# Our limits: a waiting collective draws little power; three samples in a row, so that a pause between
+# steps doesn't count.
 STUCK_POWER, IDLE_SAMPLES = 0.3, 3
 
 
 def watch_row(row):
-    """Cells of one GPU -> numbers, None where the driver says none."""
+    """Cells of one GPU -> numbers, None if the driver gives none."""
     mask = number(row.get("clocks_event_reasons.active", "N/A"))
     bits = REASONS + (("sw_power_cap", 0x4),)
     out = {
@@ -5138,7 +5139,7 @@ def judge_sample(gpus, streaks, holders):
 
 
 def judge_end(words, code, places, sampled):
-    """Findings of the last words and the exit code of a nvidia-smi that ended by itself.
+    """Findings from the last output and the exit code of an nvidia-smi that ended by itself.
 
     `places`: place -> index of the GPUs seen before; `sampled`: how many samples there were.
     """
@@ -5148,7 +5149,9 @@ def judge_end(words, code, places, sampled):
         add(int(known) if known.isdigit() else place or index, "no_handle_at_end", line)
     failure = smi_failure(words)
     kind = failure[0] if failure else RC_FAILURES.get(code)
-    if kind and sampled and not add.list:  # what never worked is no news of the GPUs
+    if (
+        kind and sampled and not add.list
+    ):  # an nvidia-smi that never worked says nothing about the GPUs
         line = failure[1] if failure else f"nvidia-smi ended with {code}"
         add(None, "smi_" + kind, line, key="tool", entry="")
     return add
@@ -5241,7 +5244,7 @@ class Watch:
         self.places[place] = index
 
     def sample(self, kmsg):
-        """Judges the rows as one sample, and prints it with what is new and what is over."""
+        """Judge the rows as one sample, and print it with the findings that began and ended."""
         gpus, self.rows = [watch_row(row) for row in self.rows], []
         self.sampled += 1
         add, why = judge_sample(gpus, self.streaks, self.holders)
@@ -5270,7 +5273,7 @@ class Watch:
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
 
     def end(self, code):
-        """nvidia-smi ended by itself. -> why, in words."""
+        """nvidia-smi ended by itself: return why, in words."""
         self.code = code
         self.stray = f"{self.words}\n{self.stray}\n{self.rest.decode('utf-8', 'replace')}\n"
         if code != 0 or not (self.sampled or self.rows):
@@ -5287,13 +5290,15 @@ class Watch:
 
 
 def watch(interval, pid=None, out=None):
-    """Prints until a signal, the end of `pid`, or the end of nvidia-smi.
+    """Print until a signal, the end of `pid`, or the end of nvidia-smi.
 
-    -> the exit code: 1 when something was degraded or fatal, 2 when it can't watch, otherwise 0.
+    Returns the exit code: 1 if something was degraded or fatal, 2 if it can't watch, otherwise 0.
     """
     smi = shutil.which("nvidia-smi")
     if not smi:
-        sys.stderr.write("gpu_health.py: no nvidia-smi on the PATH: nothing to watch\n")
+        sys.stderr.write(
+            "gpu_health.py: nvidia-smi isn't on the PATH; install the driver, or add it to the PATH\n"
+        )
         return 2
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
@@ -5323,7 +5328,7 @@ def watch(interval, pid=None, out=None):
         except InterruptedError:
             continue
         chunk = os.read(handle, 65536) if ready else b""
-        full = bool(seen.rows) and not chunk  # a pause, or the end: the sample is whole
+        full = bool(seen.rows) and not chunk  # a pause, or the end: the sample is complete
         if ready and not chunk:
             ended.append(seen.end(process.wait()))
         if chunk:
@@ -5362,7 +5367,7 @@ def kernel_events(kmsg):
 
 
 def save(record, folder):
-    """Writes a record, one file a command. Raises OSError."""
+    """Write a record, one file per command. Raises OSError."""
     os.makedirs(folder, exist_ok=True)
     files = dict(record["files"])
     files["proc.json"] = json.dumps(record.get("proc", {}), indent=1, sort_keys=True) + "\n"
@@ -5374,7 +5379,7 @@ def save(record, folder):
 
 
 def kind_of(text):
-    """Which output a raw text is, by its content. For captures that others took and named."""
+    """Which output a raw text is, by its content, for captures with other file names."""
     head = text[:4000]
     first = next((line for line in head.splitlines() if line.strip()), "")
     if "<nvidia_smi_log" in head or (head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]):
@@ -5424,7 +5429,9 @@ def load(path):
     if not os.path.isfile(path):
         names = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
     if not names:
-        raise ValueError("{} holds no file; expected some of: {}".format(path, ", ".join(FILES)))
+        raise ValueError(
+            "{} has no files; pass a folder with some of {}".format(path, ", ".join(FILES))
+        )
     for name in names:
         if not os.path.isfile(name):
             continue
@@ -5439,7 +5446,7 @@ def load(path):
             continue
         if slot in record["files"]:
             raise ValueError(
-                f"{path}: two files are both {slot}; a folder holds the outputs of one box"
+                f"{path}: two files are {slot}; pass a folder with the outputs of one box"
             )
         if len(raw) > LIMIT:
             record.setdefault("cut", []).append(slot)
@@ -5504,7 +5511,7 @@ def recognised(box):
         out.append("MIG")
     if amd_cards(box):
         out.append("AMD")
-    # A finding on data-centre cards only: elsewhere nothing is lost but the seconds of a start.
+    # A finding only on data-centre cards: others just start some seconds later.
     if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
         out.append("persistence mode off (nvidia-smi -pm 1)")
     if not box.gpus and "AMD" not in out:
@@ -5513,7 +5520,7 @@ def recognised(box):
 
 
 def brief(box):
-    """Cards in few words: those that are alike stand together, with the list of their indexes."""
+    """The cards in short: those that are alike as one item, with the list of their indexes."""
     out = []
     for gpu in box.gpus:
         sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
@@ -5586,10 +5593,10 @@ EXIT = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 
 
 class Usage(argparse.ArgumentParser):
-    """A parser with errors in one line."""
+    """A parser with errors of one line."""
 
     def error(self, message):
-        """Says what is wrong, and ends with 2."""
+        """Say what is wrong, and exit with 2."""
         sys.stderr.write(f"gpu_health.py: {message}; see --help\n")
         raise SystemExit(2)
 
@@ -5606,41 +5613,41 @@ def parser_of_arguments():
         "--expect",
         default="",
         metavar="LIST",
-        help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; "
-        "help lists the names",
+        help="what you pay for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; "
+        "'help' lists the names",
     )
     parser.add_argument(
         "--python",
         metavar="PATH",
-        help="the job's own interpreter: its torch, CUDA, and a small kernel really launched",
+        help="the job's interpreter: checks its torch and CUDA, and runs a small kernel",
     )
     parser.add_argument(
         "--path",
         action="append",
         default=[],
         metavar="DIR",
-        help="a path that the job writes to; may be repeated (default: /, /tmp, home, here)",
+        help="a path that the job writes to; repeatable (default: /, /tmp, home, here)",
     )
     parser.add_argument(
         "--stress",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="load the GPUs for so long; needs torch in --python",
+        help="load the GPUs for this long; needs torch in --python",
     )
     parser.add_argument(
         "--watch",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="a JSON line every SECONDS, until a signal or the end of --pid",
+        help="print a JSON line every SECONDS, until a signal or until --pid ends",
     )
     parser.add_argument(
-        "--pid", type=int, metavar="PID", help="with --watch: stop when this process has ended"
+        "--pid", type=int, metavar="PID", help="with --watch: stop when this process ends"
     )
-    parser.add_argument("--record", metavar="DIR", help="write what was gathered")
+    parser.add_argument("--record", metavar="DIR", help="write what was read, one file per command")
     parser.add_argument("--replay", metavar="DIR", help="judge a recording instead of this box")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 
@@ -5688,4 +5695,4 @@ if __name__ == "__main__":
     exit_code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(exit_code)  # a thread that waits for a dead mount must not hold the answer back
+    os._exit(exit_code)  # a thread that waits for a dead mount must not delay the answer

@@ -62,7 +62,7 @@ def test_a_box_is_named_as_users_name_it(text, host, options):
         ("ssh -p 0 h", "-p '0' isn't a port; write a number from 1 to 65535"),
         ("ssh -p 1e3 h", "-p '1e3' isn't a port"),
         ("ssh -p", "-p has no value"),
-        ("ssh h rm -rf /", "'rm' stands after the host"),
+        ("ssh h rm -rf /", "'rm' comes after the host"),
         (
             "ssh -L 8080:localhost:8080 root@h",
             "the option '-L' isn't allowed, only -p, -i, -l, -J and -o are; leave it out with its value",
@@ -250,7 +250,7 @@ def test_a_banner_cannot_act_on_the_terminal(boxes, tmp_path):
 
 def test_a_missing_ssh_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert box.run(box.parse("gpu"), "true").text == "no ssh program here; install OpenSSH's client"
+    assert box.run(box.parse("gpu"), "true").text == "ssh isn't installed here; install the OpenSSH client"
 
 
 @pytest.mark.parametrize(

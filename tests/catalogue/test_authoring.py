@@ -88,7 +88,7 @@ def test_what_is_no_family_or_no_title_is_refused(family, title):
 
 def test_an_installation_is_not_written_into(bundle):
     root = bundle({"a.md": "# Page\n"})
-    with pytest.raises(CatalogueError, match="is no checkout; clone the repository"):
+    with pytest.raises(CatalogueError, match="isn't a checkout; clone the repository"):
         authoring.put(catalogue.read(root), "O", "### O1 — x\n", "references/a.md")
 
 

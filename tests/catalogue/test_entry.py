@@ -80,9 +80,9 @@ def test_windows_line_ends_change_nothing(page):
         ("2026-11-20, read", "2026-13-20, read", "a.md:17: O3 Verified: can't read '2026-13-20, read'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
         ("2026-11-20, read", "2026-11-20, ran", "a.md:17: O3 Verified: can't read '2026-11-20, ran'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
         ("**Fix:** Take", "**Remedy:** Take", "a.md:7: unknown field 'Remedy'; the fields are Symptom, Root cause, Fix, Check, Tell apart, Signatures, Reported as, False alarm, Applies to, Needs, Severity, Verified, Sources"),
-        ("**Check:** `print", "**Fix:** `print", "a.md:9: field 'Fix' again (it is on line 7); keep one of them"),
-        ("**Symptom:** It", "Lead.\n\n**Symptom:** It", "a.md:3: 'Lead.' stands before the first field; begin with '**Symptom:** …'"),
-        ("**Signatures:** `element 0 of tensors does not require grad`", "**Signatures:** element 0", "a.md:11: O3 Signatures: can't read 'element 0'; write texts in back-ticks, separated by ' · '"),
+        ("**Check:** `print", "**Fix:** `print", "a.md:9: field 'Fix' is there twice, first on line 7; keep one"),
+        ("**Symptom:** It", "Lead.\n\n**Symptom:** It", "a.md:3: 'Lead.' comes before the first field; begin with '**Symptom:** …'"),
+        ("**Signatures:** `element 0 of tensors does not require grad`", "**Signatures:** element 0", "a.md:11: O3 Signatures: can't read 'element 0'; write texts in backticks, separated by ' · '"),
         ("Take the cut out.", "Open:\n```\nopen", "a.md:1: the ``` fence is never closed; close it before the next heading"),
     ],
 )  # fmt: skip

@@ -26,9 +26,9 @@ def test_a_good_page_has_no_findings(bundle, page):
 @pytest.mark.parametrize(
     "old, new, said",
     [
-        ("**Check:**", "**Check:** See [Z9].", "there is no entry Z9; name one that exists"),
+        ("**Check:**", "**Check:** See [Z9].", "entry Z9 doesn't exist; name one that does"),
         ("**Check:**", "**Check:** See [O3].", "it refers to itself; name another entry"),
-        ("**Check:**", "**Check:** [here](gone.md)", "the link to 'gone.md' leads nowhere; link to a file of the bundle or to a web address"),
+        ("**Check:**", "**Check:** [here](gone.md)", "the link to 'gone.md' is broken; link to a file of the bundle or to a web address"),
         ("(https://docs.pytorch.org/docs/stable/notes/autograd.html)", "", "has no address; add one that can be opened again"),
         ("`element 0 of tensors does not require grad`\n\n**R", "`nan`\n\n**R", "signature 'nan' is too short; give 8 characters or more"),
         ("`element 0 of tensors does not require grad`\n\n**R", "`/(a/`\n\n**R", "doesn't compile"),
@@ -56,7 +56,7 @@ def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
 
 def test_a_redirect_into_nothing_is_found(bundle, page):
     assert findings(bundle({"a.md": page() + "\n### O4 → O5\n"})) == [
-        "references/a.md:21: O4 → O5 leads nowhere; name the id of an entry"
+        "references/a.md:21: the successor in O4 → O5 doesn't exist; name the id of an entry"
     ]
 
 

@@ -84,12 +84,12 @@ BAD = {
     "two questions": (
         ["lookup", "x", "--id", "O3"],
         b"",
-        "error: a text and --id don't go together; pass --id alone",
+        "error: a text and --id can't be combined; pass --id alone",
     ),
     "a log and a dash": (
         ["lookup", "-", "--log", "x"],
         b"",
-        "error: - and --log don't go together; pass one of them",
+        "error: - and --log can't be combined; pass one of them",
     ),
     "empty text": (
         ["lookup", ""],

@@ -35,7 +35,7 @@ BROKEN = {
     "a NUL": (b'{"a": "\x00"}', "expected a JSON value"),
     "another's server of that name": (
         b'{"mcpServers": {"remote-gpu-trainer": {"command": "curl"}}}',
-        "a server 'remote-gpu-trainer' is there that isn't ours",
+        "has another server called 'remote-gpu-trainer'",
     ),
     "ours with other settings": (
         b'{"mcpServers": {"remote-gpu-trainer": {"command": "/x/remote-gpu-trainer", "args": ["serve"], "env": {"A": "b"}}}}',
@@ -64,7 +64,7 @@ def test_a_configuration_that_it_does_not_understand_is_refused_and_nothing_is_w
     [
         ("a = ", "not TOML (Unexpected end of the file at line 1"),
         ('mcp_servers = {other = {command = "x"}}\n', "write each server as [mcp_servers.NAME]"),
-        ('[mcp_servers.remote-gpu-trainer]\ncommand = "curl"\n', "that isn't ours"),
+        ('[mcp_servers.remote-gpu-trainer]\ncommand = "curl"\n', "has another server called"),
         ("mcp_servers = 3\n", "mcp_servers"),
         ("[[mcp_servers]]\na = 1\n", "write each server as [mcp_servers.NAME]"),
         ("a = 1\na = 2\n", "not TOML"),
@@ -93,7 +93,7 @@ def test_odd_things_in_place_of_the_file_are_refused(home, capsys):
     assert install("cursor") == 2 and "not a regular file" in capsys.readouterr().err
     (home / ".cursor/mcp.json").rmdir()
     (home / ".cursor/mcp.json").symlink_to(home / "gone.json")
-    assert install("cursor") == 2 and "the link leads nowhere" in capsys.readouterr().err
+    assert install("cursor") == 2 and "a broken link" in capsys.readouterr().err
     assert not (home / "gone.json").exists() and not (home / ".cursor/skills").exists()
 
 
@@ -173,7 +173,7 @@ def test_a_skill_folder_of_somebody_elses_is_left_alone(home, capsys):
     (skill / "notes.md").write_text("mine")
     assert (
         install("skill") == 2
-        and "notes.md isn't as this command wrote it" in capsys.readouterr().err
+        and "notes.md differs from what this command wrote" in capsys.readouterr().err
     )
     (skill / "notes.md").unlink()
     skill.rmdir()
@@ -189,11 +189,11 @@ def test_an_edited_page_is_refused_and_an_added_one_stays(home, capsys):
     (skill / "SKILL.md").write_text("edited")
     assert (
         install("skill") == 2
-        and "SKILL.md isn't as this command wrote it" in capsys.readouterr().err
+        and "SKILL.md differs from what this command wrote" in capsys.readouterr().err
     )
     assert uninstall("skill") == 0
     assert sorted(p.name for p in skill.rglob("*")) == ["SKILL.md", "mine.md"]
-    assert "SKILL.md, mine.md stays, it isn't ours" in capsys.readouterr().out
+    assert "SKILL.md, mine.md kept, it isn't part of the skill" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_an_entry_that_stays_is_told_and_nothing_is_forgotten(home, capsys):
     before = tree(home)
     assert uninstall("cursor") == 2 and tree(home) == before
     assert (
-        "the server 'remote-gpu-trainer' isn't as this command writes it" in capsys.readouterr().err
+        "the server 'remote-gpu-trainer' differs from what this command writes" in capsys.readouterr().err
     )
     file.write_text("{}")
     assert uninstall("cursor") == 0 and tree(home) == {}
@@ -302,7 +302,7 @@ def test_a_date_in_a_server_of_the_users_is_no_trouble(home, capsys):
     (home / FILES["codex"]).write_text(
         '[mcp_servers.remote-gpu-trainer]\ncommand = "x"\nsince = 2026-01-01\n'
     )
-    assert uninstall("codex") == 2 and "isn't as this command writes it" in capsys.readouterr().err
+    assert uninstall("codex") == 2 and "differs from what this command writes" in capsys.readouterr().err
 
 
 def test_a_value_that_cannot_be_taken_out_alone_is_refused(home, monkeypatch, capsys):
@@ -313,7 +313,7 @@ def test_a_value_that_cannot_be_taken_out_alone_is_refused(home, monkeypatch, ca
         monkeypatch.setattr(config_json, "removed", lambda text, path, left=broken: left)
         assert uninstall("cursor") == 2 and tree(home) == before
         assert (
-            "can't be taken out without changing something else; remove it by hand"
+            "can't be removed without changing something else; remove it by hand"
             in capsys.readouterr().err
         )
 

@@ -50,7 +50,7 @@ def test_two_clients_that_share_a_folder_keep_it_until_both_are_gone(home, capsy
     uninstall("codex")
     assert (
         home / ".agents/skills" / NAME / "SKILL.md"
-    ).is_file() and "stays, skill uses it" in capsys.readouterr().out
+    ).is_file() and "kept, skill uses it" in capsys.readouterr().out
     uninstall("skill")
     assert tree(home) == {}
 

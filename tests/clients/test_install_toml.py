@@ -95,7 +95,7 @@ def test_toml_that_it_cannot_take_ours_out_of_is_refused(home, text, capsys):
     before = tree(home)
     assert uninstall("codex") == 2 and tree(home) == before
     assert (
-        "mcp_servers.remote-gpu-trainer can't be taken out without changing something else; "
+        "mcp_servers.remote-gpu-trainer can't be removed without changing something else; "
         "remove it by hand" in capsys.readouterr().err
     )
 

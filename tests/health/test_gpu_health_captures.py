@@ -538,9 +538,9 @@ def test_a_value_that_is_none_of_its_kind_is_wrong_usage(expect, capsys):
     assert out == "" and all(
         word in err
         for word in (
-            f"found {expect!r}",
-            "expected " + re.match("[a-z0-9]+", expect).group(0),
-            "do: ",
+            f"can't read {expect!r}",
+            "write " + re.match("[a-z0-9]+", expect).group(0),
+            "--expect help",
         )
     )
 
@@ -667,7 +667,7 @@ def test_each_amd_card_must_be_told():
     record["proc"]["pci"].append(
         dict(record["proc"]["pci"][0], bdf="0000:84:00.0", ras={"umc_err_count": ""})
     )
-    assert [one["evidence"][:17] for one in gpu_health.judge(record)] == ["1 of 2 AMD GPUs, "]
+    assert [one["evidence"][:17] for one in gpu_health.judge(record)] == ["1 of 2 AMD GPUs: "]
 
 
 @pytest.mark.parametrize(

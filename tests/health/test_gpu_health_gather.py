@@ -156,7 +156,7 @@ def test_a_hung_nvidia_smi_is_a_finding_and_is_never_called_again(fake, tmp_path
     )
     assert done.returncode == 1
     assert time.monotonic() - began < 12
-    assert "verdict: unfit" in done.stdout and "did not come back in time" in done.stdout
+    assert "verdict: unfit" in done.stdout and "did not end in time" in done.stdout
     assert calls()[-1] == "-L"
 
 
@@ -247,7 +247,7 @@ def test_a_call_that_used_its_full_time_is_a_hang_and_the_last(monkeypatch, numb
     assert len(calls) == number
     assert (
         found["level"] == "fatal"
-        and "did not come back in time" in found["evidence"]
+        and "did not end in time" in found["evidence"]
         and "within " + limit in found["threshold"]
     )
 

@@ -53,7 +53,7 @@ def findings(*lines):
     got = gpu_health.judge({"files": {"dmesg.txt": "\n".join(lines) + "\n"}, "exit": {}})
     out = []
     for one in got:
-        if one["evidence"] != "no output tells the state of a GPU":
+        if one["evidence"] != "no output shows the state of a GPU":
             found = re.search(r"no Xid (\d+)", one["threshold"])
             out.append((one["gpu"], one["level"], int(found.group(1)) if found else None))
     return out

@@ -66,7 +66,7 @@ def test_every_kind_of_host_is_a_row_worst_first(boxes, tmp_path):
     ]
     assert (
         "8 x H100 80GB HBM3  fatal: GPU 3: " in rows[0]
-        and "nobody listening" in rows[1]
+        and "nothing listens" in rows[1]
         and "the host 'no such name'" in rows[2]
     )
     assert "correct this line of the file" in done.stdout and done.stderr == ""

@@ -157,7 +157,7 @@ def test_on_the_command_line_a_sentence_stands_beside_a_log_or_a_stream(tmp_path
         json.loads(alone.stdout)["matches"][0]["id"]
     ] * 2
     refused = rgt("lookup", "-", "--log", "x", input="")
-    assert refused.returncode == 2 and "don't go together" in refused.stderr
+    assert refused.returncode == 2 and "can't be combined" in refused.stderr
 
 
 def test_a_failure_in_the_log_decides_whatever_is_said_beside_it(tmp_path):

@@ -175,7 +175,7 @@ def test_a_doubtful_report_gets_titles_to_choose_from_and_no_claim(monkeypatch):
     answer = ask("my two gpu training stops making progress after the first validation")
     assert answer.matches == [] and len(answer.also) == 10
     assert answer.ask.startswith(
-        "Not sure that an entry fits; see whether one of these titles says what you see."
+        "Not sure that an entry fits; check whether one of these titles describes your failure."
     )
 
 
@@ -240,7 +240,7 @@ def test_of_a_healthy_log_it_says_that_no_error_was_found():
     healthy = sorted((ROOT / "evals/sets/healthy_logs").iterdir())[0]
     answer = answer_for(log=str(healthy))
     assert answer.matches == []
-    assert answer.ask.startswith("No error found. If something is wrong all the same, ")
+    assert answer.ask.startswith("No error found. If something is wrong anyway, ")
     assert "first error" not in answer.ask
 
 

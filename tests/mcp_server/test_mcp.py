@@ -143,7 +143,7 @@ def test_what_is_stale_is_the_same_over_mcp_as_from_the_function():
     "arguments, said",
     [
         ({"on": "soon"}, "'soon' isn't a date"),
-        ({"scope": "nowhere"}, "nothing is called 'nowhere'"),
+        ({"scope": "nowhere"}, "unknown scope 'nowhere'"),
         ({"installed": "[[package]]\nname ="}, "the lock file isn't TOML"),
         ({"released": "x"}, "'x' isn't a release"),
     ],

@@ -36,7 +36,7 @@ def test_each_platform_that_does_not_qualify_says_which_fact_rules_it_out(capsys
     lines = {line[4:].split(":")[0]: line for line in out.splitlines()}
     assert code == 0 and lines["aws"].startswith("yes ")
     assert "spot: spot: offered is False (confirmed, https://" in lines["lambda"]
-    assert lines["gcp"].startswith("?   gcp: disk=200: quota: disk_gb is not written (")
+    assert lines["gcp"].startswith("?   gcp: disk=200: quota: disk_gb is not stated (")
     assert all(
         line.startswith("yes ") or ": " in line[4:].split(": ", 1)[1] for line in out.splitlines()
     )
@@ -91,7 +91,7 @@ def test_no_written_limit_of_hours_lets_a_rental_pass_with_its_words_and_a_sched
         and "[hours=100000: A Pod stays up" in lines["runpod"]
     )
     assert lines["slurm"].startswith(
-        "?   slurm: hours=100000: limits: most_hours is not written (--time, at most the partition's"
+        "?   slurm: hours=100000: limits: most_hours is not stated (--time, at most the partition's"
     )
 
 

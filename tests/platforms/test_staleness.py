@@ -267,7 +267,7 @@ def test_the_summary_comes_first_and_the_rest_waits_for_all(tmp_path, capsys):
     assert sections[0].startswith("About other versions than yours:\n")
     assert re.search(r"^  … and \d+ more$", sections[1], re.M)
     assert sections[-1] == (
-        "--all prints every finding; --scope NAME those of one platform, page or id."
+        "--all prints every finding; --scope NAME prints those of one platform, page or id."
     )
     code, whole, _ = command(capsys, *arguments, "--all")
     report = json.loads(command(capsys, *arguments, "--json")[1])
@@ -290,7 +290,7 @@ def test_many_facts_are_told_by_platform_with_the_oldest():
         "  aws: 8 facts, oldest f0 of 2026-01-10",
         "  gcp: 1 fact, oldest price of 2025-12-31",
         "",
-        "--all prints every finding; --scope NAME those of one platform, page or id.",
+        "--all prints every finding; --scope NAME prints those of one platform, page or id.",
     ]
 
 
@@ -387,7 +387,7 @@ def test_nothing_stale_is_a_page_too():
     "arguments, said",
     [
         (("--on", "soon"), "'soon' isn't a date; write it as YYYY-MM-DD"),
-        (("--scope", "nowhere"), "nothing is called 'nowhere'; give an id (O7)"),
+        (("--scope", "nowhere"), "unknown scope 'nowhere'; give an id (O7)"),
         (("--released", "torch"), "'torch' isn't a release; write a name and a version"),
         (("--on", "20261120"), "'20261120' isn't a date"),
         (

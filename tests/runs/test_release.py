@@ -155,7 +155,7 @@ def test_a_broken_connection_is_no_verdict(ended, sshd):
     sshd.stop()
     with pytest.raises(Unreleased) as refused:
         bring(ended)
-    assert "nobody listening at gpu" in str(refused.value)
+    assert "nothing listens at gpu" in str(refused.value)
 
 
 @pytest.mark.parametrize(

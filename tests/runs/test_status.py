@@ -487,7 +487,7 @@ def test_release_forgets_a_box_on_the_users_word(sshd):
     done = rgt("release", "gpu", "--forget", "own")
     assert (done.returncode, done.stdout) == (
         0,
-        "forgot gpu, and won't remind of it again: you say that it is your own\n",
+        "forgot gpu and won't remind you again: you said that it is your own machine\n",
     )
     assert rgt("status", "gpu").stderr == "" and ledger.still_open() == []
     ledger.opened("203.0.113.7:40122", "ssh -p 40122 root@203.0.113.7")
@@ -499,7 +499,7 @@ def test_release_forgets_a_box_on_the_users_word(sshd):
         "203.0.113.7:40122 isn't on the list of boxes that may be billed\n",
     )
     done = rgt("release", "gpu", "--forget", "gone", "--profile", "runpod")
-    assert done.returncode == 2 and "--forget asks no provider" in done.stderr
+    assert done.returncode == 2 and "--forget doesn't ask the provider" in done.stderr
     done = rgt("release", "gpu")
     assert done.returncode == 2 and "--profile is missing" in done.stderr
 

@@ -1,1 +1,1 @@
-"""A machine, here or over ssh."""
+"""Run programs on a machine, here or over ssh."""

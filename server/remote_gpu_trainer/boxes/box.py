@@ -1,11 +1,11 @@
-"""A machine, here or over ssh: run one program on it. The only module that starts ssh and rsync.
+"""Run a program on a machine, here or over ssh. Only this module starts ssh and rsync.
 
-`run` and `pull` return a value: the program's own reply, or why there is none. The program's text
-goes over stdin, and its arguments are quoted for the shell there; nothing that comes back reaches
-a shell here. Options come from the user's own ssh configuration, except those in ALWAYS.
+`run` and `pull` return the program's reply, or why there is none. The program's text goes over
+stdin, and its arguments are quoted for the shell there; nothing that comes back reaches a shell
+here. Options come from the user's own ssh configuration, except those in ALWAYS.
 
-Limits: a reply is cut at `most` bytes, and the program is ended then. Where the box has no
-`timeout` command, a program that runs too long is left behind.
+Limits: a reply is cut at `most` bytes, and the program is ended then. If the box has no `timeout`
+command, a program that runs too long stays there.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull
 
 MOST = 4 << 20  # bytes of a reply
 MOST_ERRORS = 64 << 10
-RSYNC_CUT = 12  # rsync's code when it sees the pipe close before it hears of ssh's 255
+RSYNC_CUT = 12  # rsync's code if the pipe closes before it gets ssh's exit code 255
 BASH = ("bash", "-s", "--")
-PYTHON = ("python3", "-I", "-")  # -I: nothing is imported from the folder it starts in
+PYTHON = ("python3", "-I", "-")  # -I: don't import from the folder it starts in
 ALWAYS = (
     "-a", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
     "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "ControlMaster=no",
     "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
 )  # fmt: skip
-# Says that the login got as far as a shell, runs the program, and says how it ended: an exit 255
-# of the program isn't one of ssh.
+# Reports that the login reached a shell, runs the program, and reports its exit code: so an exit 255
+# of the program isn't taken for one of ssh.
 _WRAP = (
     r"""n=$1; t=$2; shift 2; printf '%s\n' "$n"; """
     r"""if command -v timeout >/dev/null 2>&1; then timeout -k 5 "$t" "$@"; else "$@"; fi; """
@@ -49,11 +49,11 @@ _WRAP = (
 
 @dataclass(frozen=True)
 class Reply:
-    """What became of a program.
+    """How a program ended.
 
-    `ok`: it ran and ended with `code`, None when the reply was cut. `unreachable`: it didn't run;
+    `ok`: it ran and ended with `code`, None if the reply was cut. `unreachable`: it didn't run;
     `why` is a reason of `ssh.Trouble`. `overtime`: it ran longer than `limit`. `out` and `errors`
-    are its stdout and stderr, `text` is a sentence for people where the outcome isn't ok.
+    are its stdout and stderr, `text` is a sentence for people unless the outcome is ok.
     """
 
     outcome: Literal["ok", "unreachable", "overtime"]
@@ -78,8 +78,8 @@ def run(
 ) -> Reply:
     """Run a program's text on the box, for at most `limit` seconds and `most` bytes of output.
 
-    `accept_new` stores a host key that isn't known yet; a changed one is never accepted.
-    `ssh_config` is the ssh configuration to use in place of the user's.
+    `accept_new` stores an unknown host key; a changed key is never accepted. `ssh_config` is the
+    ssh configuration to use instead of the user's.
     """
     if box.local:
         first = (
@@ -92,7 +92,7 @@ def run(
             return Reply(
                 "unreachable",
                 why="other",
-                text=f"no {interpreter[0]} here; install it, or add it to the PATH",
+                text=f"{interpreter[0]} isn't installed here; install it, or add it to the PATH",
             )
         return (
             _overtime(box, limit, done)
@@ -113,7 +113,7 @@ def run(
         return Reply(
             "unreachable",
             why="no-ssh",
-            text="no ssh program here; install OpenSSH's client",
+            text="ssh isn't installed here; install the OpenSSH client",
         )
     before, begun, rest = done.out.partition(mark.encode() + b"\n")
     if begun:
@@ -133,7 +133,7 @@ def run(
             f"no answer from {shown(box.name, 80)} within {limit:g} s; check in the provider's "
             "console that the box runs",
         )
-    elif begun:  # stderr may hold the program's own words
+    elif begun:  # stderr may contain the program's output
         found = Trouble(
             "lost",
             f"the connection to {shown(box.name, 80)} broke before the program ended; try again",
@@ -160,8 +160,8 @@ def pull(
 ) -> Reply:
     """Copy the contents of the folder `source` on the box into the folder `to` here, by rsync.
 
-    A copy that broke off continues where it was. Nothing here is deleted, and symbolic links
-    aren't copied. The limit is in seconds.
+    A copy that broke off continues. Nothing here is deleted, and symbolic links aren't copied. The
+    limit is in seconds.
     """
     rsync = [
         "rsync",
@@ -182,7 +182,7 @@ def pull(
         ]
     done = _start([*rsync, "--", place, os.path.join(to, "")], b"", limit, MOST)
     if done.missing:
-        return Reply("unreachable", why="other", text="no rsync here; install rsync")
+        return Reply("unreachable", why="other", text="rsync isn't installed here; install it")
     if done.late:
         return _overtime(box, limit, done)
     if done.code in (RSYNC_CUT, 255):
@@ -195,7 +195,7 @@ def pull(
 def address(box: Box, ssh_config: str = "") -> str:
     """Return the host:port that the user's ssh configuration leads to.
 
-    The name itself when ssh can't tell, "" for this machine.
+    The name itself if ssh doesn't know it, "" for this machine.
     """
     if box.local:
         return ""
@@ -228,9 +228,9 @@ def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> l
 
 
 def _keys(box: Box, done: _Done, ssh_config: str) -> str:
-    """What ssh says about the host key that it refused, "" where it refused none.
+    """What ssh says about the host key that it refused, "" if it refused none.
 
-    It shows the very key that accepting would store, also behind a jump host.
+    It shows the key that accepting would store, even behind a jump host.
     """
     if "ost key" not in done.errors and "IDENTIFICATION" not in done.errors:
         return ""
@@ -263,9 +263,9 @@ class _Done:
 
 
 def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
-    """Run an argument list, with bounds on time and on what is read.
+    """Run an argument list, with limits on time and output.
 
-    It has no terminal, so nothing can ask a question.
+    It has no terminal, so no program can ask a question.
     """
     env = {
         name: value for name, value in os.environ.items() if name not in ("SSH_ASKPASS", "DISPLAY")
@@ -319,7 +319,7 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
         if process.poll() is None:
             _kill(process)
     process.wait(10)
-    for reader in readers:  # a child may hold the pipe open behind its parent
+    for reader in readers:  # a child may keep the pipe open after its parent has ended
         reader.join(2)
     done.code, done.out, done.errors = (
         process.returncode,

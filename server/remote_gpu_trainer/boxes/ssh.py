@@ -1,11 +1,11 @@
-"""What ssh is given and what it says: a box's name to ssh's arguments, ssh's errors to a reason.
+"""Translate a box's name into ssh's arguments, and ssh's errors into a reason.
 
 A user names a box as `local`, by a name from the ssh configuration, or by the ssh line that a
 provider shows. Nothing here starts a program or reaches a shell: names and options are checked
-letter by letter and go to ssh as separate arguments.
+character by character and go to ssh as separate arguments.
 
-Limits: errors are recognized by the English texts of OpenSSH 8 to 10. What fits none of them is
-`other`, with ssh's last line.
+Limits: errors are recognized by the English texts of OpenSSH 8 to 10. Any other error is `other`,
+with ssh's last line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"(?:({_USER})@)?({_HOST})\Z")
 _HOP = re.compile(rf"(?:{_USER}@)?{_HOST}(?::\d{{1,5}})?\Z")
 _WITH_VALUE = "bcDEeFIiJLlmOopQRSWw"  # ssh's own options that take a value
-# What a pasted line may set. ssh's other options could run programs, forward ports or weaken the
+# The options that a pasted line may have. Others could run programs, forward ports or weaken the
 # check of the host key.
 OPTIONS = {
     name.lower(): name
@@ -86,23 +86,23 @@ _TEXTS = {
     "host-key-unknown": "the host key of {name} isn't known here yet{now}; compare it with the "
     "provider's console, then repeat with --accept-new-host-key",
     "name": "no address for {name} ({last}); check the name, or paste the provider's ssh line",
-    "refused": "nobody listening at {name} ({last}); " + _CONSOLE + ", and which port it has now",
+    "refused": "nothing listens at {name} ({last}); " + _CONSOLE + ", and which port it has now",
     "timeout": "no answer from {name} in time ({last}); " + _CONSOLE + ", and that this network "
-    "reaches it",
+    "can reach it",
     "auth": "{name} accepts none of your keys ({last}); name the key (-i KEY) or load it into the "
     "agent, and check the user",
     "lost": "the connection to {name} broke ({last}); try again",
-    "other": "no connection to {name} ({last}); try ssh to it by hand",
+    "other": "no connection to {name} ({last}); try to log in with ssh yourself",
     "restricted": "the login at {name} runs no commands ({last}); use the box's own address and "
     "port, not the provider's proxy",
-    "host-key-changed": "{name} has another host key than the known one{now}, which is never "
+    "host-key-changed": "the host key of {name} has changed{now}, and a changed key is never "
     "accepted here; ask the provider whether the box was replaced, and only then run "
     "ssh-keygen -R '{place}' yourself",
 }
 
 
 class BadBox(ValueError):
-    """The name isn't one of a box, or asks for more than a login. The text says what to write."""
+    """Not the name of a box, or one that asks for more than a login. The text says what to write."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _pasted(line: str) -> Box:
         if not word.startswith("-"):
             if host:
                 raise BadBox(
-                    f"{_quoted(word)} stands after the host; paste only the host and its options, "
+                    f"{_quoted(word)} comes after the host; paste only the host and its options, "
                     "without a command"
                 )
             host = word
@@ -245,13 +245,13 @@ def _matching(value: str, pattern: re.Pattern[str], where: str, what: str) -> st
 
 
 def _quoted(text: str) -> str:
-    """Input in a message: short, and nothing that a terminal would act on."""
+    """Input for a message: short, and without control characters."""
     return ascii(text if len(text) <= 60 else text[:57] + "...")
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why ssh didn't get there: a reason that programs compare, and a sentence for people."""
+    """Why ssh didn't connect: a reason that programs compare, and a sentence for people."""
 
     why: Literal[
         "name",
@@ -268,7 +268,7 @@ class Trouble:
 
 
 def trouble(box: Box, code: int | None, errors: str, said: str, keys: str = "") -> Trouble:
-    """Return why ssh didn't get there.
+    """Return why ssh didn't connect.
 
     `code` and `errors` are ssh's exit code and stderr, `said` is what came on stdout before the
     program ran, and `keys` is the stderr of `ssh -v`, which shows the host key.

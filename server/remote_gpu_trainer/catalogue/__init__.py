@@ -1,1 +1,1 @@
-"""The entries of the catalogue: their grammar, how they are read, and what checks them."""
+"""The entries of the catalogue: read them, check them, write new ones."""

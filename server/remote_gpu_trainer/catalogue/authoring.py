@@ -1,7 +1,7 @@
-"""What an author of entries runs: a form for a new entry, and the proofs of those that have one.
+"""For authors of entries: the form of a new entry, and the proofs of entries.
 
-A proof is a program under evals/proofs that shows a failure and its fix. It counts only when it
-ran; one that was skipped proves nothing.
+A proof is a program under evals/proofs that shows a failure and its fix. It counts only if it ran;
+a skipped one proves nothing.
 """
 
 from __future__ import annotations
@@ -46,15 +46,17 @@ _FORM = """\
 def form(catalogue: Catalogue, family: str, title: str, today: date) -> tuple[str, str]:
     """(id, Markdown) of a new entry, with the next id of its family. Raises CatalogueError.
 
-    Ids are never given twice, so retired ones count. `lint` reports each field that stays empty.
+    Ids are never reused, so retired ones count. `lint` reports each empty field.
     """
     if not _FAMILY.fullmatch(family):
         raise CatalogueError(
-            f"{family[:40]!r} is no family; give one to six capital letters, such as O or VAST"
+            f"{family[:40]!r} isn't a family; give one to six capital letters, such as O or VAST"
         )
     title = " ".join(title.split())
     if not title:
-        raise CatalogueError("no title; give 5 to 18 words that say what is seen, as --title TEXT")
+        raise CatalogueError(
+            "no title; give 5 to 18 words that say what the user sees, with --title TEXT"
+        )
     numbers = [int(re.sub(r"\D", "", item.id[len(family) :])) for item in _items(catalogue, family)]
     name = f"{family}{max(numbers, default=0) + 1}"
     return name, _FORM.format(id=name, title=title, severities=" or ".join(SEVERITIES), today=today)
@@ -63,13 +65,13 @@ def form(catalogue: Catalogue, family: str, title: str, today: date) -> tuple[st
 def put(catalogue: Catalogue, family: str, markdown: str, page: str | None) -> Path:
     """Write a form into its page, and return the page. Raises CatalogueError.
 
-    It goes behind the family's last entry, or to the end of `page`, a path below the catalogue's
-    root. `page` may be None where one page holds the whole family.
+    It goes after the family's last entry, or to the end of `page`, a path below the catalogue's
+    root. `page` may be None if one page has the whole family.
     """
     root = catalogue.root
     if not (root / "pyproject.toml").is_file():
         raise CatalogueError(
-            f"{root} is no checkout; clone the repository and run pip install -e . in it"
+            f"{root} isn't a checkout; clone the repository and run pip install -e . in it"
         )
     there = _items(catalogue, family)
     pages = sorted({item.path for item in there})
@@ -104,7 +106,7 @@ def _items(catalogue: Catalogue, family: str) -> list[Entry | Retired]:
 
 
 def hint() -> str:
-    """What the author of a new form should do next."""
+    """What to do next with the form of a new entry."""
     return (
         "fill in every field, then run: remote-gpu-trainer lint. "
         f"There are also {', '.join(OPTIONAL)}; CONTRIBUTING.md says what goes where"
@@ -113,10 +115,10 @@ def hint() -> str:
 
 @dataclass(frozen=True)
 class Proven:
-    """What the proof of one entry came to.
+    """The result of one entry's proof.
 
-    `tests` counts its tests. `faults` holds the first line of each failure; `skipped` says of each
-    test that was skipped or broke before it reached the failure why it did.
+    `tests` counts its tests. `faults` has the first line of each failure. `skipped` has, for each
+    test that was skipped or broke before it reached the failure, the reason.
     """
 
     id: str
@@ -133,14 +135,14 @@ class Proven:
 
 
 def proof_of(root: Path, entry_id: str) -> Path:
-    """Where the proof of an entry belongs, in the checkout at `root`."""
+    """Where the proof of an entry belongs in the checkout at `root`."""
     return root / "evals" / "proofs" / f"test_{entry_id.lower()}.py"
 
 
 def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
     """Run the proofs of these entries; without ids, of all that have one.
 
-    pytest's output goes to stderr. Raises CatalogueError where there is no proof to run, or no
+    pytest's output goes to stderr. Raises CatalogueError if there is no proof to run, or no
     pytest to run it.
     """
     root = catalogue.root
@@ -169,14 +171,14 @@ def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
             check=False,
             cwd=root,
             stdout=sys.stderr,
-            # What the user wants of other runs may not fit this one.
+            # Options that the user sets for other runs may not fit this one.
             env={k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"},
         )
         if not report.is_file():
             raise CatalogueError(
                 f"pytest ended with {done.returncode} and wrote no report; see its output above"
             )
-        # pytest wrote this file just now, so its XML can be trusted.
+        # pytest has just written this file, so its XML can be trusted.
         cases = list(ElementTree.parse(report).iter("testcase"))
     return [
         _read(name, [case for case in cases if Path(case.get("file", "")).stem == stem])

@@ -1,8 +1,8 @@
 """The catalogue in a wheel, an editable install or a checkout.
 
-`load` reads it whole: entries by id and by family, and redirects of old ids. `load_cache` reads
-only the signatures, and an entry when it is asked for: reading every entry takes longer than
-ranking a report, and an answer needs ten.
+`load` reads all of it: entries by id and by family, and redirects of old ids. `load_cache` reads
+only the signatures, and an entry when it is needed: reading every entry takes longer than ranking a
+report, and an answer needs ten.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CatalogueError(UserError):
 
 
 class Catalogue:
-    """Entries in the order of their pages; `retired` holds the ids that were given up."""
+    """Entries in the order of their pages; `retired` has the ids that are no longer used."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Catalogue:
         return {old.id: old.successor for old in self.retired}
 
     def current(self, entry_id: str) -> str:
-        """Follow redirects to the id that answers today. An unknown id comes back unchanged."""
+        """Follow redirects to the id in use today. An unknown id comes back unchanged."""
         seen = set()
         while entry_id in self.successors and entry_id not in seen:
             seen.add(entry_id)
@@ -85,7 +85,7 @@ def _by_number(entry_id: str) -> tuple[int, str]:
 
 
 def bundle_root() -> Path:
-    """The folder that holds references/. Raises CatalogueError when the installation lacks it."""
+    """The folder that holds references/. Raises CatalogueError if the installation lacks it."""
     package = Path(__file__).resolve().parent.parent
     places = (package / "_bundle", package.parent.parent)
     for root in places:
@@ -110,7 +110,7 @@ def nothing_in(root: Path) -> CatalogueError:
 
 
 def texts(root: Path) -> Iterator[tuple[str, str | Fault]]:
-    """(name, text) of each page. One that isn't UTF-8 gives a fault in place of its text."""
+    """(name, text) of each page. A page that isn't UTF-8 gives a fault instead of its text."""
     for path in pages(root):
         name = path.relative_to(root).as_posix()
         try:
@@ -120,7 +120,7 @@ def texts(root: Path) -> Iterator[tuple[str, str | Fault]]:
 
 
 def read(root: Path) -> Catalogue:
-    """Read all pages under `root`. What is wrong with them is listed under `faults`."""
+    """Read all pages under `root`. `faults` lists what is wrong with them."""
     entries, retired, faults = [], [], []
     for name, text in texts(root):
         if isinstance(text, Fault):
@@ -143,7 +143,7 @@ def load() -> Catalogue:
 
 
 class EntryCache(Mapping):
-    """{id: entry} of all pages under `root`. An entry that breaks the grammar isn't in it."""
+    """{id: entry} of all pages under `root`, without entries that break the grammar."""
 
     def __init__(self, root: Path):
         self._sections: dict[str, Section] = {}
@@ -172,7 +172,7 @@ class EntryCache(Mapping):
     def signatures(self) -> Iterator[tuple[str, tuple[Signature, ...]]]:
         """(id, signatures) of each entry that has some, in the order of the pages.
 
-        The rest of an entry isn't read for it, so an entry with a fault elsewhere is included.
+        The rest of an entry isn't read, so an entry with a fault elsewhere is included.
         """
         return (
             (id, found) for id, section in self._sections.items() if (found := section.signatures())

@@ -1,4 +1,4 @@
-"""What one entry of the catalogue holds, and the names of its fields.
+"""One entry of the catalogue, and the names of its fields.
 
 `grammar.py` reads entries from the Markdown of a page. Standard library, Python 3.8.
 """
@@ -24,7 +24,7 @@ REQUIRED = (
     "Sources",
 )
 OPTIONAL = ("Tell apart", "Signatures", "False alarm", "Applies to", "Needs")
-# In the order in which a page has them.
+# In their order on a page.
 FIELDS = (
     "Symptom",
     "Root cause",
@@ -60,7 +60,7 @@ class Fault:
 class Signature:
     """A text that a log holds when this failure happens.
 
-    `is_regex`: `text` is a regular expression, written between slashes on the page.
+    `is_regex`: `text` is a regular expression, which the page has between slashes.
     """
 
     text: str
@@ -106,7 +106,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Retired:
-    """An id that is no longer used. A look-up answers with `successor` instead."""
+    """An id that is no longer used; `successor` replaces it."""
 
     id: str
     successor: str
@@ -120,12 +120,12 @@ _FIELD = re.compile(r"    (source|date|status|kind):\s*(.*?)\s*$")
 
 
 class FactError(UserError):
-    """A page whose facts can't be read. The text names the page and the fact."""
+    """The facts of a page can't be read. The text names the page and the fact."""
 
 
 @dataclass(frozen=True)
 class FactHead:
-    """Where a fact comes from and how old it is. `date` is None when no dated page says it."""
+    """Where a fact comes from and how old it is. `date` is None if no dated page states it."""
 
     profile: str
     name: str
@@ -177,9 +177,9 @@ def heads(text: str, profile: str) -> list[FactHead]:
 
 
 def value(head: str, name: str, field: str = "") -> str | None:
-    """The value of a fact, or one field of it, where one line of the front matter holds it.
+    """The value of a fact, or of one of its fields, if it is on one line of the front matter.
 
-    None where only a YAML parser can tell: a list, a text of several lines, an escaped quote.
+    None if it needs a YAML parser: a list, a text of several lines, an escaped quote.
     """
     key = f"      {field}:" if field else "    value:"
     deeper = " " * (len(key) - len(key.lstrip()) + 1)

@@ -4,8 +4,8 @@
     **Symptom:** ...
     **Root cause:** ...
 
-A page is read to its end, and every fault is reported with its line. An entry with a fault is left
-out as a whole.
+The whole page is read, and every fault is reported with its line. An entry with a fault is left
+out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .entry import FIELDS, ID, REQUIRED, SEVERITIES, Entry, Fault, Retired, Sign
 
 _HEADING = re.compile(r"### (\S+) — (.+)")
 _RETIRED = re.compile(r"### (\S+) → (\S+)")
-# Both begin with a line feed: a search for one is many times faster than for the start of a line.
+# Both begin with a line feed: searching for it is many times faster than for the start of a line.
 _PART = re.compile(r"\n(?: {0,3}(```|~~~)|(#{1,3}) (.*))")
 _FIELD = re.compile(r"\n(?: {0,3}(```|~~~)|\*\*([^*:\n]{1,40}):\*\*(?: |$))", re.M)
 _SIGNATURES = "\n**Signatures:**"
@@ -31,7 +31,7 @@ _APART = re.compile(rf"({ID.pattern}): (.+)", re.S)
 
 @dataclass(frozen=True)
 class Page:
-    """All that one Markdown file holds."""
+    """The content of one Markdown file."""
 
     entries: tuple[Entry, ...]
     retired: tuple[Retired, ...]
@@ -42,7 +42,7 @@ class Page:
 class Section:
     """The Markdown under one `###` heading, not yet read.
 
-    `line` is that of the heading, `section` the `##` heading above it.
+    `line` is the line of the heading, `section` the `##` heading above it.
     """
 
     line: int
@@ -52,7 +52,7 @@ class Section:
 
     @property
     def id(self) -> str:
-        """The id in the heading; '' where the heading isn't that of an entry."""
+        """The id in the heading; '' if it isn't the heading of an entry."""
         head = _HEADING.match(self.text)
         return head[1] if head else ""
 
@@ -64,7 +64,7 @@ class Section:
             return rejected.args[0]
 
     def signatures(self) -> tuple[Signature, ...]:
-        """The signatures alone; in an entry without a fault, those that `read` finds."""
+        """Only the signatures; for an entry without a fault, the same as `read` finds."""
         start = self.text.find(_SIGNATURES)
         if start < 0:
             return ()
@@ -77,7 +77,7 @@ class Section:
 
 
 class _Rejected(Exception):
-    """Carries the faults of one entry out of its reading."""
+    """Raised with the faults of one entry while it is read."""
 
 
 def read_page(text: str, path: str) -> Page:
@@ -185,12 +185,12 @@ def _fields(
 def _misplaced(name: str, places: dict[str, int], last: int) -> str:
     """What is wrong with a field here, or ''.
 
-    `places` holds the lines of the fields so far, `last` the place in FIELDS of the last good one.
+    `places` has the lines of the fields so far, `last` the index in FIELDS of the last correct one.
     """
     if name not in FIELDS:
         return f"unknown field {name!r}; the fields are {', '.join(FIELDS)}"
     if name in places:
-        return f"field {name!r} again (it is on line {places[name]}); keep one of them"
+        return f"field {name!r} is there twice, first on line {places[name]}; keep one"
     if FIELDS.index(name) < last:
         later = next(f for f in places if f in FIELDS and FIELDS.index(f) > FIELDS.index(name))
         return f"field {name!r} comes after {later!r}; the order is {', '.join(FIELDS)}"
@@ -198,12 +198,12 @@ def _misplaced(name: str, places: dict[str, int], last: int) -> str:
 
 
 def _before(number: int, text: str, path: str) -> list[Fault]:
-    """A fault for each line between the heading, which is line `number`, and the first field."""
+    """A fault for each line between the heading, on line `number`, and the first field."""
     return [
         Fault(
             path,
             at,
-            f"{line.strip()[:40]!r} stands before the first field; begin with '**Symptom:** …'",
+            f"{line.strip()[:40]!r} comes before the first field; begin with '**Symptom:** …'",
         )
         for at, line in enumerate(text.split("\n")[1:], number + 1)
         if line.strip()
@@ -213,7 +213,7 @@ def _before(number: int, text: str, path: str) -> list[Fault]:
 def _values(
     entry_id: str, texts: dict[str, str], places: dict[str, int], path: str, faults: list[Fault]
 ) -> dict:
-    """The fields that are more than prose. Adds each fault to `faults`."""
+    """The fields that aren't plain prose. Adds each fault to `faults`."""
 
     def wrong(name: str, found: str, right: str) -> None:
         text = f"{entry_id} {name}: can't read {found!r}; write {right}"
@@ -258,16 +258,16 @@ def _items(text: str) -> tuple[str, ...]:
 
 
 def _signatures(text: str, wrong: Callable[[str, str], None]) -> tuple[Signature, ...]:
-    """The back-ticked items of a Signatures field; calls `wrong` with what else is there.
+    """The items in backticks of a Signatures field; calls `wrong` with anything else.
 
-    Double back-ticks quote a text that holds single ones.
+    Double backticks quote a text that contains single ones.
     """
     found = []
     for item in _items(text):
         code = _CODE.fullmatch(item)
         inner = (code[1] or code[2]).strip() if code else ""
         if not inner:
-            wrong(item[:60], "texts in back-ticks, separated by ' · '")
+            wrong(item[:60], "texts in backticks, separated by ' · '")
         elif len(inner) > 2 and inner.startswith("/") and inner.endswith("/"):
             found.append(Signature(inner[1:-1], True))
         else:

@@ -1,8 +1,8 @@
-"""`remote-gpu-trainer lint`: what the grammar alone can't see, over the whole catalogue.
+"""`remote-gpu-trainer lint`: checks of the whole catalogue beyond the grammar.
 
 Each check is a generator of faults for one entry, found by its name `check_*`. The target of a link
-is looked for only inside the bundle, never on the network. A regular expression is called slow
-after a trial on texts that are known to make backtracking explode, not by proof.
+is looked for only inside the bundle, never on the network. Whether a regular expression is slow is
+tried on texts that are known to make backtracking explode, not proven.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .entry import ID, Entry, Fault, Signature
 from .signatures import Pattern  # the compiled form that the look-up itself uses
 
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
-ANSWER_WORDS = 190  # of one match: root cause, first paragraphs of fix and check
-MIN_SIGNATURE = 8  # shorter literals are found by chance in base64, hashes and ordinary words
+ANSWER_WORDS = 190  # words of one match: root cause, first paragraphs of fix and check
+MIN_SIGNATURE = 8  # shorter literals occur by chance in base64, hashes and ordinary words
 SLOW_SECONDS = 0.05
 
-# What healthy runs print; no signature may match it.
+# Healthy runs print these lines; no signature may match them.
 ORDINARY_LOG = """\
 2026-11-20 10:00:00,123 INFO train.py:88 Starting training on cuda:0, world_size=8, rank=0, \
 LOCAL_RANK=0
@@ -65,7 +65,7 @@ _REQUIREMENT = re.compile(
 
 
 def lint(catalogue: Catalogue, today: date) -> list[Fault]:
-    """Every fault of the catalogue, by page and line. `today` is the latest date it accepts."""
+    """Every fault of the catalogue, by page and line. Dates after `today` are faults."""
     faults = list(catalogue.faults)
     for entry in catalogue.entries:
         for name, check in sorted(globals().items()):
@@ -85,7 +85,7 @@ def _ids(catalogue: Catalogue) -> Iterator[Fault]:
         places.setdefault(item.id, (item.path, item.line))
     for old in catalogue.retired:
         if catalogue.current(old.id) not in catalogue.by_id:
-            text = f"{old.id} → {old.successor} leads nowhere; name the id of an entry"
+            text = f"the successor in {old.id} → {old.successor} doesn't exist; name the id of an entry"
             yield Fault(old.path, old.line, text)
 
 
@@ -94,11 +94,11 @@ def _fault(entry: Entry, text: str) -> Fault:
 
 
 def check_references(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Every id that an entry names is that of another entry."""
+    """Every id that an entry names belongs to another entry."""
     named = [*_REFERENCE.findall(entry.markdown), *(other for other, _ in entry.tell_apart)]
     for other in dict.fromkeys(named):
         if catalogue.current(other) not in catalogue.by_id:
-            yield _fault(entry, f"there is no entry {other}; name one that exists")
+            yield _fault(entry, f"entry {other} doesn't exist; name one that does")
     if entry.id in named:
         yield _fault(entry, "it refers to itself; name another entry")
 
@@ -112,7 +112,7 @@ def check_links(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fau
         if not (page.parent / target.split("#")[0]).exists():
             yield _fault(
                 entry,
-                f"the link to {target!r} leads nowhere; "
+                f"the link to {target!r} is broken; "
                 "link to a file of the bundle or to a web address",
             )
     if not any("http" in source or "release notes" in source for source in entry.sources):
@@ -153,7 +153,7 @@ def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterato
 
 
 def _useless(signature: Signature) -> str:
-    """Why a signature can't be used at all, or ''."""
+    """Why a signature can't be used, or ''."""
     text = signature.text
     if not signature.is_regex and len(text) < MIN_SIGNATURE:
         return f"signature {text!r} is too short; give {MIN_SIGNATURE} characters or more"
@@ -168,9 +168,9 @@ def _useless(signature: Signature) -> str:
 
 
 def stalls(pattern: str) -> str:
-    """What in a regular expression could make it backtrack for ever, or ''.
+    """What could make a regular expression backtrack for ever, or ''.
 
-    Strict: it refuses a few harmless ones as well.
+    It is strict: it refuses a few harmless ones as well.
     """
     unbounded = 0
 
@@ -203,7 +203,7 @@ def stalls(pattern: str) -> str:
 
 
 def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Title, symptom, root cause and what an answer shows keep to their number of words."""
+    """Title, symptom, root cause and the texts of an answer have at most their number of words."""
     for name, limit in MAX_WORDS.items():
         words = len(getattr(entry, name).split())
         if words > limit:
@@ -219,12 +219,12 @@ def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[F
         )
     words = len(entry.title.split())
     if not 5 <= words <= 18:
-        yield _fault(entry, f"the title has {words} words; say in 5 to 18 what is seen")
+        yield _fault(entry, f"the title has {words} words; say in 5 to 18 words what the user sees")
 
 
 def check_dates(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Verified is no date before the catalogue began, and none to come."""
-    # A day of grace: an author east of here is already in tomorrow.
+    """The date under Verified isn't before the catalogue began, and isn't in the future."""
+    # One day more, for authors in time zones ahead of this one.
     if not date(2026, 1, 1) <= entry.verified <= today + timedelta(days=1):
         yield _fault(
             entry, f"Verified is {entry.verified}; write a date from 2026-01-01 to {today}"
@@ -232,7 +232,7 @@ def check_dates(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fau
 
 
 def check_ranges(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Applies to holds names with version ranges, platforms and GPUs."""
+    """The field Applies to has only names with version ranges, platforms and GPUs."""
     for item in entry.applies_to:
         if not _REQUIREMENT.fullmatch(item):
             yield _fault(
@@ -243,7 +243,7 @@ def check_ranges(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fa
 
 
 def check_reports(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Reported as holds at least five items, two of them in Chinese."""
+    """The field Reported as has at least five items, two of them in Chinese."""
     chinese = sum(any("\u4e00" <= char <= "\u9fff" for char in item) for item in entry.reported_as)
     if len(entry.reported_as) < 5 or chinese < 2:
         yield _fault(

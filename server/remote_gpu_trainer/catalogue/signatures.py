@@ -1,12 +1,11 @@
-"""Signatures of entries against the lines of a log: what is asked before any ranking.
+"""Find the signatures of entries in the lines of a log, before any ranking.
 
 Lines and literal texts are compared in one normal form: lower case, single blanks, one kind of
-quote. Literals are looked for in the joined text as well, so a message that was wrapped still
-matches.
+quote. Literals are also searched in the joined text, so a wrapped message still matches.
 
-A regular expression is compiled only when a line may match it. Which lines may is told by the plain
-texts in it, read off by `literal_runs`: a look-up needs few of the expressions, and the texts of
-all.
+A regular expression is compiled only if a line may match it. `literal_runs` extracts the plain
+texts that such a line must contain: a look-up needs these texts of all expressions, but compiles
+few.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ _VERBOSE = re.compile(r"\(\?[a-zA-Z]*x")  # blanks mean nothing in such an expre
 
 
 def literal_runs(pattern: str) -> list[str]:
-    """Texts, in order, that everything the regular expression matches holds.
+    """Texts, in order, that every match of the regular expression contains.
 
-    It leaves out what stands in a group, a set or a repeat. An expression with branches at its top
-    gives [""].
+    It leaves out everything in a group, a set or a repeat. An expression with branches at its top
+    level gives [""].
     """
     if _VERBOSE.search(pattern):
         return [""]
@@ -80,9 +79,9 @@ def _single_blanks(text: str) -> list[str]:
 
 
 def _one_quote(text: str) -> str:
-    """Every kind of quote as the plain one.
+    """Replace every kind of quote by the plain one.
 
-    One `replace` a quote is faster than one table for all: most texts hold none of them.
+    One `replace` per quote is faster than one table for all: most texts contain none of them.
     """
     for quote in _QUOTES:
         text = text.replace(quote, "'")
@@ -90,7 +89,7 @@ def _one_quote(text: str) -> str:
 
 
 class Pattern:
-    """One signature, and the words and texts that every line of it holds.
+    """One signature, and the words and texts that every matching line contains.
 
     A regular expression is compiled at the first `search`, which raises re.error for a bad one.
     """
@@ -102,23 +101,23 @@ class Pattern:
         self._regex: re.Pattern | None = None
         self.literal = "" if signature.is_regex else normal(signature.text)
         texts = literal_runs(signature.text) if signature.is_regex else [self.literal]
-        # Whole words, all of which each line of this signature holds; and one of them, or "".
+        # Whole words, all of which each matching line contains; and one of them, or "".
         self.words = frozenset([word for text in texts for word in _inner_words(text)])
         self.anchor = max(self.words, key=_longest, default="")
-        # A text that each such line holds, in normal form.
+        # A text that each matching line contains, in normal form.
         self.hint = normal(max(texts, key=len)) if signature.is_regex else self.literal
-        # Without whole words: letters within a word of each such line.
+        # If there are no whole words: letters within a word of each matching line.
         parts = [] if self.words else self.hint.translate(_LETTERS).split()
         self.part = max(parts, key=_longest, default="")
 
     def search(self, line: str) -> bool:
-        """Whether the regular expression is found in a raw line."""
+        """Whether the regular expression matches in a raw line."""
         if self._regex is None:
             self._regex = re.compile(self.source.text, re.I)
         return bool(self._regex.search(line[:MAX_CHARS]))
 
     def matches(self, line: str) -> bool:
-        """Whether a raw line holds the text."""
+        """Whether a raw line contains the text."""
         return self.search(line) if self.source.is_regex else self.literal in normal(line)
 
 
@@ -152,7 +151,7 @@ _LETTERS = _Letters()
 class Hit:
     """A signature of `entry_id`, found in `line`.
 
-    `decisive`: the line is among those that decide what failed, or there are no such lines.
+    `decisive`: the line is among those that show what failed, or there are no such lines.
     """
 
     entry_id: str
@@ -172,7 +171,7 @@ class Hit:
 
 
 class SignatureIndex:
-    """All signatures of a catalogue, each found by a word that its lines hold.
+    """All signatures of a catalogue, each found by a word that its lines contain.
 
     `signatures` gives (id, its signatures) of each entry.
     """
@@ -186,7 +185,7 @@ class SignatureIndex:
             self._by_anchor.setdefault(pattern.anchor, []).append(place)
 
     def needles(self) -> list[bytes]:
-        """The start of each literal, by which the reader of large files chooses lines."""
+        """The start of each literal; the reader of large files chooses lines by them."""
         return sorted({p.source.text[:40].encode() for _, p in self.patterns if p.literal})
 
     def find(self, evidence: Evidence) -> list[Hit]:
@@ -211,7 +210,7 @@ class SignatureIndex:
             and not evidence.failed()
             and not any(line.kind == "told" for line in evidence.decisive)
         )
-        # In a long log a warning decides only where nothing failed and nobody says what they see.
+        # In a long log a warning counts only if nothing failed and nobody says what they see.
         decisive = {
             id(line)
             for line in evidence.decisive[:4]

@@ -17,8 +17,8 @@ LABELS = {**WHOLE, "distinguish": "don't confuse with"}
 def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | None = None) -> str:
     """The answer as lines of text.
 
-    `command` prints a whole entry; `{id}` in it stands for the entry's id. With `entries`, by id,
-    cause, fix and check of the first match are as long as in its entry.
+    `command` prints a whole entry; `{id}` in it stands for the entry's id. With `entries` (by id),
+    cause, fix and check of the first match aren't shortened.
     """
     out = []
     for place, match in enumerate(answer.matches):
@@ -45,13 +45,13 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
 
 
 def place_of(line: dict) -> str:
-    """Where a line of evidence stands: 'train.log:45 rank 1'."""
+    """Where a line of evidence is: 'train.log:45 rank 1'."""
     rank = "" if line["rank"] is None else f" rank {line['rank']}"
     return f"{line['source']}:{line['line']}{rank}"
 
 
 def first_failure(answer: Answer) -> str:
-    """Which rank failed first, or is behind the others, and where it says so; '' when unknown."""
+    """Which rank failed first or is behind the others, and the line that shows it; '' if unknown."""
     first = answer.first_failure
     if not first or first["rank"] is None:
         return ""

@@ -74,7 +74,7 @@ def _about(match: dict) -> Text:
 
 
 def _first(match: dict, entry: Entry, command: str) -> Group:
-    """Cause, fix and check as they stand in the entry."""
+    """Cause, fix and check, word for word as in the entry."""
     parts = []
     for name, label in WHOLE.items():
         parts += [_label(label.capitalize()), _indented(_markdown(getattr(entry, name)))]
@@ -86,7 +86,7 @@ def _first(match: dict, entry: Entry, command: str) -> Group:
 
 
 def _further(entry: Entry) -> Group:
-    """The check's first paragraph: enough to tell whether it is this instead."""
+    """The first paragraph of the check: enough to tell whether this entry fits better."""
     return Group(_indented(_markdown(f"Check: {entry.check.split(chr(10) * 2)[0]}")), "")
 
 

@@ -1,4 +1,4 @@
-"""The commands around a run on a box: `status` and `release`. Arguments in, text out, no logic."""
+"""The commands about a run on a box: `status` and `release`. Arguments in, text out, no logic."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def add_to(commands) -> None:
     """Add both commands to the parser's commands."""
     told = commands.add_parser(
         "status",
-        help="is the run on a box alive, finished, failed or stalled; wait for a change",
-        description="Ask the run on a box for its state, by one ssh call. Exit 0: alive or "
+        help="show the state of the run on a box, or wait for a change",
+        description="Show the state of the run on a box, with one ssh call. Exit 0: alive or "
         "finished. Exit 1: failed, preempted, stalled, or no run there. Exit 2: could not tell.",
     )
     told.add_argument("box", help=BOX)
@@ -43,7 +43,7 @@ def add_to(commands) -> None:
         type=seconds,
         default="30s",
         metavar="SPAN",
-        help="time between two questions (default 30s)",
+        help="time between two checks (default 30s)",
     )
     told.add_argument(
         "--lost",
@@ -56,12 +56,12 @@ def add_to(commands) -> None:
 
     left = commands.add_parser(
         "release",
-        help="bring the results home, tell what is still billed, check that the box is gone",
-        description="Pull the results of a run that has ended, compare and load them; tell what is "
-        "still billed after each way of stopping, and the provider's command for you to run. Then, "
-        "with --confirm-gone, look the box up in the provider's list. Nothing is deleted or "
+        help="bring the results home, show what is still billed, check that the box is gone",
+        description="Pull the results of a run that has ended, compare and load them. Then show what "
+        "each way of stopping still bills, and the provider's command for you to run. "
+        "With --confirm-gone, look the box up in the provider's list. Nothing is deleted or "
         "stopped. The commands about boxes remind you once a day of each box that they reached, "
-        "until it is confirmed gone; --forget ends that on your word. Exit 0: verified, gone or "
+        "until you confirm that it is gone, or tell them to --forget it. Exit 0: verified, gone or "
         "forgotten. Exit 1: not. Exit 2: could not tell.",
     )
     left.add_argument("box", help=BOX)
@@ -105,14 +105,14 @@ def add_to(commands) -> None:
     left.add_argument(
         "--run-listing",
         metavar="COMMAND",
-        help="run this listing command of the platform's page here: typing it approves it",
+        help="run this listing command from the platform's page on this machine",
     )
     left.add_argument(
         "--forget",
         choices=("gone", "own"),
-        help="stop the reminder about this box without a list: gone: you ended it; own: it is your "
-        "own machine, which nobody bills, so never remind of it again. Here BOX may also be a name "
-        "or an address as the reminder shows it",
+        help="stop the reminder about this box without a list. gone: you ended it; own: it is your "
+        "own machine, which nobody bills, so you are never reminded of it again. BOX may then be a "
+        "name or an address from the reminder",
     )
     left.set_defaults(run=release)
 
@@ -129,7 +129,7 @@ def add_to(commands) -> None:
             action="store_true",
             help="store the host key of an unknown box; a changed key is never accepted",
         )
-        command.add_argument("--json", action="store_true", help="print an object")
+        command.add_argument("--json", action="store_true", help="print a JSON object")
 
 
 def seconds(text: str) -> float:
@@ -230,14 +230,14 @@ def _confirm(args: argparse.Namespace, box, profile) -> int:
 
 
 def _forget(args: argparse.Namespace) -> int:
-    """Take a box off the ledger on the user's word: 0 forgotten, 1 it wasn't there."""
+    """Take a box off the ledger because the user says so: 0 forgotten, 1 it wasn't there."""
     from ..boxes.box import BadBox, address, parse
     from ..runs import ledger
     from ..text.errors import BadRequest
     from ..text.masking import shown
 
     if args.profile or args.confirm_gone or args.id or args.listing or args.run_listing:
-        raise BadRequest("--forget asks no provider; leave out the profile and the list")
+        raise BadRequest("--forget doesn't ask the provider; leave out the profile and the list")
     try:
         box = parse(args.box)
         name, place = box.name, address(box)
@@ -247,8 +247,8 @@ def _forget(args: argparse.Namespace) -> int:
     name = shown(name, 80)
     text = {
         "": f"{name} isn't on the list of boxes that may be billed",
-        "gone": f"forgot {name}: you say that it is gone",
-        "own": f"forgot {name}, and won't remind of it again: you say that it is your own",
+        "gone": f"forgot {name}: you said that it is gone",
+        "own": f"forgot {name} and won't remind you again: you said that it is your own machine",
     }[args.forget if left else ""]
     print(
         json.dumps({"forgotten": bool(left), "text": text}, ensure_ascii=False)
@@ -265,7 +265,7 @@ def _listing(args: argparse.Namespace, profile) -> str | None:
     from ..text.errors import BadRequest
 
     if args.listing and args.run_listing:
-        raise BadRequest("--listing and --run-listing exclude each other; pass one of them")
+        raise BadRequest("--listing and --run-listing can't be combined; pass one of them")
     if args.run_listing:
         return releasing.run_listing(args.run_listing, profile)
     if args.listing is None:
@@ -295,7 +295,7 @@ def box_of(text: str):
 
 
 def remember(box, profile: str = "") -> None:
-    """Write into the ledger that the box may be billed. This machine never is."""
+    """Note in the ledger that the box may be billed. This machine is never noted."""
     if not box.local:
         from ..boxes.box import address
         from ..runs import ledger

@@ -1,4 +1,4 @@
-"""The commands `install`, `uninstall` and `serve`: the MCP server and who is told of it."""
+"""The commands `install`, `uninstall` and `serve`: run the MCP server, and add it to clients."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def add_to(commands) -> None:
         "install",
         help="add the MCP server and the skill to a coding agent",
         description="Add the MCP server and the skill to a coding agent's configuration, and print "
-        "the change. Everything else there stays. The client 'skill' gets the folder alone, "
-        "without the server. A configuration that can't be read is left alone. "
-        "Exit 0: it is there. Exit 2: refused, and nothing was changed.",
+        "the change. Nothing else in it changes. The client 'skill' gets only the skill's folder, "
+        "without the server. A configuration that can't be read stays as it is. "
+        "Exit 0: installed. Exit 2: refused, and nothing was changed.",
     )
     put.add_argument(
         "--hooks",
@@ -41,7 +41,7 @@ def add_to(commands) -> None:
     put.set_defaults(run=install)
     out = commands.add_parser(
         "uninstall",
-        help="remove them again",
+        help="remove the MCP server and the skill from a coding agent",
         description="Remove what 'install' added. A file that nobody has changed since is restored "
         "byte for byte.",
     )
@@ -62,7 +62,7 @@ def add_to(commands) -> None:
 
 
 def install(args: argparse.Namespace) -> int:
-    """`install`: 0 it is there, 2 refused."""
+    """`install`: 0 installed, 2 refused."""
     from ..clients.configs import WITH_HOOKS
 
     if args.hooks and args.client not in WITH_HOOKS:
@@ -74,7 +74,7 @@ def install(args: argparse.Namespace) -> int:
 
 
 def uninstall(args: argparse.Namespace) -> int:
-    """`uninstall`: 0 it is gone, 2 refused."""
+    """`uninstall`: 0 removed, 2 refused."""
     return _do(args, remove=True)
 
 
@@ -87,7 +87,7 @@ def _do(args: argparse.Namespace, **how) -> int:
         try:
             _show(made, "would be " * args.dry_run)
             sys.stdout.flush()
-        except BrokenPipeError:  # who reads no further hasn't taken the order back
+        except BrokenPipeError:  # a closed pipe doesn't cancel the installation
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if args.dry_run:
             print("nothing was written (--dry-run)", file=sys.stderr)
@@ -108,7 +108,7 @@ def _do(args: argparse.Namespace, **how) -> int:
 def _show(made, would: str) -> None:
     """Print the change as a unified diff with secrets masked, and a skill's folder as one line.
 
-    `would` stands before what a dry run leaves undone.
+    `would` goes before what a dry run doesn't do.
     """
     from ..text.masking import shown
 
@@ -127,9 +127,11 @@ def _show(made, would: str) -> None:
     if step.remove:
         out.append(f"{step.folder}: {len(step.remove)} files {would}removed")
     if step.stays:
-        out.append(f"{step.folder}: {shown(', '.join(step.stays))} stays, it isn't ours")
+        out.append(
+            f"{step.folder}: {shown(', '.join(step.stays))} kept, it isn't part of the skill"
+        )
     if made.shared_with:
-        out.append(f"{step.folder}: stays, {', '.join(made.shared_with)} uses it")
+        out.append(f"{step.folder}: kept, {', '.join(made.shared_with)} uses it")
     if not made:
         out.append("nothing to change")
     terminal.write("\n".join(out), terminal.DIFF)
@@ -165,7 +167,7 @@ def _add_serve(commands) -> None:
 
 
 def run_serve(args: argparse.Namespace) -> int:
-    """`serve`: 0 when the client has gone."""
+    """`serve`: 0 when the client disconnects."""
     from ..mcp_server.server import make_server
 
     if args.http:

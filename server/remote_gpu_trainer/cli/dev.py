@@ -1,4 +1,4 @@
-"""The command `dev`: `lint`, `docs`, `new-entry` and `prove`, for who works on this repository."""
+"""The command `dev`: `lint`, `docs`, `new-entry` and `prove`, for maintainers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_to(commands) -> None:
         "lint",
         help="check the catalogue",
         description="Check grammar, ids, links, signatures and dates of the catalogue, and print "
-        "one line for each finding. Exit 1 when there is one.",
+        "one line for each finding. Exit 1 if there are any.",
     )
     lint.add_argument(
         "root",
@@ -35,7 +35,7 @@ def add_to(commands) -> None:
         "docs",
         help="check the generated documents, or write them",
         description="Check that the generated documents, and the generated parts of others, are "
-        "up to date. Exit 1 when one isn't.",
+        "up to date. Exit 1 if one isn't.",
     )
     docs.add_argument("--write", action="store_true", help="write those that are out of date")
     docs.set_defaults(run=run_docs)
@@ -46,7 +46,7 @@ def add_to(commands) -> None:
         description="Print the form of a new entry under the next free id of its family.",
     )
     new.add_argument("family", help="the letters of the id: O, D, VAST")
-    new.add_argument("--title", required=True, help="what one sees, in 5 to 18 words")
+    new.add_argument("--title", required=True, help="what the user sees, in 5 to 18 words")
     new.add_argument("--write", action="store_true", help="write it into the family's page")
     new.add_argument(
         "--page",

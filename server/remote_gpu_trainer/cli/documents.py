@@ -1,6 +1,6 @@
 """Generated documents, whole and in parts.
 
-A part stands between `<!-- generated: NAME -->` and `<!-- end -->`; nothing outside the marks is
+A part is between `<!-- generated: NAME -->` and `<!-- end -->`; nothing outside the marks is
 touched. Its text is the template `templates/NAME.md.j2`, filled with what the function in `PARTS`
 returns. A whole file is what its function in `WHOLE` returns.
 """
@@ -162,7 +162,7 @@ def commands_page(root: Path) -> str:
 def _invocation(action) -> str:
     """How an argument is typed: 'text', '--json', '-o, --output FILE'.
 
-    argparse's own form of it differs between versions of Python.
+    argparse would write it differently in different versions of Python.
     """
     names = ", ".join(action.option_strings)
     if action.nargs == 0:
@@ -178,7 +178,7 @@ _TABLE = re.compile(r"^(?:\*\*|#+ )(?P<title>[^\n]*)\n\n(?P<rows>(?:\|[^\n]*\n)+
 
 
 def on_fresh_reports(root: Path) -> list[tuple[str, list[str]]]:
-    """[(system, its figures in the order of COLUMNS, in percent)] on the set that taught nothing.
+    """[(system, its figures in the order of COLUMNS, in percent)] on reports that taught nothing.
 
     Raises CatalogueError when evals/RESULTS.md has no such table.
     """
@@ -212,7 +212,7 @@ WIDTH = 100  # columns
 
 
 def lookup_picture(root: Path) -> str:
-    """The picture as SVG. Equal catalogues give equal bytes: nothing in it depends on the day."""
+    """The picture as SVG. Equal catalogues give equal bytes: it doesn't depend on the day."""
     entries = bundle.load_cache()
     today = max(entry.verified for entry in entries.values())
     answer = answer_for(log=str(root / LOG), today=today)
@@ -234,7 +234,7 @@ def lookup_picture(root: Path) -> str:
 
 
 def prober(root: Path) -> str:
-    """scripts/gpu_health.py, put together from its parts; as it is where there are none to see."""
+    """scripts/gpu_health.py, made from its parts; unchanged in an installation without them."""
     maker = root / "tools" / "make_gpu_health.py"
     if maker.is_file():
         return runpy.run_path(str(maker))["generated"](root)

@@ -64,22 +64,25 @@ def add_to(commands) -> None:
         "--record",
         type=Path,
         metavar="DIR",
-        help="save what was read on the box in a new folder here",
+        help="save what was read on the box in a new folder on this machine",
     )
     told.add_argument(
-        "--replay", type=Path, metavar="DIR", help="judge such a folder instead of a box"
+        "--replay",
+        type=Path,
+        metavar="DIR",
+        help="judge a folder that --record wrote instead of a box",
     )
     told.add_argument(
         "--hosts",
         metavar="FILE",
-        help="check many boxes, one a line, 16 at a time; prints a table, worst first",
+        help="check many boxes, one per line, 16 at a time; prints a table, worst first",
     )
     told.add_argument(
         "--watch",
         type=float,
         metavar="SECONDS",
-        help="write a JSON line with this interval: on this machine until a signal, on a box in "
-        "the background and into a file there",
+        help="write a JSON line every SECONDS: on this machine until a signal, on a box in the "
+        "background, into a file there",
     )
     told.add_argument(
         "--pid", type=int, metavar="PID", help="with --watch: stop when this process ends"
@@ -88,7 +91,7 @@ def add_to(commands) -> None:
         "--report",
         type=Path,
         metavar="WATCH.jsonl",
-        help="make an HTML page of what --watch has written",
+        help="make an HTML page from a file that --watch wrote",
     )
     told.add_argument(
         "-o",
@@ -100,7 +103,7 @@ def add_to(commands) -> None:
     told.add_argument(
         "--accept-new-host-key",
         action="store_true",
-        help="store the host key of a box that isn't known yet; a changed one is never accepted",
+        help="store the host key of an unknown box; a changed key is never accepted",
     )
     told.add_argument(
         "--json",
@@ -127,20 +130,20 @@ def health(args: argparse.Namespace) -> int:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Raises BadRequest when options don't go together."""
+    """Raises BadRequest for options that can't be combined."""
     given = [option for option, name in ALONE.items() if getattr(args, name) is not None]
     if len(given) > 1:
-        raise BadRequest(f"{' and '.join(given)} don't go together; pass one of them")
+        raise BadRequest(f"{' and '.join(given)} can't be combined; pass one of them")
     if args.box != "local" and given and given[0] in ("--hosts", "--replay", "--report"):
         raise BadRequest(
-            f"the box {args.box[:40]!r} and {given[0]} don't go together; pass one of them"
+            f"the box {args.box[:40]!r} and {given[0]} can't be combined; pass one of them"
         )
     if args.pid is not None and args.watch is None:
         raise BadRequest("--pid needs --watch; pass both or none")
     if args.output is not None and args.report is None:
         raise BadRequest("-o needs --report; pass both or none")
     if args.stress and given and given[0] != "--hosts":
-        raise BadRequest(f"--stress and {given[0]} don't go together; pass one of them")
+        raise BadRequest(f"--stress and {given[0]} can't be combined; pass one of them")
 
 
 def _examine(args: argparse.Namespace) -> int:

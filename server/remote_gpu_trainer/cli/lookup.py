@@ -74,7 +74,7 @@ def lookup(args: argparse.Namespace) -> int:
     check_limit(args.limit)
     if args.id is not None:
         return _show_entry(args)
-    gc.disable()  # modules and pages stay: to look for garbage among them takes a tenth of the time
+    gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:
         from ..lookup.look_up import answer_for, prepare
 
@@ -124,9 +124,9 @@ def _question(args: argparse.Namespace) -> tuple:
         if value is not None
     ]
     if args.id is not None and len(given) > 1:
-        raise BadRequest(f"{' and '.join(given)} don't go together; pass --id alone")
+        raise BadRequest(f"{' and '.join(given)} can't be combined; pass --id alone")
     if text == "-" and log is not None:
-        raise BadRequest("- and --log don't go together; pass one of them")
+        raise BadRequest("- and --log can't be combined; pass one of them")
     if files and (log is not None or len(files) > 1):
         also = "" if log is None else f"{files[0]} is a file, and --log takes one path: "
         raise BadRequest(also + ONE_LOG)

@@ -48,13 +48,13 @@ def add_to(commands) -> None:
 
     stale = commands.add_parser(
         "staleness",
-        help="show what was checked too long ago or is about other versions",
-        description="Show what was checked too long ago, is about other versions than those "
-        "installed, may have changed with a release, or has two values in two places. "
-        "Exit 1 when there is any.",
+        help="show what was checked too long ago, or is about other versions than yours",
+        description="Show what was checked too long ago, is about other versions than yours, may have "
+        "changed with a release, or has different values on different pages. "
+        "Exit 1 if there is any.",
     )
     stale.add_argument(
-        "--on", metavar="DATE", help="judge by this day, YYYY-MM-DD (default: today)"
+        "--on", metavar="DATE", help="the day to judge by, YYYY-MM-DD (default: today)"
     )
     stale.add_argument(
         "--installed",
@@ -65,7 +65,7 @@ def add_to(commands) -> None:
     stale.add_argument(
         "--released",
         metavar="TEXT",
-        help="a new release: 'torch 2.14', or 'torch 2.14 2026-12-01' with its day",
+        help="a new release: 'torch 2.14', or with its date 'torch 2.14 2026-12-01'",
     )
     stale.add_argument(
         "--scope", metavar="WHAT", help="only this id, family, page, folder or platform"
@@ -158,7 +158,7 @@ def staleness(args: argparse.Namespace) -> int:
             raise BadQuestion("--json and --markdown can't be combined; give one of them")
         packages = None
         if args.installed:
-            # packaging takes longer to import than all else here
+            # importing packaging takes longer than everything else here
             from ..platforms.installed import read
 
             packages = read(args.installed)

@@ -17,9 +17,9 @@ def add_to(commands) -> None:
         help="write a script that runs a job unattended on a rented box",
         description="Write one self-contained script from a job and a platform. It checks the box "
         "before the start, keeps logs, copies checkpoints to a place that outlives the box, "
-        "retries, and stops at a deadline that is kept on the box. Nothing is started. The script "
-        "goes to stdout; the commands to start, watch, stop and resume it, and the warnings, go to "
-        "stderr. With --diff: exit 1 when the scripts differ.",
+        "retries, and stops at a deadline, even without a connection. Nothing is started. The script "
+        "goes to stdout. The warnings, and the commands to start, watch, stop and resume it, go to "
+        "stderr. With --diff: exit 1 if the scripts differ.",
     )
     made.add_argument(
         "job", nargs="?", help="a YAML or JSON file with the job, or '-' for JSON on standard input"
@@ -46,7 +46,7 @@ def add_to(commands) -> None:
         "--queue",
         type=Path,
         metavar="FILE",
-        help="run several cells in turn, one a line: NAME ARGUMENT …",
+        help="run several cells in turn, one per line: NAME ARGUMENT …",
     )
     made.add_argument(
         "--sweep",
@@ -57,7 +57,7 @@ def add_to(commands) -> None:
     made.add_argument(
         "--write-to",
         metavar="PATH",
-        help="a folder or file for the script; only a rendered script is ever replaced",
+        help="a folder or file for the script; of existing files it replaces only rendered scripts",
     )
     made.add_argument(
         "--diff",

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 DIFF = {r"(?m)^\+.*$": "green", r"(?m)^-.*$": "red", r"(?m)^@@.*$": "cyan"}  # styles for `write`
-PATIENCE = 2.0  # seconds without an answer after which a person is told that work goes on
+PATIENCE = 2.0  # seconds until a person is told that the command is still working
 
 
 def is_terminal(stream) -> bool:
-    """Whether a person reads this stream, and not a program or a file."""
+    """Whether a person reads this stream, rather than a program or a file."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # it is closed
@@ -65,7 +65,7 @@ def write(text: str, styles: Mapping[str, str], stream=None) -> None:
 
 @contextmanager
 def waiting(text: str) -> Iterator[None]:
-    """A spinner on stderr beside `text` while the block runs, from the second second on.
+    """A spinner with `text` on stderr while the block runs, after two seconds.
 
     Where stderr isn't a terminal, or has no colours, nothing is printed.
     """
@@ -93,10 +93,10 @@ def waiting(text: str) -> Iterator[None]:
 
 
 class Progress:
-    """How far a long reading is, on stderr, from the second second on.
+    """Shows on stderr how far a long reading is, after two seconds.
 
-    A bar on a terminal; elsewhere a line a second. Call it with the count that is done so far.
-    `total` is the count at the end, None when it isn't known. `unit`: 'MB' counts bytes.
+    A bar on a terminal, otherwise one line per second. Call it with the count so far. `total` is
+    the final count, None when unknown. `unit`: 'MB' counts bytes.
     """
 
     def __init__(self, text: str = "reading", total: int | None = None, unit: str = "MB"):
@@ -112,7 +112,7 @@ class Progress:
             self._bar.stop()
 
     def __call__(self, done: int) -> None:
-        """Show that `done` of the total is done, when it is time to."""
+        """Show that `done` of the total is done, at most once a second."""
         if self._bar:
             self._bar.update(self._task, completed=done)
             return

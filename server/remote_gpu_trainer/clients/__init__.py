@@ -1,1 +1,1 @@
-"""Put the server and the skill into the clients that people use."""
+"""Install the server and the skill into coding agents, and uninstall them."""

@@ -1,7 +1,7 @@
-"""One configuration file of a client: put our values in, and take them out again.
+"""Add our values to one configuration file of a client, and remove them again.
 
-Nothing else in the file changes, down to the byte. `Remembered` holds what is needed to restore a
-file that nobody has changed since. JSON is edited by config_json, because no library on PyPI edits
+No other byte of the file changes. `Remembered` holds what is needed to restore a file that nobody
+has changed since. JSON is edited by config_json, because no library on PyPI edits
 JSON with comments in place; TOML is edited with tomlkit.
 """
 
@@ -28,16 +28,16 @@ _BLANK_LINE = re.compile(r"[ \t]*\r?\n")
 
 
 class InstallError(Exception):
-    """The order can't be carried out, and nothing was changed. The text says what to do."""
+    """The installation isn't possible, and nothing was changed. The text says what to do."""
 
 
 @dataclass
 class Remembered:
     """How a file was changed.
 
-    `sha256` is the sum of the result. `steps` has a list for each step, of the pieces that it put
-    in: (offset in the text after that step, length). `edits` has for each value its path, its sum,
-    and the paths that had to be made. `folders` were made for the file.
+    `sha256` is the sum of the result. `steps` has, for each step, the pieces that it inserted:
+    (offset in the text after that step, length). `edits` has, for each value, its path, its sum,
+    and the paths that were made for it. `folders` were made for the file.
     """
 
     file: str
@@ -54,13 +54,11 @@ def sum_of(text: str) -> str:
 
 
 def text_of(file: Path) -> str | None:
-    """The text of a file, None where no file is. Raises InstallError."""
+    """The text of a file, None if there is no file. Raises InstallError."""
     try:
         if not file.exists():
             if file.is_symlink():
-                raise InstallError(
-                    f"{file}: the link leads nowhere; remove it or create its target"
-                )
+                raise InstallError(f"{file}: a broken link; remove it or create its target")
             return None
         if not file.is_file():
             raise InstallError(f"{file}: not a regular file; move it away, then run this again")
@@ -76,7 +74,7 @@ def text_of(file: Path) -> str | None:
         ) from None
     except OSError as error:
         raise InstallError(
-            f"{file}: can't be read ({error.strerror}); allow it, then run this again"
+            f"{file}: can't be read ({error.strerror}); make it readable, then run this again"
         ) from None
 
 
@@ -111,7 +109,7 @@ def _present(edit: Edit, tree: object) -> bool:
 
 
 def _keeps(there: object, value: object) -> bool:
-    """Whether an entry is the value, perhaps with further settings of the user's."""
+    """Whether an entry is our value, perhaps with further settings that the user added."""
     return there == value or (
         isinstance(there, dict)
         and isinstance(value, dict)
@@ -122,7 +120,7 @@ def _keeps(there: object, value: object) -> bool:
 def taken_out(
     file: Path, text: str, known: Remembered | None, candidates: list[Edit]
 ) -> str | None:
-    """The text without our values; None when the file itself was ours. Raises InstallError."""
+    """The text without our values; None if we made the file. Raises InstallError."""
     if known and sum_of(text) == known.sha256:
         for step in reversed(known.steps):
             for offset, length in reversed(step):
@@ -167,7 +165,7 @@ def _without(file: Path, text: str, edit: Edit, known: Remembered | None) -> str
 
 
 def _wrote(value: object, known: Remembered | None) -> bool:
-    """Whether a value is ours, by its form or because it is the one that was written."""
+    """Whether a value is ours: it has our form, or it is the value that was written."""
     return is_ours(value) or (
         known is not None and any(edit.get("sum") == _sum_of_value(value) for edit in known.edits)
     )
@@ -199,7 +197,7 @@ def _cut(file: Path, text: str, path: tuple) -> str:
             if config_json.read(text).value == left:
                 return text
     raise InstallError(
-        f"{file}: {'.'.join(map(str, path))} can't be taken out without changing something else; "
+        f"{file}: {'.'.join(map(str, path))} can't be removed without changing something else; "
         "remove it by hand"
     )
 
@@ -210,7 +208,7 @@ def _without_empty(tree: dict, path: tuple) -> dict:
 
 
 def _pruned(file: Path, text: str, made: list[tuple]) -> str:
-    """The text without the containers that we made and that are now empty."""
+    """The text without empty containers that we made."""
     for path in made:
         if file.suffix != ".toml" and path and _at(_parsed(file, text), path) in ({}, []):
             node = config_json.find(config_json.read(text), path)
@@ -236,7 +234,7 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
         there = _at(before, edit.path)
         if not edit.append and there is not None:
             raise InstallError(
-                f"{file}: a server {edit.path[-1]!r} is there that isn't ours; "
+                f"{file}: has another server called {edit.path[-1]!r}; "
                 "rename or remove it, then run this again"
             )
         try:
@@ -263,7 +261,7 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
         steps.append(step)
         if _parsed(file, text) != _merged(before, edit):
             raise InstallError(
-                f"{file}: can't be added to without changing something else; add the server by hand"
+                f"{file}: adding the server would change something else; add it by hand"
             )
     return text, Remembered(str(file), sum_of(text), created, steps, told)
 
@@ -285,7 +283,7 @@ def planned(
 ) -> tuple[str | None, str | None, Remembered | None]:
     """(text before, text after, what to remember) for one file; None: no file.
 
-    Without `edits` everything of ours is taken out. Raises InstallError.
+    Without `edits` all our values are removed. Raises InstallError.
     """
     now = text_of(file)
     if now is None:
@@ -301,8 +299,8 @@ def planned(
         there = _at(tree, edit.path)
         if not edit.append and _wrote(there, known) and not only_our_keys(there, edit.value):
             raise InstallError(
-                f"{file}: {'.'.join(edit.path)} has settings of yours, which replacing it would "
-                "lose; change its command by hand, or uninstall first"
+                f"{file}: {'.'.join(edit.path)} has settings of yours, which would be lost; "
+                "change its command by hand, or uninstall first"
             )
     base = taken_out(file, now, known, candidates)
     if not edits:
@@ -313,7 +311,7 @@ def planned(
                 and _at(_parsed(file, base), edit.path) is not None
             ):
                 raise InstallError(
-                    f"{file}: the server {edit.path[-1]!r} isn't as this command writes it; "
+                    f"{file}: the server {edit.path[-1]!r} differs from what this command writes; "
                     "remove it by hand, then run this again"
                 )
         return now, base, None
@@ -321,7 +319,7 @@ def planned(
 
 
 def _stray(edit: Edit, edits: list[Edit], tree: object, known: Remembered | None) -> bool:
-    """Whether the file has a value of ours that isn't wanted, or isn't wanted any more."""
+    """Whether the file still has a value of ours that isn't wanted."""
     there = _at(tree, edit.path)
     items = there if edit.append and isinstance(there, list) else [there]
     keep = [other.value for other in edits if other.path == edit.path]
@@ -344,7 +342,7 @@ def _toml(text: str) -> tomlkit.TOMLDocument:
 def _toml_added(text: str, path: tuple[str, str], value: dict) -> list[tuple[int, str]]:
     """The piece that adds the table `path` at the end, behind a blank line. Raises BadText.
 
-    At the end it can't come between a comment of the user's and what the comment is about.
+    At the end, it can't separate a comment from what the comment is about.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     servers = tomlkit.table(is_super_table=True)
@@ -364,7 +362,7 @@ def _toml_added(text: str, path: tuple[str, str], value: dict) -> list[tuple[int
 def _toml_removed(text: str, path: tuple[str, str]) -> str:
     """The text without the table `path` and the blank line before it. Raises BadText.
 
-    Comments and blank lines that follow the table's last value are the user's, and stay.
+    Comments and blank lines after the table's last value are the user's and stay.
     """
     document = _toml(text)
     if tomlkit.dumps(document) != text:

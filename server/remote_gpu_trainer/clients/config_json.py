@@ -1,7 +1,7 @@
 """JSON with comments and trailing commas, edited in place.
 
-A change is a list of pieces, (offset, text), that go into the old text. Nothing else changes, so
-taking the same pieces out of the new text gives the old one back.
+A change is a list of pieces, (offset, text), to insert into the old text. Nothing else changes, so
+removing the same pieces from the new text restores the old one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _WORD = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 
 
 class BadText(Exception):
-    """A text that a client couldn't read, or without a place for a value. Says where and why."""
+    """A text that isn't valid, or has no place for a value. The message says where and why."""
 
 
 @dataclass
 class Node:
-    """A value, which is `text[start:end]`, and for an object or a list what is in it."""
+    """A value, which is `text[start:end]`. For an object or a list, also its members."""
 
     value: object
     start: int
@@ -45,7 +45,7 @@ def read(text: str) -> Node:
 
 
 def named(value: object) -> str:
-    """What JSON calls a value of this type, with its article."""
+    """The name of a value's JSON type, with its article."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
     return "null" if value is None else names.get(type(value), "a number")
 
@@ -118,7 +118,7 @@ def _container(text: str, at: int, depth: int) -> Node:
 
 
 def find(root: Node, path: tuple) -> Node | None:
-    """The node at a path of keys and indexes; None where nothing is."""
+    """The node at a path of keys and indexes; None if there is none."""
     node: Node | None = root
     for key in path:
         node = node.children.get(key) if node else None
@@ -128,7 +128,7 @@ def find(root: Node, path: tuple) -> Node | None:
 def added(text: str, path: tuple, value: object, append: bool = False) -> list[tuple[int, str]]:
     """The pieces that put `value` at `path`, or with `append` at the end of the list there.
 
-    Objects that are missing on the way are made. Raises BadText where something else is.
+    Missing objects on the way are made. Raises BadText if something else is in the way.
     """
     node, rest = read(text), list(path)
     parents = 0
@@ -187,7 +187,7 @@ def _indent_unit(text: str) -> str:
 def removed(text: str, path: tuple) -> str:
     """The text without the member at `path`, its comma and its line; comments stay.
 
-    Raises BadText when nothing is at `path`.
+    Raises BadText if nothing is at `path`.
     """
     parent = find(read(text), path[:-1])
     if not parent or path[-1] not in parent.children:
@@ -214,7 +214,7 @@ def removed(text: str, path: tuple) -> str:
 
 
 def _line(text: str, start: int, end: int) -> tuple[int, int]:
-    """`text[start:end]` with its line where nothing else is on it, else with blanks on a side."""
+    """`text[start:end]`, widened to its whole line if nothing else is on it, or to the blanks beside it."""
     before = len(text[:start].rstrip(" \t"))
     after = _BLANKS.match(text, end).end()
     if text[before - 1 : before] != "\n":

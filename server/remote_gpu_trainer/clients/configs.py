@@ -1,6 +1,6 @@
-"""Where each client keeps its servers, skills and hooks, and what this package puts there.
+"""Where each client keeps its servers, skills and hooks, and what this package adds there.
 
-Values in, values out: nothing is read or written here.
+Nothing is read or written here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def wanted(
 ) -> Wanted:
     """What `client` gets, for the user or for one project.
 
-    `exists` tells which of two possible files is there.
+    `exists` tells which of two possible files exists.
     """
     base = project or home
     parts = {"command": command[0], "args": command[1:]}
@@ -89,7 +89,7 @@ def wanted(
         return Wanted(
             tuple(edits),
             skill,
-            "Claude Code asks once whether to trust the project's server: "
+            "Claude Code asks once whether to trust the project's server; "
             "start claude there and answer yes."
             if project
             else "",
@@ -109,11 +109,13 @@ def wanted(
                     append=True,
                 )
             )
-        return Wanted(tuple(edits), skill, "Restart opencode, which reads its configuration once.")
+        return Wanted(
+            tuple(edits), skill, "Restart opencode: it reads its configuration only at the start."
+        )
     if client == "codex":
         folder = project / ".codex" if project else Path(env.get("CODEX_HOME") or home / ".codex")
         note = (
-            "Codex reads the configuration of trusted projects only: "
+            "Codex reads the configuration of trusted projects only; "
             "start codex there and answer yes."
             if project
             else ""
@@ -126,7 +128,7 @@ def wanted(
     folder = base / f".{client}"
     file = folder / ("mcp.json" if client == "cursor" else "settings.json")
     note = (
-        "Gemini CLI starts servers in trusted folders only: answer yes when it asks."
+        "Gemini CLI starts servers in trusted folders only; answer yes when it asks."
         if client == "gemini"
         else ""
     )
@@ -155,7 +157,7 @@ def is_ours(value: object) -> bool:
 
 
 def only_our_keys(value: object, like: object) -> bool:
-    """Whether an entry has no settings but ours, so that replacing it loses nothing."""
+    """Whether an entry has only our settings, so that replacing it loses nothing."""
     return (
         not isinstance(value, dict)
         or not isinstance(like, dict)

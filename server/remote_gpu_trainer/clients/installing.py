@@ -1,9 +1,9 @@
 """Install server, skill and hooks into a client's configuration, and uninstall them.
 
-Everything is planned first; then all of it is written, or nothing is.
-`~/.local/state/remote-gpu-trainer/installed.json` remembers what was written, as offsets and sums,
-never as content, because configurations hold keys. Two installations at the same time aren't kept
-apart, but a file that changes between reading and writing is refused.
+Everything is planned first; then all of it is written, or nothing.
+`~/.local/state/remote-gpu-trainer/installed.json` remembers what was written as offsets and sums,
+not as content, because configurations hold keys. There is no lock against a second installation at
+the same time, but a file that changes between reading and writing is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .skill_folder import Folder, Step
 
 @dataclass(frozen=True)
 class Change:
-    """A configuration file before and after the order; None: no file."""
+    """A configuration file before and after the change; None: no file."""
 
     file: Path
     before: str | None
@@ -42,7 +42,7 @@ class Change:
 
 @dataclass
 class Plan:
-    """Everything that one order will do, and what to remember of it."""
+    """Everything that one command will do, and what to remember about it."""
 
     changes: list[Change]
     skill: Step
@@ -56,7 +56,7 @@ class Plan:
 
 
 def memory_file(env: Mapping[str, str], home: Path) -> Path:
-    """Where this package remembers what it installed."""
+    """The file in which this package remembers what it installed."""
     state = env.get("XDG_STATE_HOME", "")
     return (
         (Path(state) if os.path.isabs(state) else home / ".local" / "state")
@@ -66,9 +66,9 @@ def memory_file(env: Mapping[str, str], home: Path) -> Path:
 
 
 def _memory(file: Path) -> tuple[dict, list]:
-    """What earlier orders wrote, by client, and the folders made for this file.
+    """What was installed before, by client, and the folders made for this file.
 
-    A file that can't be read counts as none.
+    A file that can't be read counts as missing.
     """
     try:
         found = json.loads(text_of(file) or "")
@@ -91,7 +91,7 @@ def home_folder(env: Mapping[str, str]) -> Path:
 
 
 def serve_command() -> list[str]:
-    """The words of a command that starts this installation's server and will go on working."""
+    """The words of a command that starts this installation's server and will keep working."""
     if "archive-v0" in Path(sys.prefix).parts:  # uvx may delete its environment
         direct = metadata.distribution(NAME).read_text("direct_url.json")
         source = json.loads(direct)["url"] if direct else f"{NAME}=={__version__}"
@@ -115,7 +115,7 @@ def plan(
 ) -> Plan:
     """What has to change for `client`, for the user or for one project. Writes nothing.
 
-    `command` starts the server in place of `serve_command()`; `remove` takes everything out.
+    `command` starts the server instead of `serve_command()`; `remove` uninstalls everything.
     Raises InstallError.
     """
     home = home_folder(env)
@@ -149,7 +149,7 @@ def plan(
     others = tuple(
         name for name, other in memory.items() if other["skill"].get("path") == str(target.skill)
     )
-    if remove and folder and others:  # the last client to go removes the parents
+    if remove and folder and others:  # the last client to be uninstalled removes the parents
         memory[others[0]]["skill"]["folders"] = list(
             dict.fromkeys([*folder.folders, *memory[others[0]]["skill"].get("folders", [])])
         )
@@ -204,7 +204,7 @@ def _well_formed(items: list, kind: type) -> list[dict]:
 
 
 def _missing(folder: Path) -> list[str]:
-    """The folder and its parents that don't exist yet, deepest first."""
+    """The missing ones of a folder and its parents, deepest first."""
     found = []
     while not folder.exists() and folder != folder.parent:
         found.append(str(folder))
@@ -213,7 +213,7 @@ def _missing(folder: Path) -> list[str]:
 
 
 def carry_out(made: Plan, env: Mapping[str, str]) -> None:
-    """Write what was planned, or put everything back when a part fails. Raises InstallError."""
+    """Write what was planned, or restore everything if a part fails. Raises InstallError."""
     file = memory_file(env, home_folder(env))
     remembered = (
         json.dumps(made.memory, ensure_ascii=False, indent=1) + "\n" if made.memory else None
@@ -236,8 +236,8 @@ def carry_out(made: Plan, env: Mapping[str, str]) -> None:
         if isinstance(error, InstallError):
             raise
         raise InstallError(
-            f"{error.filename or made.skill.folder}: can't be written ({error.strerror}); "
-            "allow it, then run this again, nothing was changed"
+            f"{error.filename or made.skill.folder}: can't be written ({error.strerror}), "
+            "nothing was changed; make it writable, then run this again"
         ) from None
     for folder in sorted(set(made.folders), key=lambda path: -len(path.parts)):
         with suppress(OSError):

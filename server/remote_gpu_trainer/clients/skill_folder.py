@@ -1,6 +1,7 @@
 """The skill's folder: what belongs in it, and how to install, update and remove it.
 
-Nobody else's file is lost: what isn't as this package wrote it is refused or stays.
+No other file is lost: a file that this package didn't write, or that was changed, is refused or
+stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LEFT_OUT = {"__pycache__"}
 
 @dataclass
 class Folder:
-    """A folder that we wrote: its sums by relative path, and the parents made for it."""
+    """A folder that we wrote: its files' sums by relative path, and the parents made for it."""
 
     path: str
     sums: dict[str, str]
@@ -42,9 +43,9 @@ def contents() -> dict[str, bytes]:
 
 
 def there(folder: Path) -> dict[str, str] | None:
-    """The sums of the files in a folder by relative path, None where no folder is.
+    """The sums of the files in a folder by relative path, None if there is no folder.
 
-    Whatever isn't a regular file has the sum ''. Raises InstallError.
+    Anything that isn't a regular file has the sum ''. Raises InstallError.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
@@ -62,7 +63,7 @@ def there(folder: Path) -> dict[str, str] | None:
                 )
     except OSError as error:
         raise InstallError(
-            f"{folder}: can't be read ({error.strerror}); allow it, then run this again"
+            f"{folder}: can't be read ({error.strerror}); make it readable, then run this again"
         ) from None
     return {name: value for name, value in sums.items() if not _LEFT_OUT & set(name.split("/"))}
 
@@ -74,7 +75,7 @@ def sum_of(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """What to do with a skill's folder: files to write, to remove, and others' that stay."""
+    """What to do with a skill's folder: files to write, files to remove, and other files that stay."""
 
     folder: Path
     write: dict[str, bytes]
@@ -88,7 +89,7 @@ class Step:
 def to_install(folder: Path, known: dict[str, str] | None) -> Step:
     """The step that installs or updates the skill.
 
-    `known` has the sums of what we wrote before. Raises InstallError when a file would be lost.
+    `known` has the sums of what we wrote before. Raises InstallError if a file would be lost.
     """
     files, now = contents(), there(folder)
     if now is None:
@@ -102,7 +103,7 @@ def to_install(folder: Path, known: dict[str, str] | None) -> Step:
     )
     if (known is None and foreign) or changed or set(foreign) & set(files):
         raise InstallError(
-            f"{folder}: {(changed or foreign)[0]} isn't as this command wrote it; "
+            f"{folder}: {(changed or foreign)[0]} differs from what this command wrote; "
             "move it away, then run this again"
         )
     write = {name: data for name, data in files.items() if now.get(name) != sum_of(data)}
@@ -115,7 +116,7 @@ def to_install(folder: Path, known: dict[str, str] | None) -> Step:
 
 
 def to_remove(folder: Path, known: dict[str, str] | None) -> Step:
-    """The step that removes the files that are as we wrote them. Raises InstallError."""
+    """The step that removes the files that nobody changed since we wrote them. Raises InstallError."""
     now = there(folder) or {}
     ours = known if known is not None else {name: sum_of(data) for name, data in contents().items()}
     gone = tuple(sorted(name for name in now if now[name] and now[name] == ours.get(name)))
@@ -123,9 +124,9 @@ def to_remove(folder: Path, known: dict[str, str] | None) -> Step:
 
 
 def take(step: Step, staging: str) -> None:
-    """Carry the step out. A new folder appears whole; in an old one, each file does.
+    """Carry the step out. A new folder appears at once, in an old one each file does.
 
-    `staging` ends the names of the files while they are written. Raises OSError.
+    `staging` is the suffix of files while they are written. Raises OSError.
     """
     if step.write and not step.folder.exists():
         new = step.folder.with_name(f".{step.folder.name}{staging}")
@@ -152,7 +153,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Remove compiled Python and every empty folder in it, and the folder itself when empty."""
+    """Remove compiled Python and empty folders in it, and the folder itself if it is empty."""
     for parent, _, _ in os.walk(folder, topdown=False):
         if Path(parent).name in _LEFT_OUT:
             shutil.rmtree(parent, ignore_errors=True)

@@ -1,8 +1,7 @@
-"""Ranked entries to the answer that an agent reads, within its token budget.
+"""Turn ranked entries into the answer that an agent reads, within its token budget.
 
-This is the one place where an answer is put together. The command line and the MCP server both
-call `look_up` and give out the same object. Everything in it that comes from a log is cut and
-masked.
+Every answer is made here. The command line and the MCP server both call `look_up` and return the
+same object. Everything in it that comes from a log is cut and masked.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ LIMITS = (1, 10)
 ALSO = 7  # with three matches that makes ten
 ALSO_ALONE = 10  # titles when no match is claimed
 # Below, True stands for an answer that is sure of its first match. It has room for the whole fix.
-# An unsure one leaves the room to the titles under `also`: a reader of the log chooses better among
-# them than the ranking did. Room is counted in estimated tokens.
+# An unsure one leaves the room to the titles under `also`, because whoever reads the log chooses
+# among them better than the ranking. Room is counted in estimated tokens.
 FIRST = {True: 332, False: 230}  # of the first match
 OTHER = {True: 36, False: 55}  # of each further match, its title and check
-# What each text of the first match may fill, and those before it, of what is left for all.
+# The share of the room that each text of the first match may fill, together with those before it.
 SHARES = (("fix", 0.48), ("check", 0.74), ("root_cause", 0.92), ("distinguish", 1.0))
 DISTINGUISH = 45
-TITLE = 15  # of a further title beside matches: their checks need the room
+TITLE = 15  # of a title under `also` beside matches, whose checks need the room
 EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
 WHOLE, FURTHER = 665, 95  # of an answer with three matches, and of each match beyond
 LEAST_FIRST = 120
 NOTHING_FITS = "Nothing in the catalogue fits."
-NOT_SURE = "Not sure that an entry fits; see whether one of these titles says what you see."
+NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
 MOST_WORDS = 3  # of those that speak for a match
 LONG_REPORT = 160  # characters of a report from which a sentence about it helps
 
@@ -63,9 +62,8 @@ class Answer:
     """The answer, in the shape that `models.Lookup` describes.
 
     `matches`: likeliest first, none when nothing fits. `also`: further candidates, by id and title
-    only. Titles without a match: the report is too near to these entries to be left alone, and too
-    far from them for a claim, so a reader should choose. `ask`: what would help where nothing fits
-    or the answer is unsure.
+    only. Titles without a match: the report is near these entries, but not near enough to claim one,
+    so a reader should choose. `ask`: what would help if nothing fits or the answer is unsure.
     """
 
     def __init__(self, evidence: list[dict], first_failure: dict | None):
@@ -153,8 +151,8 @@ def look_up(
     elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
     if elsewhere and found.confidence == "high":
         found = replace(found, confidence="medium")
-    # An entry that only its literal text finds is claimed as medium, and still its fix helps more
-    # than titles would.
+    # An entry found only by its literal text is claimed as medium, but its fix helps more than
+    # titles would.
     sure = found.confidence == "high" or bool(
         found.confidence and candidates[0].hit and candidates[0].id not in ranking.column
     )
@@ -201,7 +199,7 @@ def look_up(
     if not sure:
         answer.also = [_title(c, entries, TITLE) for c in candidates[limit : limit + ALSO]]
     over = tokens_of_json(answer.as_dict()) - WHOLE - FURTHER * max(0, limit - 3)
-    if over > 0:  # the evidence gives way first, then the texts of the first match
+    if over > 0:  # shorten the evidence first, then the texts of the first match
         over -= tokens_of_json(answer.evidence[1:])
         del answer.evidence[1:]
     if over > 0:
@@ -212,7 +210,7 @@ def look_up(
 def missing_information(
     evidence: Evidence, said: str, *, most: int = 9, with_sentence: bool = True
 ) -> str:
-    """`said`, and at most `most` things that would help, given what is there already.
+    """`said`, and at most `most` things that would help and aren't there yet.
 
     `with_sentence`: whether a sentence about the report may be among them.
     """
@@ -220,8 +218,8 @@ def missing_information(
     wanted = []
     if with_sentence and sum(len(line.text) for line in evidence.lines) > LONG_REPORT:
         wanted.append(
-            "one sentence of 4 to 16 words that says what you see, and when, "
-            "above the report and a blank line"
+            "one sentence of 4 to 16 words that says what you see and when, "
+            "then a blank line and the report"
         )
     if not evidence.is_log and not any(line.kind == "routine" for line in evidence.lines):
         wanted.append("the last 50 lines of the log with the last exception")
@@ -235,16 +233,16 @@ def missing_information(
             "and `py-spy dump` of each rank if the run hangs"
         )
     wanted.append(
-        "figures (loss, step time, memory, exit code), and the change after which it began"
+        "numbers (loss, step time, memory, exit code), and the change after which it began"
     )
-    lead = "If something is wrong all the same, this would help" if sound else "What would help"
+    lead = "If something is wrong anyway, this would help" if sound else "What would help"
     return f"{said} {lead}: {'; '.join(wanted[:most])}."
 
 
 def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
-    """Without the entries whose page can't be read.
+    """Leave out the entries whose page can't be read.
 
-    Where the likeliest is such a one, nothing is claimed: the next would be a wrong answer.
+    If the likeliest is one of them, nothing is claimed: the next would be a wrong answer.
     """
     candidates = tuple(c for c in found.candidates if c.id in entries)
     if candidates == found.candidates:
@@ -262,9 +260,9 @@ def _title(
 
 
 def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
-    """Put the texts of the first match into it, in `room` tokens with its title and reason.
+    """Put the texts of the first match into it; with title and reason they take `room` tokens.
 
-    What a short text leaves goes to the next one.
+    Room that a short text doesn't need goes to the next one.
     """
     texts = {
         "fix": opening(entry.fix),
@@ -285,7 +283,7 @@ def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
 
 
 def _check(entry: Entry, most: float) -> str:
-    """The check in about `most` tokens, or where to read it."""
+    """The check in about `most` tokens, or where to read it if there is no room."""
     return cut(first_paragraph(entry.check), most) or f"see entry {entry.id}"
 
 
@@ -298,7 +296,7 @@ def check_limit(limit: int) -> None:
 
 
 def plain(text: str) -> str:
-    """A text without Markdown's back-ticks."""
+    """The text without Markdown's backticks."""
     return text.replace("`", "")
 
 
@@ -317,9 +315,9 @@ def _why(candidate: search.Candidate, written: Mapping[str, str]) -> str:
 
 
 def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking) -> str:
-    """The confidence of a match after the first, by its own probability.
+    """The confidence of a match after the first, by its probability.
 
-    Beside a first one that is nearly certain, that is low.
+    It is low beside a first match that is nearly certain.
     """
     likely = candidate.probability >= ranking.limits["medium"]
     return "medium" if likely and found.confidence != "low" else "low"
@@ -328,8 +326,8 @@ def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking)
 def _distinguish(entry: Entry, others: list[Entry]) -> str:
     """How to tell the first match from the next.
 
-    The entry's own words about a neighbour, else the neighbour's about it, else the check of the
-    next.
+    What the entry says about a neighbour, otherwise what the neighbour says about it, otherwise the
+    check of the next match.
     """
     apart = dict(entry.tell_apart)
     named = [f"{other.id}: {apart[other.id]}" for other in others if other.id in apart]

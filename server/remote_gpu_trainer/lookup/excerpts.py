@@ -1,8 +1,8 @@
-"""The texts of an answer, cut to their share of its token budget: fields of entries, lines of logs.
+"""Cut the texts of an answer to their share of its token budget: fields of entries, lines of logs.
 
 Tokens are estimated without a tokenizer. The estimate was fitted to a GPT tokenizer on the
-catalogue and on reports, and leans to the safe side: a whole answer as JSON has 74 to 90 % of the
-tokens that it says.
+catalogue and on reports, and errs on the high side: a whole answer as JSON has 74 to 90 % of the
+estimated tokens.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..text.masking import shown
 
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
-READ = "read from the numbers: "  # before what stands in no line of the log
+READ = "read from the numbers: "  # goes before text that is in no line of the log
 MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
-KEPT = 20_000  # texts and words whose cost is remembered: most are the catalogue's and come again
+KEPT = 20_000  # texts and words whose cost is remembered; most are from the catalogue and recur
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _LONG = re.compile(r"(\S{12})\S{2,}")
@@ -52,7 +52,7 @@ SIGN = tokens(",")
 def tokens_of_json(value: object) -> float:
     """About how many tokens a value has as compact JSON.
 
-    It adds up the parts, so that texts which come again are priced once.
+    It adds up the parts, so that a text that recurs is counted once.
     """
     if isinstance(value, dict):
         return (
@@ -72,7 +72,7 @@ def _of_text(text: str) -> float:
 
 @lru_cache(4000)
 def _priced(text: str) -> tuple[list[str], list[float]]:
-    """The words of a text, and what it costs up to and with each of them."""
+    """The words of a text, and its cost in tokens up to and including each word."""
     words = text.split(" ")
     return words, list(accumulate(map(_of_word, words)))
 
@@ -80,8 +80,8 @@ def _priced(text: str) -> tuple[list[str], list[float]]:
 def cut(text: str, most: float) -> str:
     """At most about `most` tokens of a text.
 
-    The cut is at the end of a sentence where one ends in the second half, and otherwise marked
-    with "…". '' when there is no room for three words.
+    It cuts at the end of a sentence if one ends in the second half; otherwise "…" marks the cut.
+    '' if there is no room for three words.
     """
     words, spent = _priced(text)
     kept = bisect_right(spent, most)
@@ -118,7 +118,7 @@ def opening(text: str) -> str:
 def evidence_lines(evidence: Evidence, told: Told | None, most: int, chars: int) -> list[dict]:
     """At most `most` lines of evidence, each of at most `chars` characters.
 
-    For an out-of-memory message the first is what its numbers add up to, as `told` has it.
+    For an out-of-memory message the first line is the summary of its numbers from `told`.
     """
     if not told or not told.said:
         return [
@@ -140,7 +140,7 @@ def evidence_lines(evidence: Evidence, told: Told | None, most: int, chars: int)
 def _line_shown(line: Line, chars: int, by: str = "", said: str = "") -> dict:
     """A line as the answer shows it, cut and masked.
 
-    `by` comes first and tells how the line was read; `said` takes the place of its text.
+    `by` comes first and says how the line was read; `said` replaces its text.
     """
     text = by + said if said else by + shown(line.text.strip(), MAX_SHOWN)[: chars + 2 * len(by)]
     # A line of rare characters must not take the room of the fix.

@@ -1,6 +1,6 @@
-"""The edge of a look-up: opens the log, reads the clock, loads the catalogue once.
+"""The entry point of a look-up: opens the log, reads the clock, loads the catalogue once.
 
-Both front ends call `answer_for`.
+The command line and the MCP server call `answer_for`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _needles() -> tuple[bytes, ...]:
 def prepare() -> None:
     """Read everything that stays in memory, once.
 
-    The garbage collector is kept from walking over it, now and during each look-up.
+    The garbage collector skips it, now and during each look-up.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -67,9 +67,9 @@ def answer_for(
     seconds: float = 40,
     today: date | None = None,
 ) -> Answer:
-    """Answer one of: a text, the path of a log or of a folder of logs, a binary stream.
+    """Answer a text, the path of a log or of a folder of logs, or a binary stream.
 
-    A text beside a log or stream is taken as somebody's words about it. `seconds` bounds the
+    A text beside a log or stream is what somebody says about it. `seconds` bounds the
     reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
     read. `today` is the day that ages are judged by (default: the clock's).
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
@@ -78,7 +78,7 @@ def answer_for(
     prepare()
     if text and len(text) > MAX_TEXT:
         raise BadRequest(
-            f"the text has {len(text)} characters, and at most {MAX_TEXT} are read; "
+            f"the text has {len(text)} characters, more than the limit of {MAX_TEXT}; "
             "save it as a file and pass the path"
         )
     text = unfolded(text) if text else text
@@ -115,7 +115,7 @@ def answer_for(
 def sentence_of(text: str, with_log: bool = False) -> str:
     """The sentence about a report in the first line of a text, or ''.
 
-    A blank line and the report follow it; `with_log`: or nothing does, and the report is a log.
+    A blank line and the report follow it. `with_log`: nothing may follow, because the report is a log.
     """
     head, _, rest = text.strip()[: LONGEST_SENTENCE * 4].partition("\n")
     if not (rest.partition("\n")[0].strip() == "" if rest.strip() else with_log):
@@ -131,13 +131,13 @@ def _of_path(
 ) -> log_reading.Evidence:
     if ":" not in log:
         return log_reading.from_path(log, _needles(), progress, seconds)
-    from ..logs import remote  # ssh and all that comes with it
+    from ..logs import remote  # imports ssh and much else
 
     return remote.from_path(log, log_reading, _needles(), progress, seconds)
 
 
 def whole_entry(entry: Entry) -> dict:
-    """An entry as JSON has it: every field but its Markdown and its line, lists as lists."""
+    """An entry for JSON: every field except its Markdown and its line, with lists as lists."""
     found = {field.name: getattr(entry, field.name) for field in fields(entry)}
     found["verified"] = entry.verified.isoformat()
     found["tell_apart"] = dict(entry.tell_apart)

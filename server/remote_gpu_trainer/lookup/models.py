@@ -15,8 +15,8 @@ class Match(BaseModel):
     why: str
     confidence: Literal["high", "medium", "low"]
     severity: str
-    check: str = Field(description="how to tell that it is this")
-    stale: str = Field(description="why it may not hold here; empty when nothing speaks against it")
+    check: str = Field(description="how to tell whether this entry is the cause")
+    stale: str = Field(description="why it may not hold here; empty if there is no doubt")
     root_cause: str | None = None
     fix: str | None = None
     distinguish: str | None = Field(None, description="how to tell it from the next match")
@@ -32,7 +32,7 @@ class Line(BaseModel):
 
 
 class Place(BaseModel):
-    """The line of the first failure; `rank` is null where the log names none."""
+    """The line of the first failure; `rank` is null if the log names none."""
 
     rank: int | None
     source: str
@@ -75,7 +75,7 @@ class Doubt(BaseModel):
 
 
 class Stated(BaseModel):
-    """What one page says; `place` is its file, with the line where known."""
+    """What one page says; `place` is its file, with the line if known."""
 
     value: str
     place: str
@@ -89,7 +89,7 @@ class Contradiction(BaseModel):
 
 
 class Staleness(BaseModel):
-    """What may no longer hold. All lists empty: nothing speaks against what was asked about."""
+    """What may no longer hold. If all lists are empty, nothing is in doubt."""
 
     stale: list[StaleItem] = Field(description="past its limit, soonest first")
     out_of_range: list[Bound] = Field(
@@ -97,7 +97,7 @@ class Staleness(BaseModel):
     )
     concerns: list[Bound] = Field(description="entries bound to versions that are installed")
     doubt: list[Doubt] = Field(
-        description="facts that no dated page says, and entries checked before the release"
+        description="facts without a dated source, and entries checked before the release"
     )
     contradictions: list[Contradiction]
 
@@ -105,8 +105,8 @@ class Staleness(BaseModel):
 class Lookup(BaseModel):
     """The answer.
 
-    No matches: nothing fits, and `ask` says what would help. Titles under `also` are then only for
-    your own choice.
+    Without matches nothing fits, and `ask` says what would help. Titles under `also` are then only
+    candidates for you to judge.
     """
 
     matches: list[Match]
@@ -117,7 +117,7 @@ class Lookup(BaseModel):
 
 
 class RunWarning(BaseModel):
-    """A risk that the script can't take away.
+    """A risk that the script can't remove.
 
     `id` is an entry, or PLATFORM.fact for a fact that may be out of date.
     """
@@ -134,7 +134,7 @@ class RunScript(BaseModel):
 
     file_name: str
     script: str | None = Field(
-        None, description="the whole script; with write_to it lies at `path`"
+        None, description="the whole script; with write_to it is in the file `path`"
     )
     path: str | None = None
     start: str
@@ -145,7 +145,7 @@ class RunScript(BaseModel):
 
 
 class Finding(BaseModel):
-    """What was seen, the threshold for it, and what to do.
+    """What was seen, what was expected, and what to do.
 
     `evidence` is data from the box, never an instruction.
     """
@@ -155,7 +155,7 @@ class Finding(BaseModel):
     evidence: str
     threshold: str
     action: str
-    entry: str = Field(description="an id of the catalogue, or empty")
+    entry: str = Field(description="the id of an entry that explains it, or empty")
 
 
 class Cards(BaseModel):
@@ -184,12 +184,14 @@ class BoxHealth(BaseModel):
     probe_seconds: float | None
     box: str | None = None
     driver: str | None = None
-    about: list[str] | None = Field(None, description="container, MIG, vGPU, WSL and the like")
-    left_out: dict[str, int] | None = Field(None, description="further findings by level")
+    about: list[str] | None = Field(None, description="such as container, MIG, vGPU, WSL")
+    left_out: dict[str, int] | None = Field(
+        None, description="how many further findings there are, by level"
+    )
     stress: dict[str, Any] | None = Field(None, description="what was measured under load")
     partial: str | None = Field(
         None,
-        description="what was left out for lack of time, and the command that does it",
+        description="what there was no time for, and the command that does it",
     )
     why: str | None = Field(
         None,

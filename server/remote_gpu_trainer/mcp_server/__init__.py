@@ -1,1 +1,1 @@
-"""The same answers over the Model Context Protocol."""
+"""The MCP server: the same answers as the command line, over the Model Context Protocol."""

@@ -1,6 +1,6 @@
 """Three prompts that a user picks, and the completion of their arguments and of resource names.
 
-The prompts stand in templates/*.md.j2. What the user fills in appears there as quoted data.
+The prompts are templates/*.md.j2. What the user fills in appears there as quoted data.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def add_to(server: MCPServer) -> None:
 
     @server.completion()
     async def complete(ref, argument, context) -> Completion:
-        """What can't be completed gets an empty list, not an error."""
+        """An argument without completions gets an empty list, not an error."""
         try:
             values = candidates(_where(ref), argument.name, argument.value[:LONGEST_TYPED])
         except bundle.CatalogueError:
@@ -99,7 +99,7 @@ def _written(prompt: str, **values: str) -> str:
 
 @lru_cache(maxsize=1)
 def _templates():
-    """The templates. Each value that one of them shows becomes a JSON string: one line, quoted."""
+    """The templates. Each value in them becomes a JSON string: one line, quoted."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most sessions use no prompt
 
     return Environment(
@@ -111,14 +111,14 @@ def _templates():
 
 
 def _brief(text: str) -> str:
-    """A value from outside: one line, cut, without controls and secrets."""
+    """A value from outside: one line, cut, without control characters and secrets."""
     return shown(text, LONGEST).strip()
 
 
 def report(text: str) -> str:
-    """An error text, cut and without controls and secrets. Its lines stay lines.
+    """An error text, cut, without control characters and secrets, and with its line breaks.
 
-    Of a long text the first line stays and the end, where the error stands.
+    Of a long text it keeps the first line, and the end, which has the error.
     """
     first, end = shown(text.strip().partition("\n")[0], 600), "\n".join(shown_lines(text, 100, 600))
     if len(end) > REPORT:
@@ -141,7 +141,7 @@ def candidates(where: str, name: str, begun: str) -> list[str]:
     }:
         return [stem for stem in _platforms() if stem.startswith(begun.strip().lower())]
     if (where, name) == ("before_renting", "target"):
-        from ..runs.render import TARGETS  # the templates come with it
+        from ..runs.render import TARGETS  # importing it loads its templates
 
         return [target for target in TARGETS if target.startswith(begun.strip().lower())]
     return []
@@ -152,7 +152,7 @@ def _where(ref: PromptReference | ResourceTemplateReference) -> str:
 
 
 def _ids(begun: str) -> list[str]:
-    """Ids that begin so; then those whose title holds the text."""
+    """Ids that begin with the text, then those whose title contains it."""
     entries = bundle.load().entries
     first = [entry.id for entry in entries if entry.id.upper().startswith(begun.upper())]
     if len(begun) < IN_TITLES:
@@ -185,7 +185,7 @@ TYPES = {
 
 
 class GetParams(RequestParams):
-    """What skills/get is asked: the URI of a SKILL.md."""
+    """The parameters of skills/get: the URI of a SKILL.md."""
 
     uri: str
 
@@ -205,7 +205,7 @@ class Skills(Extension):
 
 async def _list(context, params: PaginatedRequestParams) -> dict:
     if params.cursor:
-        raise MCPError(INVALID_PARAMS, "the list has one page; leave the cursor out")
+        raise MCPError(INVALID_PARAMS, "the list has only one page; leave the cursor out")
     return {"skills": [entry()], **FRESH}
 
 
@@ -216,7 +216,7 @@ async def _get(context, params: GetParams) -> dict:
 
 
 def entry() -> dict:
-    """The skill as skills/list has it: its front matter, and URI, digest and size of each file.
+    """The skill for skills/list: its front matter, and the URI, digest and size of each file.
 
     Raises MCPError when the installation lacks it.
     """
@@ -254,7 +254,7 @@ def files(root: Path) -> list[Path]:
 
 
 def front_matter(root: Path) -> dict:
-    """The front matter of SKILL.md; empty when the file is not there."""
+    """The front matter of SKILL.md; empty if the file is missing."""
     from ..catalogue.entry import split
 
     try:
@@ -289,7 +289,7 @@ def listed() -> list[Resource]:
 
 
 def kind(uri: str) -> str:
-    """The MIME type of a file of the skill."""
+    """The MIME type of one of the skill's files."""
     return TYPES.get(PurePosixPath(uri).suffix, "text/plain")
 
 
@@ -306,5 +306,5 @@ def read(path: str) -> str:
         if file.relative_to(root).as_posix() == path:
             return file.read_bytes().decode()
     raise ResourceNotFoundError(
-        f"no file {path[:80]!r} in the skill; use one that skills/list names, such as {MAIN}"
+        f"no file {path[:80]!r} in the skill; use one from skills/list, such as {MAIN}"
     )

@@ -1,7 +1,7 @@
-"""The same answers over MCP, and entries and profiles as resources.
+"""The MCP server's tools, and entries and profiles as resources.
 
-No logic here: arguments in, the shared answer out. The docstring of a tool, a resource or an
-argument is what the agent reads.
+No logic here: arguments in, the same answer as on the command line out. The agent reads the
+docstrings of tools and resources, and the descriptions of arguments.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
 
 
 def _complete(found: dict) -> CallToolResult:
-    """The answer as text and as structured content, for clients that hand the model only one.
+    """The answer as text and as structured content, for clients that pass the model only one.
 
-    Both are complete, and both are UTF-8 whatever names the files here have.
+    Both are complete, and both are UTF-8 whatever the files here are called.
     """
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     if text != (clean := text.encode("utf-8", "replace").decode()):
@@ -57,7 +57,7 @@ def _complete(found: dict) -> CallToolResult:
 
 
 def _listing(installed: str | None) -> str | None:
-    """`installed` as given. Raises ToolError for one that would take longer than a call may."""
+    """`installed` unchanged. Raises ToolError if reading it would take longer than a call may."""
     if installed and len(installed) > MOST_INSTALLED:
         raise ToolError(
             f"installed: {len(installed)} characters are too many; "
@@ -68,7 +68,7 @@ def _listing(installed: str | None) -> str | None:
 
 def make_server() -> MCPServer:
     """A server with its tools, resources and prompts registered."""
-    # Before the SDK does: where rich is installed, it would wrap each line of the log in columns.
+    # Before the SDK does it: with rich installed, the SDK would wrap each log line into columns.
     logging.basicConfig(level="WARNING", format="%(message)s")
     server = Server(
         "remote-gpu-trainer",
@@ -215,7 +215,7 @@ def make_server() -> MCPServer:
         """Call after the first login to a new or restarted box, before installing, and when a run
         hangs, slows down or dies without a traceback."""
         from ..boxes import box
-        from ..health import examine  # ssh and all that comes with it, for sessions that have a box
+        from ..health import examine  # imports ssh, which only sessions with a box need
 
         pairs = (expect or "").strip()
         if pairs == "help":
@@ -240,7 +240,7 @@ def make_server() -> MCPServer:
         "schema://job", name="job", title="The fields of a job", mime_type="application/schema+json"
     )
     def job_schema() -> str:
-        """JSON schema of the `job` that render_run_script takes."""
+        """The JSON schema of the `job` that render_run_script takes."""
         from ..runs.job import Job
 
         return json.dumps(Job.model_json_schema(), ensure_ascii=False, separators=(",", ":"))
@@ -252,7 +252,7 @@ def make_server() -> MCPServer:
         mime_type="application/json",
     )
     def profile_facts(name: str) -> str:
-        """One platform's facts, each with its source, its date and what speaks against it."""
+        """One platform's facts, each with its source, its date and any doubt about it."""
         from ..platforms.choosing import as_dict
         from ..platforms.profile import ProfileError, get
 
@@ -286,9 +286,9 @@ def make_server() -> MCPServer:
     return server
 
 
-EVERY = 2.0  # seconds between two reports
+EVERY = 2.0  # seconds between two progress reports
 MOST = 48.0  # seconds of one call: every answer comes within 50, and clients give up at 60
-READING = 44.0  # of them for a log, so that what was read can still be judged
+READING = 44.0  # of them for reading a log; the rest is for judging it
 T = TypeVar("T")
 
 
@@ -302,7 +302,7 @@ async def told(
     """The result of `work`, which runs in a thread for at most `most` seconds.
 
     `says` gives the text of a progress report, one every `every` seconds. Raises what `work`
-    raises, and TimeoutError. A call that is cancelled or out of time leaves its thread behind:
+    raises, and TimeoutError. A call that is cancelled or times out leaves its thread behind:
     `work` must end by itself soon after.
     """
     failed: Exception | None = None
@@ -311,7 +311,7 @@ async def told(
     async def report() -> None:
         for count in itertools.count(1):
             await anyio.sleep(every)
-            with suppress(Exception):  # a client that no longer listens doesn't end the work
+            with suppress(Exception):  # the work goes on even if the client is gone
                 await context.report_progress(round(count * every, 3), most, says())
 
     async with anyio.create_task_group() as group:
@@ -328,7 +328,7 @@ async def told(
 
 
 class Reading:
-    """How far a log has been read, in a call with `most` seconds for it.
+    """How far a log has been read, in a call that allows `most` seconds for it.
 
     The reader calls it after each block with the bytes read of the current file. It raises
     Unreadable when time is up, or when `wanted` is no longer true.
@@ -339,7 +339,7 @@ class Reading:
         self.before, self.now, self.wanted = 0, 0, True
 
     def __call__(self, read: int) -> None:
-        """Note how far the reading is, and end it where it must end."""
+        """Note how far the reading is, and stop it when it must stop."""
         if read < self.now:  # the next file of a folder
             self.before += self.now
         self.now = read

@@ -1,10 +1,10 @@
-"""How clients reach the server: standard input as clients really send it, and HTTP on loopback.
+"""How clients reach the server: standard input, and HTTP on loopback.
 
-On standard input, a text that was cut inside an emoji is mended, a request that can't be read gets
-an error, and the end of input ends the process. `serve --http` listens on this machine only, and
-compares Host and Origin whole, so that a web page can't reach it. There is no login: whoever may
-open a socket on this machine asks as the user who started the server. SECURITY.md says what that
-means.
+On standard input, a text that a client cut inside an emoji is repaired, a request that can't be
+read gets an error, and the end of input ends the process. `serve --http` listens on this machine
+only, and compares the whole Host and Origin, so that a web page can't reach it. There is no login:
+whoever may open a socket on this machine acts as the user who started the server. SECURITY.md says
+what that means.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from . import prompts
 
 PORT = 8931
 MOST_BODY = 32 << 20  # bytes: a pasted report of 20 million characters has room
-AFTER = 5.0  # seconds that work may go on when the client is gone
+AFTER = 5.0  # seconds that work may continue after the client is gone
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-# The id, where it stands before all that may hold another one.
+# The id, if it comes before everything that may contain another one.
 _ID = re.compile(
     r'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*(?:(\d{1,15})|"([^"\\]{1,100})")\s*,'
 )
 
 
 class Messages:
-    """The stream of messages that stdio_server reads, with broken ones mended or answered.
+    """The stream of messages that stdio_server reads; broken ones are repaired or answered.
 
-    It has the methods of the stream that it stands for.
+    It has the methods of the stream that it replaces.
     """
 
     def __init__(self, read, write):
@@ -65,7 +65,7 @@ class Messages:
 
     @property
     def last_context(self):
-        """The context of the last message, as the stream keeps it."""
+        """The context of the last message, which the stream keeps."""
         return self.read.last_context
 
     async def receive(self):
@@ -74,7 +74,7 @@ class Messages:
             try:
                 item = await self.read.receive()
             except anyio.EndOfStream:
-                # Nobody is left to answer, and a tool may wait for a disk that hangs.
+                # There is nobody left to answer, and a tool may be waiting for a hanging disk.
                 if not self.end.is_alive():
                     self.end.start()
                 raise
@@ -108,7 +108,7 @@ class Messages:
 def mended(fault: ValidationError):
     """The message that a line was meant to be, or the error that answers it.
 
-    None where no reply is possible, because the line has no id.
+    None if no reply is possible, because the line has no id.
     """
     faults = fault.errors(include_url=False, include_context=False)
     line = faults[0]["input"]
@@ -165,9 +165,9 @@ def serve(server: MCPServer, host: str = "127.0.0.1", port: int = PORT) -> None:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A listening socket on a loopback address; port 0 takes any that is free.
+    """A listening socket on a loopback address; port 0 takes any free one.
 
-    Raises BadRequest for any other address, and for a port that is taken.
+    Raises BadRequest for any other address, and for a port in use.
     """
     address = "127.0.0.1" if host == "localhost" else host
     try:
@@ -201,7 +201,7 @@ def bound(host: str, port: int) -> socket.socket:
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
 LONGEST_TEXT = 2000  # characters of one text from a page of facts
-_VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # a variable's name, which `shown` takes for a token
+_VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # names that `shown` takes for tokens
 
 
 class Server(MCPServer):
@@ -232,7 +232,7 @@ class Server(MCPServer):
         ]
 
     async def call_tool(self, name, arguments, context=None):
-        """Call a tool. Raises ToolError or MCPError with a line that repeats no value."""
+        """Call a tool. Raises ToolError or MCPError with one line that quotes no value."""
         refuse_long(name, "the name of a tool")
         known = {
             tool.name: list(tool.input_schema["properties"]) for tool in await super().list_tools()
@@ -268,7 +268,7 @@ class Server(MCPServer):
         return [*await super().list_resources(), *prompts.listed()]
 
     async def read_resource(self, uri, context=None):
-        """Read a resource. Raises ResourceNotFoundError for an unknown one, in a line."""
+        """Read a resource. Raises ResourceNotFoundError with one line for an unknown one."""
         refuse_long(str(uri), "a URI")
         try:
             found = await super().read_resource(uri, context)
@@ -293,7 +293,7 @@ class Server(MCPServer):
 
 
 def refuse_long(text: str, what: str) -> None:
-    """Raise MCPError for what is too long to be a name; nothing of it is repeated."""
+    """Raise MCPError for a text that is too long to be a name; the error doesn't quote it."""
     if len(text) > LONGEST_NAME:
         raise MCPError(
             INVALID_PARAMS,
@@ -318,7 +318,7 @@ def wrong_arguments(error: ValidationError) -> str:
 
 
 def as_data(value: Any) -> Any:
-    """The same object with every text cut, masked and without controls.
+    """The same object with every text cut, masked and without control characters.
 
     Pages of facts quote what providers and users wrote.
     """
@@ -355,9 +355,9 @@ def short_input(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def short_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The schema of a tool's answer: each field with its type, below that names and choices.
+    """The schema of a tool's answer: fields with types, and below them only names and choices.
 
-    The documentation says what the fields mean.
+    The documentation explains the fields.
     """
     if schema is None:
         return None
@@ -370,7 +370,7 @@ def short_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _plain(field: dict, models: dict, null: bool = False) -> dict:
-    """The type of one field, references resolved. `null`: whether null stays among its types."""
+    """The type of one field, references resolved. `null`: whether to keep null among its types."""
     if "$ref" in field:
         field = models[field["$ref"].rsplit("/", 1)[1]]
     if "anyOf" in field:

@@ -1,4 +1,4 @@
-"""What a log without an error shows: losses, metrics, memory arithmetic."""
+"""What the numbers of a log show when it has no error: losses, metrics, memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 def finite(value: object, below: float = 1e15) -> float | None:
     """Return a number from somebody else's JSON as a float.
 
-    None unless it is a finite number whose size is under `below`. True and False are no numbers.
+    None unless it is a finite number whose size is under `below`. True and False don't count.
     """
     fine = (
         isinstance(value, (int, float))

@@ -1,8 +1,8 @@
-"""Judge a training run by the numbers of its log.
+"""Judge a training run by the numbers in its log.
 
-Findings are worded as people report such runs, because the catalogue is searched by those words.
-Not every finding is a fault: a validation loss that rises while the training loss falls is only
-told. Standard library, Python 3.8.
+Findings use the words in which people report such runs, because the catalogue is searched by these
+words. Not every finding is a fault: a validation loss that rises while the training loss falls is
+only mentioned. Standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .loss_shapes import (
 from .metric_series import Numbers, Series
 from .resume_detection import resumed
 
-SLOWER, GROWN = 1.8, 1.5  # times what a step took, or memory held, at the beginning
+SLOWER, GROWN = 1.8, 1.5  # times the first step time, or the first memory use
 
 
 def findings(numbers: Numbers) -> list[Finding]:
     """Return what the numbers show, faults first.
 
-    None for a run whose numbers are as they should be, or too few.
+    None for a run whose numbers are normal, or too few.
     """
     by_kind: dict[str, list[Series]] = {}
     percent = max((unit(series) for series in numbers.series if series.kind == "acc"), default=1.0)
@@ -86,7 +86,7 @@ def findings(numbers: Numbers) -> list[Finding]:
             ]
         )
         found += resumed(loss, numbers, _first(by_kind, "lr"))
-    if by_kind.get("reward"):  # a policy's loss is often 0 or below, and wanders
+    if by_kind.get("reward"):  # a policy's loss is often 0 or negative, and has no trend
         found = [
             finding
             for finding in found
@@ -122,7 +122,7 @@ def _of(by_kind: dict[str, list[Series]], kind: str, judge) -> Finding | None:
 
 
 def _main(losses: list[Series]) -> Series | None:
-    """The loss that is trained on: by its name, else the one that the log tells most often."""
+    """The training loss: by its name, otherwise the loss that the log prints most often."""
     for series in losses:
         if series.name.lower().strip() in (
             "loss",
@@ -213,7 +213,7 @@ def _kl(kl: Series) -> Finding | None:
 
 
 def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
-    """A reward that rises while what is rewarded shrinks to nothing."""
+    """A reward that rises while the answers or their entropy shrink to nothing."""
     reward = by_kind["reward"][0].values
     quarter = max(3, len(reward) // 4)
     if len(reward) < TREND or mean(reward[-quarter:]) <= mean(reward[:quarter]):
@@ -346,7 +346,7 @@ def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
 
 
 def _quarters(values: list[float]) -> list[float]:
-    """The medians of the four quarters of a long series of positive values, else an empty list."""
+    """The medians of the four quarters of a long positive series, otherwise an empty list."""
     quarter = len(values) // 4
     found = (
         [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]

@@ -1,7 +1,7 @@
 """Read a pasted report, or logs of any size, as evidence of what failed.
 
-`logs` reads, cleans and judges the lines. Where they tell of no failure, the modules of this room
-say what tables and numbers show.
+`logs` reads, cleans and judges the lines. If they show no failure, this package says what tables
+and numbers show.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def from_path(
 ) -> Evidence:
     """Return the evidence in a file, or in a folder of logs read as one run.
 
-    Of a folder as many files are read as `seconds` allow. Raises `logs.files.Unreadable`.
+    It reads as many files of a folder as `seconds` allow. Raises `logs.files.Unreadable`.
     """
     if os.path.isdir(path):
         from ..logs import folder as log_folder  # most logs are single files
@@ -71,10 +71,10 @@ def from_path(
 def with_words(found: Evidence, text: str) -> Evidence:
     """Return a log's evidence together with what a person says about it.
 
-    Of a run that goes on, the person's words alone decide.
+    For a run that goes on, only the person's words count.
     """
     said = from_text(text)
-    seen = found.seen.replace("sound", "")  # the person sees a fault
+    seen = found.seen.replace("sound", "")  # the person reports a fault
     if not any(line.kind in APART for line in found.lines):
         return replace(found, lines=[*found.lines, *said.lines], seen=seen)
     for line in said.lines:
@@ -93,10 +93,10 @@ def with_words(found: Evidence, text: str) -> Evidence:
 
 
 def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = False) -> Evidence:
-    """Add what the numbers say where the lines tell of no failure.
+    """Add what the numbers show if the lines show no failure.
 
-    The numbers of a pasted text count only where its lines are all alike. Otherwise the words
-    beside them say more.
+    The numbers of a pasted text count only if all its lines are alike. Otherwise its words say
+    more.
     """
     if found.failures:
         return found
@@ -117,7 +117,7 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
 
 
 def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Evidence:
-    """The evidence with what the numbers show in place of the lines that hold them."""
+    """The evidence with what the numbers show instead of the lines that have them."""
     decisive = [
         Line(source, finding.row, None, finding.said, "message")
         for finding in seen
@@ -144,22 +144,22 @@ def _heard(found: Evidence, source: str, seen: list, rows: frozenset[int]) -> Ev
 
 
 def _counts(line: Line, rows: frozenset[int], fault: bool) -> bool:
-    """Whether a line counts besides what the numbers of its log show.
+    """Whether a line counts in addition to what the numbers of its log show.
 
-    Rows of numbers don't, and where they show a fault, neither do lines that report none.
+    Rows of numbers don't count. If they show a fault, lines that report none don't count either.
     """
     return line.number not in rows and not (fault and line.kind in QUIET)
 
 
 def _unheard(line: Line) -> Line:
-    """A line whose words don't count. Its literal text may still match a signature."""
+    """The line without words that count. Its literal text may still match a signature."""
     return Line(line.source, line.number, line.rank, line.text, "trace", line.time)
 
 
 LONGEST, MOST = 400, 2_000  # characters of a row, and rows, that are read
 ALONE = 0.8  # least share of the lines that the table must be
 HELD = 1_000  # MiB above which a card without a process is reported
-DRAW = 0.4  # share of the power limit below which a card that says 100 % does little
+DRAW = 0.4  # share of the power limit below which a card at 100 % utilisation does little
 HOT = 90  # degrees Celsius
 
 _CARD = re.compile(
@@ -185,9 +185,9 @@ _NEVER_FULL = ("/snap/", "/dev/loop", "squashfs", "/cdrom", "/sys/", "/proc/")
 
 
 def findings(rows: list[Row]) -> list[Finding] | None:
-    """Return what a table in these rows says, an empty list where all is as it should be.
+    """Return what a table in these rows shows, an empty list if it shows no fault.
 
-    None where no table makes up most of the text.
+    None if no table makes up most of the text.
     """
     texts = [
         (number, raw[: LONGEST * 4].decode("utf-8", "replace")[:LONGEST])

@@ -1,4 +1,4 @@
-"""Shapes of a loss: not finite, flat at its first value, fallen and then risen for good.
+"""Shapes of a loss: not finite, flat from its first value, rising for good after a fall.
 
 Each function returns a Finding or None. Standard library, Python 3.8.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from .metric_series import Numbers, Series
 
 FEWEST, TREND = 5, 10  # values from which a series says anything, and from which it has a trend
-# A model that knows nothing has a loss of ln of so many classes or tokens.
+# An untrained model has a loss of ln(n) for n classes or tokens.
 CLASSES = (
     2, 3, 4, 5, 6, 7, 8, 10, 14, 20, 21, 37, 50, 65, 80, 100, 101, 102, 200, 256, 365, 1000, 21841,
     30522, 32000, 32128, 50257, 50304, 128256, 151936,
@@ -20,16 +20,16 @@ CLASSES = (
 NEAR = 0.007  # within this of ln(classes)
 STILL = 0.02  # moved by less than this
 STEADY, APART = 0.003, 0.05  # values spread by less, or by more, than this
-LITTLE = 0.005  # moved by less than this in a run of which the log has the beginning
+LITTLE = 0.005  # moved by less than this in a run whose beginning is in the log
 RISEN, LOST = 1.5, 0.15  # times the lowest value, and share of what was gained
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the numbers show, and the line from which on they show it.
+    """What the numbers show, and the line where it begins.
 
-    `said` is worded as people report it, because a fault without an `entry` is looked up by its
-    words. `lost`: the training loss stays nan, so what the run makes from here on is worthless.
+    `said` uses the words in which people report it, because a fault without an `entry` is looked up
+    by its words. `lost`: the training loss stays nan, so everything after that line is worthless.
     """
 
     row: int
@@ -101,7 +101,7 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Findi
 def levels_off(loss: Series, acc: Series | None) -> Finding | None:
     """Find a loss that levels off at ln(1 + (k - 1) / e).
 
-    That is the least cross entropy of k outputs that have already gone through a softmax.
+    That is the lowest cross entropy of k outputs to which a softmax was already applied.
     """
     if not acc or len(loss.values) < TREND or max(acc.values) < 0.8:
         return None
@@ -121,7 +121,7 @@ def levels_off(loss: Series, acc: Series | None) -> Finding | None:
 def clamped(loss: Series, acc: Series | None) -> Finding | None:
     """Find a binary loss of saturated outputs.
 
-    PyTorch clamps the logarithm at -100, so it is a hundred times the share of wrong answers.
+    PyTorch clamps the logarithm at -100, so the loss is 100 times the share of wrong answers.
     """
     if not acc or len(acc.values) != len(loss.values) or len(loss.values) < TREND:
         return None
@@ -196,9 +196,9 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
 
 
 def twice(loss: Series, norm: Series | None) -> Finding | None:
-    """Find two runs in one log, the second with the first one's losses times a whole number.
+    """Find two runs in one log, where the second has the first one's losses times a whole number.
 
-    That is what gradient accumulation does that never divides.
+    Gradient accumulation that never divides by its steps does this.
     """
     half = len(loss.values) // 2
     if (
@@ -228,7 +228,7 @@ def twice(loss: Series, norm: Series | None) -> Finding | None:
 
 
 def negative(loss: Series) -> Finding | None:
-    """Find a loss that falls below 0 without limit. A Dice loss may, see the caller."""
+    """Find a loss that falls below 0 without limit. A Dice loss may do so: see the caller."""
     below = sum(value < 0 for value in loss.values)
     # These may be below zero.
     names = ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")
@@ -250,7 +250,7 @@ def negative(loss: Series) -> Finding | None:
 
 
 def huge(loss: Series) -> Finding | None:
-    """Find a first loss above 100, unless its name says that it may be."""
+    """Find a first loss above 100, unless its name suggests such values."""
     first = loss.values[0]
     if (
         len(loss.values) < FEWEST
@@ -262,9 +262,9 @@ def huge(loss: Series) -> Finding | None:
 
 
 def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Finding | None:
-    """Find a loss that stays where it began.
+    """Find a loss that stays at its first value.
 
-    Either at the value of a model that knows nothing, or at one that doesn't move at all.
+    Either at the value of an untrained model, or at one that doesn't move at all.
     """
     values = [value for value in loss.values if math.isfinite(value)]
     began = from_the_start(numbers)
@@ -318,16 +318,16 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Fi
 
 
 def _sinks(values: list[float]) -> bool:
-    """Whether a series falls all the time, however little.
+    """Whether a series keeps falling, however slowly.
 
-    A quarter of its length later it is nearly always lower, though single steps may go up.
+    It compares values a quarter of the length apart, because single steps may go up.
     """
     later = values[max(1, len(values) // 4) :]
     return values[-1] < values[0] and sum(b <= a for a, b in zip(values, later)) > 0.95 * len(later)
 
 
 def from_the_start(numbers: Numbers) -> bool | None:
-    """Return whether the log begins where its run began; None where it counts no steps."""
+    """Return whether the log has the beginning of its run; None if it counts no steps."""
     counts = [count for _, count, _ in numbers.counts]
     if len(counts) < FEWEST:
         return None
@@ -347,7 +347,7 @@ def median(values: list[float]) -> float:
 
 
 def run_at_end(values: list[float], is_so) -> int:
-    """Return for how many values at the end `is_so(value)` holds without a break."""
+    """Return the number of values at the end for which `is_so(value)` holds without a break."""
     count = 0
     for value in reversed(values):
         if not is_so(value):
@@ -357,7 +357,7 @@ def run_at_end(values: list[float], is_so) -> int:
 
 
 def plain(series: Series) -> str:
-    """Return a name for the series that people would say."""
+    """Return the name that people would use for the series."""
     name = " ".join(series.name.replace("_", " ").replace("/", " ").split())
     return (
         name

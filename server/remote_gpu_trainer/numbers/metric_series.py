@@ -2,7 +2,7 @@
 
 A number is known by the words before it ("train_loss: 0.3", "'loss': 0.3", "Loss 0.3 (0.4)",
 "损失 0.3"), by the header above its column, or by its unit ("1.13it/s"). A number without a known
-name is left out. Standard library, Python 3.8.
+name is ignored. Standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NOT_TIMES = frozenset((
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BREAK = re.compile(r"[\s/_.:@-]+")
 
-BEFORE = 60  # characters in which the name of a number may stand
+BEFORE = 60  # characters before a number in which its name may be
 SHAPES = 2_000  # rows that differ in more than digits
 PER_SHAPE = 250  # rows of each shape, evenly spread
 MOST_ROWS = 1_500  # rows in all
@@ -106,7 +106,7 @@ class Numbers:
     """What is counted and measured in a log.
 
     `series`: the longest first. `counts`: (line, count, of what) of epochs or steps. `resumed`:
-    lines that tell of a resume. `rows`: all lines of the shapes that hold a series.
+    lines that mention a resume. `rows`: all lines whose shape has a series.
     """
 
     series: list[Series]
@@ -117,7 +117,7 @@ class Numbers:
 
 @lru_cache(maxsize=1024)
 def words_of(name: str) -> tuple[str, ...]:
-    """Return the words of a name in lower case; of trainLoss its parts, then the whole."""
+    """Return the words of a name in lower case; for trainLoss its parts, then the whole."""
     whole = name.lower()
     parts = _CAMEL.sub(" ", name).lower()
     return tuple(
@@ -130,7 +130,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def kind_of(name: str) -> tuple[str, bool]:
-    """Return the kind of a metric by its name, and whether it is of held-out data.
+    """Return the kind of a metric by its name, and whether it is for held-out data.
 
     The kinds are those of `Series`.
     """
@@ -212,9 +212,9 @@ def of_rows(rows: list[Row]) -> Numbers:
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
-    """Rows of every shape, and of a frequent one a bounded number, evenly spread.
+    """Rows of every shape, with a limited number of evenly spread rows of a frequent one.
 
-    A shape is a row without its digits, so the first nan begins a new one.
+    A shape is a row without its digits, so the first nan begins a new shape.
     """
     if len(rows) <= PER_SHAPE:
         return rows
@@ -237,7 +237,7 @@ def _thinned(rows: list[Row]) -> list[Row]:
 
 
 def _of_words(text: str) -> list[tuple[str, float]]:
-    """(name, value) of each number that a name precedes, and the time of a step by its unit."""
+    """(name, value) of each number that follows a name, and the time of a step by its unit."""
     pairs: list[tuple[str, float]] = []
     held_out = text.lstrip().startswith("* ")  # " * Acc@1 71.2" sums up an evaluation
     end, within = 0, ""
@@ -286,7 +286,7 @@ def _of_words(text: str) -> list[tuple[str, float]]:
 
 
 def _header(text: str) -> list[str]:
-    """The names of columns, for a row that holds only names, one of them a metric's."""
+    """The names of columns, if a row has only names and one is that of a metric."""
     cells = _cells(_BAR.sub("", text))
     if (
         len(cells) < 3

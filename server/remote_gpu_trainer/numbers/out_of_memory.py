@@ -1,14 +1,14 @@
-"""Read an out-of-memory error of PyTorch: who held the memory, and where in the run it came.
+"""Read an out-of-memory error of PyTorch: who held the memory, and in which phase it came.
 
 `read` and `memory_of` take the numbers of the message, `run_phase` the calls of its traceback, and
-`told_by` puts both together and names the entry that they point to. All sizes are in GiB.
+`told_by` combines both and names the entry that they point to. All sizes are in GiB.
 
 Known forms of the message: torch 1.0 to 1.3 (`… free; 18.37 MiB cached)`), to 2.0 (`… reserved in
 total by PyTorch)`), and since 2.1 (`… is reserved by PyTorch but unallocated`), for CUDA and HIP.
 Source: c10/cuda/CUDACachingAllocator.cpp of these releases.
 
-Phases of a run are known by functions and files of torch, transformers, accelerate, Lightning,
-DeepSpeed and the like. Other calls name no phase.
+A phase of a run is recognized by functions and files of torch, transformers, accelerate, Lightning,
+DeepSpeed and similar libraries. Other calls give no phase.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNITS = {
 }
 _SIZE = r"(\d{1,6}(?:\.\d{1,3})?) ?(bytes|[KMGTPE]iB)"
 _WANTED = re.compile(r"ried to allocate " + _SIZE)
-# How each number is written, newest first.
+# The forms of each number, newest first.
 _FORMS = {
     "total": (r"total capaci?ty of " + _SIZE, _SIZE + " total capacity"),
     "free": (r"of which " + _SIZE + " is free", _SIZE + " free"),
@@ -41,12 +41,12 @@ _FORMS = {
 _PROCESS = re.compile(r"Process \d{1,10} has " + _SIZE + " memory in use")
 WRAPPED = 5  # lines over which a message may be broken
 LONG = 1500  # characters of one
-# GiB that a process holds besides torch's memory, at most, where the message doesn't say.
+# The most GiB that a process holds besides torch's memory, if the message doesn't say.
 CONTEXT = 1.0
 OTHERS = 0.1  # share of the card from which other processes count, as counted by the driver
-GUESSED = 0.15  # the same where it is only what is left over
-# Share of the card that is held but unused from which memory is fragmented. With less, the model is
-# too large as well.
+GUESSED = 0.15  # the same if `others` is only what is left over
+# The share of the card that is held but unused above which memory is fragmented. With a lower share,
+# the model is too large as well.
 UNUSED = 0.2
 _TOLD = {
     "size": "one tensor is larger than the card",
@@ -59,8 +59,8 @@ _TOLD = {
 
 _GPU = re.compile(r"(?:CUDA|HIP) (?:error: )?out of memory")
 FRAGMENTS = "M8"
-# By phase: the entry, and whether it goes before what words say. In an optimizer's step the cause
-# may be ZeRO, and in a backward pass FSDP or what came before.
+# By phase: the entry, and whether it overrides the words. In an optimizer's step the cause may be
+# ZeRO, and in a backward pass FSDP or an earlier phase.
 PLACES = {
     "in an evaluation": ("M15", True),
     "in the optimizer's step": ("M17", False),
@@ -123,11 +123,11 @@ _SAVING, _BACKWARD, _FORWARD = _PASSES[0], _PASSES[1], _PASSES[-1]
 
 @dataclass(frozen=True)
 class Memory:
-    """The numbers of one message, in GiB; -1 where it doesn't give them.
+    """The numbers of one message, in GiB; -1 if it doesn't have them.
 
     `wanted` is the size of the failed allocation, `total` and `free` describe the card,
-    `allocated` and `unused` what PyTorch uses and merely holds, and `others` what other processes
-    hold. `guessed`: `others` is only what is left over.
+    `allocated` and `unused` what PyTorch uses and what it only holds, and `others` what other
+    processes hold. `guessed`: `others` is only what is left over.
     """
 
     wanted: float
@@ -162,7 +162,7 @@ class Memory:
         )
 
     def said(self, phase: str = "") -> str:
-        """Return who held the memory in one sentence. `phase` is where in the run it failed."""
+        """Return in one sentence who held the memory. `phase` is the phase in which it failed."""
         parts = [f"{_short(self.allocated)} allocated"]
         parts += [f"{_short(self.unused)} held unused"] if self.unused >= 0 else []
         parts += [f"{_short(self.others)} others"] if self.others >= 0 else []
@@ -173,7 +173,7 @@ class Memory:
 
 
 def memory_of(lines: list[Line]) -> tuple[Line, Memory] | None:
-    """Return the line and the numbers of the last message that holds them all, or None."""
+    """Return the line and the numbers of the last message that has all of them, or None."""
     for place in range(len(lines) - 1, -1, -1):
         if "ried to allocate" in lines[place].text:
             told = read(" ".join(line.text.strip(" >") for line in lines[place : place + WRAPPED]))
@@ -183,7 +183,7 @@ def memory_of(lines: list[Line]) -> tuple[Line, Memory] | None:
 
 
 def read(text: str) -> Memory | None:
-    """Return the numbers of the first message in a text, None where it names no card's size."""
+    """Return the numbers of the first message in a text, None if it lacks the card's size."""
     start = _WANTED.search(text)
     if not start:
         return None
@@ -232,7 +232,7 @@ def run_phase(lines: list[Line], failed: Line) -> str:
     step", "in an evaluation" and "while saving".
     """
     calls = _calls(lines, failed)
-    # The innermost decides: Lightning calls the forward pass from within the optimizer's step.
+    # The innermost call decides: Lightning calls the forward pass inside the optimizer's step.
     told = next((told for call in reversed(calls) for told in _PASSES if _is(told, *call)), None)
     if told is not _SAVING and any(_is(_EVALUATION, *call) for call in calls):
         return _EVALUATION[0]
@@ -252,7 +252,7 @@ def _is(told: tuple[str, str, str, str], function: str, file: str, code: str) ->
 def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
     """(function, file, code) of each call beside a line of the same rank, outermost first.
 
-    People paste the calls above the line, or below it.
+    People paste the calls above or below the line.
     """
     mine = [line for line in lines if line.rank == failed.rank]
     place = mine.index(failed)
@@ -274,10 +274,10 @@ def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
 
 @dataclass(frozen=True)
 class Told:
-    """What an out-of-memory error tells besides its words.
+    """What an out-of-memory error shows besides its words.
 
-    `said` is who held the memory in one sentence, "" without numbers. `entry` is the entry that
-    the error points to, or "", and `why` says by what. `first`: it goes before what words say.
+    `said` says who held the memory in one sentence, "" without numbers. `entry` is the entry that
+    the error points to, or "", and `why` the reason. `first`: `entry` overrides the words.
     """
 
     line: Line
@@ -288,7 +288,7 @@ class Told:
 
 
 def told_by(lines: list[Line]) -> Told | None:
-    """Return what the last out-of-memory error of these lines tells, None without one."""
+    """Return what the last out-of-memory error of these lines shows, None without one."""
     counted = memory_of(lines)
     line = (
         counted[0]

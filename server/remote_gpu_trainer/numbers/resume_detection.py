@@ -1,4 +1,4 @@
-"""Find what changed where a run was resumed: the loss, the learning rate, the count of steps.
+"""Find what changed when a run was resumed: the loss, the learning rate, the count of steps.
 
 Standard library, Python 3.8.
 """
@@ -9,14 +9,14 @@ from .loss_shapes import Finding, median
 from .metric_series import Numbers, Series
 
 FEWEST = 3  # values on each side
-JUMPED = 1.3  # times the loss before, from which it has jumped
-FELL = 0.2  # share of the learning rate before, below which a warm-up starts again
+JUMPED = 1.3  # times the loss before the resume, from which it counts as a jump
+FELL = 0.2  # share of the earlier learning rate below which a warm-up has started again
 
 
 def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
-    """Return what differs right after a resume from right before it.
+    """Return what differs between just before and just after a resume.
 
-    Of several resumes in a log, the first at which anything differs.
+    If a log has several resumes, the first at which anything differs.
     """
     for row in numbers.resumed:
         before, after = _sides(loss, row)

@@ -1,7 +1,7 @@
 """How long a fact or an entry counts as fresh, by kind, and which ones are past that limit.
 
-Prices change within weeks, mechanisms within years. The limits are this project's own: about the
-time after which the sources of the catalogue were found to have changed.
+Prices change within weeks, mechanisms within years. This project chose the limits: each is about
+the time after which the sources of the catalogue were found to have changed.
 
 scripts/check_staleness.py imports this module: Python 3.8 and its standard library suffice.
 """
@@ -40,7 +40,7 @@ class Stale:
 
     @property
     def due(self) -> date:
-        """The last day on which it still counted as fresh."""
+        """The last day on which it counts as fresh."""
         return self.checked + timedelta(self.limit_days)
 
     def past(self, on: date) -> bool:
@@ -59,7 +59,7 @@ class Stale:
 
 
 def read_day(told: str | None) -> date:
-    """The date that YYYY-MM-DD names; today for None. Raises BadQuestion."""
+    """The date of a YYYY-MM-DD text; today for None. Raises BadQuestion."""
     if told is None:
         return date.today()
     try:
@@ -71,7 +71,7 @@ def read_day(told: str | None) -> date:
 
 
 def read_limits(overrides: Iterable[str]) -> dict[str, int]:
-    """`LIMITS` with each `KIND=DAYS` in place of its default. Raises BadQuestion."""
+    """`LIMITS`, changed by each `KIND=DAYS`. Raises BadQuestion."""
     limits = dict(LIMITS)
     for item in overrides:
         kind, _, days = item.partition("=")
@@ -93,7 +93,7 @@ def kind_of(entry: Entry) -> str:
 
 
 def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
-    """The entry as a finding when it is past its limit on this day, else None."""
+    """The entry as a finding if it is past its limit on this day, otherwise None."""
     found = Stale(
         entry.id,
         entry.title.replace("`", ""),
@@ -105,7 +105,7 @@ def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> S
 
 
 def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
-    """The fact as a finding when it is past its limit on this day, else None.
+    """The fact as a finding if it is past its limit on this day, otherwise None.
 
     A fact without a date has no age: it is in doubt, never stale.
     """

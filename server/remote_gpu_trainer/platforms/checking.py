@@ -1,6 +1,6 @@
 """The staleness check of a catalogue on disk, and its report for a terminal and as a Markdown page.
 
-Both front ends start the check here. This module reads the pages and the clock.
+The command line and the MCP server call it. This module reads the pages and the clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check(
     limits: list[str] | None = None,
     root: Path | None = None,
 ) -> staleness.Report:
-    """Check this installation's catalogue, or the one under `root`, by what holds on day `on`.
+    """Check this installation's catalogue, or the one under `root`, as of the day `on`.
 
     `packages`, `released` and `scope` are as in `staleness.check`; `limits` are overrides such as
     `price=60`. Raises BadQuestion, InstalledError, FactError and CatalogueError, each with one line
@@ -49,9 +49,9 @@ def check(
 
 @dataclass(frozen=True)
 class _Section:
-    """One kind of finding: what the summary says about it, a heading, the findings, and a gist.
+    """One kind of finding: its line in the summary, a heading, the findings, and a gist.
 
-    A terminal shows the gist, where there is one, in place of more than `SHOWN` findings.
+    If there are more than `SHOWN` findings, a terminal shows the gist instead, if there is one.
     """
 
     summary: str
@@ -63,8 +63,8 @@ class _Section:
 def as_text(report: staleness.Report, everything: bool = False) -> str:
     """The report for a terminal: a summary line for each kind of finding, then the findings.
 
-    A section shows at most `SHOWN` of them, or all with `everything`. Facts past their limit and
-    facts without a date are told by platform when there are more.
+    A section shows at most `SHOWN` of them, or all with `everything`. If there are more, facts past
+    their limit and facts without a date are summed up by platform.
     """
     sections = [section for section in _sections(report) if section.lines]
     if not sections:
@@ -81,12 +81,15 @@ def as_text(report: staleness.Report, everything: bool = False) -> str:
         if lines:
             out += ["", f"{section.heading}:", *(f"  {line}" for line in lines)]
     if cut:
-        out += ["", "--all prints every finding; --scope NAME those of one platform, page or id."]
+        out += [
+            "",
+            "--all prints every finding; --scope NAME prints those of one platform, page or id.",
+        ]
     return "\n".join(out)
 
 
 def _sections(report: staleness.Report) -> list[_Section]:
-    """The kinds of findings, with what a user can act on first."""
+    """The kinds of findings; those that a user can act on come first."""
     facts = [item for item in report.stale if "." in item["id"]]
     entries = [item for item in report.stale if "." not in item["id"]]
     undated = [item for item in report.doubt if item["why"] == staleness.UNDATED]
@@ -157,13 +160,13 @@ def _aged(item: dict) -> str:
 
 
 def _platforms(facts: list[dict]) -> list[tuple[str, int]]:
-    """(platform, how many of these facts it has), most facts first."""
+    """(platform, number of these facts), most facts first."""
     counts = Counter(item["id"].partition(".")[0] for item in facts)
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _by_platform(facts: list[dict]) -> list[str]:
-    """A line for each platform: how many of these facts it has, and the oldest."""
+    """A line for each platform: the number of these facts, and the oldest."""
     out = []
     for name, _ in _platforms(facts):
         mine = [item for item in facts if item["id"].startswith(f"{name}.")]
@@ -175,7 +178,7 @@ def _by_platform(facts: list[dict]) -> list[str]:
 
 def as_markdown(report: staleness.Report, on: date) -> str:
     """The report as a page for an issue, a table for each kind of finding, cut at `MOST_BYTES`."""
-    import jinja2  # the other forms of the report don't need it
+    import jinja2  # only this form of the report needs it
 
     page = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
@@ -225,7 +228,7 @@ def _tables(report: staleness.Report) -> list[dict]:
 
 
 class _Markdown(str):
-    """Text that is Markdown already; the template writes it as it is."""
+    """Text that is already Markdown; the template doesn't escape it."""
 
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>&|~$]|(?<![^\W_])_|_(?![^\W_])")
@@ -233,7 +236,7 @@ _LINK = re.compile(r"\[(.*)\]\((https?://[^\s<>]+)\)|(https?://[^\s<>]+)")
 
 
 def _escaped(text: str) -> str:
-    """A value as plain text in a table's cell: one line, and nothing in it is markup."""
+    """A value as plain text in a table's cell: one line, with markup escaped."""
     line = "".join(character if character.isprintable() else " " for character in text)
     return _SPECIAL.sub(lambda found: "\\" + found[0], " ".join(line.split()))
 

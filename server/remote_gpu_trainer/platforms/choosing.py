@@ -1,4 +1,4 @@
-"""Which platforms have what a run needs, and the facts of one platform for a person or a program.
+"""Find platforms that have what a run needs, and show the facts of one platform.
 
 An unconfirmed fact never qualifies a platform.
 """
@@ -15,16 +15,16 @@ from .profile import Fact, Facts, Profile
 
 
 class BadNeed(Exception):
-    """A need that can't be read. The text is one line: what is wrong; what to do."""
+    """A need can't be read. The text is one line: what is wrong; what to do."""
 
 
 @dataclass(frozen=True)
 class Need:
     """One thing a run may need.
 
-    `fact` and `field` name what decides. `test` takes the fact's value and the number asked for,
-    and gives None where the profile has no value. `number`: the need is written NAME=N. `endless`:
-    a profile without a number has no limit but the one in the fact's words.
+    `fact` and `field` name the value that decides. `test` takes the fact's value and the number asked
+    for, and returns None if the profile has no value. `number`: the need is written NAME=N.
+    `endless`: a profile without a number has no limit, except one stated in the fact's words.
     """
 
     fact: str
@@ -40,12 +40,12 @@ def _at_least(written: float | None, asked: float) -> bool | None:
 
 
 NEEDS = {
-    "spot": Need("spot", "offered", lambda v, _: v.offered, "an interruptible kind"),
+    "spot": Need("spot", "offered", lambda v, _: v.offered, "an interruptible box"),
     "steady": Need(
         "preemption",
         "on_demand",
         lambda v, _: True if not v.possible else None if v.on_demand is None else not v.on_demand,
-        "a kind that isn't taken away for another customer",
+        "a box that isn't taken away for another customer",
     ),
     "notice": Need(
         "preemption",
@@ -93,7 +93,7 @@ NEEDS = {
 
 
 def read_needs(asked: list[str]) -> list[tuple[str, float]]:
-    """`spot` or `disk=200` as (name, number), 0 for a need without one. Raises BadNeed."""
+    """`spot` or `disk=200` as (name, number), 0 if it has no number. Raises BadNeed."""
     found = []
     for item in asked:
         name, mark, text = item.strip().partition("=")
@@ -116,7 +116,7 @@ class Choice:
     """A platform and how it meets the needs.
 
     `against` rules it out, `unknown` is what the profile doesn't say, and `doubts` are reasons not
-    to rely on the facts that let it pass.
+    to rely on the facts by which it qualifies.
     """
 
     profile: Profile
@@ -126,7 +126,7 @@ class Choice:
 
     @property
     def qualifies(self) -> bool | None:
-        """None when nothing rules it out and the profile lacks a fact that decides."""
+        """None if nothing rules it out but the profile lacks a fact that decides."""
         return False if self.against else None if self.unknown else True
 
     def as_dict(self) -> dict:
@@ -145,7 +145,7 @@ class Choice:
 
 
 def choose(profiles: list[Profile], asked: list[tuple[str, float]], on: date) -> list[Choice]:
-    """Every platform: those that qualify, those with an unknown, then those ruled out."""
+    """Every platform: first those that qualify, then the unknown ones, then those ruled out."""
     found = [_judged(profile, asked, on) for profile in profiles]
     return sorted(
         found, key=lambda choice: (bool(choice.against), bool(choice.unknown), choice.profile.name)
@@ -153,7 +153,7 @@ def choose(profiles: list[Profile], asked: list[tuple[str, float]], on: date) ->
 
 
 def as_lines(choices: list[Choice], asked: bool) -> list[str]:
-    """One line a platform for a terminal: yes, no or ?, and why."""
+    """One line per platform for a terminal: yes, no or ?, and why."""
     out = []
     for choice in choices:
         sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if asked else "   "
@@ -173,7 +173,7 @@ def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choic
         fact = getattr(profile.facts, need.fact)
         said = f"{name}={number:g}" if need.number else name
         if fact is None:
-            # Nobody takes the user's own machine away or limits its disk. What it lacks, it lacks.
+            # Nobody takes the user's own machine away or limits its disk.
             if (
                 name not in ("steady", "notice", "disk", "inodes", "free-egress")
                 or profile.kind != "own"
@@ -200,7 +200,7 @@ def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choic
                 f"{said}: {shown} is unconfirmed ({fact.note.split('. ')[0] or fact.source})"
             )
         elif verdict is None and not (need.endless and profile.kind != "scheduler"):
-            unknown.append(f"{said}: {shown}: {field} is not written ({_words(fact)}{fact.source})")
+            unknown.append(f"{said}: {shown}: {field} is not stated ({_words(fact)}{fact.source})")
         else:
             doubts += [
                 f"{said}: {told}"
@@ -211,7 +211,7 @@ def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choic
 
 
 def _words(fact: Fact) -> str:
-    """The first sentence of the fact's words, for where it has no number."""
+    """The first sentence of the fact's words, for a fact without a number."""
     told = (
         getattr(fact.value, "text", "")
         or getattr(fact.value, "storage", "")
@@ -221,7 +221,7 @@ def _words(fact: Fact) -> str:
 
 
 def mark(fact: Fact, on: date) -> str:
-    """Why not to rely on a fact on this day; '' for a confirmed one within its limit."""
+    """Why not to rely on a fact on this day; '' if it is confirmed and within its limit."""
     if fact.status != "confirmed":
         return "unconfirmed"
     days = (on - fact.date).days

@@ -1,12 +1,12 @@
-"""What is installed, and which requirements of an entry it meets.
+"""Read which packages are installed, and which requirements of an entry they meet.
 
 The list may be `pip freeze`, `pip list`, `conda list`, a requirements file, a lock file, or an
 interpreter that lists its own packages. Only exact versions count: `torch==2.13.0`, a wheel's file
-name, a row of a listing, a package of a lock file. A range doesn't say what is there. Markers are
-evaluated for Linux, where training runs. A package that is left with several versions has them all.
+name, a row of a listing, a package of a lock file. A range doesn't say what is installed. Markers
+are evaluated for Linux, where training runs. A package may be left with several versions.
 
-A pre-release counts as the release that it precedes: the nightly 2.14.0.dev20261101 behaves like
-2.14, although PEP 440 sorts it earlier. A local part (`+cu130`) names a build and is dropped.
+A pre-release counts as its release: the nightly 2.14.0.dev20261101 behaves like 2.14, although
+PEP 440 sorts it earlier. A local part (`+cu130`) names a build and is dropped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PASS = (
 )
 LONGEST = 30  # seconds that an interpreter may take to list its packages
 
-# By canonical name: the versions that may be there, nearly always one.
+# By canonical name: the versions that may be installed, nearly always one.
 Versions = dict[str, tuple[Version, ...]]
 Match = tuple[Requirement, Version]
 
@@ -63,7 +63,7 @@ class InstalledError(BadQuestion):
 def versions(text: str) -> Versions:
     """The exact versions in a listing, a requirements file or a lock file.
 
-    Raises InstalledError when the text is broken or has no exact version.
+    Raises InstalledError if the text is broken or has no exact version.
     """
     text = text.lstrip("\ufeff")
     found: Versions = {}
@@ -144,7 +144,7 @@ def _of_lock(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _pairs(rows: object) -> Iterator[tuple[str, str]]:
-    """(name, version) of the rows that have both and whose markers hold on Linux."""
+    """(name, version) of the rows that have both and apply to Linux."""
     for row in rows if isinstance(rows, list) else ():
         if (
             isinstance(row, dict)
@@ -157,7 +157,7 @@ def _pairs(rows: object) -> Iterator[tuple[str, str]]:
 
 
 def _holds(markers: Iterable[object]) -> bool:
-    """Whether one of the markers holds on Linux, or there is none. One that can't be read holds."""
+    """Whether one of the markers applies to Linux, can't be read, or there is none."""
     markers = [told for told in markers if isinstance(told, str)]
     for told in markers:
         try:
@@ -169,7 +169,7 @@ def _holds(markers: Iterable[object]) -> bool:
 
 
 def read(place: str) -> str:
-    """The text for `versions`: a file's, or what an interpreter lists. Raises InstalledError."""
+    """The text for `versions`: from a file or an interpreter. Raises InstalledError."""
     path = Path(place)
     if path.is_dir():  # a virtual environment
         path = next(
@@ -225,7 +225,7 @@ def judged(
 ) -> tuple[list[Match], list[Match]]:
     """The requirements that `have` meets, and those it doesn't meet.
 
-    Skips requirements without a range and packages that aren't installed. Where a package may have
+    Skips requirements without a range and packages that aren't installed. If a package may have
     several versions, one that fits is enough.
     """
     fits: list[Match] = []
@@ -243,7 +243,7 @@ def judged(
 
 
 def out_of_range(applies_to: Iterable[str], have: Mapping[str, Sequence[Version]]) -> str:
-    """Why an entry is about other versions than these; '' when it isn't.
+    """Why an entry is about other versions than these; '' if it isn't.
 
     A library that isn't installed doesn't count.
     """

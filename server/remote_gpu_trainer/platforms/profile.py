@@ -1,7 +1,7 @@
 """The facts of a platform: the YAML front matter of profiles/NAME.md, each with source and date.
 
-A fact is `confirmed` when a dated page of the platform's own documentation says it. Any other fact
-is `unconfirmed`, and programs then take the cautious branch.
+A fact is `confirmed` if a dated page of the platform's own documentation states it. Any other fact
+is `unconfirmed`, and programs then choose the cautious branch.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Kind = Literal["price", "quota", "platform"]
 
 
 class ProfileError(FactError):
-    """A profile is unknown or doesn't follow the schema. One line a fault: file, field, fault."""
+    """A profile is unknown or doesn't follow the schema. One line per fault: file, field, fault."""
 
 
 class Strict(BaseModel):
-    """A model that refuses unknown fields and doesn't change once made."""
+    """A model that refuses unknown fields and can't be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Fact(Strict, Generic[Value]):
-    """One value and the page that says it.
+    """One value and the page that states it.
 
-    `date` is the page's own: of its last change, or of the stored copy that was read.
+    `date` is the page's date: of its last change, or of the stored copy that was read.
     """
 
     value: Value
-    source: str = Field(pattern=r"^https?://\S+$", description="the page that says so")
+    source: str = Field(pattern=r"^https?://\S+$", description="the page that states it")
     date: datetime.date | None = Field(
         description="date of that page, or of the stored copy that was read; null when it has none"
     )
@@ -63,8 +63,8 @@ class StopBilling(Strict):
     command: str = Field(
         description="what a user runs to stop the charges, or the steps in the console"
     )
-    deletes: str = Field(description="what it deletes for ever")
-    still_billed: str = Field(description="what goes on being billed after it")
+    deletes: str = Field(description="what it deletes for good")
+    still_billed: str = Field(description="what is still billed after it")
 
 
 class SelfStop(Strict):
@@ -73,28 +73,28 @@ class SelfStop(Strict):
     possible: bool
     command: str = Field(description="what the box runs to stop itself; empty when it can't")
     credential: str = Field(
-        description="the key that it needs on the box, and how narrow that can be made"
+        description="the key that it needs on the box, and how far its rights can be limited"
     )
     survives: str = Field(description="what is left afterwards")
     keeps_disk: bool | None = Field(
         None,
-        description="whether the disk is kept; null: not known, so a program doesn't rely on it",
+        description="whether the disk is kept; null: unknown, so a program doesn't rely on it",
     )
 
 
 class Survives(Strict):
-    """What outlives a stop and the end of a box."""
+    """What outlives a stop of a box, and what outlives its end."""
 
     stop: str = Field(description="what outlives a stop, and for how long")
     destroy: str = Field(description="what outlives the end of the box")
     outlives: bool | None = Field(
         None,
         description="whether any storage outlives the end of the box and can be used by the "
-        "next one; null: not known",
+        "next one; null: unknown",
     )
     stop_keeps_disk: bool | None = Field(
         None,
-        description="whether a stopped box keeps its disk; null: not known, or there is no stop",
+        description="whether a stopped box keeps its disk; null: unknown, or there is no stop",
     )
 
 
@@ -111,12 +111,11 @@ class Quota(Strict):
 
     storage: str = Field(description="sizes and prices of disks and shared storage")
     inodes: int | None = Field(
-        description="most files of the durable place; null where no limit is written"
+        description="the most files in the durable place; null if no limit is stated"
     )
     disk_gb: float | None = Field(
         None,
-        description="largest disk, in GB, that one box can be given; "
-        "null where no limit is written",
+        description="the largest disk of one box, in GB; null if no limit is stated",
     )
 
 
@@ -126,7 +125,7 @@ class Ssh(Strict):
     form: str = Field(description="the line a user pastes, with HOST, PORT and KEY")
     user: str
     full: bool = Field(description="scp, rsync and port forwarding work over it")
-    limits: str = Field("", description="where a proxied ssh isn't a full one")
+    limits: str = Field("", description="what ssh through a proxy can't do")
 
 
 class Limits(Strict):
@@ -144,7 +143,7 @@ class Preemption(Strict):
     on_demand: bool | None = Field(
         None,
         description="whether a box that isn't of the interruptible kind can be taken for another "
-        "customer as well; null: not known",
+        "customer as well; null: unknown",
     )
     notice_seconds: float | None = Field(description="null: none is promised")
     form: str = Field(description="how the box learns of it: a signal, a metadata URL, nothing")
@@ -154,7 +153,7 @@ class Spot(Strict):
     """The interruptible kind of box."""
 
     offered: bool | None = Field(
-        None, description="whether there is an interruptible kind; null: not known"
+        None, description="whether there is an interruptible kind; null: unknown"
     )
     text: str
 
@@ -162,9 +161,7 @@ class Spot(Strict):
 class Egress(Strict):
     """The price of traffic out."""
 
-    free: bool | None = Field(
-        None, description="whether traffic out costs nothing; null: not known"
-    )
+    free: bool | None = Field(None, description="whether traffic out costs nothing; null: unknown")
     text: str
 
 
@@ -186,8 +183,8 @@ class Facts(Strict):
     limits: Fact[Limits]
     preemption: Fact[Preemption] | None
     spot: Fact[Spot] | None = Field(
-        description="whether there is an interruptible kind, how it is asked for, "
-        "what it costs beside the other"
+        description="whether there is an interruptible kind, how to ask for it, "
+        "what it costs compared with others"
     )
     egress: Fact[Egress] | None = Field(description="price of traffic out")
     network: Fact[Text] = Field(description="mirrors and proxy that are needed or offered")
@@ -195,17 +192,17 @@ class Facts(Strict):
     ports: Fact[Text]
     container: Fact[Text] = Field(description="root, nested containers, /dev/shm, memory limit")
     driver: Fact[Text] = Field(
-        description="which driver or CUDA ceiling, and how it is chosen or seen"
+        description="the highest driver or CUDA version, and how to choose or see it"
     )
     listing: Fact[Text] | None = Field(
         description="the command that lists what is running and billed"
     )
     price: Fact[Text] | None = Field(
-        description="an example, to show the order of magnitude, and where today's stands"
+        description="an example that shows the order of magnitude, and where to find today's price"
     )
 
 
-# Facts that may be null, by kind of platform: the thing doesn't exist there, or it depends on a
+# Facts that may be null, by kind of platform, because the thing doesn't exist there or depends on a
 # provider that the page doesn't know.
 NOT_THERE: dict[str, frozenset[str]] = {
     "own": frozenset(
@@ -217,7 +214,7 @@ NOT_THERE: dict[str, frozenset[str]] = {
 
 
 class Profile(Strict):
-    """A platform: its name, its kind, the texts that reveal it in logs, and its facts."""
+    """A platform: its name, its kind, the texts that identify it in logs, and its facts."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     title: str
@@ -232,7 +229,7 @@ class Profile(Strict):
                 self.kind, frozenset()
             ):
                 raise ValueError(
-                    f"{name} is null; write the fact, which every platform of kind {self.kind} has"
+                    f"{name} is null; write the fact, every platform of kind {self.kind} has it"
                 )
         return self
 

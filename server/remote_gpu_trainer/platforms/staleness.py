@@ -1,10 +1,10 @@
-"""What is out of date: by age, by what is installed, by a release, or because two places disagree.
+"""Find what is out of date: by age, by installed versions, by a release, or by contradiction.
 
-Every finding names the page to open again. Nothing here judges whether a statement is true.
+Every finding names the page to open again. It doesn't judge whether a statement is true.
 
 A page repeats a fact of a profile in a comment beside its prose:
 `<!-- fact: runpod.preemption.notice_seconds = 5 -->`. `read_statements` reads these comments and
-the profile's own value. It also reads the texts that reveal a platform, which no two profiles may
+the profile's own value. It also reads the texts that identify a platform, which no two profiles may
 share, and the version of the bundle.
 """
 
@@ -60,7 +60,7 @@ class Report:
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing needs a look: `concerns` and undated facts alone don't count."""
+        """Whether nothing needs attention: `concerns` and undated facts alone don't count."""
         return not (
             self.stale
             or self.contradictions
@@ -84,7 +84,7 @@ def check(
     scope: str | None = None,
     limits: Mapping[str, int] = ages.LIMITS,
 ) -> Report:
-    """Check entries, facts and statements by what they hold on day `on`.
+    """Check entries, facts and statements as of the day `on`.
 
     `packages` is text for `installed.versions`. `scope` is an id, a family, a page, a folder or a
     platform. Raises BadQuestion for a release or scope that can't be used, InstalledError for a
@@ -111,7 +111,7 @@ def check(
                 }
             )
     if packages is not None:
-        from . import installed  # packaging takes longer to import than all else here
+        from . import installed  # importing packaging takes longer than everything else here
 
         have = installed.versions(packages)
         for entry in entries:
@@ -132,7 +132,7 @@ def check(
 def _within(
     scope: str, entries: list[Entry], facts: list[FactHead]
 ) -> tuple[list[Entry], list[FactHead]]:
-    """What a scope such as `references`, `profiles/runpod.md`, `runpod`, `RP` or `RP3` names."""
+    """The entries and facts in a scope: `references`, `profiles/runpod.md`, `runpod`, `RP`, `RP3`."""
     asked = _asked(scope)
     chosen = [
         e
@@ -145,7 +145,7 @@ def _within(
     heads = [f for f in facts if asked in (f.id, f.profile, f"profiles/{f.profile}.md", "profiles")]
     if not chosen and not heads:
         raise BadQuestion(
-            f"nothing is called {scope[:40]!r}; give an id (O7), a family (O), a page "
+            f"unknown scope {scope[:40]!r}; give an id (O7), a family (O), a page "
             "(profiles/runpod.md), a folder (references) or a platform (runpod)"
         )
     return chosen, heads
@@ -221,7 +221,7 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
             why = f"last read {entry.verified}, " + (
                 f"before {release.name} {version} of {release.day}"
                 if release.day
-                else f"and the day of {release.name} {version} isn't told"
+                else f"and the date of {release.name} {version} isn't given"
             )
         out.append(
             {
@@ -238,8 +238,8 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
 def _names(entry: Entry, name: str) -> bool:
     """Whether an entry is about a library.
 
-    That shows in `Applies to`, in what its proof ran with, or in code such as `torch.save` and
-    `import trl`.
+    It is, if the library is in `Applies to`, in the versions of its proof, or in code such as
+    `torch.save` and `import trl`.
     """
     from packaging.utils import canonicalize_name
 
@@ -262,7 +262,7 @@ def _names(entry: Entry, name: str) -> bool:
 
 
 def _libraries(entries: Iterable[Entry]) -> list[str]:
-    """The names of the libraries in `Applies to` and in what proofs ran with, sorted."""
+    """The names of the libraries in `Applies to` and in the versions of proofs, sorted."""
     from packaging.utils import canonicalize_name
 
     from . import installed
@@ -299,7 +299,7 @@ def contradictions(statements: Iterable[Statement]) -> list[dict]:
 
 
 def _plain_value(value: str) -> str:
-    """A value to compare by: numbers as numbers, words without case and extra blanks."""
+    """A value for comparing: numbers as numbers, words without case and extra blanks."""
     try:
         return repr(float(value))
     except ValueError:
@@ -357,7 +357,7 @@ def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[St
 
 
 def _by_parser(head: str, fact: str, field: list[str]) -> str | None:
-    """The same by the YAML parser, whose import takes a tenth of the whole check."""
+    """The same with the YAML parser, whose import takes a tenth of the whole check."""
     import yaml
 
     value = (((yaml.safe_load(head) or {}).get("facts") or {}).get(fact) or {}).get("value")

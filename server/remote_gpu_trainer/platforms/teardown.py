@@ -1,9 +1,9 @@
 """Ending a rented box: what each way keeps and still costs, and whether the box is gone.
 
-A box counts as gone only when its own id is missing from a text that reads as a whole list: JSON
-that holds a list, a table with its header, or a sentence that says there is nothing. Any other text
-proves nothing, because an expired key, a missing program and a cut page all print something. The
-box's address proves nothing either, because many lists don't show addresses.
+A box counts as gone only if its id is missing from a text that is a whole list: JSON with a list,
+a table with its header, or a sentence that says there is nothing. Any other text proves nothing,
+because an expired key, a missing program and a cut page all print something. A missing address
+proves nothing either, because many lists don't show addresses.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _MARKS = (
 
 @dataclass(frozen=True)
 class Way:
-    """One way to stop a box: what it keeps or deletes, what goes on being billed, and its source.
+    """One way to stop a box: what it keeps or deletes, what is still billed, and its source.
 
-    `mark` says why not to rely on it (unconfirmed or stale); empty when nothing does.
+    `mark` says why not to rely on it (unconfirmed or stale); empty if there is no doubt.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Way:
 
 
 def ways(profile: Profile, on: date) -> list[Way]:
-    """The ways to stop on this platform, gentlest first. Empty where nothing is billed."""
+    """The ways to stop on this platform, gentlest first. Empty if nothing is billed."""
     facts, found = profile.facts, []
     if facts.survives and facts.stop_billing:
         keeps = facts.survives.value.stop_keeps_disk
@@ -81,7 +81,7 @@ def ways(profile: Profile, on: date) -> list[Way]:
             Way(
                 "stop from inside",
                 stop.value.survives,
-                "as after a stop",
+                "the same as after a stop",
                 stop.value.command,
                 mark(stop, on),
                 stop.source,
@@ -118,7 +118,7 @@ def ways_as_text(found: list[Way]) -> str:
 
 @dataclass(frozen=True)
 class Listed:
-    """`gone` is True, False, or None when the list can't tell; `text` says why."""
+    """`gone` is True, False, or None if the list doesn't show it; `text` says why."""
 
     gone: bool | None
     text: str
@@ -127,7 +127,7 @@ class Listed:
 def decoded(data: bytes) -> str:
     """The text of a provider's list, by its byte order mark or as UTF-8.
 
-    Bytes that aren't text come back as a NUL, which `listed` refuses.
+    Bytes that aren't text become a NUL, which `listed` refuses.
     """
     try:
         return data.decode(next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8"))
@@ -160,7 +160,7 @@ def listed(text: str, ids: list[str], address: str = "") -> Listed:
     if not text.strip():
         return Listed(
             None,
-            "the list is empty text; run the listing command again and look at its errors",
+            "the list is empty; run the listing command again and look at its errors",
         )
     if not ids:
         return Listed(
@@ -175,7 +175,7 @@ def listed(text: str, ids: list[str], address: str = "") -> Listed:
 
 
 def _no_list(text: str) -> str:
-    """What is wrong with a text that isn't a whole list; '' for one that is."""
+    """What is wrong with a text that isn't a whole list; '' for a whole one."""
     start = shown(text.strip(), 120)
     if "\0" in text:
         return "the list isn't text; save it as UTF-8"
@@ -216,12 +216,12 @@ def _header(rows: list[str]) -> bool:
 
 
 def _cut(text: str, ids: list[str]) -> str:
-    """What is wrong with a list that cuts ids short, when a cut one may be ours; else ''."""
+    """What is wrong with a list that cuts ids short, if a cut one may be this box; otherwise ''."""
     for found in _CUT.finditer(text):
         for one in ids:
             if one.lower().startswith(found[1].lower()):
                 return (
                     f"{found[0]} in the list may be {one}; "
-                    "ask for JSON or a wider table, which show ids in full"
+                    "get the list as JSON or as a wider table, with whole ids"
                 )
     return ""

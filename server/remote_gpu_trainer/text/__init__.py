@@ -1,1 +1,1 @@
-"""Masking secrets, writing files whole, and the errors that every command shows."""
+"""Mask secrets, write whole files, and define the errors that every command shows."""

@@ -4,8 +4,8 @@
 also remove escape sequences and control characters, and cut the text.
 
 Limits: patterns see form, not meaning. A name alone (key, token) hides nothing; what follows must
-look like a secret value. No pattern may take quadratic time: each starts at one place of a run of
-letters only, or has a bound.
+look like a secret value. No pattern may take quadratic time: each can start only once in a run of
+letters, or has a length limit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _TOKENS = (
     "hf_", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "_pat_", "glpat-", "xox", "akia", "asia", "ya29.",
     "aiza", "rpa_", "nvapi-", "gsk_", "r8_", "npm_", "eyj",
 )  # fmt: skip
-# Each form: texts of which a line must hold one, a text that it must hold besides, the pattern and
-# its flags. The texts are in lower case. The pattern's group is what stays; the rest is masked.
+# Each form: texts of which a line must contain one, a text that it must also contain, the pattern,
+# and its flags. The texts are in lower case. The pattern's group stays; the rest is masked.
 # Patterns are compiled on first use.
 _FORMS = (
     (

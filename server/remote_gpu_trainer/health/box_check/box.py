@@ -1,4 +1,4 @@
-"""All outputs as one box: text in, values out. Reads no file, no clock and no network."""
+"""All outputs as one box: text in, values out. It reads no file, no clock and no network."""
 
 import re
 
@@ -33,21 +33,21 @@ from .text import (
 
 
 class Gpu:
-    """One GPU as all the sources tell it.
+    """One GPU, from all the outputs that show it.
 
     `cells`: field -> [texts], those of --query-gpu first, then of -q -x, of -q, of the plain table.
     `seen`: the outputs that name it. `links`: link -> GB/s, None where inactive.
     """
 
     def __init__(self):
-        """A GPU of which nothing is known yet."""
+        """A GPU about which nothing is known yet."""
         self.index, self.bdf, self.uuid, self.cells, self.seen = None, None, None, {}, set()
         self.links, self.migs, self.processes = None, None, []
         self.listed_name, self.listed_uuid = None, None  # what -L says
 
     @property
     def label(self):
-        """What findings call it: its index, or its place."""
+        """Its name in findings: its index, or its place."""
         return self.index if self.index is not None else self.bdf
 
     @property
@@ -57,7 +57,7 @@ class Gpu:
         return f"/dev/nvidia{self.label if minor is None else int(minor)}"
 
     def raw(self, field):
-        """The first text of a field that is a value, else its first text, else None."""
+        """The first text of a field that is a value, otherwise its first text, otherwise None."""
         texts = self.cells.get(field, [])
         return next((text for text in texts if state(text) == "value"), texts[0] if texts else None)
 
@@ -76,7 +76,7 @@ class Gpu:
         return max(self.numbers(field) or [0])
 
     def most_of(self, start, end=""):
-        """The largest number of all fields that begin and end so."""
+        """The largest number of all fields with this beginning and end."""
         fields = [one for one in self.cells if one.startswith(start) and one.endswith(end)]
         return max([self.most(field) for field in fields] or [0])
 
@@ -90,7 +90,7 @@ class Gpu:
 
     @property
     def busy(self):
-        """Whether it is known to work: utilisation of at least 50 %."""
+        """Whether it is known to be busy: a utilisation of at least 50 %."""
         return (self.number("utilization.gpu") or 0) >= 50
 
     @property
@@ -100,7 +100,7 @@ class Gpu:
 
     @property
     def mig(self):
-        """Whether it is cut into MIG instances, or may be."""
+        """Whether it is split into MIG instances, or may be."""
         return self.says("mig.mode.current", "Enabled") or bool(self.migs)
 
     @property
@@ -111,10 +111,10 @@ class Gpu:
 
 
 class Box:
-    """All that the outputs tell about one box."""
+    """Everything that the outputs show about one box."""
 
     def __init__(self):
-        """A box of which nothing is known yet."""
+        """A box about which nothing is known yet."""
         self.gpus, self.topo, self.proc, self.exit = [], {}, {}, {}
         self.problems = []  # what could not be read, in words
         self.failures = []  # (kind, line) where nvidia-smi says that it can't work
@@ -123,9 +123,9 @@ class Box:
         self.live, self.recorded, self.missing = False, False, []
         self.sources = []  # the outputs that name GPUs
         self.processes_known, self.driver, self.log_excused = False, "", False
-        self.late = []  # calls of nvidia-smi that the time did not suffice for
+        self.late = []  # calls of nvidia-smi for which there was no time
         self.missing_cards = []  # cards that nvidia-smi doesn't show
-        self.foreign = set()  # places of those that are another's
+        self.foreign = set()  # places of the cards that belong to another job
         self.spare_nodes = 0  # device nodes that no GPU answers for
 
     def add_gpu(self, **values):
@@ -136,7 +136,7 @@ class Box:
 
     @property
     def container(self):
-        """The kind of container that this is, or an empty value."""
+        """The kind of container, or an empty value."""
         return as_dict(self.proc.get("platform")).get("container")
 
 
@@ -172,17 +172,17 @@ def parse(record):
 
 
 def came_late(got):
-    """Whether the time of the series, and not of the call, was over."""
+    """Whether the time of the series was over, rather than that of the call."""
     return got["unasked"] or (got["timed_out"] and got["short"])
 
 
 def check_file(box, name, text):
-    """Is a file whole, and does nvidia-smi say in it that it can't work?"""
+    """Is a file complete, and does nvidia-smi say in it that it can't work?"""
     if "\ufffd" in text:
-        box.problems.append(f"{name} holds bytes that are no text")
+        box.problems.append(f"{name} has bytes that aren't text")
     plain = COLOUR.sub("", text) if name in ("topo.txt", "dmesg.txt") else text
     if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", plain):
-        box.problems.append(f"{name} holds control characters")
+        box.problems.append(f"{name} has control characters")
     ours = box.recorded and name in FILES
     if ours and not box.live and name in box.exit and text and not text.endswith("\n"):
         box.problems.append(f"{name} breaks off in its last line")
@@ -196,7 +196,7 @@ def check_file(box, name, text):
 
 
 def check_recording(box, record):
-    """Is a recording whole?"""
+    """Is a recording complete?"""
     if box.recorded and not box.live:
         ends = [got for name, got in box.exit.items() if name != "dmesg.txt"]
         stopped = any(got["timed_out"] or got["unasked"] for got in ends) or box.failures
@@ -213,7 +213,7 @@ def check_recording(box, record):
 
 
 def read_cells(box, files):
-    """The outputs that tell the state of GPUs, into box.gpus. -> the processes that they list."""
+    """Read the outputs with the state of GPUs into box.gpus. Returns the processes that they list."""
     sources, processes = [], []
     if "nvidia-smi.csv" in files:
         asked = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])
@@ -327,7 +327,7 @@ def read_processes(box, files, processes):
 
 
 def read_other_captures(box, files):
-    """Outputs that this check doesn't ask for, but that others record."""
+    """Read outputs that this check doesn't ask for but others record."""
     pages = {}
     # gpu_bus_id, retired_pages.address, retired_pages.cause: one row a page, [N/A] where none is
     for line in clean(files.get("retired.csv", "")).splitlines()[1:]:
@@ -353,7 +353,7 @@ def read_other_captures(box, files):
 
 
 def compare_with_sysfs(box):
-    """The cards and device nodes of this box that nvidia-smi doesn't show."""
+    """Find the cards and device nodes of this box that nvidia-smi doesn't show."""
     cards = {bdf(str(one.get("bdf"))): one for one in nvidia_cards(box)}
     for gpu in box.gpus:
         minor = as_dict(cards.get(gpu.bdf)).get("minor")
@@ -382,7 +382,7 @@ def nvidia_cards(box):
 def amd_cards(box):
     """The AMD cards of sysfs -> [(label, card)].
 
-    Beside NVIDIA GPUs that answer, a Ryzen's own graphics is left out, and a label is a place.
+    If NVIDIA GPUs answer, a Ryzen's integrated graphics is left out, and a label is a place.
     """
     cards = [
         one

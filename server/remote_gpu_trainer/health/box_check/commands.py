@@ -82,7 +82,7 @@ def read_text(path, most=65536):
 def wanted(group, known):
     """The names of a group to ask for, in a spelling that this driver knows.
 
-    `known`: the names that the driver lists; empty when it doesn't tell, then all are asked for.
+    `known`: the names that the driver lists. If it lists none, all names are asked for.
     """
     names = []
     for choices, _ in group:
@@ -104,7 +104,7 @@ class SmiSeries:
     def ask(self, name, arguments):
         """One call, or None when the rest of the series is shorter than a call.
 
-        `short` in the answer: it had less than the full time, so a time-out is no hang.
+        `short` in the answer: the call had less than the full time, so a time-out isn't a hang.
         """
         ends = self.record["exit"]
         left = SERIES_SECONDS - (time.monotonic() - self.began)
@@ -155,7 +155,7 @@ class SmiSeries:
         return text, got
 
     def remapped_rows(self):
-        """Driver 465 tells them only here, if it knows them. -> whether the call hung."""
+        """Remapped rows of driver 465, which shows them only here. Returns whether the call hung."""
         fields = ["gpu_bus_id"]
         fields += ["remapped_rows." + one for one in ("correctable", "uncorrectable")]
         fields += ["remapped_rows." + one for one in ("pending", "failure")]
@@ -172,7 +172,7 @@ class SmiSeries:
 
 
 def hung(got):
-    """Whether a call had its full time and didn't come back."""
+    """Whether a call had its full time and didn't end."""
     return got["timed_out"] and not got.get("short")
 
 
@@ -180,7 +180,7 @@ APPS_QUERY = "--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu
 
 
 def gather_nvidia(record, runner, limit):
-    """All that nvidia-smi tells, into `record`."""
+    """Put everything that nvidia-smi shows into `record`."""
     smi = shutil.which("nvidia-smi")
     if not smi and os.path.exists("/usr/lib/wsl/lib/nvidia-smi"):  # WSL keeps it off the PATH
         smi = "/usr/lib/wsl/lib/nvidia-smi"
@@ -215,8 +215,8 @@ def gather_nvidia(record, runner, limit):
 def worthy(raw):
     """A log without its plain lines.
 
-    Its first line, the last (which may be half a line), and those that are judged; of too many the
-    end.
+    It keeps the first line, the last (which may be half a line), and those that are judged; if there
+    are too many, the last ones.
     """
     lines = raw.split(b"\n")
     kept = [
@@ -253,7 +253,7 @@ def with_journal(ring, journal):
 def gather_log(record, runner, limit):
     """dmesg, or the journal of this boot, or the ring buffer itself.
 
-    Where the beginning of dmesg is overwritten, the journal goes before it.
+    If the beginning of dmesg is overwritten, the journal goes before it.
     """
     tried, ring = [], None
     for command in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"]):

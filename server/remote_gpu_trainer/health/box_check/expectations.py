@@ -12,9 +12,9 @@ EXPECT = {
     "name": ("text", "part of the card's name"),
     "vram": (
         "memory",
-        "GiB of each card (80, 80GB, 81920MiB), 0.90 accepted; under MIG of the largest instance",
+        "GiB of each card (80, 80GB, 81920MiB); 0.90 of it is enough; under MIG the largest instance",
     ),
-    "nvlink": ("links", "all, or links a GPU"),
+    "nvlink": ("links", "all, or links per GPU"),
     "driver": ("version", "version"),
     "torch": ("build", "version, or its CUDA as cu130 (needs --python)"),
     "cuda": ("build", "of torch (needs --python)"),
@@ -29,7 +29,7 @@ EXPECT = {
     "disk": ("size", "GiB free on the largest writable path (500, 500GB, 4TiB)"),
     "shm": ("size", "GiB of /dev/shm"),
     "ram": ("size", "GiB"),
-    "log": ("yes", "no: this box's kernel log can't be read, don't hold it against the box"),
+    "log": ("yes", "no: accept that this box's kernel log can't be read"),
 }
 # kind -> (what is expected, the operators it can have)
 KINDS = {
@@ -59,7 +59,7 @@ GIB = {
 
 
 def value_of(kind, text):
-    """The value that a text is, or None when it is none of its kind."""
+    """The value of a text, or None if it isn't of this kind."""
     low = text.lower()
     if kind == "text":
         return text
@@ -84,7 +84,7 @@ def value_of(kind, text):
 def expectations_of(text):
     """'gpus=8,driver>=550' -> [(name, operator, value as typed, value)].
 
-    Raises ValueError with what was found, what is expected, what to do.
+    Raises ValueError with what is wrong and what to do.
     """
     out = []
     for part in (text or "").split(","):
@@ -94,7 +94,7 @@ def expectations_of(text):
         if not found or found.group(1) not in EXPECT:
             found, names = repr(part.strip()), ", ".join(sorted(EXPECT))
             raise ValueError(
-                f"--expect: can't read {found}; expected NAME=VALUE, with NAME one of {names}"
+                f"--expect: can't read {found}; write NAME=VALUE with one of these names: {names}"
             )
         what, operator, want = found.groups()
         kind = EXPECT[what][0]
@@ -106,8 +106,8 @@ def expectations_of(text):
             or (kind == "build" and isinstance(value, str) and operator not in ("=", "=="))
         ):
             raise ValueError(
-                f"--expect: found {short(part, 60)!r}, expected {what}, one of {operators}, "
-                f"and {words}; do: --expect help tells what each name takes"
+                f"--expect: can't read {short(part, 60)!r}; write {what}, one of {operators}, "
+                f"and {words} (--expect help describes the names)"
             )
         out.append((what, operator, want, value))
     return out
@@ -128,7 +128,7 @@ def compare(got, operator, want):
 
 
 def at_least(operator):
-    """More than asked for is as good."""
+    """Whether there is at least as much as asked for."""
     return ">=" if operator in ("=", "==") else operator
 
 
@@ -140,13 +140,13 @@ class Expectation:
         self.add, self.what, self.operator, self.want, self.value = add, what, operator, want, value
 
     def miss(self, gpu, got, entry="sku"):
-        """It isn't met."""
+        """Add the finding that it isn't met."""
         expected = (self.what, self.operator, self.want)
         key = "expect " + self.what
         self.add(gpu, "not_as_expected", self.what, got, expected=expected, entry=entry, key=key)
 
     def unknown(self):
-        """Nothing tells whether it is met."""
+        """Add the finding that it is unknown whether it is met."""
         expected = (self.what, self.operator, self.want)
         key = "expect " + self.what
         self.add(None, "expectation_untold", self.what, expected=expected, key=key)
@@ -156,7 +156,7 @@ class Expectation:
         return compare(got, operator or self.operator, self.value)
 
     def check_memory(self, label, gib, where=""):
-        """The memory of a card: 0.9 of what is wanted is enough, as the driver keeps some."""
+        """The memory of a card: 0.9 of what is wanted is enough, because the driver keeps some."""
         equal = self.operator in ("=", "==", ">=")
         if not compare(gib, at_least(self.operator), self.value * (0.9 if equal else 1.0)):
             self.miss(label, f"{gib:.1f} GiB{where}")
@@ -193,7 +193,7 @@ def judge_expectations(box, expectations, add):
 
 
 def expect_count(box, cards, answered, one):
-    """gpus: the number of cards, NVIDIA's and AMD's."""
+    """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
     told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
     if not told and not box.gpus:
@@ -246,7 +246,7 @@ def expect_name(gpu, one):
 
 
 def expect_vram(gpu, one):
-    """vram: GiB of the card; under MIG of the largest instance (3g.40gb)."""
+    """vram: GiB of the card, or under MIG of the largest instance (3g.40gb)."""
     got, names = gpu.number("memory.total"), gpu.migs or []
     slices = [int(size) for name in names for size in re.findall(r"\.(\d{1,4})gb", name)]
     if gpu.mig and slices:
@@ -258,7 +258,7 @@ def expect_vram(gpu, one):
 
 
 def expect_nvlink(gpu, one):
-    """nvlink: active links, or all that a card of this name has."""
+    """nvlink: active links, or as many as a card of this name has."""
     links = gpu.links or {}
     live = [speed for speed in links.values() if speed is not None]
     known = next((links for pattern, links, _ in NVLINKS if re.search(pattern, gpu.name)), None)
@@ -268,7 +268,7 @@ def expect_nvlink(gpu, one):
     elif len(live) < need and not (one.add.has("nvlink", gpu.label) and live):
         one.miss(gpu.label, f"{len(live)} active links", "")
     elif len(live) < need:
-        for other in one.add.list:  # one fault, one finding: raised to what was paid for
+        for other in one.add.list:  # one fault, one finding, with the level of an unmet expectation
             if other["gpu"] == gpu.label and "NVLink" in other["evidence"]:
                 other["level"] = "fatal"
 
@@ -311,7 +311,7 @@ def expect_pcie(gpu, one):
         one.unknown()
     elif not one.fits(got, ">=" if one.operator == "=" else one.operator):
         one.miss(gpu.label, str(int(got)))
-    elif one.what == "pcie":  # said to be wired so: no longer a fault
+    elif one.what == "pcie":  # expected by the user, so not a fault
         drop(one.add, gpu, "PCIe width")
 
 
@@ -329,7 +329,7 @@ def expect_mode(gpu, one):
 
 
 def drop(add, gpu, pattern):
-    """Takes back the findings about a GPU whose evidence begins with the pattern."""
+    """Remove the findings about a GPU whose evidence begins with the pattern."""
     mine = [one for one in add.list if one["gpu"] == gpu.label]
     gone = [one for one in mine if re.match(pattern, one["evidence"])]
     add.list[:] = [one for one in add.list if one not in gone]

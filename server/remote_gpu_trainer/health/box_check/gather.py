@@ -117,7 +117,7 @@ def container():
 
 
 def container_by_traces():
-    """The container by its traces: pods of containerd and CRI-O, LXC, nspawn.
+    """Recognize the container by its traces: pods of containerd and CRI-O, LXC, nspawn.
 
     Under cgroup v2, and entered over ssh, they have none of the usual marks.
     """
@@ -129,7 +129,7 @@ def container_by_traces():
     if told or made:
         return short(told or made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
-    # A host without disks may have such a root too.
+    # A host without disks may have such a root as well.
     root = re.search(
         r"^\S+ \S+ \S+ \S+ / .* - overlay .*", read_text("/proc/self/mountinfo") or "", re.M
     )
@@ -144,7 +144,7 @@ def container_by_traces():
 def minor_of(place):
     """A place as sysfs writes it -> (N of /dev/nvidiaN, whether the driver leaves the card out).
 
-    N is None where the driver's folder doesn't tell.
+    N is None if the driver's folder doesn't show it.
     """
     told = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
     found = re.search(r"Device Minor:\s+(\d{1,4})", told)
@@ -153,7 +153,7 @@ def minor_of(place):
 
 
 def gather_nodes(proc):
-    """Which cards are this process's: Slurm and containers give some of a box.
+    """Which cards this process may use: Slurm and containers may give only some of a box.
 
     access() asks the device cgroup and wakes no GPU, as open() would.
     """
@@ -191,7 +191,7 @@ def gather_disks(paths, into):
 
 
 def gather_holders(proc):
-    """Who holds GPU device nodes.
+    """Find the processes that hold GPU device nodes.
 
     It sees only its own pid namespace, and other users' processes only as root.
     """
@@ -231,7 +231,7 @@ TORCH_PROBE = data_text("torch_probe.py")
 
 
 def gather_torch(proc, runner, python):
-    """What the job's interpreter says of its torch."""
+    """What the job's interpreter says about its torch."""
     got = runner([python, "-c", TORCH_PROBE], 40.0)
     line = [part for part in got["text"].splitlines() if part.startswith("GPU_HEALTH ")]
     try:
@@ -245,7 +245,7 @@ def gather_torch(proc, runner, python):
 
 
 def gather_amd(record, runner, limit):
-    """What amd-smi tells, where it is."""
+    """What amd-smi shows, if it is installed."""
     tool = shutil.which("amd-smi")
     if not tool:
         return
@@ -268,7 +268,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
     real = []
     for path in list(paths) or ["/", "/tmp", os.path.expanduser("~"), "."]:
         try:
-            path = os.path.abspath(path)  # asks no file system: it may be dead
+            path = os.path.abspath(path)  # doesn't ask the file system, which may be dead
         except OSError:
             continue  # the current folder was removed
         if path not in real:
@@ -279,7 +279,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
         (gather_holders, (proc,)),
         (gather_amd, (record, runner, limit)),
     ]
-    # a thread each: a dead mount holds its own only
+    # a thread each, so that a dead mount blocks only its own
     jobs += [(gather_disks, ([path], disks)) for path in ["/dev/shm", *real]]
     if python:
         jobs.append((gather_torch, (proc, runner, python)))
@@ -288,7 +288,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
     def guarded(target, arguments):
         try:
             target(*arguments)
-        except Exception as error:  # what one part can't do is said, and the others go on
+        except Exception as error:  # a part that fails is reported, and the others go on
             broken.append(f"{target.__name__} ({short(error, 80)})")
 
     for job in jobs:

@@ -8,10 +8,10 @@ from .text import RC_FAILURES, as_dict, as_list, number, short, state, usual, ve
 
 
 def judge_tools(box, add):
-    """Did nvidia-smi work at all? A whole-tool failure, a hang, a machine without one."""
+    """Did nvidia-smi work at all? It may fail, hang, or be missing."""
     cards = nvidia_cards(box)
     for kind, line in box.failures:
-        # no_driver: the card is there, the driver isn't, so nothing can train here as it is
+        # no_driver: there is a card but no driver, so nothing can train here
         level = "fatal" if kind == "no_driver" and cards else None
         key = "mismatch" if kind == "mismatch" else "tool"
         add(None, "smi_" + kind, line, level=level, key=key)
@@ -96,7 +96,7 @@ def judge_identity(box, add):
 
 
 def odd_names(gpu, told, there):
-    """What is odd about the names that the outputs tell."""
+    """What is odd about the names in the outputs."""
     odd, names = [], [one.name for one in there]
     common = usual(names)
     if len(told) > 1:
@@ -146,7 +146,7 @@ def judge_driver(box, there, add):
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
 
 
-# What two outputs tell alike, whenever they are asked.
+# Fields that two outputs show alike at any time.
 STABLE = (
     "name",
     "memory.total",
@@ -165,7 +165,7 @@ STABLE = (
 
 
 def judge_agreement(box, add):
-    """Two outputs that contradict each other about a GPU that is else fine: one is damaged."""
+    """Do two outputs contradict each other about an otherwise fine GPU? Then one is damaged."""
     blamed = {one["gpu"] for one in add.list}
     for gpu in box.gpus:
         if gpu.label in blamed:
@@ -197,7 +197,7 @@ def live_links(gpu):
 
 
 def judge_nvlink(box, add):
-    """Inactive, missing and slow links. A card that can take a bridge and has none is no fault."""
+    """Inactive, missing and slow links. A card without its optional bridge is no fault."""
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label) and not gpu.mig]
     common = usual([len(gpu.links) for gpu in there if gpu.links])
     # Boards with two or four P100 or V100 wire some of the 6 links (RWTH Aachen's nodes: 2): all
@@ -249,7 +249,7 @@ def judge_links(box, gpu, count, common, as_wired, add):
 
 
 def judge_topology(box, there, add):
-    """`topo -m`: pairs that aren't connected like the others."""
+    """`topo -m`: pairs that are connected differently from the others."""
     cells = [cell for (one, two), cell in box.topo.items() if one != two]
     common, several = usual(cells), len(there) > 1 and all(has_nvlink(gpu) for gpu in there)
     linked = any(cell.startswith("NV") for cell in cells)
@@ -262,7 +262,7 @@ def judge_topology(box, there, add):
         if one != two and cell != common:
             for end in (one, two):
                 by_gpu.setdefault(end, []).append((one, two, cell))
-    while by_gpu:  # the GPU with most odd cells explains them
+    while by_gpu:  # the GPU with the most odd cells explains them
         gpu = max(sorted(by_gpu), key=lambda index: len(by_gpu[index]))
         one, two, cell = by_gpu[gpu][0]
         if not any(add.has("nvlink", end) or add.has("lost", end) for end in (one, two)):

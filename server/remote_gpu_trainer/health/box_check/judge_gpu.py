@@ -11,12 +11,12 @@ from .text import bdf, number, short, state, version
 # What to do at a recovery action of this level.
 RECOVERY_ACTION = {
     "fatal": "do what it says: reset the GPU, or reboot the box",
-    "degraded": "finish what runs, start nothing new, then " + RESET,
+    "degraded": "finish your job, start nothing new, then " + RESET,
 }
 
 
 def judge_lost(box, gpu, add):
-    """Whether a GPU is gone. It gets one finding then, and no other."""
+    """Whether a GPU is gone. If so, it gets only this finding."""
     lost = [
         (field, text)
         for field, texts in sorted(gpu.cells.items())
@@ -92,7 +92,7 @@ def judge_rows(gpu, label, add):
 
 
 def judge_ecc(gpu, label, add):
-    """ECC counters: the worst of what they say."""
+    """ECC counters: the worst of them."""
     fresh = gpu.most_of("ecc.errors.uncorrected.volatile.")
     corrected = gpu.most_of("ecc.errors.corrected.")
     in_sram = gpu.most_of("ecc.errors.corrected.", ".sram")
@@ -123,7 +123,7 @@ def judge_link(box, gpu, add):
         unseen = " (a virtual machine can't see the slot)" if inside else ""
         add(gpu.label, "narrow_link", min(now), max(most), do=(unseen, min(now)))
     now, most = gpu.number("pcie.link.gen.gpucurrent"), gpu.number("pcie.link.gen.max")
-    # An idle card lowers the generation; only under load it tells something.
+    # An idle card lowers the generation, so it matters only under load.
     loaded = gpu.busy and not gpu.says("pstate", "P8", "P12")
     if now and most and now < most and loaded:
         add(gpu.label, "slow_link", now, most, gpu.number("utilization.gpu"))
@@ -132,7 +132,7 @@ def judge_link(box, gpu, add):
         lanes = max(gpu.numbers("pcie.link.width.max") or [16])
         rate = REPLAYS[min(int(most), len(REPLAYS)) - 1]
         bound = rate * lanes * max(1.0, uptime / 60.0)
-        if replays > bound:  # a mean over the whole uptime: the worst minute was worse
+        if replays > bound:  # a mean over the whole uptime: some minutes were worse
             add(gpu.label, "link_replays", replays, expected=(bound, uptime / 60, rate))
     sku = None if gpu.vgpu else sku_of(gpu.name)
     if sku and most and most < sku["pcie_gen"]:
@@ -175,7 +175,7 @@ def judge_heat(gpu, add):
     heat, margin = gpu.most("temperature.gpu"), gpu.number("temperature.gpu.tlimit")
     slow, top = gpu.number("x.slow"), gpu.number("x.gpu_max")
     slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that tell it
-    if top and top > 40:  # the highest it may work at, 85 to 93 in the captures; gpud
+    if top and top > 40:  # the highest temperature it may work at, 85 to 93 in the captures; gpud
         slow = int(min(slow, top + 1))
     if (margin is not None and margin <= 0) or heat >= slow:
         left = "" if margin is None else f", {int(margin)} C to its limit"
@@ -186,7 +186,7 @@ def judge_heat(gpu, add):
 
 
 def judge_clocks(gpu, held, add):
-    """Clocks and power limits that someone set. `held`: an application clock is active."""
+    """Clocks and power limits that somebody set. `held`: an application clock is active."""
     clock, default = gpu.number("x.app_clock"), gpu.number("x.app_default")
     now, top = gpu.number("clocks.current.sm"), gpu.number("clocks.max.sm")
     if held and now and top and gpu.busy and now < min(0.5 * top, 0.95 * (default or top)):
@@ -214,7 +214,7 @@ def no_persistence(gpu):
 
 
 def judge_modes(box, gpu, add):
-    """MIG, ECC, compute and persistence mode, beside those of the other GPUs."""
+    """MIG, ECC, compute and persistence mode, compared with the other GPUs."""
     current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
     if state(current) == state(pending) == "value" and current != pending:
         add(gpu.label, "mig_pending", current, pending)
@@ -263,7 +263,7 @@ def judge_fabric(gpu, add):
         add(gpu.label, "fabric_degraded", ", ".join(texts))
 
 
-# A failed sensor that nothing else depends on.
+# A failed sensor on which nothing else depends.
 COSMETIC = (
     "fan.speed",
     "power.draw",
@@ -279,7 +279,7 @@ COSMETIC = (
 
 
 def judge_readable(box, gpu, add):
-    """Cells that failed, can't be read, may not be read, or aren't there."""
+    """Cells that failed, can't be read, may not be read, or are missing."""
     judge_sensors(gpu, add)
     unread = unreadable_fields(gpu)
     if unread:
@@ -313,7 +313,7 @@ def judge_sensors(gpu, add):
 
 
 def unreadable_fields(gpu):
-    """The fields that don't have their form, or a value that can't be."""
+    """The fields that have a wrong form, or an impossible value."""
     unread = set()
     for field, texts in gpu.cells.items():
         for text in texts:
@@ -330,7 +330,7 @@ def unreadable_fields(gpu):
 
 
 def missing_fields(box, gpu):
-    """What every driver tells, and this one didn't."""
+    """The fields that every driver reports but this one didn't."""
     need = REQUIRED + (REQUIRED_590 if version(box.driver)[:1] >= (590,) else ())
     lacks = [
         field

@@ -15,7 +15,7 @@ def judge_log(box, add):
         return
     judge_log_itself(box, add)
     new = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
-    # Xid 154 is the driver's own last word on a GPU: it holds for the Xids before it.
+    # Xid 154 is the driver's final statement about a GPU: it overrides the Xids before it.
     last_word = {}
     for position, event in enumerate(new):
         if event["kind"] == "xid" and event["code"] == 154:
@@ -39,7 +39,7 @@ def judge_log(box, add):
             continue  # the Xid says it, and which GPU
         worst = min((level for level, _ in events), key=RANK.get)
         evidence = line_of(events, worst)
-        # A container, or a job on a part of a node, sees the whole host's log.
+        # A container, or a job on part of a node, sees the log of the whole host.
         foreign = place in box.foreign
         elsewhere = place and (foreign or (box.container and box.gpus and place not in own))
         if elsewhere and box.spare_nodes and not foreign:  # it may be this container's lost card
@@ -54,7 +54,7 @@ def judge_log(box, add):
 
 
 def judge_log_itself(box, add):
-    """Can the kernel log be read, and does it reach back far enough?"""
+    """Can the kernel log be read, and does it go back far enough?"""
     log, got = box.log, box.exit.get("dmesg.txt") or {"rc": 0, "timed_out": False}
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     failed = (isinstance(got["rc"], int) and got["rc"] != 0) or got["timed_out"]
@@ -78,18 +78,18 @@ def line_of(events, level):
 
 
 def times(line, events):
-    """A line, with the number of its events where there are several."""
+    """A line, with the number of its events if there are several."""
     return short(line, 250) + (f" ({len(events)} times)" if len(events) > 1 else "")
 
 
 def add_xid(code, place, label, level, evidence, elsewhere, add):
     """A finding for the events of one Xid on one GPU."""
-    unknown = ("unknown", "", "a number that this table doesn't know")
+    unknown = ("unknown", "", "not in the table of Xids")
     _, action, what = XID.get(code, unknown)
     words = UNKNOWN_XID
     if action:
         ours = ANOTHERS if elsewhere else xid_words(code, level)
-        words = f"NVIDIA: {action}. Ours: {ours}"
+        words = f"{ours} (NVIDIA's action: {action})"
     if level == "fatal" and BACK not in words:
         words += "; if it comes back, " + BACK
     key, entry = f"xid {code} {place}", XID_ENTRY.get(code, "")
@@ -100,19 +100,19 @@ def add_xid(code, place, label, level, evidence, elsewhere, add):
 def add_sxid(code, place, events, add):
     """A finding for the events of one SXid on one NVSwitch.
 
-    Where a line says fatal or not, that line and its level count.
+    If a line says whether it is fatal, that line and its level count.
     """
     worded = [(level, event) for level, event in events if event["word"]]
     level = min((level for level, _ in worded or events), key=RANK.get)
     evidence = times(worded[0][1]["line"], events) if worded else line_of(events, level)
     told = {
         "always": "fatal by gpud's table",
-        "maybe": "fatal when the line says so, gpud's table",
+        "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
     }.get(SXID.get(code), "not in gpud's table")
     action = {
         "fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
-        "degraded": "finish, then reboot the box",
+        "degraded": "finish your job, then reboot the box",
     }.get(level, "watch it")
     key = f"sxid {code} {place}"
     add(None, "sxid", evidence, level=level, expected=(code, told), do=(action,), key=key)
@@ -136,7 +136,7 @@ def add_line(box, kind, place, label, level, evidence, elsewhere, add):
 
 
 def judge_system(box, add):
-    """Disks, memory, device nodes. Thresholds are ours unless the finding says otherwise."""
+    """Disks, memory, device nodes. This project set the limits unless the finding names a source."""
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
@@ -206,7 +206,7 @@ def judge_disk(path, disk, seen, add):
 
 
 def judge_hidden_cards(box, add):
-    """Cards and device nodes that nvidia-smi doesn't show: lost, or another job's."""
+    """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     for one in box.missing_cards if not wsl else []:
         if one.get("node") == "open":
@@ -220,7 +220,7 @@ def judge_hidden_cards(box, add):
 
 
 def judge_torch(box, add):
-    """What the job's own interpreter says: its torch, and a small kernel on each GPU."""
+    """What the job's interpreter says: its torch, and a small kernel on each GPU."""
     torch = as_dict(box.proc.get("torch"))
     if not torch:
         return
@@ -247,7 +247,7 @@ def judge_torch(box, add):
 
 
 def judge_amd(record, box, add):
-    """AMD cards: sysfs, and amd-smi where it is."""
+    """AMD cards: sysfs, and amd-smi if it is installed."""
     cards = amd_cards(box)
     labels, untold = [label for label, _ in cards], set()
     for label, one in cards:

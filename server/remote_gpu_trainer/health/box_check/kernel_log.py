@@ -23,18 +23,18 @@ NVIDIA_WORDS = {
     "NONE_LISTED": "ask the provider",
     "WORKFLOW_XID_45": "look at the Xid next to it",
 }
-# NVIDIA's IGNORE says that the job may go on, not that the card is well.
-SPARE_CARD = "finish, then ask for another card"
+# NVIDIA's IGNORE means that the job may go on, not that the card is fine.
+SPARE_CARD = "finish your job, then ask for another card"
 XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
-ANOTHERS = "nothing: this device isn't this job's or this container's"
+ANOTHERS = "nothing: the device belongs to another job or container"
 UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 
 
 def xid_words(code, level):
-    """What to do about an Xid, in our words."""
+    """What this check says to do about an Xid."""
     action = XID.get(code, ("", "", ""))[1]
     if action == "IGNORE" and RANK[level] < RANK["unknown"]:
-        return XID_WORDS.get(code, "finish what runs, then " + RESET)
+        return XID_WORDS.get(code, "finish your job, then " + RESET)
     return NVIDIA_WORDS.get(action, "ask the provider")
 
 
@@ -50,7 +50,7 @@ SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?
 FM_LINE = re.compile(
     r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
 )
-# What is before such a line is over: a boot, a load or unload of the driver.
+# These lines end everything before them: a boot, a load or unload of the driver.
 OLD = re.compile(
     r"Linux version \d+\.\d+|NVRM: loading NVIDIA UNIX|nvidia: module unloaded"
     r"|NVRM: .{0,60}unloading"
@@ -65,7 +65,7 @@ LOG_LIKE = re.compile(
 )
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
-# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
+# Faults of the host, not of the driver: only a boot ends them, and a container may see faults of its
 # neighbours.
 HOST_KINDS = (
     "disk",
@@ -79,7 +79,7 @@ HOST_KINDS = (
     "panic",
     "nccl crash",
 )
-# A line without any of these is plain; the others are tried on every rule.
+# A line with none of these is plain; the others are compared with every rule.
 WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
@@ -170,7 +170,7 @@ def ends_events(line, events):
 def recovery_level(text):
     """The level of a recovery action's words.
 
-    None, Reset and Drain forms are those of the NVML enum; other words are no good news.
+    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
     """
     words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
     if words in ("none", "0"):
@@ -209,7 +209,7 @@ def log_event(line):
 
 
 def xid_level(code, text):
-    """The level of an Xid: that of the table, where the line doesn't say more."""
+    """The level of an Xid: the table's, unless the line says more."""
     level = XID[code][0] if code in XID else "unknown"
     if 144 <= code <= 149:
         word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)

@@ -8,18 +8,19 @@ usage:
   gpu_health.py --replay DIR_OR_FILE [--expect LIST] [--json]
   gpu_health.py --watch SECONDS [--pid PID]
 
---expect gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130 compares the box with what was
-paid for. `--expect help` lists the names. --record writes what was gathered, one file a command;
---replay judges such a folder, or a folder with any part of it, or one raw file.
+--expect gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130 compares the box with what
+you pay for. `--expect help` lists the names. --record writes what was read, one file per command.
+--replay judges such a folder, a part of one, or one raw file.
 Exit 0: fit. Exit 1: care or unfit. Exit 2: unknown, or wrong usage.
 
-How levels make the verdict (function `verdict`): a fatal finding makes unfit; otherwise a degraded
-one makes care; otherwise an unknown one makes unknown; warnings leave it fit. What could not be
-read is a finding of level unknown, so it is never fit. A replayed capture without `exit.json` (a
-raw output from elsewhere) is judged by what it holds; what it lacks is under `not_in_capture`.
+The levels of the findings give the verdict (function `verdict`): unfit if one is fatal, otherwise
+care if one is degraded, otherwise unknown if one is unknown. Warnings leave the box fit. Anything
+that could not be read is a finding of level unknown, so the box is then never fit. A replayed
+capture without `exit.json` (a raw output from elsewhere) is judged by what it has; what it lacks is
+under `not_in_capture`.
 
-Not covered: a fault that shows only under load (use --stress), the network between boxes, drivers
-of other makers than NVIDIA and AMD.
+Not covered: faults that show only under load (use --stress), the network between boxes, drivers of
+makers other than NVIDIA and AMD.
 """
 
 import argparse
@@ -50,7 +51,7 @@ from .watch import watch
 
 
 def save(record, folder):
-    """Writes a record, one file a command. Raises OSError."""
+    """Write a record, one file per command. Raises OSError."""
     os.makedirs(folder, exist_ok=True)
     files = dict(record["files"])
     files["proc.json"] = json.dumps(record.get("proc", {}), indent=1, sort_keys=True) + "\n"
@@ -62,7 +63,7 @@ def save(record, folder):
 
 
 def kind_of(text):
-    """Which output a raw text is, by its content. For captures that others took and named."""
+    """Which output a raw text is, by its content, for captures with other file names."""
     head = text[:4000]
     first = next((line for line in head.splitlines() if line.strip()), "")
     if "<nvidia_smi_log" in head or (head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]):
@@ -112,7 +113,9 @@ def load(path):
     if not os.path.isfile(path):
         names = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
     if not names:
-        raise ValueError("{} holds no file; expected some of: {}".format(path, ", ".join(FILES)))
+        raise ValueError(
+            "{} has no files; pass a folder with some of {}".format(path, ", ".join(FILES))
+        )
     for name in names:
         if not os.path.isfile(name):
             continue
@@ -127,7 +130,7 @@ def load(path):
             continue
         if slot in record["files"]:
             raise ValueError(
-                f"{path}: two files are both {slot}; a folder holds the outputs of one box"
+                f"{path}: two files are {slot}; pass a folder with the outputs of one box"
             )
         if len(raw) > LIMIT:
             record.setdefault("cut", []).append(slot)
@@ -192,7 +195,7 @@ def recognised(box):
         out.append("MIG")
     if amd_cards(box):
         out.append("AMD")
-    # A finding on data-centre cards only: elsewhere nothing is lost but the seconds of a start.
+    # A finding only on data-centre cards: others just start some seconds later.
     if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
         out.append("persistence mode off (nvidia-smi -pm 1)")
     if not box.gpus and "AMD" not in out:
@@ -201,7 +204,7 @@ def recognised(box):
 
 
 def brief(box):
-    """Cards in few words: those that are alike stand together, with the list of their indexes."""
+    """The cards in short: those that are alike as one item, with the list of their indexes."""
     out = []
     for gpu in box.gpus:
         sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
@@ -274,10 +277,10 @@ EXIT = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 
 
 class Usage(argparse.ArgumentParser):
-    """A parser with errors in one line."""
+    """A parser with errors of one line."""
 
     def error(self, message):
-        """Says what is wrong, and ends with 2."""
+        """Say what is wrong, and exit with 2."""
         sys.stderr.write(f"gpu_health.py: {message}; see --help\n")
         raise SystemExit(2)
 
@@ -294,41 +297,41 @@ def parser_of_arguments():
         "--expect",
         default="",
         metavar="LIST",
-        help="what was paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; "
-        "help lists the names",
+        help="what you pay for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550,torch=cu130; "
+        "'help' lists the names",
     )
     parser.add_argument(
         "--python",
         metavar="PATH",
-        help="the job's own interpreter: its torch, CUDA, and a small kernel really launched",
+        help="the job's interpreter: checks its torch and CUDA, and runs a small kernel",
     )
     parser.add_argument(
         "--path",
         action="append",
         default=[],
         metavar="DIR",
-        help="a path that the job writes to; may be repeated (default: /, /tmp, home, here)",
+        help="a path that the job writes to; repeatable (default: /, /tmp, home, here)",
     )
     parser.add_argument(
         "--stress",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="load the GPUs for so long; needs torch in --python",
+        help="load the GPUs for this long; needs torch in --python",
     )
     parser.add_argument(
         "--watch",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="a JSON line every SECONDS, until a signal or the end of --pid",
+        help="print a JSON line every SECONDS, until a signal or until --pid ends",
     )
     parser.add_argument(
-        "--pid", type=int, metavar="PID", help="with --watch: stop when this process has ended"
+        "--pid", type=int, metavar="PID", help="with --watch: stop when this process ends"
     )
-    parser.add_argument("--record", metavar="DIR", help="write what was gathered")
+    parser.add_argument("--record", metavar="DIR", help="write what was read, one file per command")
     parser.add_argument("--replay", metavar="DIR", help="judge a recording instead of this box")
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
 
 
@@ -376,4 +379,4 @@ if __name__ == "__main__":
     exit_code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(exit_code)  # a thread that waits for a dead mount must not hold the answer back
+    os._exit(exit_code)  # a thread that waits for a dead mount must not delay the answer

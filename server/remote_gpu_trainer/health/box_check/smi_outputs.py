@@ -1,4 +1,4 @@
-"""What each call of nvidia-smi prints, as cells: field -> text. Values are made of them later."""
+"""The output of each call of nvidia-smi as cells: field -> text. Others turn them into values."""
 
 import re
 from functools import partial
@@ -21,7 +21,7 @@ def is_header(cells):
 def header_of(cells, asked, problems):
     """The field of each column, None for unknown ones. A renamed one is known by its position.
 
-    `asked`: the names that were asked for, where that is known.
+    `asked`: the names that were asked for, if known.
     """
     names = [cell.split(" [")[0] for cell in cells]
     if not isinstance(asked, list):
@@ -35,7 +35,7 @@ def header_of(cells, asked, problems):
         want = [CANON.get(str(name)) for name in asked]
         moved = any(one != other for one, other in zip(header, want) if one and other)
         if len(want) != len(names) or moved:
-            told = f"{len(names)} columns came, {len(want)} were asked for, or in another order"
+            told = f"{len(names)} columns instead of {len(want)}, or in another order"
             problems.append(told)
     return header
 
@@ -77,7 +77,7 @@ def parse_csv(text, asked=()):
                 row[name] = cell
         rows.append(row)
     if block + 1 < len(asked):
-        problems.append(f"{block + 1} tables came, {len(asked)} were asked for")
+        problems.append(f"{block + 1} tables instead of {len(asked)}")
     return rows, problems[:5]
 
 
@@ -118,7 +118,7 @@ def leaves_at(item, path):
 
 def parse_xml(text):
     """-> ([cells], [processes], [problems]); processes is None where the text has no such table."""
-    import xml.etree.ElementTree as tree  # here, because the watch has no use for its memory
+    import xml.etree.ElementTree as tree  # imported here, because a watch doesn't need it in memory
 
     text = clean(text)
     start = text.find("<?xml") if "<?xml" in text else text.find("<nvidia_smi_log")
@@ -156,7 +156,7 @@ def parse_xml(text):
             break
     attached = number(root.findtext("attached_gpus") or "N/A")
     if attached is not None and attached != len(gpus):
-        told = f"says {int(attached)} attached GPUs and describes {len(gpus)}"
+        told = f"names {int(attached)} attached GPUs but describes {len(gpus)}"
         problems.append(f"nvidia-smi -q -x {told}")
     if not gpus and attached != 0:
         problems.append("nvidia-smi -q -x describes no GPU")
@@ -174,10 +174,10 @@ def parse_q(text):
             cells["driver_version"] = driver
         gpus.append(cells)
     if text.count("\n    Processes") < len(gpus):
-        problems.append("nvidia-smi -q breaks off: the processes come last, and aren't there")
+        problems.append("nvidia-smi -q breaks off: the list of processes at its end is missing")
     attached = re.search(r"^Attached GPUs\s+: (\d+)", text, re.M)
     if not gpus or (attached and int(attached.group(1)) != len(gpus)):
-        says = f", and says {attached.group(1)}" if attached else ""
+        says = f" but names {attached.group(1)}" if attached else ""
         problems.append(f"nvidia-smi -q describes {len(gpus)} GPUs{says}")
     return gpus, problems
 
@@ -237,7 +237,7 @@ ROW_2 = re.compile(
 def parse_table(text):
     """The default view -> [cells].
 
-    It cuts names and lacks links and remapped rows, so it can condemn a box, never clear it.
+    It cuts names and lacks links and remapped rows, so it can make a box unfit, but never fit.
     """
     gpus, driver = [], re.search(r"Driver Version: ([\d.]+)", text)
     for line in clean(text).splitlines():
@@ -334,7 +334,7 @@ def parse_topo(text):
                 problems.append(f"topo -m: GPU{here} has {len(cells)} of {len(heads)} cells")
             pairs.update(((int(here), int(head)), cell) for head, cell in zip(heads, cells))
     if heads and {int(head) for head in heads} != {one for one, _ in pairs}:
-        problems.append("topo -m: rows and columns name other GPUs")
+        problems.append("topo -m: rows and columns name different GPUs")
     return pairs, problems[:3]
 
 

@@ -1,6 +1,6 @@
-"""Load on all GPUs at once, as training has it, and what torch tells.
+"""Load all GPUs at once, as training does, and judge what torch reports.
 
-Off by default. It needs torch on the box, and never runs on fewer than the visible GPUs.
+Off by default. It needs torch on the box, and always runs on all visible GPUs.
 """
 
 import json
@@ -57,9 +57,9 @@ def stress(seconds, python, record, device="cuda", size=None):
 
 
 def judged_stress(got, samples, record, log_after):
-    """-> (what was measured, findings), by the worker's answer, the samples and the log after it.
+    """Return (what was measured, findings) from the worker's answer, the samples and the later log.
 
-    Pure. `got`: what `run` gives. `record`: what was gathered before the load.
+    Pure. `got`: what `run` returns. `record`: what was gathered before the load.
     """
     add, lines = Findings(), []
     for line in clean(got["text"]).splitlines():
@@ -95,7 +95,7 @@ def judged_stress(got, samples, record, log_after):
 
 
 def judge_course(got, lines, add):
-    """Did the load start, and come to its end?"""
+    """Did the load start, and did it end?"""
     stages = [one["stage"] for one in lines]
     failed = next((one for one in lines if one["stage"] == "failed"), None)
     last = lines[-1] if lines else {}
@@ -111,7 +111,7 @@ def judge_course(got, lines, add):
 
 
 def judge_products(products, add):
-    """Does each GPU compute the same as before and as its like, and as fast?"""
+    """Does each GPU give the same result every time, the same as GPUs of its kind, and as fast?"""
     for one in products:
         if one.get("differ"):
             add(one.get("gpu"), "changing_product", one["differ"], one.get("checks"))
@@ -134,7 +134,7 @@ def judge_products(products, add):
 
 
 def judge_copies(copies, box, add):
-    """Is the way from host memory to each GPU as fast as its PCIe link?"""
+    """Are copies from host memory to each GPU as fast as its PCIe link?"""
     for one in copies:
         gpu = next((gpu for gpu in box.gpus if gpu.label == one.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
@@ -161,7 +161,7 @@ def judge_load_samples(samples, add):
 
 
 def judge_new_lines(record, log_after, add):
-    """The lines that the kernel log got under load."""
+    """The lines that the load added to the kernel log."""
     # by its last line: a ring buffer may have lost its beginning meanwhile
     last = record["files"].get("dmesg.txt", "").rstrip("\n").rsplit("\n", 1)[-1]
     if not last or last not in log_after:

@@ -1,4 +1,4 @@
-"""What the check knows: GPU cards, nvidia-smi's fields, Xids, bad log lines, and its findings.
+"""The tables of the check: GPU cards, nvidia-smi's fields, Xids, bad log lines, and findings.
 
 Sources, read on 2026-11-20: NVIDIA's Xid catalogue page and data sheets; open-gpu-kernel-modules
 595.45.04; gpud's SXid table, which is from the Fabric Manager guide of October 2023.
@@ -12,11 +12,11 @@ from .text import bdf, number, short, yes
 RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
 BACK = "hand the box back and ask for a refund"
 
-# Every finding, from worst to best: fatal: do not train. degraded: finish what runs, then reset,
-# repair or ask. unknown: it could not be told. warn: know it.
+# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
+# repair or ask. unknown: it couldn't be read. warn: good to know.
 RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
-LIMIT = 4 << 20  # bytes of one reply; more is cut, and said
+LIMIT = 4 << 20  # bytes of one reply; a longer one is cut, which is a finding
 CALL_SECONDS = 25.0  # for one call of nvidia-smi
 # For all its calls: an MCP call has 50 s, and ssh takes its part. The first call wakes the GPUs and
 # may take the whole series.
@@ -35,7 +35,7 @@ FILES = (
     "exit.json",
 )
 EXTRA_FILES = ("fields.txt",)
-LOGS = ("dmesg", "journalctl")  # their end counts: one that is too long loses its plain lines
+LOGS = ("dmesg", "journalctl")  # their end matters: a long one loses its plain lines
 # The call of nvidia-smi that makes a file.
 CALLS = {
     "fields.txt": "--help-query-gpu",
@@ -101,7 +101,7 @@ SKU = [
 
 
 def sku_of(name):
-    """What a card of this name has, or None for a name that no table row knows."""
+    """What a card of this name has, or None for a name that isn't in the table."""
     for pattern, sku in SKU:
         if pattern.search(name or ""):
             return sku
@@ -307,14 +307,14 @@ def verdict(findings):
 
 
 class Findings:
-    """Collects findings. Call it with the name of a record and the values of its texts."""
+    """Collects findings. Call it with the name of a finding and the values of its texts."""
 
     def __init__(self):
         """`list`: what was found; `keys`: what it was found for, as (key, GPU)."""
         self.list, self.keys = [], set()
 
     def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
-        """Add a finding, once for each key and GPU. What is not given is as the record has it."""
+        """Add a finding, once for each key and GPU. The record has the defaults."""
         record = FINDINGS[name]
         key = record["key"] if key is None else key
         entry = record["entry"] if entry is None else entry
@@ -338,7 +338,7 @@ class Findings:
 
 
 def readable(field, cell):
-    """Whether a cell has the form that its field should have."""
+    """Whether a cell has the form of its field."""
     kind = TYPE.get(field, "t")
     text = cell.strip()
     if kind == "n" or kind == "x":

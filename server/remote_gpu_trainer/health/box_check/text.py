@@ -1,4 +1,4 @@
-"""Text from a box is data: cut, cleaned, never trusted. Cells, places and nvidia-smi's failures."""
+"""Read cells, places and nvidia-smi's failures. Text from a box is cut, cleaned, never trusted."""
 
 import re
 
@@ -97,17 +97,17 @@ def version(text):
 
 
 def as_dict(value):
-    """The value, or an empty dict for what is none."""
+    """The value if it is a dict, otherwise an empty dict."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value):
-    """The value, or an empty list for what is none."""
+    """The value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
 def usual(values):
-    """The most common value that is not None or empty, or None."""
+    """The most common value that isn't None or empty, or None."""
     values = [value for value in values if value not in (None, "")]
     return max(sorted(set(values), key=str), key=values.count) if values else None
 
@@ -158,7 +158,7 @@ def exit_of(value):
     )
 
 
-# The words of a nvidia-smi that can't work at all, each as findings.txt calls it after "smi_".
+# What nvidia-smi says if it can't work at all, by the names in findings.txt after "smi_".
 FAILURES = (
     # Failed to initialize NVML: Driver/library version mismatch
     ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),

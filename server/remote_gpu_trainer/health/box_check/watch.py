@@ -1,6 +1,6 @@
-"""The watch (--watch): one JSON line a sample, findings when they change.
+"""The watch (--watch): one JSON line per sample, and findings when they change.
 
-One nvidia-smi repeats itself; nothing is started for a sample.
+One nvidia-smi runs in a loop; a sample starts no process.
 """
 
 import contextlib
@@ -20,13 +20,13 @@ from .kernel_log import UNKNOWN_XID, parse_log, xid_words
 from .tables import CALL_SECONDS, CANON, LIMIT, LOG_ACTION, REASONS, WATCH_FIELDS, XID, Findings
 from .text import RC_FAILURES, bdf, lost_handles, number, short, smi_failure, state
 
-# Ours: a spinning collective draws little; three samples in a row, so that a pause between steps
-# is none.
+# Our limits: a waiting collective draws little power; three samples in a row, so that a pause between
+# steps doesn't count.
 STUCK_POWER, IDLE_SAMPLES = 0.3, 3
 
 
 def watch_row(row):
-    """Cells of one GPU -> numbers, None where the driver says none."""
+    """Cells of one GPU -> numbers, None if the driver gives none."""
     mask = number(row.get("clocks_event_reasons.active", "N/A"))
     bits = REASONS + (("sw_power_cap", 0x4),)
     out = {
@@ -93,7 +93,7 @@ def judge_sample(gpus, streaks, holders):
 
 
 def judge_end(words, code, places, sampled):
-    """Findings of the last words and the exit code of a nvidia-smi that ended by itself.
+    """Findings from the last output and the exit code of an nvidia-smi that ended by itself.
 
     `places`: place -> index of the GPUs seen before; `sampled`: how many samples there were.
     """
@@ -103,7 +103,9 @@ def judge_end(words, code, places, sampled):
         add(int(known) if known.isdigit() else place or index, "no_handle_at_end", line)
     failure = smi_failure(words)
     kind = failure[0] if failure else RC_FAILURES.get(code)
-    if kind and sampled and not add.list:  # what never worked is no news of the GPUs
+    if (
+        kind and sampled and not add.list
+    ):  # an nvidia-smi that never worked says nothing about the GPUs
         line = failure[1] if failure else f"nvidia-smi ended with {code}"
         add(None, "smi_" + kind, line, key="tool", entry="")
     return add
@@ -196,7 +198,7 @@ class Watch:
         self.places[place] = index
 
     def sample(self, kmsg):
-        """Judges the rows as one sample, and prints it with what is new and what is over."""
+        """Judge the rows as one sample, and print it with the findings that began and ended."""
         gpus, self.rows = [watch_row(row) for row in self.rows], []
         self.sampled += 1
         add, why = judge_sample(gpus, self.streaks, self.holders)
@@ -225,7 +227,7 @@ class Watch:
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
 
     def end(self, code):
-        """nvidia-smi ended by itself. -> why, in words."""
+        """nvidia-smi ended by itself: return why, in words."""
         self.code = code
         self.stray = f"{self.words}\n{self.stray}\n{self.rest.decode('utf-8', 'replace')}\n"
         if code != 0 or not (self.sampled or self.rows):
@@ -242,13 +244,15 @@ class Watch:
 
 
 def watch(interval, pid=None, out=None):
-    """Prints until a signal, the end of `pid`, or the end of nvidia-smi.
+    """Print until a signal, the end of `pid`, or the end of nvidia-smi.
 
-    -> the exit code: 1 when something was degraded or fatal, 2 when it can't watch, otherwise 0.
+    Returns the exit code: 1 if something was degraded or fatal, 2 if it can't watch, otherwise 0.
     """
     smi = shutil.which("nvidia-smi")
     if not smi:
-        sys.stderr.write("gpu_health.py: no nvidia-smi on the PATH: nothing to watch\n")
+        sys.stderr.write(
+            "gpu_health.py: nvidia-smi isn't on the PATH; install the driver, or add it to the PATH\n"
+        )
         return 2
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
@@ -278,7 +282,7 @@ def watch(interval, pid=None, out=None):
         except InterruptedError:
             continue
         chunk = os.read(handle, 65536) if ready else b""
-        full = bool(seen.rows) and not chunk  # a pause, or the end: the sample is whole
+        full = bool(seen.rows) and not chunk  # a pause, or the end: the sample is complete
         if ready and not chunk:
             ended.append(seen.end(process.wait()))
         if chunk:
