@@ -1,8 +1,8 @@
 """Puts scripts/gpu_health.py together from server/remote_gpu_trainer/health/box_check/.
 
-`rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one file
-holds the modules in the order in which they need each other, without their relative imports, and the
-tables of data/ as texts. Comments and names stay as they are.
+`rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one
+file holds the modules in the order in which they need each other, without their relative imports,
+and the tables of data/ as texts. Comments and names stay as they are.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ def in_order(trees: dict[str, ast.Module]) -> list[str]:
 
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in above:
-            raise ValueError(
-                f"{' imports '.join((*above[above.index(name) :], name))}: parts can't import each other in a circle"
-            )
+            circle = " imports ".join((*above[above.index(name) :], name))
+            raise ValueError(f"{circle}: parts can't import each other in a circle")
         if name not in order:
             for needed in needs(trees[name]):
                 visit(needed, (*above, name))

@@ -102,7 +102,9 @@ _TEXTS = {
 
 
 class BadBox(ValueError):
-    """Not the name of a box, or one that asks for more than a login. The text says what to write."""
+    """Not the name of a box, or one that asks for more than a login. The text says what to
+    write.
+    """
 
 
 @dataclass(frozen=True)

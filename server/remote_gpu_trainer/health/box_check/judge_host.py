@@ -136,7 +136,9 @@ def add_line(box, kind, place, label, level, evidence, elsewhere, add):
 
 
 def judge_system(box, add):
-    """Disks, memory, device nodes. This project set the limits unless the finding names a source."""
+    """Disks, memory, device nodes. This project set the limits unless the finding names a
+    source.
+    """
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
