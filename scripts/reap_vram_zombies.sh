@@ -342,9 +342,9 @@ for pid in $(printf '%s\n' "${!held[@]}" | sort -n); do
   else
     read_stat "$pid" || continue
     uids=$(uids_of "$pid")
-    printf -v row '%s\t%s\t%s\t-\t%s\tskipped\t%s\t%s' "$pid" "${uids%% *}" "$(age_of)" \
-      "${held[$pid]}" "$against" "$(shown_name "$pid")"
-    rows+=("$row")
+    printf -v row '%s\t' "$pid" "${uids%% *}" "$(age_of)" - "${held[$pid]}" skipped "$against" \
+      "$(shown_name "$pid")"
+    rows+=("${row%$'\t'}")
   fi
 done
 [ -z "$doubt" ] || finish refused 1 "$doubt"
@@ -377,9 +377,9 @@ for pid in "${watched[@]}"; do
   read_stat "$pid" || continue
   word=candidate
   if [ -n "$against" ]; then word=skipped; else candidates+=("$pid"); fi
-  printf -v row '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s' "$pid" "$my_uid" "$(age_of)" "$ticks" \
-    "${held[$pid]}" "$word" "${against:--}" "$(shown_name "$pid")"
-  rows+=("$row")
+  printf -v row '%s\t' "$pid" "$my_uid" "$(age_of)" "$ticks" "${held[$pid]}" "$word" \
+    "${against:--}" "$(shown_name "$pid")"
+  rows+=("${row%$'\t'}")
 done
 [ ${#candidates[@]} -gt 0 ] || finish clean 0
 [ "$force" = yes ] || finish candidates 1 "${#candidates[@]} leftover processes; \
