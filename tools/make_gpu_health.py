@@ -1,8 +1,8 @@
 """Puts scripts/gpu_health.py together from server/remote_gpu_trainer/health/box_check/.
 
-`rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one file
-holds the modules in the order in which they need each other, without their relative imports, and the
-tables of data/ as texts. Comments and names stay as they are.
+`rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one
+file holds the modules in the order in which they need each other, without their relative imports,
+and the tables of data/ as texts. Comments and names stay as they are.
 """
 
 from __future__ import annotations

@@ -250,7 +250,10 @@ def test_a_banner_cannot_act_on_the_terminal(boxes, tmp_path):
 
 def test_a_missing_ssh_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert box.run(box.parse("gpu"), "true").text == "ssh isn't installed here; install the OpenSSH client"
+    assert (
+        box.run(box.parse("gpu"), "true").text
+        == "ssh isn't installed here; install the OpenSSH client"
+    )
 
 
 @pytest.mark.parametrize(

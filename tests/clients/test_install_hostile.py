@@ -291,7 +291,8 @@ def test_an_entry_that_stays_is_told_and_nothing_is_forgotten(home, capsys):
     before = tree(home)
     assert uninstall("cursor") == 2 and tree(home) == before
     assert (
-        "the server 'remote-gpu-trainer' differs from what this command writes" in capsys.readouterr().err
+        "the server 'remote-gpu-trainer' differs from what this command writes"
+        in capsys.readouterr().err
     )
     file.write_text("{}")
     assert uninstall("cursor") == 0 and tree(home) == {}
@@ -302,7 +303,10 @@ def test_a_date_in_a_server_of_the_users_is_no_trouble(home, capsys):
     (home / FILES["codex"]).write_text(
         '[mcp_servers.remote-gpu-trainer]\ncommand = "x"\nsince = 2026-01-01\n'
     )
-    assert uninstall("codex") == 2 and "differs from what this command writes" in capsys.readouterr().err
+    assert (
+        uninstall("codex") == 2
+        and "differs from what this command writes" in capsys.readouterr().err
+    )
 
 
 def test_a_value_that_cannot_be_taken_out_alone_is_refused(home, monkeypatch, capsys):

@@ -62,8 +62,8 @@ class Answer:
     """The answer, in the shape that `models.Lookup` describes.
 
     `matches`: likeliest first, none when nothing fits. `also`: further candidates, by id and title
-    only. Titles without a match: the report is near these entries, but not near enough to claim one,
-    so a reader should choose. `ask`: what would help if nothing fits or the answer is unsure.
+    only. Titles without a match: the report is near these entries, but not near enough to claim
+    one, so a reader should choose. `ask`: what would help if nothing fits or the answer is unsure.
     """
 
     def __init__(self, evidence: list[dict], first_failure: dict | None):

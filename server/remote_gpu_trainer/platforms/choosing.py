@@ -22,8 +22,8 @@ class BadNeed(Exception):
 class Need:
     """One thing a run may need.
 
-    `fact` and `field` name the value that decides. `test` takes the fact's value and the number asked
-    for, and returns None if the profile has no value. `number`: the need is written NAME=N.
+    `fact` and `field` name the value that decides. `test` takes the fact's value and the number
+    asked for, and returns None if the profile has no value. `number`: the need is written NAME=N.
     `endless`: a profile without a number has no limit, except one stated in the fact's words.
     """
 

@@ -20,8 +20,8 @@ from .kernel_log import UNKNOWN_XID, parse_log, xid_words
 from .tables import CALL_SECONDS, CANON, LIMIT, LOG_ACTION, REASONS, WATCH_FIELDS, XID, Findings
 from .text import RC_FAILURES, bdf, lost_handles, number, short, smi_failure, state
 
-# Our limits: a waiting collective draws little power; three samples in a row, so that a pause between
-# steps doesn't count.
+# Our limits: a waiting collective draws little power; three samples in a row, so that a pause
+# between steps doesn't count.
 STUCK_POWER, IDLE_SAMPLES = 0.3, 3
 
 
@@ -251,7 +251,7 @@ def watch(interval, pid=None, out=None):
     smi = shutil.which("nvidia-smi")
     if not smi:
         sys.stderr.write(
-            "gpu_health.py: nvidia-smi isn't on the PATH; install the driver, or add it to the PATH\n"
+            "gpu_health.py: nvidia-smi isn't on the PATH; install the driver, or add its folder\n"
         )
         return 2
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
