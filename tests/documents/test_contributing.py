@@ -5,6 +5,7 @@ import json
 import re
 import textwrap
 from datetime import date
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from remote_gpu_trainer.catalogue.lint import lint
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 FORMS = sorted(
     path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"
 )
@@ -65,6 +67,57 @@ def test_every_file_that_a_command_or_a_sentence_names_exists():
     assert [
         name for name in re.findall(r"\]\(([\w./-]+)\)", PAGE) if not (ROOT / name).exists()
     ] == []
+
+
+PACKAGE = ROOT / "server/remote_gpu_trainer"
+PAGES = ("CONTRIBUTING.md", "SECURITY.md", "evals/README.md", "tests/README.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_in_back_ticks_exists(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w./-]+\w\.(?:py|md|sh|j2|toml|txt|tsv|jsonl?|yaml))`", text))
+    folders = ((ROOT / page).parent, ROOT, PACKAGE)
+    below = [{path.name for path in top.rglob("*.*")} for top in {folders[0], PACKAGE} - {ROOT}]
+    missing = [
+        name
+        for name in named - {"evals/DROPPED.md"}
+        if not any((folder / name).is_file() for folder in folders)
+        and not ("/" not in name and any(name in held for held in below))
+    ]
+    assert named and missing == []
+
+
+def cells() -> list[list[str]]:
+    """The cells of each row of the table that says where to change what."""
+    table = PAGE.split("\n## Where do I change …\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return rows[1:]
+
+
+def named_file(name: str) -> Path | None:
+    found = [root / name for root in (PACKAGE, ROOT)]
+    return next((path for path in found if path.is_file()), None)
+
+
+@pytest.mark.parametrize("row", cells(), ids=lambda row: row[0].strip())
+def test_a_place_to_change_something_exists_with_what_is_named_in_it(row):
+    """Each name belongs to the file before it: `file.py`: `function`, `TABLE`."""
+    text = ""
+    for name in re.findall(r"`([^` ]+)`", row[1]):
+        if re.search(r"\.\w+$", name):
+            path = named_file(name)
+            assert path, name
+            text = path.read_text(encoding="utf-8")
+        elif re.fullmatch(r"[a-zA-Z_]\w+", name) and not name.endswith("_"):
+            assert not text or re.search(rf"\b{name}\b", text), name
+    assert text
+
+
+def test_every_room_is_on_the_map_in_the_order_of_the_layers():
+    [rooms, *_] = re.findall(r"^layers = \[\n(.*?)^\]", PROJECT, re.S | re.M)
+    told = re.findall(r"^\| `(\w+)/` \|", PAGE, re.M)
+    assert told == re.findall(r'remote_gpu_trainer\.(\w+)"', rooms)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
