@@ -35,9 +35,8 @@ def in_order(trees: dict[str, ast.Module]) -> list[str]:
 
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in above:
-            raise ValueError(
-                f"{' imports '.join((*above[above.index(name) :], name))}: parts can't import each other in a circle"
-            )
+            circle = " imports ".join((*above[above.index(name) :], name))
+            raise ValueError(f"{circle}: parts can't import each other in a circle")
         if name not in order:
             for needed in needs(trees[name]):
                 visit(needed, (*above, name))
