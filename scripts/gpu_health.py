@@ -1854,8 +1854,8 @@ LOG_LIKE = re.compile(
 )
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
-# Faults of the host, not of the driver: only a boot ends them, and a container may see faults of
-# its neighbours.
+# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
+# neighbours.
 HOST_KINDS = (
     "disk",
     "disk end",
@@ -2598,9 +2598,7 @@ def check_recording(box, record):
 
 
 def read_cells(box, files):
-    """Read the outputs with the state of GPUs into box.gpus. Returns the processes that
-    they list.
-    """
+    """Read the outputs with the state of GPUs into box.gpus. Returns the listed processes."""
     sources, processes = [], []
     if "nvidia-smi.csv" in files:
         asked = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])
@@ -2797,8 +2795,7 @@ EXPECT = {
     "name": ("text", "part of the card's name"),
     "vram": (
         "memory",
-        "GiB of each card (80, 80GB, 81920MiB); 0.90 of it is enough; under MIG the largest "
-        "instance",
+        "GiB of each card (80, 80GB, 81920MiB); 0.90 is enough; under MIG the largest instance",
     ),
     "nvlink": ("links", "all, or links per GPU"),
     "driver": ("version", "version"),
@@ -3281,9 +3278,7 @@ class SmiSeries:
         return text, got
 
     def remapped_rows(self):
-        """Remapped rows of driver 465, which shows them only here. Returns whether the
-        call hung.
-        """
+        """Remapped rows, which driver 465 shows only here. Returns whether the call hung."""
         fields = ["gpu_bus_id"]
         fields += ["remapped_rows." + one for one in ("correctable", "uncorrectable")]
         fields += ["remapped_rows." + one for one in ("pending", "failure")]
@@ -3343,8 +3338,8 @@ def gather_nvidia(record, runner, limit):
 def worthy(raw):
     """A log without its plain lines.
 
-    It keeps the first line, the last (which may be half a line), and those that are judged; if
-    there are too many, the last ones.
+    It keeps the first line, the last (which may be half a line), and those that are judged; of too
+    many, the last ones.
     """
     lines = raw.split(b"\n")
     kept = [
@@ -4548,9 +4543,7 @@ def add_line(box, kind, place, label, level, evidence, elsewhere, add):
 
 
 def judge_system(box, add):
-    """Disks, memory, device nodes. This project set the limits unless the finding names a
-    source.
-    """
+    """Disks, memory, device nodes. The limits are our own unless the finding names a source."""
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
@@ -5303,10 +5296,7 @@ def watch(interval, pid=None, out=None):
     """
     smi = shutil.which("nvidia-smi")
     if not smi:
-        sys.stderr.write(
-            "gpu_health.py: nvidia-smi isn't on the PATH; install the driver, or add it to "
-            "the PATH\n"
-        )
+        sys.stderr.write("gpu_health.py: no nvidia-smi on the PATH; install the driver\n")
         return 2
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))

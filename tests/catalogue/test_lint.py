@@ -56,7 +56,7 @@ def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
 
 def test_a_redirect_into_nothing_is_found(bundle, page):
     assert findings(bundle({"a.md": page() + "\n### O4 → O5\n"})) == [
-        "references/a.md:21: the successor in O4 → O5 doesn't exist; name the id of an entry"
+        "references/a.md:21: O4 → O5 has no such successor; name the id of an entry"
     ]
 
 

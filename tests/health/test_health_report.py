@@ -243,7 +243,7 @@ def test_a_file_without_a_sample_is_refused(watch, lines):
 def test_one_sample_and_values_that_the_driver_does_not_tell_make_a_page(watch):
     text = page(watch(sample(1, gpus=1, power_w=None, util=None)))
     assert text.count("not reported by the driver") == 2 and "1 GPUs, 1 samples" in text
-    assert "the watch still runs, or was killed" in text
+    assert "the watch is still running, or was killed" in text
 
 
 def test_a_gap_breaks_the_line_and_a_long_watch_is_drawn_with_few_points(watch):

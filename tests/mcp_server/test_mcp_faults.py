@@ -166,7 +166,7 @@ ASKED = [
     (
         "help in place of an expectation",
         tool("gpu_health", {"expect": "help"}),
-        "expected NAME=VALUE, with NAME one of bf16, cc, cuda",
+        "write NAME=VALUE with one of these names: bf16, cc, cuda",
     ),
     (
         "a listing of 2 MB for a look-up",
@@ -188,7 +188,7 @@ ASKED = [
     (
         "a script written to a NUL",
         tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/tmp/a\0b"}),
-        "not usable (a NUL in it), expected a folder or a file",
+        "(a NUL in it); pass a folder or a file",
     ),
     (
         "a script written to nobody's home",

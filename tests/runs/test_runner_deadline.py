@@ -105,7 +105,7 @@ def test_without_a_credential_the_alarm_is_sent_and_repeated(box: Box):
     said = box.until(
         lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30
     )
-    assert "the deadline is over" in said[0] and "BOX_KEY is missing" in said[0]
+    assert "the deadline has passed" in said[0] and "BOX_KEY is missing" in said[0]
     assert said[1] == "+ " + said[0]
     assert not (box.folder / "stopped").exists()
 
@@ -210,7 +210,7 @@ def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
     done = box.verb("resume")
     assert (
         done.returncode == 1
-        and done.stderr == "RGT_DEADLINE is 'hours:ten', expected hours:N or at:EPOCH\n"
+        and done.stderr == "RGT_DEADLINE is 'hours:ten'; use hours:N or at:EPOCH\n"
     )
     assert box.verb("resume-run").returncode == 2
 

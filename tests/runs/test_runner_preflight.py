@@ -175,9 +175,7 @@ def test_setup_runs_once_and_its_failure_ends_the_start(box: Box):
 
 def test_several_nodes_need_the_name_of_the_first(box: Box):
     several = {"RGT_LAUNCHER": "torchrun", "RGT_NODES": 2, "RGT_NAME_WAIT": 1}
-    assert (
-        "address of the first node is not known" in plain(box, **several).verb("preflight").stdout
-    )
+    assert "address of the first node is unknown" in plain(box, **several).verb("preflight").stdout
     assert (
         "no-such-host.invalid, is not found"
         in plain(box, RGT_RDZV_HOST="no-such-host.invalid", **several).verb("preflight").stdout

@@ -242,7 +242,7 @@ def test_a_run_on_another_machine_is_judged_by_its_heartbeat(box: Box, login_nod
         done = login_node(word)
         assert done.returncode in (1, 2) and (
             word == "save"
-            or f"toy runs on {os.uname().nodename}: do it there, or by its scheduler (scancel)"
+            or f"toy runs on {os.uname().nodename}; do it there, or with its scheduler (scancel)"
             in done.stderr
         )
     assert box.status()["phase"] == "running"

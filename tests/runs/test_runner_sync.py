@@ -99,7 +99,7 @@ def test_what_was_never_there_is_not_called_verified_after_a_good_end(box: Box):
     again = box.verb("sync")
     assert (
         again.returncode == 1
-        and "resluts after the run's end, expected what durable.what names" in again.stderr
+        and "resluts after the run's end, although durable.what names it" in again.stderr
     )
     (box.run_dir / "resluts").write_text("x")
     assert box.verb("sync").returncode == 0 and box.status()["last_sync"]["ok"] is True

@@ -291,7 +291,7 @@ def test_a_word_that_some_yaml_reads_as_something_else_gets_quotes(word):
     ],
 )
 def test_a_bad_option_is_refused_by_name(change, field):
-    with pytest.raises(ValueError, match=f"^{field}: found .*, expected .*; "):
+    with pytest.raises(ValueError, match=f"^{field}: must be .*, not .*; "):
         replace(ONE, **change)
 
 
@@ -315,7 +315,7 @@ def test_a_bad_option_is_refused_by_name(change, field):
     ],
 )
 def test_values_that_do_not_fit_are_refused_by_name(made, options, values, field):
-    with pytest.raises(ValueError, match=f"^{field}: found .*, expected .*; ") as refused:
+    with pytest.raises(ValueError, match=f"^{field}: must be .*, not .*; ") as refused:
         made(options, **values)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300

@@ -219,7 +219,7 @@ def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
     try:
         options = replace(ONE, workdir=path, file_mounts=((path, "x"),) if path else ())
     except ValueError as refused:
-        assert str(refused).startswith("workdir: found ")
+        assert str(refused).startswith("workdir: must be ")
     else:
         assert "$" not in path and "\n" not in path
         assert options.workdir == path
@@ -242,7 +242,7 @@ def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
     ],
 )
 def test_a_bad_option_is_refused_by_name(change, field):
-    with pytest.raises(ValueError, match=f"^{field}: found .*, expected .*; "):
+    with pytest.raises(ValueError, match=f"^{field}: must be .*, not .*; "):
         replace(ONE, **change)
 
 
@@ -255,5 +255,5 @@ def test_a_bad_option_is_refused_by_name(change, field):
     ],
 )
 def test_values_that_do_not_fit_are_refused_by_name(made, values, field):
-    with pytest.raises(ValueError, match=f"^{field}: found .*, expected .*; "):
+    with pytest.raises(ValueError, match=f"^{field}: must be .*, not .*; "):
         made(**values)

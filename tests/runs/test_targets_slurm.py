@@ -177,7 +177,7 @@ def test_a_text_is_one_plain_word_or_refused_by_name(field, value):
     try:
         options = replace(FULL, **{field: value})
     except ValueError as refused:
-        assert re.match(rf"{field}: found .*, expected .*; .+\Z", str(refused))
+        assert re.match(rf"{field}: must be .*, not .*; .+\Z", str(refused))
         return
     found = target.head(options)
     assert re.fullmatch(r"(#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/-]+)?\n)+", found)
@@ -209,7 +209,7 @@ def test_a_text_is_one_plain_word_or_refused_by_name(field, value):
     ],
 )
 def test_a_bad_option_is_refused_by_name(change, field):
-    with pytest.raises(ValueError, match=rf"^{field}: found .*, expected .*; .+\Z"):
+    with pytest.raises(ValueError, match=rf"^{field}: must be .*, not .*; .+\Z"):
         replace(ONE, **change)
 
 
@@ -225,7 +225,7 @@ def test_a_bad_option_is_refused_by_name(change, field):
     ],
 )
 def test_values_that_do_not_fit_are_refused_by_name(write, options, values, field):
-    with pytest.raises(ValueError, match=rf"^{field}: found .*, expected .*; "):
+    with pytest.raises(ValueError, match=rf"^{field}: must be .*, not .*; "):
         write(options, **values)
 
 
@@ -370,5 +370,5 @@ def test_a_value_that_got_past_the_options_is_refused_at_its_line():
     ):
         options = replace(ONE)
         object.__setattr__(options, field, value)
-        with pytest.raises(ValueError, match=f"^{field}: found"):
+        with pytest.raises(ValueError, match=f"^{field}: must be"):
             target.head(options)

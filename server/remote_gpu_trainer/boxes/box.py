@@ -38,8 +38,8 @@ ALWAYS = (
     "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "ControlMaster=no",
     "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
 )  # fmt: skip
-# Reports that the login reached a shell, runs the program, and reports its exit code: so an exit
-# 255 of the program isn't taken for one of ssh.
+# Reports that the login reached a shell, runs the program, and reports its exit code, so that a
+# program's exit 255 isn't taken for ssh's.
 _WRAP = (
     r"""n=$1; t=$2; shift 2; printf '%s\n' "$n"; """
     r"""if command -v timeout >/dev/null 2>&1; then timeout -k 5 "$t" "$@"; else "$@"; fi; """

@@ -102,9 +102,7 @@ _TEXTS = {
 
 
 class BadBox(ValueError):
-    """Not the name of a box, or one that asks for more than a login. The text says what to
-    write.
-    """
+    """Not a box's name, or a line that does more than log in. The text says what to write."""
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,7 @@ def _ids(catalogue: Catalogue) -> Iterator[Fault]:
         places.setdefault(item.id, (item.path, item.line))
     for old in catalogue.retired:
         if catalogue.current(old.id) not in catalogue.by_id:
-            text = (
-                f"the successor in {old.id} → {old.successor} doesn't exist; "
-                "name the id of an entry"
-            )
+            text = f"{old.id} → {old.successor} has no such successor; name the id of an entry"
             yield Fault(old.path, old.line, text)
 
 

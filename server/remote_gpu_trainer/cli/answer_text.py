@@ -51,9 +51,7 @@ def place_of(line: dict) -> str:
 
 
 def first_failure(answer: Answer) -> str:
-    """Which rank failed first or is behind the others, and the line that shows it; '' if
-    unknown.
-    """
+    """Which rank failed first or is behind the others, and the line that shows it, or ''."""
     first = answer.first_failure
     if not first or first["rank"] is None:
         return ""

@@ -57,9 +57,8 @@ def add_to(commands) -> None:
     left = commands.add_parser(
         "release",
         help="bring the results home, show what is still billed, check that the box is gone",
-        description="Pull the results of a run that has ended, compare and load them. Then "
-        "show what "
-        "each way of stopping still bills, and the provider's command for you to run. "
+        description="Pull the results of a run that has ended, compare and load them. Then show "
+        "what each way of stopping still bills, and the provider's command for you to run. "
         "With --confirm-gone, look the box up in the provider's list. Nothing is deleted or "
         "stopped. The commands about boxes remind you once a day of each box that they reached, "
         "until you confirm that it is gone, or tell them to --forget it. Exit 0: verified, gone or "

@@ -49,9 +49,8 @@ def add_to(commands) -> None:
     stale = commands.add_parser(
         "staleness",
         help="show what was checked too long ago, or is about other versions than yours",
-        description="Show what was checked too long ago, is about other versions than yours, "
-        "may have "
-        "changed with a release, or has different values on different pages. "
+        description="Show what was checked too long ago, is about other versions than yours, may "
+        "have changed with a release, or has different values on different pages. "
         "Exit 1 if there is any.",
     )
     stale.add_argument(

@@ -18,9 +18,8 @@ def add_to(commands) -> None:
         description="Write one self-contained script from a job and a platform. It checks the box "
         "before the start, keeps logs, copies checkpoints to a place that outlives the box, "
         "retries, and stops at a deadline, even without a connection. Nothing is started. The "
-        "script "
-        "goes to stdout. The warnings, and the commands to start, watch, stop and resume it, go to "
-        "stderr. With --diff: exit 1 if the scripts differ.",
+        "script goes to stdout. The warnings, and the commands to start, watch, stop and resume "
+        "it, go to stderr. With --diff: exit 1 if the scripts differ.",
     )
     made.add_argument(
         "job", nargs="?", help="a YAML or JSON file with the job, or '-' for JSON on standard input"

@@ -214,9 +214,7 @@ def removed(text: str, path: tuple) -> str:
 
 
 def _line(text: str, start: int, end: int) -> tuple[int, int]:
-    """`text[start:end]`, widened to its whole line if nothing else is on it, or to the blanks
-    beside it.
-    """
+    """`text[start:end]` with its line if nothing else is on it, otherwise with blanks beside it."""
     before = len(text[:start].rstrip(" \t"))
     after = _BLANKS.match(text, end).end()
     if text[before - 1 : before] != "\n":

@@ -75,9 +75,7 @@ def sum_of(data: bytes) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """What to do with a skill's folder: files to write, files to remove, and other files
-    that stay.
-    """
+    """What to do with a skill's folder: files to write, files to remove, and others that stay."""
 
     folder: Path
     write: dict[str, bytes]
@@ -118,10 +116,7 @@ def to_install(folder: Path, known: dict[str, str] | None) -> Step:
 
 
 def to_remove(folder: Path, known: dict[str, str] | None) -> Step:
-    """The step that removes the files that nobody changed since we wrote them.
-
-    Raises InstallError.
-    """
+    """The step that removes the files that we wrote and nobody changed. Raises InstallError."""
     now = there(folder) or {}
     ours = known if known is not None else {name: sum_of(data) for name, data in contents().items()}
     gone = tuple(sorted(name for name in now if now[name] and now[name] == ours.get(name)))

@@ -115,8 +115,7 @@ def answer_for(
 def sentence_of(text: str, with_log: bool = False) -> str:
     """The sentence about a report in the first line of a text, or ''.
 
-    A blank line and the report follow it. `with_log`: nothing may follow, because the report is a
-    log.
+    A blank line and the report follow it. `with_log`: nothing need follow; the report is a log.
     """
     head, _, rest = text.strip()[: LONGEST_SENTENCE * 4].partition("\n")
     if not (rest.partition("\n")[0].strip() == "" if rest.strip() else with_log):

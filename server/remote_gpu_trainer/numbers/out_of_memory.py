@@ -45,8 +45,8 @@ LONG = 1500  # characters of one
 CONTEXT = 1.0
 OTHERS = 0.1  # share of the card from which other processes count, as counted by the driver
 GUESSED = 0.15  # the same if `others` is only what is left over
-# The share of the card that is held but unused above which memory is fragmented. With a lower
-# share, the model is too large as well.
+# Memory counts as fragmented if more than this share of the card is held but unused. With less, the
+# model is too large as well.
 UNUSED = 0.2
 _TOLD = {
     "size": "one tensor is larger than the card",

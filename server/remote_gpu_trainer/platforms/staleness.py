@@ -132,9 +132,7 @@ def check(
 def _within(
     scope: str, entries: list[Entry], facts: list[FactHead]
 ) -> tuple[list[Entry], list[FactHead]]:
-    """The entries and facts in a scope: `references`, `profiles/runpod.md`, `runpod`,
-    `RP`, `RP3`.
-    """
+    """The entries and facts in a scope, such as `profiles/runpod.md`, `runpod`, `RP` or `RP3`."""
     asked = _asked(scope)
     chosen = [
         e

@@ -44,9 +44,9 @@ def _carried(text: str) -> str:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise ValueError("holds characters that UTF-8 can't encode; leave them out") from None
+        raise ValueError("has characters that UTF-8 can't encode; leave them out") from None
     if "\0" in text:
-        raise ValueError("holds a NUL character, which no shell can carry; leave it out")
+        raise ValueError("has a NUL character, which no shell can hold; leave it out")
     if size > MOST_BYTES:
         raise ValueError(
             f"{size:,} bytes are more than {MOST_BYTES:,}; put the text into a file of the code"
@@ -61,7 +61,7 @@ def _plain_text(value: object) -> object:
 
 def _on_one_line(text: str) -> str:
     if any(not c.isprintable() for c in text):
-        raise ValueError("holds a line break or a control character; write it on one line")
+        raise ValueError("has a line break or a control character; write it on one line")
     return text
 
 
@@ -76,9 +76,11 @@ def _no_token(text: str) -> str:
 
 def _not_ours(name: str) -> str:
     if name.startswith("RGT_"):
-        raise ValueError("names that begin with RGT_ belong to the runner; take another name")
+        raise ValueError("names that begin with RGT_ belong to the runner; use another name")
     if _BASH.fullmatch(name):
-        raise ValueError(f"bash sets {name} itself, the program would see that; take another name")
+        raise ValueError(
+            f"bash sets {name} itself, and the program would see that value; use another name"
+        )
     return name
 
 
@@ -192,7 +194,7 @@ class Durable(Strict):
     )
     what: list[BoxPath] = Field(
         min_length=1,
-        description="what is copied there; if one is missing at the end, the copy isn't verified",
+        description="what to copy there; if one is missing at the end, the copy isn't verified",
     )
     every_minutes: Minutes = 15
 
@@ -230,7 +232,7 @@ class Rehearsal(Strict):
     """A short trial of the run on the box."""
 
     arguments: list[Text] = Field(
-        [], description="added to the command, to save and evaluate after a few steps"
+        [], description="arguments added to the command, to save and evaluate after a few steps"
     )
     minutes: Minutes = 10
 
@@ -247,10 +249,11 @@ class Queue(Strict):
 
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
     claims: BoxPath | None = Field(
-        None, description="a folder all boxes share, to claim cells; without it: --part 1/2, …"
+        None,
+        description="a folder that all boxes share, to claim cells; without it use --part 1/2, …",
     )
     lease_minutes: float = Field(
-        10, gt=0, description="a claim without a sign of life is taken over after so long"
+        10, gt=0, description="after how long without a sign of life another box takes a claim over"
     )
     slots: int = Field(1, ge=1, le=64, description="cells at a time on a box, sharing its GPUs")
 
@@ -303,20 +306,22 @@ class Job(Strict):
     name: Name
     command: Text | list[Text] = Field(description="a list of arguments, or one line for bash")
     deadline: Deadline = Field(
-        description="stops the billing: 20h, 90m, 2d from the first start, or a time with its zone"
+        description="when to stop: 20h, 90m, 2d after the first start, or a time with its zone"
     )
     code: Line | None = Field(
-        None, description="a folder here; it is sent to the box and its git state is recorded"
+        None,
+        description="a folder here to send to the box; its git state is recorded",
     )
     environment: Line | None = Field(
-        None, description="requirements.txt, environment.yml or uv.lock of the code, to install"
+        None,
+        description="requirements.txt, environment.yml or uv.lock of the code, to install there",
     )
     python: Line = Field("python3", min_length=1, description="the interpreter on the box")
     variables: Annotated[dict[Variable, Text], AfterValidator(_no_secret)] = {}
     secrets: dict[Variable, Secret] = {}
-    gpus: int = Field(1, ge=0, le=64, description="of one node; 0 runs on the CPU")
+    gpus: int = Field(1, ge=0, le=64, description="GPUs of one node; 0 runs on the CPU")
     processes: int | None = Field(
-        None, ge=1, le=1024, description="of one node, if not one for each GPU"
+        None, ge=1, le=1024, description="processes of one node (default: one for each GPU)"
     )
     nodes: int = Field(1, ge=1, le=1024)
     launcher: Literal["none", "torchrun", "accelerate", "deepspeed"] = "none"
@@ -331,22 +336,23 @@ class Job(Strict):
     )
     durable: Durable | None = None
     results: list[BoxPath] = Field(
-        [], description="files that must exist at the end, not empty; {cell} is a queue cell's name"
+        [],
+        description="files that must exist and have content at the end; {cell} is a cell's name",
     )
     budget: float | None = Field(None, gt=0, description="money, in the currency of price")
-    price: float | None = Field(None, gt=0, description="of one box for an hour")
+    price: float | None = Field(None, gt=0, description="price of one box for an hour")
     hours_between_kills: float | None = Field(
         None, gt=0, description="mean time between preemptions, if known"
     )
     retries: dict[Failure, Annotated[int, Field(ge=0, le=100)]] = {}
     notify: list[Text] = Field(
-        [], description="a command that gets the message on standard input and in RGT_MESSAGE"
+        [], description="a command; it gets the message on standard input and in RGT_MESSAGE"
     )
     at_end: AtEnd = AtEnd()
     stall: Stall = Stall()
     step_pattern: Line = Field(
         "",
-        description="extended regular expression for the step; the last number of a match counts",
+        description="extended regular expression that finds the step: the last number of a match",
     )
     floors: Floors = Floors()
     rehearsal: Rehearsal = Rehearsal()

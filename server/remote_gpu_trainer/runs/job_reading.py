@@ -45,7 +45,7 @@ def from_file(path: Path) -> dict:
     try:
         if (size := path.stat().st_size) > MOST_FILE:
             raise JobError(
-                f"{path}: {size:,} bytes are more than {MOST_FILE:,}; pass a file with a job"
+                f"{path}: {size:,} bytes, over the limit of {MOST_FILE:,}; pass a file with a job"
             )
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -92,7 +92,7 @@ def with_queue(given: dict, queue: Path | None, sweep: Path | None) -> dict:
     if queue is None and sweep is None:
         return given
     if queue is not None and sweep is not None:
-        raise JobError("--queue and --sweep exclude each other; pass one of them")
+        raise JobError("--queue and --sweep can't be combined; pass one of them")
     try:
         if queue is not None:
             cells = read_queue(queue.read_text(encoding="utf-8"), str(queue))
@@ -118,7 +118,7 @@ def _line(fault: dict) -> str:
     if kind == "extra_forbidden":
         return f"{where}: unknown field; rgt render --schema lists the fields (schema://job in MCP)"
     if not where and "UnicodeEncodeError" in said:
-        said = "a text holds half of a character (a lone surrogate); write it again"
+        said = "a text has half a character (a lone surrogate); write it again"
     return f"{where or 'job'}: {said}"
 
 
@@ -165,17 +165,17 @@ def read_queue(text: str, where: str = "queue") -> list[dict]:
             if "closing quotation" in str(error):  # a quoted value may hold line breaks
                 continue
             raise CellError(
-                f"{where}:{first}: {error}, expected NAME and arguments quoted as in a shell"
+                f"{where}:{first}: {error}; write NAME and arguments, quoted as in a shell"
             ) from None
         cells.append({"name": name, "arguments": arguments})
         begun = ""
     if begun:
         raise CellError(
-            f"{where}:{first}: No closing quotation, "
-            "expected NAME and arguments quoted as in a shell"
+            f"{where}:{first}: no closing quotation mark; "
+            "write NAME and arguments, quoted as in a shell"
         )
     if not cells:
-        raise CellError(f"{where}: found no cell, expected one a line: NAME ARGUMENT …")
+        raise CellError(f"{where}: no cells; write one per line: NAME ARGUMENT …")
     return cells
 
 
@@ -192,10 +192,10 @@ def expand(sweep: dict, where: str = "sweep") -> list[dict]:
         or not all(isinstance(values, list) and values for values in grid.values())
     ):
         raise CellError(
-            f"{where}: expected `grid`, an object that gives each option a list of values"
+            f"{where}: no valid `grid`; write an object with a list of values for each option"
         )
     if unknown := sorted(set(sweep) - {"grid", "arguments"}):
-        raise CellError(f"{where}: found {unknown[0]!r}, expected grid and arguments")
+        raise CellError(f"{where}: unknown field {unknown[0]!r}; use only grid and arguments")
     always = [_text(value, where) for value in sweep.get("arguments", [])]
     cells, seen = [], {}
     for values in itertools.islice(itertools.product(*grid.values()), MOST + 1):
@@ -209,15 +209,14 @@ def expand(sweep: dict, where: str = "sweep") -> list[dict]:
         given = [word for option, text in pairs for word in (str(option), text)]
         cells.append({"name": name, "arguments": [*always, *given]})
     if len(cells) > MOST:
-        raise CellError(f"{where}: found more than {MOST:,} combinations, expected fewer")
+        raise CellError(f"{where}: more than {MOST:,} combinations; give fewer values")
     return cells
 
 
 def _text(value: object, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise CellError(
-            f"{where}: found {value!r:.40}, expected text or a number; "
-            "write true and false in quotes"
+            f"{where}: {value!r:.40} is neither text nor a number; write true and false in quotes"
         )
     return str(value)
 
@@ -251,7 +250,7 @@ class Snapshot:
 def take(folder: Path) -> Snapshot:
     """The state of a code folder. Raises CodeError."""
     if not folder.is_dir():
-        raise CodeError(f"code: no folder at {str(folder)[:100]}; name the one with the program")
+        raise CodeError(f"code: no folder at {str(folder)[:100]}; name the folder with the program")
     if _git(folder, "rev-parse", "--is-inside-work-tree").strip() != "true":
         return Snapshot(
             "no git repository: the files were sent as they were\n", "", "", tracked=False

@@ -201,9 +201,8 @@ def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if job.queue and any("{cell}" not in path for path in job.results):
         yield Warning(
             "job.results",
-            "a path in results lacks {cell}: all cells write the same file, so after the "
-            "first cell "
-            "the others look finished. Write results: [out/{cell}/final.pt].",
+            "a path in results lacks {cell}: all cells write the same file, so after the first "
+            "cell the others look finished. Write results: [out/{cell}/final.pt].",
         )
 
 

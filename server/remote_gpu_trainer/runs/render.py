@@ -81,7 +81,7 @@ def render(
     `on`: the day by which facts are judged stale. `file`: where the script will lie.
     """
     if target not in TARGETS:
-        raise Unfit(f"target: found {target[:40]!r}, expected one of {', '.join(TARGETS)}")
+        raise Unfit(f"target: unknown target {target[:40]!r}; use one of {', '.join(TARGETS)}")
     sha = fingerprint(job)
     given = values(job, profile, target, __version__, sha, folders(job, target), snapshot)
     text = shell_text.script(given)

@@ -59,8 +59,8 @@ def difference(old: Path, new: str) -> str:
     try:
         before = old.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        found = getattr(error, "strerror", None) or "found bytes that are not UTF-8"
-        raise JobError(f"{old}: {found}, expected a script to compare with") from None
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise JobError(f"{old}: {why}; pass a script to compare with") from None
     return "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True),
@@ -82,8 +82,8 @@ def _place(write_to: str, name: str) -> Path:
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error)
     raise JobError(
-        f"write_to: found {write_to[:80]!r} not usable ({why}), "
-        "expected a folder or a file that can be written"
+        f"write_to: can't use {write_to[:80]!r} ({why}); "
+        "pass a folder or a file that can be written"
     )
 
 
@@ -92,15 +92,15 @@ def _write(path: Path, made: Rendered) -> None:
     try:
         if path.exists() and not (path.is_file() and OURS.encode() in _head(path)):
             raise JobError(
-                f"write_to: found a file at {path} that wasn't rendered, "
-                "expected a new name or a rendered script"
+                f"write_to: {path} exists and isn't a rendered script; "
+                "pass a new name or a rendered script"
             )
         whole_file.write(
             path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755
         )
     except OSError as error:
         raise JobError(
-            f"write_to: {path}: {error.strerror}, expected a place that can be written"
+            f"write_to: {path}: {error.strerror}; pass a place that can be written"
         ) from None
 
 

@@ -24,7 +24,7 @@ _KEY = re.compile(r"\$\{?([A-Z][A-Z0-9_]*(?:KEY|TOKEN)[A-Z0-9_]*)")
 
 
 class Unfit(ValueError):
-    """A job that this target can't carry. One line: field, found, expected."""
+    """A job that this target can't run. One line: field, what is wrong, what to do."""
 
 
 def values(
@@ -150,7 +150,7 @@ def setup(job: Job) -> list[str]:
     if name.endswith(".txt"):
         return [job.python, "-m", "pip", "install", "--requirement", path]
     raise Unfit(
-        "environment: expected requirements.txt, environment.yml or uv.lock; "
+        "environment: not requirements.txt, environment.yml or uv.lock; "
         "install anything else in the image"
     )
 
@@ -172,8 +172,7 @@ def _queue(job: Job) -> dict[str, Value]:
     for place, cell in enumerate(job.queue.cells):
         if any(UNIT in argument for argument in cell.arguments):
             raise Unfit(
-                f"queue.cells.{place}.arguments: found the character U+001F, "
-                "expected arguments without it"
+                f"queue.cells.{place}.arguments: an argument has the character U+001F; leave it out"
             )
     return {
         "RGT_CELLS": [UNIT.join([cell.name, *cell.arguments]) for cell in job.queue.cells],

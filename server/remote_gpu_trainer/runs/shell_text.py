@@ -41,7 +41,7 @@ def quoted(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return f"({' '.join(_quote(str(item)) for item in value)})"
     raise TypeError(
-        f"found {type(value).__name__} in a template, expected text, a number or a list"
+        f"a value of type {type(value).__name__} in a template; give text, a number or a list"
     )
 
 
@@ -50,7 +50,7 @@ def bare(value: object) -> str:
     text = str(value)
     if not _BARE.match(text):
         raise ValueError(
-            f"found {text[:80]!r}, expected letters, digits and _@%+=:,./-, no '-' first"
+            f"{text[:80]!r} must be of letters, digits and _@%+=:,./-, with no '-' first"
         )
     return _Bare(text)
 
@@ -94,7 +94,7 @@ def assigned(values: Mapping[str, Value]) -> list[tuple[str, Value]]:
     """
     for name in values:
         if not _NAME.match(name):
-            raise ValueError(f"found the variable name {name!r}, expected RGT_ and capitals")
+            raise ValueError(f"wrong variable name {name!r}; use RGT_ and capitals")
     return [
         (name, value if isinstance(value, (str, int, float)) else list(value))
         for name, value in sorted(values.items())
@@ -124,7 +124,7 @@ def _variables(part: str) -> frozenset[str]:
 
 def _quote(value: str) -> str:
     if "\0" in value:
-        raise ValueError("found a NUL character in a value, expected text that a shell can hold")
+        raise ValueError("a value has a NUL character, which no shell can hold; leave it out")
     if _CONTROL.search(value):
         # As an escape: YAML would have to put a whole script that holds one into double quotes.
         inner = value.replace("\\", "\\\\").replace("'", "\\'")

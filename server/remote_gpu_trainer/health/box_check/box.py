@@ -213,9 +213,7 @@ def check_recording(box, record):
 
 
 def read_cells(box, files):
-    """Read the outputs with the state of GPUs into box.gpus. Returns the processes that
-    they list.
-    """
+    """Read the outputs with the state of GPUs into box.gpus. Returns the listed processes."""
     sources, processes = [], []
     if "nvidia-smi.csv" in files:
         asked = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])

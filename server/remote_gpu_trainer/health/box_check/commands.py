@@ -155,9 +155,7 @@ class SmiSeries:
         return text, got
 
     def remapped_rows(self):
-        """Remapped rows of driver 465, which shows them only here. Returns whether the
-        call hung.
-        """
+        """Remapped rows, which driver 465 shows only here. Returns whether the call hung."""
         fields = ["gpu_bus_id"]
         fields += ["remapped_rows." + one for one in ("correctable", "uncorrectable")]
         fields += ["remapped_rows." + one for one in ("pending", "failure")]
@@ -217,8 +215,8 @@ def gather_nvidia(record, runner, limit):
 def worthy(raw):
     """A log without its plain lines.
 
-    It keeps the first line, the last (which may be half a line), and those that are judged; if
-    there are too many, the last ones.
+    It keeps the first line, the last (which may be half a line), and those that are judged; of too
+    many, the last ones.
     """
     lines = raw.split(b"\n")
     kept = [

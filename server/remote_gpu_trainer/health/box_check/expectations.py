@@ -12,8 +12,7 @@ EXPECT = {
     "name": ("text", "part of the card's name"),
     "vram": (
         "memory",
-        "GiB of each card (80, 80GB, 81920MiB); 0.90 of it is enough; under MIG the largest "
-        "instance",
+        "GiB of each card (80, 80GB, 81920MiB); 0.90 is enough; under MIG the largest instance",
     ),
     "nvlink": ("links", "all, or links per GPU"),
     "driver": ("version", "version"),

@@ -136,9 +136,7 @@ def add_line(box, kind, place, label, level, evidence, elsewhere, add):
 
 
 def judge_system(box, add):
-    """Disks, memory, device nodes. This project set the limits unless the finding names a
-    source.
-    """
+    """Disks, memory, device nodes. The limits are our own unless the finding names a source."""
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)

@@ -65,8 +65,8 @@ LOG_LIKE = re.compile(
 )
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
-# Faults of the host, not of the driver: only a boot ends them, and a container may see faults of
-# its neighbours.
+# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
+# neighbours.
 HOST_KINDS = (
     "disk",
     "disk end",

@@ -250,10 +250,7 @@ def watch(interval, pid=None, out=None):
     """
     smi = shutil.which("nvidia-smi")
     if not smi:
-        sys.stderr.write(
-            "gpu_health.py: nvidia-smi isn't on the PATH; install the driver, or add it to "
-            "the PATH\n"
-        )
+        sys.stderr.write("gpu_health.py: no nvidia-smi on the PATH; install the driver\n")
         return 2
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))

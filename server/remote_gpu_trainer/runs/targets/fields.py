@@ -1,7 +1,7 @@
 """Checks of the values that reach an engine's own files.
 
 It is also the one place where an engine's own bash is put into a script.
-Every refusal is a ValueError with the field, what was found, what was expected, and what to do.
+Every refusal is a ValueError with the field, what it must be, what it is, and what to do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def refuse(field: str, found: object, expected: str, do: str) -> ValueError:
     shown = repr(found)
     if len(shown) > 80:
         shown = shown[:77] + "..."
-    return ValueError(f"{field}: found {shown}, expected {expected}; {do}")
+    return ValueError(f"{field}: must be {expected}, not {shown}; {do}")
 
 
 def matched(field: str, value: object, pattern: str, expected: str, do: str) -> None:
@@ -56,7 +56,7 @@ def hours(field: str, value: object, do: str) -> None:
     if value is not None and (
         isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 8784
     ):
-        raise refuse(field, value, "hours, more than 0 and at most 8784", do)
+        raise refuse(field, value, "a number of hours above 0 and up to 8784", do)
 
 
 def same(field: str, value: object, values: Mapping[str, Value], variable: str) -> None:
@@ -82,7 +82,7 @@ def encodable(field: str, value: str) -> int:
             "write the whole character",
         ) from None
     if "\0" in value:
-        raise refuse(field, "\0", "text without NUL", "take it out: no shell can hold it")
+        raise refuse(field, "\0", "text without NUL", "leave it out: no shell can hold it")
     return size
 
 

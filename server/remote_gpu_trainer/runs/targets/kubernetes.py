@@ -67,11 +67,11 @@ class Options:
             "name",
             self.name,
             f"(?={letter}){_LABEL}" if letter else _LABEL,
-            "1 to 50 of a-z, 0-9 and '-', for several nodes a letter first",
+            "1 to 50 of a-z, 0-9 and '-', and begin with a letter for several nodes",
             "choose another name",
         )
         fields.matched(
-            "image", self.image, _IMAGE, "the name of an image", "take away what is no part of one"
+            "image", self.image, _IMAGE, "the name of an image", "leave out everything else"
         )
         fields.hours("hours", self.hours, "give the job a deadline")
         fields.hours(
@@ -117,7 +117,7 @@ class Options:
             raise fields.refuse(
                 "mount",
                 self.mount,
-                f"a folder apart from {_SCRIPT_DIR} and {_SHM_DIR}",
+                f"a folder other than {_SCRIPT_DIR} and {_SHM_DIR}",
                 "choose another folder",
             )
         for key, value in self.node_selector:
@@ -151,7 +151,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
             "RGT_RUN_DIR",
             run_dir,
             f"a folder below {options.mount}, where the claim is mounted",
-            f"take {options.mount}/runs/{options.name}",
+            f"use {options.mount}/runs/{options.name}",
         )
     if (options.nodes > 1) and not options.claim:
         raise fields.refuse(
@@ -162,7 +162,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
         raise fields.refuse(
             "script",
             f"{size:,} bytes",
-            f"at most {MIB:,}, what a ConfigMap holds",
+            f"at most {MIB:,} bytes, the limit of a ConfigMap",
             "put long values into files of the code",
         )
     documents = [_config_map(values, options, whole)]
@@ -274,7 +274,7 @@ def grace(values: Mapping[str, Value]) -> int:
         seconds,
         r"[0-9]{1,6}",
         "whole seconds",
-        "give what one save takes, at worst",
+        "give the longest time of a save",
     )
     return int(seconds) + _FINAL_SYNC_SECONDS
 
@@ -358,7 +358,7 @@ def _storage(values: Mapping[str, Value], options: Options) -> tuple[list[dict],
             path,
             _PATH,
             "an absolute path in the pod, of letters, digits and . _ / -",
-            f"take /secrets/{key}",
+            f"use /secrets/{key}",
         )
         mounts.append({"name": "secrets", "mountPath": path, "subPath": key, "readOnly": True})
         items.append({"key": key, "path": key})

@@ -64,9 +64,7 @@ class Options:
                 "take it from `sky show-gpus`",
             )
         if self.accelerator and not self.gpus:
-            raise fields.refuse(
-                "accelerator", self.accelerator, "a GPU only where gpus is above 0", "set gpus"
-            )
+            raise fields.refuse("accelerator", self.accelerator, "empty if gpus is 0", "set gpus")
         if self.infra:
             fields.matched(
                 "infra",
@@ -81,7 +79,7 @@ class Options:
                 self.image,
                 _PART,
                 "docker:IMAGE:TAG or the cloud's id of an image",
-                "take away what is no part of an image's name",
+                "leave out everything else",
             )
         for field, path in [
             ("workdir", self.workdir),
@@ -91,7 +89,7 @@ class Options:
                 raise fields.refuse(
                     field,
                     path,
-                    "a path in which SkyPilot finds no variable and no line ends",
+                    "a path without variables and line breaks",
                     "rename it",
                 )
 

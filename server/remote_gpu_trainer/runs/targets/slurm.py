@@ -89,9 +89,7 @@ class Options:
                 "write them as `sinfo -o %f` shows them",
             )
         if self.gpu_type and not self.gpus:
-            raise fields.refuse(
-                "gpu_type", self.gpu_type, "a type only where gpus is above 0", "set gpus"
-            )
+            raise fields.refuse("gpu_type", self.gpu_type, "empty if gpus is 0", "set gpus")
         fields.whole(
             "cells", self.cells, 0, 1_000_000, "give the number of lines of the queue, or 0"
         )
@@ -120,7 +118,7 @@ class Options:
             raise fields.refuse(
                 "signal_seconds",
                 self.signal_seconds,
-                f"a minute less than the time of {self.minutes} min",
+                f"at least a minute less than the time limit of {self.minutes} min",
                 "ask for more time or save faster",
             )
         if self.output:
@@ -212,8 +210,8 @@ def head(options: Options) -> str:
                 field,
                 str(value),
                 _FORMS[field],
-                "the form that sbatch takes",
-                "write it as sbatch's manual has it",
+                "in the form that sbatch accepts",
+                "write it as in sbatch's manual",
             )
     lines = {field: _Fits(value) for field, value in found.items()}
     return _template().render(lines, requeue=options.requeue)
@@ -245,14 +243,14 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
         save,
         r"[0-9]{1,6}",
         "whole seconds",
-        "give what one save takes, at worst",
+        "give the longest time of a save",
     )
     if int(save) > options.signal_seconds:
         raise fields.refuse(
             "signal_seconds",
             options.signal_seconds,
-            f"at least {save}, what a save takes",
-            "let Slurm tell earlier",
+            f"at least {save}, the time of a save",
+            "let Slurm send its signal earlier",
         )
     cells = values.get("RGT_CELLS", [])
     if options.cells != len(cells):
@@ -260,7 +258,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
             "cells",
             options.cells,
             f"{len(cells)}, the number of RGT_CELLS",
-            "give one array task a cell",
+            "give each cell one array task",
         )
     whole = fields.before_main(script, tail(options))
     return fields.SHEBANG + head(options) + whole[len(fields.SHEBANG) :]

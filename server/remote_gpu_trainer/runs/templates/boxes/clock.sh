@@ -5,6 +5,6 @@ rgt_check_sender_clock() {
   [[ $rgt_sent_at == [0-9]* ]] || return 0
   off=$((rgt_t - ${rgt_sent_at%%.*}))
   ((off > 300 || off < -300)) &&
-    rgt_refuse clock "the clock is $off s off the sender's, expected 300 at most"
+    rgt_refuse clock "the clock differs from the sender's by $off s, more than 300"
   return 0
 }

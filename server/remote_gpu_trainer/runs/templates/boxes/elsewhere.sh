@@ -33,10 +33,10 @@ rgt_not_elsewhere() {
   rgt_read_last_state
   rgt_is_elsewhere || return 0
   if [[ $rgt_fresh == true ]]; then
-    echo "$RGT_NAME runs on $rgt_host: do it there, or by its scheduler (scancel)" >&2
+    echo "$RGT_NAME runs on $rgt_host; do it there, or with its scheduler (scancel)" >&2
   else
-    echo "$RGT_NAME ran on $rgt_host, last heard of $rgt_age s ago;" \
-      "whether it still runs can't be seen from here" >&2
+    echo "$RGT_NAME ran on $rgt_host, last seen $rgt_age s ago;" \
+      "this box can't tell whether it still runs" >&2
   fi
   return 1
 }

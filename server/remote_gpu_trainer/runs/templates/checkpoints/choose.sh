@@ -47,7 +47,7 @@ rgt_look_for_checkpoint() {
     # nothing.
     [[ -z $rgt_checkpoint ]] || return 0
     rgt_torn=()
-    rgt_log 'the check of the checkpoints failed; the newest is taken as it is'
+    rgt_log 'checking the checkpoints failed; using the newest unchecked'
   fi
   # Without Python nothing can be checked: the newest that isn't empty.
   local IFS=''

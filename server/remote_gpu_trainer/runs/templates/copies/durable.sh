@@ -85,7 +85,7 @@ rgt_sync_worker() {
       result=failed ok=false rgt_detail="a link to nothing: $(readlink -- "$rgt_from")"
     elif [[ ! -e $rgt_from && -n $whole ]]; then
       result=failed missing=1
-      rgt_detail="found no $rgt_from after the run's end, expected what durable.what names"
+      rgt_detail="no $rgt_from after the run's end, although durable.what names it"
     elif [[ ! -e $rgt_from ]]; then
       result=absent rgt_detail='nothing there yet' absent+=$'\n'${item//[$'\t\n']/?}
     elif rgt_copy_out "$mode" "$rgt_from" "$rgt_to" "$mark" "$again"; then

@@ -5,7 +5,7 @@ rgt_resolve() {
   # A login without HOME has one in the list of users.
   [[ -n ${HOME:-} ]] || HOME=~
   if [[ -z $RGT_RUN_DIR || $RGT_RUN_DIR == *$'\n'* ]]; then
-    echo "RGT_RUN_DIR is '$RGT_RUN_DIR', expected a folder" >&2
+    echo "RGT_RUN_DIR is '$RGT_RUN_DIR'; set a folder" >&2
     exit 2
   fi
   rgt_home "$RGT_RUN_DIR" && RGT_RUN_DIR=${rgt_path%/}

@@ -103,7 +103,7 @@ rgt_end_orphans() {
   rgt_program_pids "$leader"
   ((${#rgt_pids[@]})) || return 0
   rgt_event orphan processes "${#rgt_pids[@]}"
-  rgt_log 'an earlier program is still running without its runner: it is asked to save'
+  rgt_log 'an earlier program still runs without its runner; asking it to save'
   if [[ -n $leader ]]; then
     rm -f -- "$RGT_RUN_DIR/save-now"
     rgt_save_now orphan

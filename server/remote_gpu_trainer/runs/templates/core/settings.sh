@@ -23,12 +23,12 @@ done
 rgt_retry_defaults=(preempted=9 killed=3 stall=2 network=3 hang=2 unknown=1
   bug=0 oom=0 host-oom=0 disk=0 gpu=0)
 rgt_usage='usage: bash run.sh VERB
-  start [--sent-at EPOCH] [--node-rank N]   detach and run; 75 when a run holds the lock
-  run            run in the foreground; ends with the code of the training
-  preflight      checks only
+  start [--sent-at EPOCH] [--node-rank N]   detach and run; exit 75 if a run holds the lock
+  run            run in the foreground; exit with the code of the training
+  preflight      check only
   status [--json]
   stop           save now, then end
-  resume         like start, also after the same failure at the same step'
+  resume         like start, even after the same failure at the same step'
 
 # Also for a script that was written from memory: see rgt_keep_script_from_memory.
 rgt_reset() {

@@ -21,7 +21,7 @@ the box stays on until the deadline"
   ((rgt_up - ${rgt_stop_at:--100000} >= RGT_NOTIFY_EVERY)) || return 1
   rgt_uptime
   rgt_stop_at=$rgt_up
-  rgt_keeper_stop_box && rgt_why='it is still here after the stop command'
-  rgt_notify "the run ended: $rgt_why. The box is still on and may be billed: stop it by hand."
+  rgt_keeper_stop_box && rgt_why='it is still on after the stop command'
+  rgt_notify "the run ended: $rgt_why. The box is still on and may be billed: stop it yourself."
   return 1
 }

@@ -12,13 +12,13 @@ rgt_keeper_alarm() {
   local until
   while :; do
     rgt_log "alarm: $1 ($rgt_why)"
-    rgt_notify "$1: $rgt_why. The box is still on and may be billed: stop it by hand."
+    rgt_notify "$1: $rgt_why. The box is still on and may be billed: stop it yourself."
     rgt_uptime && until=$((rgt_up + RGT_NOTIFY_EVERY))
     while rgt_uptime && ((rgt_up < until)); do
       [[ ! -e $RGT_RUN_DIR/quiet ]] || exit 0
       rgt_nap 1
     done
-    rgt_keeper_stop_box && rgt_why='it is still here after the stop command'
+    rgt_keeper_stop_box && rgt_why='it is still on after the stop command'
   done
 }
 
@@ -45,8 +45,8 @@ rgt_last_resort() {
     if ((rgt_up >= $3)); then break; fi
   done
   RGT_RUN_DIR=/nonexistent
-  rgt_keeper_stop_box && rgt_why='it is still here after the stop command'
-  rgt_keeper_alarm 'the deadline is over, and the run folder does not answer'
+  rgt_keeper_stop_box && rgt_why='it is still on after the stop command'
+  rgt_keeper_alarm 'the deadline has passed, and the run folder does not answer'
 }
 
 rgt_start_last_resort() {
@@ -67,6 +67,6 @@ rgt_quiet_alarm() {
 
 rgt_after_deadline() {
   [[ -z ${rgt_resort:-} ]] || kill "$rgt_resort" 2>/dev/null
-  rgt_keeper_stop_box && rgt_why='it is still here after the stop command'
-  rgt_keeper_alarm 'the deadline is over'
+  rgt_keeper_stop_box && rgt_why='it is still on after the stop command'
+  rgt_keeper_alarm 'the deadline has passed'
 }

@@ -7,7 +7,7 @@ rgt_check_rendezvous() {
   local try
   [[ $RGT_LAUNCHER != none ]] || return 0
   if [[ -z $RGT_RDZV_HOST ]]; then
-    rgt_refuse '' "the address of the first node is not known, expected \`rendezvous\` in the job"
+    rgt_refuse '' "the address of the first node is unknown; set \`rendezvous\` in the job"
     return
   fi
   type -P getent >/dev/null || return 0
@@ -16,7 +16,7 @@ rgt_check_rendezvous() {
   while ! timeout -k 1 10 getent ahosts "$RGT_RDZV_HOST" >/dev/null 2>&1; do
     rgt_uptime
     if ((rgt_up >= until)) || rgt_is_to_end; then
-      rgt_refuse '' "the name of the first node, $RGT_RDZV_HOST, is not found from here"
+      rgt_refuse '' "can't resolve the first node's name, $RGT_RDZV_HOST"
       return
     fi
     rgt_nap 2

@@ -1,7 +1,7 @@
 # A queue of cells: what its verbs mean, and the cell that a process is to run.
 
 rgt_usage+=$'\n  queue          run the cells in the foreground'
-rgt_usage+=$'\n  reconcile      which cells are done, failed or left'
+rgt_usage+=$'\n  reconcile      list the cells that are done, failed or left'
 : "${RGT_CLAIMS=}" "${RGT_LEASE:=600}" "${RGT_SLOTS:=1}" "${RGT_RDZV_PORT:=29500}"
 for rgt_name in RGT_SYNC RGT_EXPECT; do
   declare -p "$rgt_name" >/dev/null 2>&1 || eval "$rgt_name=()"
@@ -64,7 +64,7 @@ rgt_queue_apply_part() {
   [[ -n $RGT_PART ]] || return 0
   if ! [[ $RGT_PART =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] ||
     ((BASH_REMATCH[1] > BASH_REMATCH[2])); then
-    echo "--part is '$RGT_PART', expected K/N such as 1/2" >&2
+    echo "--part is '$RGT_PART'; write K/N such as 1/2" >&2
     exit 2
   fi
   rgt_queue_k=${BASH_REMATCH[1]} rgt_queue_n=${BASH_REMATCH[2]}
@@ -82,7 +82,7 @@ rgt_apply_cell() {
     if [[ ${RGT_CELLS[index]%%$'\x1f'*} == "$RGT_CELL" ]]; then at=$index; fi
   done
   if ((at < 0)); then
-    echo "RGT_CELL is '$RGT_CELL', expected a cell of this queue" >&2
+    echo "RGT_CELL is '$RGT_CELL'; name a cell of this queue" >&2
     exit 2
   fi
   rgt_queue_add_arguments "$at"

@@ -20,8 +20,8 @@ rgt_queue_open() {
     name=${RGT_CELLS[index]%%$'\x1f'*}
     if [[ $name != [A-Za-z0-9]* || $name == *[!A-Za-z0-9._=+-]* || ${#name} -gt 100 ||
       -n ${seen[$name]:-} ]]; then
-      echo "RGT_CELLS holds the name '$name'," \
-        "expected letters, digits and ._=+- and each name once" >&2
+      echo "RGT_CELLS has the name '$name';" \
+        "use letters, digits and ._=+-, and each name once" >&2
       exit 2
     fi
     seen[$name]=1

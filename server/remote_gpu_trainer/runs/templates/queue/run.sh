@@ -12,7 +12,7 @@ rgt_queue_run() {
   rgt_queue_set_deadline
   rgt_now
   if ((rgt_t >= rgt_deadline)); then
-    rgt_refuse_start "the deadline of $RGT_NAME is over since $((rgt_t - rgt_deadline)) s; \
+    rgt_refuse_start "the deadline of $RGT_NAME passed $((rgt_t - rgt_deadline)) s ago; \
 render the script with a later one"
   fi
   rgt_set_traps
@@ -147,7 +147,7 @@ rgt_queue_end() {
     rgt_exit=75
   elif [[ -n $rgt_queue_halt ]]; then
     outcome=failed rgt_exit=1 rgt_class=$rgt_queue_halt_class rgt_entry=$rgt_queue_halt_entry
-    rgt_reason="no further cell on $rgt_queue_halt; $rgt_queue_sum"
+    rgt_reason="no more cells on $rgt_queue_halt; $rgt_queue_sum"
   elif ((rgt_queue_failed + rgt_queue_left + rgt_queue_lost > 0)); then
     outcome=failed rgt_exit=1 rgt_class=unknown
   fi

@@ -103,7 +103,7 @@ rgt_queue_finish() {
     rgt_queue_kind=preempted
     if [[ -e $dir/.same-failure ]]; then
       rgt_queue_kind=failed
-      rgt_queue_end_line "$code" bug 'it failed twice at the same step; mend it, then resume'
+      rgt_queue_end_line "$code" bug 'it failed twice at the same step; fix it, then resume'
     elif ((${rgt_queue_tries[index]:-0} >= 2)) && [[ -z $rgt_asked ]]; then
       rgt_queue_kind=failed
       rgt_queue_end_line "$code" unknown "its runner ended with code $code and left no marker; \
@@ -120,7 +120,7 @@ see cells/$name/log/console"
     rgt_queue_halt_class=$class
     rgt_queue_halt_entry=$entry
     rgt_queue_halt="this box: $class, seen in cell $name: $rgt_queue_value"
-    rgt_log "no further cell on $rgt_queue_halt"
+    rgt_log "no more cells on $rgt_queue_halt"
     # Another box may do better; the second that meets it leaves it failed.
     if ! rgt_queue_seen_fault "$folder" &&
       rgt_queue_publish "$name" "$token" fault "$rgt_queue_line"; then

@@ -1,6 +1,6 @@
 # A rehearsal: train, save, kill and resume in minutes, beside the run.
 
-rgt_usage+=$'\n  rehearse       train, save, kill, resume in minutes, beside the run'
+rgt_usage+=$'\n  rehearse       train, save, kill, resume in minutes, apart from the run'
 for rgt_name in RGT_REHEARSE RGT_EXPECT; do
   declare -p "$rgt_name" >/dev/null 2>&1 || eval "$rgt_name=()"
 done

@@ -6,19 +6,19 @@ rgt_run() {
   rgt_lock_run
   exec 2>>"$RGT_RUN_DIR/log/runner.log"
   if [[ -e $RGT_RUN_DIR/.done && $again != again ]]; then
-    rgt_log "$RGT_NAME is done already; nothing was started (resume runs it again)"
+    rgt_log "$RGT_NAME is already done; nothing was started (resume runs it again)"
     exit 0
   fi
   if [[ $again == again ]]; then
     rm -f -- "$RGT_RUN_DIR/.same-failure" "$RGT_RUN_DIR/last-failure"
   elif [[ -e $RGT_RUN_DIR/.same-failure ]]; then
-    rgt_refuse_start "$RGT_NAME failed twice at the same step; mend it, then: bash $rgt_self resume"
+    rgt_refuse_start "$RGT_NAME failed twice at the same step; fix it, then: bash $rgt_self resume"
   fi
   rgt_keep_script || exit 1
   rgt_set_deadline
   rgt_now
   if ((rgt_t >= rgt_deadline)); then
-    rgt_refuse_start "the deadline of $RGT_NAME is over since $((rgt_t - rgt_deadline)) s; \
+    rgt_refuse_start "the deadline of $RGT_NAME passed $((rgt_t - rgt_deadline)) s ago; \
 render the script with a later one"
   fi
   rgt_set_traps

@@ -51,7 +51,7 @@ rgt_main() {
     sync-worker) rgt_sync_worker "${left[0]:-quick}" ;;
     keeper) rgt_keeper ;;
     *)
-      echo "'$verb' is no verb of this script; bash run.sh --help lists them" >&2
+      echo "unknown verb '$verb'; bash run.sh --help lists them" >&2
       exit 2
       ;;
   esac

@@ -1,6 +1,6 @@
 # The verb save.
 
-rgt_usage+=$'\n  save           save now, go on'
+rgt_usage+=$'\n  save           save now, then continue'
 
 rgt_save() {
   local until before

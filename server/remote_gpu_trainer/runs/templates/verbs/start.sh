@@ -33,10 +33,10 @@ rgt_start() {
   exec 9>&-
   if [[ $again != again && ${#RGT_CELLS[@]} == 0 ]]; then
     if [[ -e $RGT_RUN_DIR/.done ]]; then
-      echo "$RGT_NAME is done already; nothing was started (resume runs it again)"
+      echo "$RGT_NAME is already done; nothing was started (resume runs it again)"
       exit 0
     elif [[ -e $RGT_RUN_DIR/.same-failure ]]; then
-      echo "$RGT_NAME failed twice at the same step; mend it, then: bash $rgt_self resume" >&2
+      echo "$RGT_NAME failed twice at the same step; fix it, then: bash $rgt_self resume" >&2
       exit 1
     fi
   fi

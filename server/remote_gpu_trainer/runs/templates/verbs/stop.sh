@@ -8,7 +8,7 @@ rgt_stop() {
     rgt_uptime && until=$((rgt_up + RGT_SAVE_SECONDS + 30))
     while rgt_alive runner && rgt_uptime && ((rgt_up < until)); do rgt_nap 0.2; done
     rgt_alive runner && {
-      echo "$RGT_NAME is still saving or syncing; the deadline holds" >&2
+      echo "$RGT_NAME is still saving or syncing; the deadline still applies" >&2
       return 1
     }
     echo "$RGT_NAME has stopped"
