@@ -105,7 +105,7 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
     [
         ({"job": {}, "profile": "runpod"}, "name: missing; give it a value"),
         ({"job": JOB, "profile": "moon"}, "unknown profile 'moon'"),
-        ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: found 'moon'"),
+        ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: unknown target 'moon'"),
         (
             {"job": {**JOB, "variables": {"HF_TOKEN": "hf_" + "a" * 30}}, "profile": "runpod"},
             "this looks like a key itself",

@@ -196,12 +196,12 @@ ASKED = [
             "render_run_script",
             {"job": JOB, "profile": "runpod", "write_to": "~nobody.of.that.name/"},
         ),
-        "write_to: found",
+        "write_to: can't use",
     ),
     (
         "a script written to a device",
         tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/dev/zero"}),
-        "found a file at /dev/zero that wasn't rendered",
+        "/dev/zero exists and isn't a rendered script",
     ),
     (
         "an endless load",
@@ -426,7 +426,7 @@ def test_a_script_is_not_written_over_what_was_not_rendered(child, tmp_path):
             {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / name)},
             5,
         )
-        assert failed(reply) and "that wasn't rendered" in words(reply)
+        assert failed(reply) and "isn't a rendered script" in words(reply)
     for _ in range(2):  # over its own script it is
         assert not failed(
             child.call(

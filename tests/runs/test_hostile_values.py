@@ -141,7 +141,7 @@ def check(path: str, value: str, target: str, folder) -> bool:
         said = str(refused).splitlines()[0]
         assert (
             said.startswith(("job", path.split(".")[0], "found", "rgt", "RGT_"))
-            or ": found" in said
+            or ": must be" in said
         ), said
         return False
     if target == "slurm":

@@ -266,7 +266,7 @@ def test_a_script_is_written_whole_and_no_other_file_is_replaced(tmp_path):
     assert "script" not in answer and path.name == "sft.run.sh" and path.stat().st_mode & 0o100
     assert rendered({**FULL, "command": "y"}, "local", None, str(path))["path"] == str(path)
     path.write_text("my own notes")
-    with pytest.raises(JobError, match="wasn't rendered"):
+    with pytest.raises(JobError, match="isn't a rendered script"):
         rendered({**FULL, "command": "y"}, "local", None, str(path))
     assert path.read_text() == "my own notes"
 
@@ -355,7 +355,7 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
         ),
         (
             ["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--target", "moon"],
-            "target: found 'moon'",
+            "target: unknown target 'moon'",
         ),
     ],
 )

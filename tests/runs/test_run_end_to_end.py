@@ -176,4 +176,4 @@ def test_from_a_job_file_to_verified_results_at_home(desk, sshd):
     ]
 
     again = shell(start)
-    assert "done already" in again.stdout, "a second start does nothing"
+    assert "already done" in again.stdout, "a second start does nothing"

@@ -137,7 +137,7 @@ def test_a_box_that_is_still_there_after_its_stop_is_told(box: Box):
     )
     box.start()
     said = box.until(lambda: lines(box.folder / "alarms"), timeout=30)
-    assert "still here" in said[0]
+    assert "still on" in said[0]
 
 
 def test_after_a_verified_copy_the_box_is_stopped_long_before_the_deadline(box: Box):

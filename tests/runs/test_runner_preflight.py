@@ -177,7 +177,7 @@ def test_several_nodes_need_the_name_of_the_first(box: Box):
     several = {"RGT_LAUNCHER": "torchrun", "RGT_NODES": 2, "RGT_NAME_WAIT": 1}
     assert "address of the first node is unknown" in plain(box, **several).verb("preflight").stdout
     assert (
-        "no-such-host.invalid, is not found"
+        "can't resolve the first node's name, no-such-host.invalid"
         in plain(box, RGT_RDZV_HOST="no-such-host.invalid", **several).verb("preflight").stdout
     )
     assert plain(box, RGT_RDZV_HOST="localhost", **several).verb("preflight").returncode == 0

@@ -52,7 +52,7 @@ def stopped(box: Box, how: str, seconds: float, expect: list[str]) -> str:
 
 def test_a_stop_is_no_end_although_an_early_result_is_there(box: Box):
     assert stopped(box, "leaves", 60, [str(box.checkpoints / "best.pt")]) == "preempted"
-    assert "done already" not in box.verb("start").stdout
+    assert "already done" not in box.verb("start").stdout
 
 
 def test_a_save_that_writes_a_result_among_the_checkpoints_is_no_end(box: Box):

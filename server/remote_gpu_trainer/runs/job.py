@@ -78,9 +78,7 @@ def _not_ours(name: str) -> str:
     if name.startswith("RGT_"):
         raise ValueError("names that begin with RGT_ belong to the runner; use another name")
     if _BASH.fullmatch(name):
-        raise ValueError(
-            f"bash sets {name} itself, and the program would see that value; use another name"
-        )
+        raise ValueError(f"bash sets {name} itself, so yours would be lost; use another name")
     return name
 
 
@@ -249,8 +247,7 @@ class Queue(Strict):
 
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
     claims: BoxPath | None = Field(
-        None,
-        description="a folder that all boxes share, to claim cells; without it use --part 1/2, …",
+        None, description="a folder that all boxes share, to claim cells; else use --part 1/2, …"
     )
     lease_minutes: float = Field(
         10, gt=0, description="after how long without a sign of life another box takes a claim over"
@@ -309,12 +306,10 @@ class Job(Strict):
         description="when to stop: 20h, 90m, 2d after the first start, or a time with its zone"
     )
     code: Line | None = Field(
-        None,
-        description="a folder here to send to the box; its git state is recorded",
+        None, description="a folder here to send to the box; its git state is recorded"
     )
     environment: Line | None = Field(
-        None,
-        description="requirements.txt, environment.yml or uv.lock of the code, to install there",
+        None, description="requirements.txt, environment.yml or uv.lock of the code, to install"
     )
     python: Line = Field("python3", min_length=1, description="the interpreter on the box")
     variables: Annotated[dict[Variable, Text], AfterValidator(_no_secret)] = {}

@@ -59,7 +59,7 @@ load load
   run -1 rgt_sync_by_hand
   [ "$output" = 'no durable place is set' ]
   run -1 rgt_rehearse
-  [[ $output == 'a rehearsal needs a checkpoint'* ]]
+  [[ $output == 'a rehearsal saves and resumes a checkpoint'* ]]
 }
 
 @test "a cell's name and arguments come from one line of the roster" {
