@@ -140,7 +140,7 @@ def check(path: str, value: str, target: str, folder) -> bool:
     except REFUSED as refused:
         said = str(refused).splitlines()[0]
         assert (
-            said.startswith(("job", path.split(".")[0], "found", "rgt", "RGT_"))
+            said.startswith(("job", path.split(".")[0], "a value has a NUL", "rgt", "RGT_"))
             or ": must be" in said
         ), said
         return False

@@ -197,7 +197,7 @@ def test_the_deadline_is_written_once_and_a_run_past_it_does_not_start(box: Box)
     assert (box.run_dir / "deadline").read_text() == first
     box.make("--sleep", 0, RGT_DEADLINE=f"at:{int(time.time()) - 5}")
     again = box.verb("resume")
-    assert again.returncode == 1 and "the deadline of toy is over" in box.log()
+    assert again.returncode == 1 and "the deadline of toy passed" in box.log()
 
 
 def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):

@@ -101,7 +101,9 @@ def test_windows_line_ends_are_refused_where_a_shell_would_read_them(box: Box):
 
 def test_a_clock_that_is_far_off_is_refused(box: Box):
     said = refusals(plain(box), "--sent-at", str(int(time.time()) + 4000))
-    assert len(said) == 1 and said[0].startswith("refused U46 the clock is -")
+    assert len(said) == 1 and said[0].startswith(
+        "refused U46 the clock differs from the sender's by -"
+    )
 
 
 def test_a_missing_gpu_is_refused(box: Box):
