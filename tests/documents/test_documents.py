@@ -117,6 +117,7 @@ def test_the_repository_names_no_path_of_the_machine_it_was_written_on(word):
         ":!evals/training/data/next",
         ":!evals/sets/outside.jsonl",
         ":!evals/sets/fresh.jsonl",
+        ":!evals/sets/by_time.jsonl",
         ":!evals/sets/waiting.jsonl",
     ]
     done = subprocess.run(

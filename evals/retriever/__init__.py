@@ -1,0 +1,1 @@
+"""The retriever over entries that is measured against the shipped ranking."""

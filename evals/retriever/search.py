@@ -1,0 +1,256 @@
+"""Evidence to ranked entries, and whether to claim one. Pure: no clock, no network.
+
+Three things speak for an entry: what the report means (the encoder, against two cards of the
+entry), its words (BM25F), and a literal signature in it. One linear model over these orders the
+entries, a second one says how likely the first is right. evals/train.py fits both on reports that
+the encoder never saw, and writes their numbers to judge.json.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy
+from remote_gpu_trainer.catalogue.signatures import Hit, SignatureIndex
+from remote_gpu_trainer.logs.banners import only_versions
+from remote_gpu_trainer.logs.judging import Evidence
+from remote_gpu_trainer.logs.telling import telling
+
+from .encoder import Encoder
+from .index import Index
+
+JUDGE = Path(__file__).with_name("judge.json")
+MOST_CHARS = 1000  # of a report's most telling lines
+MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
+LEAST_WORDS = 2  # known words without which a report says nothing
+REASONED = 3  # first entries that say by which words they were found
+CONFIDENCES = ("high", "medium", "low")
+FEATURES = (
+    "meaning",  # cosine of the report and the nearer of the entry's two cards
+    "words",  # BM25F, relative to the best entry
+    "signature",  # a literal text of the entry is in a decisive line: 1, else 0
+)
+SIGNS = (
+    "lead",  # share of the first entry, less that of the second
+    "meaning",  # of the first entry
+    "signature",  # of the first entry
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An entry, its share among all entries, its signature in the report if any.
+
+    `words`: the words of the report that speak most for it.
+    """
+
+    id: str
+    probability: float
+    hit: Hit | None = None
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """Candidates, best first, and what they are worth.
+
+    `right` is the probability that the first explains the report. `confidence` is high, medium,
+    low, or "" where nothing is claimed. `doubtful`: nothing is claimed, but the titles are worth a
+    look; without it the report is plainly of another field.
+    """
+
+    candidates: tuple[Candidate, ...]
+    right: float
+    confidence: str
+    doubtful: bool = False
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The numbers of both linear models, and the least `right` of each confidence and of titles."""
+
+    order: tuple[float, ...]
+    right: tuple[float, ...]
+    bias: float
+    limits: dict[str, float]
+
+    def shares(self, found: numpy.ndarray) -> numpy.ndarray:
+        """Each entry's share of belief from its FEATURES; they sum to 1."""
+        scores = found @ numpy.array(self.order, "f")
+        scores = numpy.exp(scores - scores.max())
+        return scores / scores.sum()
+
+    def probability(self, sign: numpy.ndarray) -> float:
+        """The probability that the first entry is right, from the SIGNS of the order."""
+        return 1 / (1 + math.exp(-float(sign @ numpy.array(self.right, "f")) - self.bias))
+
+
+@lru_cache(maxsize=1)
+def load_judge() -> Judge:
+    """The fitted numbers of this installation."""
+    raw = json.loads(JUDGE.read_text(encoding="utf-8"))
+    return Judge(
+        tuple(raw["order"][name] for name in FEATURES),
+        tuple(raw["right"][name] for name in SIGNS),
+        raw["bias"],
+        raw["limits"],
+    )
+
+
+def gist(evidence: Evidence, said: str = "") -> str:
+    """The part of a report that is compared: `said`, then its most telling lines."""
+    found, room = [said] if said else [], MOST_CHARS - len(said)
+    for _, text, _ in telling(evidence):
+        text = text.strip()
+        found.append(text[: max(room, 0)])
+        room -= len(text) + 1
+        if room <= 0:
+            break
+    return "\n".join(found)
+
+
+def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) -> numpy.ndarray:
+    """FEATURES of each entry, shape (entries, 3). Without an encoder all meanings are 0."""
+    found = numpy.zeros((len(index.ids), len(FEATURES)), "f")
+    if encoder:
+        found[:, 0] = (index.points @ encoder.vector(text, MOST_PIECES)).max(0)
+    scores = index.bm25(text)
+    found[:, 1] = scores / max(float(scores.max()), 1e-6)
+    for hit in hits:
+        if hit.decisive and hit.entry_id in index.column:
+            found[index.column[hit.entry_id], 2] = 1
+    return found
+
+
+def signs(found: numpy.ndarray, share: numpy.ndarray) -> numpy.ndarray:
+    """SIGNS of an order, from the FEATURES and the shares of all entries."""
+    first, second = numpy.argsort(-share)[:2]
+    return numpy.array([share[first] - share[second], found[first, 0], found[first, 2]])
+
+
+def rank(
+    evidence: Evidence,
+    index: Index,
+    encoder: Encoder | None,
+    signatures: SignatureIndex,
+    judge: Judge,
+    most: int = 18,
+    said: str = "",
+    points: tuple[str, bool] | None = None,
+) -> Found:
+    """The `most` likeliest entries.
+
+    `said`: one sentence about the report by somebody who read it. `points`: the entry that numbers
+    in the report point to, and whether it goes first or stands second.
+    """
+    hits, text = signatures.find(evidence), gist(evidence, said)
+    found = features(text, hits, index, encoder)
+    share = judge.shares(found)
+    right = judge.probability(signs(found, share))
+    best: dict[str, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: hit.decisive):
+        best[hit.entry_id] = hit
+    order = numpy.argsort(-share)[:most].tolist()
+    candidates = tuple(
+        Candidate(
+            index.ids[at],
+            float(share[at]),
+            best.get(index.ids[at]),
+            tuple(index.reasons(text, at)) if place < REASONED else (),
+        )
+        for place, at in enumerate(order)
+    )
+    decisive = [hit for hit in best.values() if hit.decisive]
+    if evidence.seen == "sound":  # a healthy run: what it warns of, and no guess
+        warned = tuple(
+            Candidate(hit.entry_id, judge.limits["medium"], hit)
+            for hit in sorted(decisive, key=_place)
+        )
+        return Found(warned, judge.limits["low"], "low") if warned else Found((), 0.0, "")
+    failing = [hit for hit in decisive if hit.line.kind != "warning"]
+    if failing:
+        told = _first_failing(failing, evidence)
+        if told.entry_id not in [c.id for c in candidates[:2]]:
+            candidates = _behind(1, Candidate(told.entry_id, 0.0, told), candidates)
+        right = max(right, judge.limits["low"])
+    if evidence.seen in index.column:  # a curve that an entry is about
+        candidates = put_first(evidence.seen, candidates)
+        right = max(right, judge.limits["medium"])
+    elif not failing and (
+        index.known(text) < LEAST_WORDS or only_versions(line.text for line in evidence.lines)
+    ):
+        return Found((), 0.0, "")
+    if points and not failing:
+        name, first = points
+        candidates = (
+            put_first(name, candidates)
+            if first
+            else _behind(1, Candidate(name, 0.0, best.get(name)), candidates)
+        )
+    confidence = next((name for name in CONFIDENCES if right >= judge.limits[name]), "")
+    # Without an encoder no share is sure, but the nearest by words are worth a look.
+    doubtful = not confidence and (encoder is None or right >= judge.limits["titles"])
+    return Found(candidates, right, confidence, doubtful)
+
+
+def _place(hit: Hit) -> tuple[str, int]:
+    return hit.line.source, hit.line.number
+
+
+def _first_failing(hits: list[Hit], evidence: Evidence) -> Hit:
+    """The literal text that stands first, on the rank that failed first."""
+    rank_ = evidence.first.rank if evidence.first else None
+    return min(hits, key=lambda hit: (hit.line.rank != rank_, hit.line.number))
+
+
+def put_first(name: str, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """With this entry before the others, at no less than the share of the first."""
+    found = next((c for c in candidates if c.id == name), Candidate(name, 0.0))
+    most = max([found.probability, *(c.probability for c in candidates)])
+    return (
+        replace(found, probability=most),
+        *[
+            replace(c, probability=min(c.probability, 0.99 * most))
+            for c in candidates
+            if c.id != name
+        ],
+    )
+
+
+def of_these_first(name: str, found: Found) -> Found:
+    """With this one first, where it is one of several candidates that are claimed."""
+    if not found.confidence or name not in [c.id for c in found.candidates[1:]]:
+        return found
+    return replace(found, candidates=put_first(name, found.candidates), confidence="medium")
+
+
+def before(found: Found, others: Found) -> Found:
+    """What was found in one rank's log, and second what a literal text in those of all names."""
+    named = [c for c in others.candidates[:1] if c.hit and others.confidence]
+    return (
+        replace(found, candidates=_behind(1, named[0], found.candidates))
+        if named and found.candidates
+        else found
+    )
+
+
+def _behind(
+    count: int, other: Candidate, candidates: tuple[Candidate, ...]
+) -> tuple[Candidate, ...]:
+    """With this one behind the first `count`, unless it is among those."""
+    if other.id in [c.id for c in candidates[:count]]:
+        return candidates
+    least = 0.99 * candidates[count - 1].probability
+    return (
+        *candidates[:count],
+        replace(other, probability=least),
+        *[
+            replace(c, probability=min(c.probability, 0.99 * least))
+            for c in candidates[count:]
+            if c.id != other.id
+        ],
+    )
