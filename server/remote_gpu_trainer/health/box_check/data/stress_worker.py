@@ -137,7 +137,7 @@ def copy_on(device, block):
     say(
         stage="copy done",
         gpu=device.index or 0,
-        copy_gb_s=round(copied, 1),
+        copy_gb_s=round(copied, 3),
         h2d_gb_s=round(from_host, 2),
     )
 
