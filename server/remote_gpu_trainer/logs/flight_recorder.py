@@ -38,10 +38,13 @@ _FREE, _FREE_IN, _FREE_OUT = re.compile(r"all_?to_?all|_v\b|_v_"), ("scatter",),
 
 @dataclass
 class Call:
-    """What a rank did at one number of a group: `op`, `sizes` that must agree, whether it ended."""
+    """What a rank did at one number of a group: `op`, `sizes` that must agree, whether it ended.
+
+    `place`: where the program called it, '' if that isn't known.
+    """
 
     op: str
-    sizes: str
+    sizes: tuple[str, ...]
     ended: bool
     place: str
 
@@ -161,7 +164,7 @@ def _add(calls: dict[int, Call], number: int, call: Call) -> None:
     if before:  # one of several that go together
         call = Call(
             f"{before.op}+{call.op}",
-            f"{before.sizes} {call.sizes}"[:400],
+            before.sizes + call.sizes,
             before.ended and call.ended,
             before.place,
         )
@@ -178,7 +181,7 @@ def _call(entry: dict) -> Call:
     ended = entry["state"] == "completed" or (library == "gloo" and entry.get("retired") is True)
     own = [f for f in entry.get("frames") or () if not LIBRARY.search(str(f["filename"]))]
     place = f"{os.path.basename(str(own[0]['filename']))}:{own[0]['line']}" if own else ""
-    return Call(op, shown(" ".join(map(str, sizes)), 400), ended, shown(place, 60))
+    return Call(op, tuple(shown(size, 200) for size in sizes), ended, shown(place, 60))
 
 
 def verdicts(dumps: dict[int, Dump]) -> list[Verdict]:
@@ -195,11 +198,11 @@ def verdicts(dumps: dict[int, Dump]) -> list[Verdict]:
     def excused(verdict: Verdict) -> bool:
         return any(stuck.get(rank, verdict.group) != verdict.group for rank in verdict.ranks)
 
-    faulty = [v for v in found if v.kind]
+    faulty = sorted([v for v in found if v.kind], key=excused)
     if len(faulty) > 1 and all(map(excused, faulty)):
         said = "these groups wait for each other: their calls come in another order on some ranks"
         faulty[0] = replace(faulty[0], kind="crossed", odd=None, said=(*faulty[0].said, said))
-    return sorted(found, key=lambda v: (not v.kind, v.kind != "crossed" and excused(v)))
+    return [*faulty, *[v for v in found if not v.kind]]
 
 
 def _of_one_run(dumps: dict[int, Dump]) -> dict[int, Dump]:
@@ -224,7 +227,7 @@ def _of_group(group: tuple, dumps: dict[int, Dump]) -> Verdict | None:
     waiting = {rank for rank, c in calls.items() if any(not call.ended for call in c.values())}
     for number in numbers if len(members) > 1 else ():
         here = {rank: c[number] for rank, c in calls.items() if number in c}
-        absent = {rank for rank, c in calls.items() if max(c, default=0) < number}
+        absent = {rank for rank, c in calls.items() if max(c, default=-1) < number}
         if absent and waiting - absent:
             return _missing(group, number, here, absent, calls, waiting)
         for kind, key in (("op", lambda call: call.op), ("sizes", lambda call: call.sizes)):
@@ -238,9 +241,8 @@ def _of_group(group: tuple, dumps: dict[int, Dump]) -> Verdict | None:
     undumped = frozenset(members - set(dumps))
     if undumped and len(undumped) <= len(here):
         return _missing(group, number, here, undumped, {}, waiting)
-    said = f"entered alike by {told_ranks(here)}, not ended on {told_ranks(waiting)}"
     op = next(iter(here.values())).op
-    said = (f"{_named(op, number, group)}: {said}",)
+    said = (f"{told_ranks(here)} entered {_named(op, number, group)} alike, and it doesn't end",)
     return Verdict(group, "", number, op, frozenset(), frozenset(waiting), None, said)
 
 
@@ -256,9 +258,12 @@ def _missing(
     op = next(iter(here.values())).op
     alone = len(here) == 1 and len(absent) > 1 and bool(calls)
     odd = min(here) if alone else min(absent) if len(absent) == 1 else None
-    never = "never entered" if calls else "left no dump"
-    wait = "waits" if len(here) == 1 else "wait"
-    said = [f"{_named(op, number, group)}: {told_ranks(absent)} {never}; {told_ranks(here)} {wait}"]
+    wait = f"{told_ranks(here)} {'waits' if len(here) == 1 else 'wait'} in"
+    call = _named(op, number, group)
+    if calls:
+        said = [f"{told_ranks(absent)} never entered {call}; {wait} it"]
+    else:
+        said = [f"{told_ranks(absent)} left no dump; {wait} {call}"]
     for rank in sorted(absent):
         last = max(calls.get(rank, {}), default=None)
         if last is not None and calls[rank][last].place:
@@ -291,14 +296,15 @@ def _mismatch(
     ordered = sorted(camps.values(), key=lambda ranks: (len(ranks), ranks))
     even = len(ordered[0]) == len(ordered[-1])
     odd = frozenset(here) if even else frozenset(here) - frozenset(ordered[-1])
-    calls = [(ranks, here[ranks[0]]) for ranks in ordered[:3]]
-    said = "; ".join(
-        f"{told_ranks(ranks)} {call.op}{' ' + call.sizes[:40] if kind == 'sizes' else ''}"
-        for ranks, call in calls
-    )
-    what = "another collective" if kind == "op" else "other sizes"
+    calls = [here[ranks[0]] for ranks in ordered[:3]]
+    words = [call.op for call in calls]
+    if kind == "sizes":
+        apart = [len(set(part)) > 1 for part in zip(*[call.sizes for call in calls])]
+        at = apart.index(True) if True in apart else 0
+        words = [f"{call.op} {''.join(call.sizes[at : at + 1])[:40]}" for call in calls]
+    said = ", ".join(f"{told_ranks(ranks)} made {word}" for ranks, word in zip(ordered, words))
     place = here[min(odd)].place
-    told = [f"call #{number} of {_group(group)}, {what}: {said}"]
+    told = [f"as call #{number} of {_group(group)} {said}"]
     told += [f"rank {min(odd)} made its call at {place}"] if place else []
     one = min(odd) if len(odd) == 1 else None
     op = here[ordered[-1][0]].op

@@ -55,8 +55,8 @@ def from_path(
     It reads as many files of a folder as `seconds` allow. Raises `logs.files.Unreadable`.
     """
     if os.path.isdir(path):
-        from ..logs import folder as log_folder
-        from ..logs import hung_ranks  # most logs are single files
+        from ..logs import folder as log_folder  # most logs are single files
+        from . import hung_ranks
 
         def logs(others: frozenset[str]) -> Evidence:
             read = log_folder.read(path, tuple(needles), progress, seconds, others)
@@ -103,7 +103,7 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
     more.
     """
     if sum(line.text.startswith("Process ") for line in found.lines) > 1:
-        from ..logs import hung_ranks  # stacks of several processes
+        from . import hung_ranks  # stacks of several processes
 
         found = hung_ranks.with_stacks(found)
     if found.failures or found.seen not in ("", "sound"):

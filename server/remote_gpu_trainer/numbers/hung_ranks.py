@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from .files import Unreadable
-from .flight_recorder import LIBRARY, NAME, Dump, Verdict, dumps_in, told_ranks, verdicts
-from .judging import Evidence
-from .lines import Line
-from .survivors import LOST_PEER, is_secondary
+from ..logs.files import Unreadable
+from ..logs.flight_recorder import LIBRARY, NAME, Dump, Verdict, dumps_in, told_ranks, verdicts
+from ..logs.judging import Evidence
+from ..logs.lines import Line
+from ..logs.survivors import LOST_PEER, is_secondary
 
 READ, READ_STACKS = "read from the dumps: ", "read from the stacks: "
 ENTRIES = {"missing": "D20", "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
@@ -77,6 +77,8 @@ def _with_verdicts(found: Evidence, dumps: dict[int, Dump], told: list[Verdict])
         said = f"{READ}{told_ranks(dumps)} entered the same calls and ended them"
         lines = [Line(names[min(names)], 1, None, said)]
     found = replace(found, ranks=tuple(sorted({*found.ranks, *names})))
+    if not told and not found.lines:
+        return replace(found, lines=lines, decisive=lines, seen="sound")
     entry = ENTRIES.get(told[0].kind, "") if told else ""
     return _told(found, lines, entry, bool(entry) and told[0].odd is not None)
 
@@ -96,7 +98,13 @@ def _told(found: Evidence, lines: list[Line], entry: str, named: bool) -> Eviden
         for line in lines:
             line.kind = "plain"
         decisive = [*found.decisive[:1], *lines, *found.decisive[1:]]
-        return replace(found, lines=[*found.lines, *lines], decisive=decisive[:12], is_log=True)
+        return replace(
+            found,
+            lines=[*found.lines, *lines],
+            decisive=decisive[:12],
+            is_log=True,
+            seen=found.seen.replace("sound", ""),
+        )
     rest = found.lines
     if entry != "D20":  # a time-out's own words name another entry
         rest = [
