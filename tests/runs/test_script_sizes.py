@@ -21,7 +21,7 @@ QUEUE = {
 JOBS = {
     "CPU without copies": ({"gpus": 0}, "local", "local", 60_000),
     "1 GPU without copies": ({**KEPT, "gpus": 1}, "runpod", "ssh", 96_200),
-    "torchrun, 8 GPUs, rclone": ({**KEPT, **TORCHRUN}, "vastai", "ssh", 119_200),
+    "torchrun, 8 GPUs, rclone": ({**KEPT, **TORCHRUN}, "vastai", "ssh", 120_000),  # of it the dumps of hung ranks: 800
     "queue": ({**KEPT, **QUEUE}, "local", "local", 126_800),
     "Slurm with requeue": ({**KEPT, "gpus": 1, "slurm": {"most_hours": 1}}, "slurm", "slurm", 96_600),
     "Kubernetes": ({**KEPT, "gpus": 1, "kubernetes": {"image": "a", "claim": "work"}}, "kubernetes", "kubernetes", 106_100),
