@@ -261,6 +261,10 @@ def _judge(status: Status, data: dict, now: float) -> None:
     alive, stalled, said = data.get("alive") is True, data.get("stalled") is True, status.evidence
     if status.phase in ENDED:
         status.state = ENDED[status.phase]
+        missing = data.get("expect_missing") or None
+        if status.state == "finished" and (status.exit or status.failure or missing):
+            status.state = "failed"
+            said.append("the run calls itself done, and what it left says otherwise: see below")
     elif status.phase == "new" and not alive:
         status.state = "nothing"
         status.text = f"the run in {status.dir} has not been started; run bash run.sh start there"
