@@ -1,14 +1,19 @@
 """What users of other tools lost money and days by: a field that was ignored, a failure shown as success, a silent guard."""
 
 import asyncio
+import os
+import subprocess
 import typing
+from datetime import date
 
 import pytest
+import yaml
 from pydantic import BaseModel
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import JobError, from_object
+from remote_gpu_trainer.runs.render import render
 
 from tests.programs import rgt
 from tests.runs.runner_box import Box
@@ -144,3 +149,35 @@ def test_a_keeper_whose_stop_command_failed_ends_with_1_once_it_is_told_to_be_qu
     box.until(lambda: box.events("notify"), what="no alarm")
     (box.run_dir / "quiet").touch()
     assert keeper.wait(20) == 1
+
+
+@pytest.mark.parametrize("target", ["skypilot", "kubernetes"])
+def test_the_code_of_a_failed_program_is_what_the_engine_is_told(target, tmp_path):
+    """Slurm's own verdict: test_slurm_run.py."""
+    fields = {"skypilot": {}, "kubernetes": {"kubernetes": {"image": "a", "claim": "work"}}}
+    job = {**JOB, "command": ["bash", "-c", "exit 7"], "gpus": 0, **fields[target]}
+    made = render(from_object(job), profile.get("generic-ssh"), target, date(2026, 11, 25)).script
+    parts = list(yaml.safe_load_all(made))
+    if target == "skypilot":
+        script = parts[0]["run"]
+    else:
+        script = next(part["data"]["run.sh"] for part in parts if part["kind"] == "ConfigMap")
+        pod = next(part for part in parts if part["kind"] == "Job")["spec"]["template"]["spec"]
+        command = pod["containers"][0]["command"]
+        assert (command[0], command[-1]) == ("bash", "run"), "no shell between that hides the code"
+        mount = pod["containers"][0]["volumeMounts"]
+        claim = next(m["mountPath"] for m in mount if "claim" in str(m) or m["name"] == "work")
+        script = script.replace(claim, str(tmp_path))
+    (tmp_path / "run.sh").write_text(script)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("RGT_")} | {
+        "HOME": str(tmp_path)
+    }
+    words = [] if target == "skypilot" else ["run"]
+    done = subprocess.run(
+        ["bash", str(tmp_path / "run.sh"), *words],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 7, done.stderr.decode()
