@@ -59,7 +59,7 @@ def test_a_misspelt_field_of_a_job_is_refused_by_its_name_at_any_depth(path):
         from_object(job)
 
 
-@pytest.mark.parametrize("model", {model for _, model in PROFILES}, ids=lambda m: m.__name__)
+@pytest.mark.parametrize("model", dict.fromkeys(m for _, m in PROFILES), ids=lambda m: m.__name__)
 def test_a_misspelt_fact_of_a_platform_is_refused(model):
     with pytest.raises(ValueError, match="timeoutSecnds"):
         model.model_validate({"timeoutSecnds": 1})
