@@ -85,7 +85,8 @@ rgt_note_original() {
   if [[ -n ${rgt_original[0]:-} && $rgt_checkpoint_id == "${rgt_original[4]}" ]]; then
     [[ -n $rgt_step && $rgt_step -gt ${rgt_original[5]:-0} ]] || return 0
   fi
-  rgt_original=("$rgt_class" "$rgt_entry" "$rgt_reason" "$rgt_exit" "$rgt_checkpoint_id" "$rgt_step")
+  rgt_original=("$rgt_class" "$rgt_entry" "$rgt_reason" "$rgt_exit"
+    "$rgt_checkpoint_id" "$rgt_step")
 }
 
 # A retry that fails in another way must not hide why the run failed at first.
