@@ -237,6 +237,21 @@ def test_a_job_gets_only_what_it_asks_for():
             "without/cloud.sh",
         ),
         ({"RGT_LAUNCHER": "accelerate"}, "launchers/accelerate.sh", "launchers/torchrun.sh"),
+        (
+            {"RGT_LAUNCHER": "torchrun"},
+            "without/flight_recorder.sh",
+            "launchers/flight_recorder.sh",
+        ),
+        (
+            {"RGT_LAUNCHER": "accelerate", "RGT_PROCS": 2},
+            "launchers/flight_recorder.sh",
+            "without/flight_recorder.sh",
+        ),
+        (
+            {"RGT_LAUNCHER": "torchrun", "RGT_PROCS": 1, "RGT_NODES": 2},
+            "launchers/flight_recorder.sh",
+            "without/flight_recorder.sh",
+        ),
         ({"RGT_TARGET": "ssh"}, "keeper/alarm.sh", "keeper/self_stop.sh"),
         ({"RGT_AT_END": "stop", "RGT_SELF_STOP": "x"}, "keeper/self_stop.sh", "without/alarm.sh"),
         (

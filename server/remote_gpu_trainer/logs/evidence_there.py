@@ -8,8 +8,11 @@ machine. Where there are too many, the plain ones are left out first.
 from __future__ import annotations
 
 import ast
+import base64
 import io
+import json
 import tokenize
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +26,9 @@ import sys
 if sys.version_info < (3, 8):
     print('{"unreadable": "Python %d.%d is too old; install 3.8 or later"}' % sys.version_info[:2])
     sys.exit()
-import importlib.abc, importlib.util, json, os
+import base64, importlib.abc, importlib.util, json, os, zlib
 READER, PACKAGES, SOURCES, LOG, NEEDLES, MOST = @VALUES@
+SOURCES = json.loads(zlib.decompress(base64.b64decode(SOURCES)))
 class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
         if name in PACKAGES or name in SOURCES:
@@ -143,6 +147,7 @@ def program(reader: ModuleType, log: str, needles: tuple[bytes, ...] = ()) -> st
     character in two.
     """
     shipped = sources(reader.__name__)
+    packed = base64.b64encode(zlib.compress(json.dumps(shipped).encode()))
     packages = sorted({name.rpartition(".")[0] for name in shipped} | {PACKAGE})
     return _PROGRAM.replace(
         "@VALUES@",
@@ -150,7 +155,7 @@ def program(reader: ModuleType, log: str, needles: tuple[bytes, ...] = ()) -> st
             (
                 reader.__name__,
                 packages,
-                shipped,
+                packed.decode(),
                 log,
                 [needle.decode("utf-8", "replace") for needle in needles],
                 MOST,

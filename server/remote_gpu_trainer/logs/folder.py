@@ -86,13 +86,14 @@ def read(
     needles: tuple[bytes, ...] = (),
     progress: Callable[[int], None] | None = None,
     seconds: float | None = None,
+    others: frozenset[str] = frozenset(),
 ) -> Folder:
     """Read every log in a folder, as far as `seconds` allow. Raises Unreadable.
 
-    `needles` and `progress` are as in `files.of_stream`.
+    `needles` and `progress` are as in `files.of_stream`. `others` are files that are no logs.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    files = _log_files(folder)
+    files = {name: size for name, size in _log_files(folder).items() if name not in others}
     if not files:
         raise Unreadable(
             f"no log in the folder {folder}; pass one with files such as rank_0.log or 0/stderr.log"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from datetime import date
 from functools import lru_cache
@@ -14,17 +15,20 @@ from typing import BinaryIO
 
 from ..catalogue import bundle
 from ..catalogue.entry import Entry
-from ..catalogue.signatures import SignatureIndex
+from ..catalogue.signatures import Pattern, SignatureIndex
+from ..logs.files import Unreadable
 from ..logs.sentences import is_command
 from ..logs.unfolding import unfolded
 from ..numbers import log_reading
 from ..retrieval import ranking, waiting
 from ..text.errors import BadRequest
-from .answer import Answer, check_limit, look_up
+from .answer import Answer, check_limit, look_up, plain
+from .excerpts import cut, first_paragraph
 
 MAX_TEXT = 20_000_000  # characters of a pasted report
 WORDS = (4, 20)  # of a sentence before a report; two Chinese characters count as a word
 LONGEST_SENTENCE = 240  # characters of it
+CHECK = 60  # tokens of the check of an entry that explains a run
 LONG = 100_000  # characters from which a report may be read in windows
 
 
@@ -150,3 +154,43 @@ def whole_entry(entry: Entry) -> dict:
         for s in entry.signatures
     ]
     return {name: value for name, value in found.items() if name not in ("markdown", "line")}
+
+
+def explanations(
+    lines: list[str], named: str, by: str, reason: str, further: bool = True
+) -> list[dict]:
+    """Return the entries that explain how a run ended.
+
+    Each is {id, title, by, domain, retry, proof, check}, texts that may be empty behind `by`.
+    `lines` are the end of its log. `named`: the id that `by` names, '' for none; `reason` is why.
+    `further`: whether the log's end may name others.
+    """
+    found, matches, seen = [], [], ""
+    if further and lines:
+        with suppress(Unreadable):
+            answer = answer_for(text="\n".join(lines))
+            matches = answer.matches
+            seen = f"log: {answer.evidence[0]['text']}" if answer.first_failure else ""
+    if named:
+        with suppress(bundle.CatalogueError):  # an id of another release
+            proof = "; ".join(filter(None, (reason, seen)))
+            found.append(_explained(bundle.load().get(named), by, lines, proof))
+    for match in matches:
+        if match["id"] not in [entry["id"] for entry in found]:
+            by = f"the log's end, {match['confidence']} confidence"
+            found.append(_explained(bundle.load().get(match["id"]), by, lines, match["why"]))
+    return found
+
+
+def _explained(entry: Entry, by: str, lines: list[str], reason: str) -> dict:
+    patterns = [Pattern(s) for s in entry.signatures if s.role == "root"]
+    shows = [line for line in lines if any(pattern.matches(line) for pattern in patterns)]
+    return {
+        "id": entry.id,
+        "title": plain(entry.title),
+        "by": by,
+        "domain": entry.domain,
+        "retry": entry.retry,
+        "proof": f"log: {shows[-1].strip()}" if shows else reason,
+        "check": cut(first_paragraph(entry.check), CHECK),
+    }

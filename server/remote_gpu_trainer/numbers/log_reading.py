@@ -56,13 +56,17 @@ def from_path(
     """
     if os.path.isdir(path):
         from ..logs import folder as log_folder  # most logs are single files
+        from . import hung_ranks
 
-        read = log_folder.read(path, tuple(needles), progress, seconds)
-        return _with_numbers(
-            replace(judge(read.lines, read.silent), left_out=read.left_out),
-            read.numbers,
-            read.named,
-        )
+        def logs(others: frozenset[str]) -> Evidence:
+            read = log_folder.read(path, tuple(needles), progress, seconds, others)
+            return _with_numbers(
+                replace(judge(read.lines, read.silent), left_out=read.left_out),
+                read.numbers,
+                read.named,
+            )
+
+        return hung_ranks.with_dumps(path, logs)
     name = os.path.basename(path)
     rows = logfiles.of_file(path, needles, progress)
     return _with_numbers(judge(lines_of(rows, name, rank_of(name, sure=True))), rows, name)
@@ -98,7 +102,11 @@ def _with_numbers(found: Evidence, rows: list[Row], source: str, pasted: bool = 
     The numbers of a pasted text count only if all its lines are alike. Otherwise its words say
     more.
     """
-    if found.failures:
+    if sum(line.text.startswith("Process ") for line in found.lines) > 1:
+        from . import hung_ranks  # stacks of several processes
+
+        found = hung_ranks.with_stacks(found)
+    if found.failures or found.seen not in ("", "sound"):
         return found
     if logfiles.hold_table(rows):
         from . import log_reading

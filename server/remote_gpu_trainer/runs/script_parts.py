@@ -88,6 +88,11 @@ def launched(values: Values) -> bool:
     return values.get("RGT_LAUNCHER", "none") not in ("", "none")
 
 
+def several(values: Values) -> bool:
+    """Does a launcher start more than one process, so that one can wait for another?"""
+    return launched(values) and max(_number(values, n) for n in ("RGT_PROCS", "RGT_NODES")) > 1
+
+
 def launched_by(name: str) -> Condition:
     """The condition that the job's launcher has this name, one of those of `Job.launcher`."""
     return lambda values: values.get("RGT_LAUNCHER") == name
@@ -215,6 +220,8 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("launchers/accelerate.sh", launched_by("accelerate")),
     ("launchers/deepspeed.sh", launched_by("deepspeed")),
     ("without/launcher.sh", without(launched)),
+    ("launchers/flight_recorder.sh", several),
+    ("without/flight_recorder.sh", without(several)),
     ("gpus/checks.sh", gpus),
     ("gpus/check_kernel.py", gpus),
     ("gpus/watch.sh", gpus),

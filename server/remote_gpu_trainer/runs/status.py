@@ -68,7 +68,8 @@ class Status:
     """What is known about a run.
 
     `evidence`: the lines that the state follows from. `matches`: entries that explain it, as
-    {"id", "title", "by"}. `numbers`: why a run that goes on, or ended well, is worthless; else ''.
+    `look_up.explanations` gives them. `numbers`: why a run that goes on, or ended well, is
+    worthless; else ''.
     `deadline`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`: the wait ended
     because its time was over.
     """
@@ -172,31 +173,13 @@ def explain(status: Status) -> None:
     """
     if status.state not in ("failed", "stalled", "preempted") and not status.numbers:
         return
-    from ..catalogue import bundle
-    from ..logs.files import Unreadable
-    from ..lookup.answer import plain
-    from ..lookup.look_up import answer_for
+    from ..lookup.look_up import explanations
 
-    known = bundle.load()
-    if status.entry:
-        try:
-            entry = known.get(status.entry)
-            by = "the numbers at the log's end" if status.numbers else "the run's own script"
-            status.matches.append({"id": entry.id, "title": plain(entry.title), "by": by})
-        except bundle.CatalogueError:
-            status.entry = ""
-    if not status.tail or status.state == "preempted" or status.numbers:
-        return
-    try:
-        answer = answer_for(text="\n".join(status.tail))
-    except Unreadable:
-        return
-    have = {match["id"] for match in status.matches}
-    status.matches += [
-        {"id": m["id"], "title": m["title"], "by": f"the log's end, {m['confidence']} confidence"}
-        for m in answer.matches
-        if m["id"] not in have
-    ]
+    by = "the numbers at the log's end" if status.numbers else "the run's own script"
+    further = status.state != "preempted" and not status.numbers
+    status.matches += explanations(status.tail, status.entry, by, status.reason, further)
+    if not any(match["by"] == by for match in status.matches):
+        status.entry = ""  # none of this catalogue
 
 
 def as_text(status: Status) -> str:
@@ -205,7 +188,11 @@ def as_text(status: Status) -> str:
     out = [f"{status.state}: {status.dir or status.box}{at_ceiling}"]
     out += [f"    {status.text}"] if status.text else []
     out += [f"    {line}" for line in status.evidence]
-    out += [f"    {match['id']}  {match['title']} ({match['by']})" for match in status.matches]
+    for match in status.matches:
+        out.append(f"    {match['id']}  {match['title']} ({match['by']})")
+        told = (("cause in the", "domain"), ("another try", "retry"), ("shown by", "proof"))
+        said = [f"{name}: {match[key]}" for name, key in told if match[key]]
+        out += [f"        {line}" for line in [*said, f"check: {match['check']}"]]
     if len(status.runs) > 1:
         out.append(f"    runs there: {', '.join(status.runs)}; pick one with --run")
     return "\n".join(out)
@@ -274,6 +261,10 @@ def _judge(status: Status, data: dict, now: float) -> None:
     alive, stalled, said = data.get("alive") is True, data.get("stalled") is True, status.evidence
     if status.phase in ENDED:
         status.state = ENDED[status.phase]
+        missing = data.get("expect_missing") or None
+        if status.state == "finished" and (status.exit or status.failure or missing):
+            status.state = "failed"
+            said.append("the run calls itself done, and what it left says otherwise: see below")
     elif status.phase == "new" and not alive:
         status.state = "nothing"
         status.text = f"the run in {status.dir} has not been started; run bash run.sh start there"

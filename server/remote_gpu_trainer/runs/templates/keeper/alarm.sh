@@ -7,7 +7,8 @@ rgt_leaves_box() {
   [[ $RGT_TARGET != ssh && ! ($RGT_AT_END == stop && -n ${RGT_SELF_STOP:-}) ]] && rgt_ended_early
 }
 
-# The box stays although its time is over: said again and again, with a new try each time.
+# The box stays although its time is over: said again and again, with a new try each time. Told to
+# be quiet, it ends with 1: the box wasn't stopped.
 rgt_keeper_alarm() {
   local until
   while :; do
@@ -15,7 +16,7 @@ rgt_keeper_alarm() {
     rgt_notify "$1: $rgt_why. The box is still on and may be billed: stop it yourself."
     rgt_uptime && until=$((rgt_up + RGT_NOTIFY_EVERY))
     while rgt_uptime && ((rgt_up < until)); do
-      [[ ! -e $RGT_RUN_DIR/quiet ]] || exit 0
+      [[ ! -e $RGT_RUN_DIR/quiet ]] || exit 1
       rgt_nap 1
     done
     rgt_keeper_stop_box && rgt_why='it is still on after the stop command'

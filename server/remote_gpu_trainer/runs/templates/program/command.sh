@@ -1,4 +1,4 @@
-# The program: its arguments and its environment.
+# The program's environment.
 
 rgt_child_environment() {
   local pair
@@ -12,5 +12,6 @@ rgt_child_environment() {
   ((RGT_GPUS > 0)) || export ACCELERATE_USE_CPU=true DS_ACCELERATOR=cpu
   for pair in ${RGT_ENV[@]+"${RGT_ENV[@]}"}; do export "${pair?}"; done
   rgt_load_secrets
+  rgt_note_hangs
   rgt_resume_variable
 }

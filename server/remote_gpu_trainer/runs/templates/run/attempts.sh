@@ -79,9 +79,28 @@ rgt_may_retry() {
   fi
 }
 
+# The first failure of a chain of tries that came no further: no newer checkpoint, no higher step.
+rgt_note_original() {
+  [[ $rgt_class != preempted ]] || return 0
+  if [[ -n ${rgt_original[0]:-} && $rgt_checkpoint_id == "${rgt_original[4]}" ]]; then
+    [[ -n $rgt_step && $rgt_step -gt ${rgt_original[5]:-0} ]] || return 0
+  fi
+  rgt_original=("$rgt_class" "$rgt_entry" "$rgt_reason" "$rgt_exit"
+    "$rgt_checkpoint_id" "$rgt_step")
+}
+
+# A retry that fails in another way must not hide why the run failed at first.
+rgt_tell_original() {
+  [[ -n ${rgt_original[0]:-} && $rgt_class != @(|preempted|deadline|"${rgt_original[0]}") ]] ||
+    return 0
+  rgt_reason="${rgt_original[2]}; then $rgt_class${rgt_entry:+ ($rgt_entry)}: $rgt_reason"
+  rgt_class=${rgt_original[0]} rgt_entry=${rgt_original[1]} rgt_exit=${rgt_original[3]}
+}
+
 rgt_attempts() {
   local before wait now
   declare -gA rgt_used=()
+  rgt_original=()
   while :; do
     rgt_try
     [[ -z $rgt_class ]] && {
@@ -91,6 +110,7 @@ rgt_attempts() {
     ! rgt_is_to_end || return 0
     # A newer whole checkpoint is progress: then the same failure may come again.
     rgt_look_for_checkpoint
+    rgt_note_original
     now="$rgt_class ${rgt_step:-none} $rgt_checkpoint_id" before=''
     { IFS= read -r before <"$RGT_RUN_DIR/last-failure"; } 2>/dev/null
     # A lost peer is the other node's failure.

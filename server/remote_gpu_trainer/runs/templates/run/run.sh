@@ -56,6 +56,7 @@ render the script with a later one"
     exit "${rgt_exit:-1}"
   fi
   rgt_attempts
+  rgt_tell_original
   case $rgt_class in
     '') rgt_finish 'done' ;;
     preempted | deadline) rgt_finish preempted ;;

@@ -1,0 +1,1 @@
+rgt_note_hangs() { :; }
