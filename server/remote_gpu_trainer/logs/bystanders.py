@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from .first_failure import who
+from .collectives import who
 from .judging import Evidence
 from .launcher_summary import ABORT, TERM, summary_of
 from .lines import Line
@@ -23,14 +23,17 @@ CRASHED = "D20"
 _FAILED = ("exception", "failure", "consequence")
 _TALK = ("trace", "frame", *_FAILED)
 # Stacks of C++, which are printed without a rank.
+_CLEAN_UP = re.compile(r"exitcode\s*:\s*-[69]\b|Signal [69] \(SIG(?:KILL|ABRT)\)")
 _STACK = re.compile(r"\s*(?:frame #\d+: |Exception raised from )")
 
 
 def without(found: Evidence) -> Evidence:
     """Return the evidence without the words of ranks that only lost the one that failed.
 
-    Returns `found` itself where no rank failed by itself, or none lost it.
+    Nor what torchrun says of the ranks that it killed itself when it cleaned up. Returns `found`
+    itself where no rank failed by itself, or none lost it.
     """
+    found = _without_clean_up(found)
     first = found.first
     if first is None or is_secondary(first.text) or LOST_PEER.search(first.text):
         return found
@@ -62,6 +65,15 @@ def without(found: Evidence) -> Evidence:
         failures=[failure for failure in found.failures if id(failure.line) not in dropped],
         decisive=[line for line in found.decisive if id(line) not in dropped],
     )
+
+
+def _without_clean_up(found: Evidence) -> Evidence:
+    kept = [
+        line
+        for line in found.lines
+        if line.kind != "consequence" or not _CLEAN_UP.search(line.text)
+    ]
+    return found if len(kept) == len(found.lines) else replace(found, lines=kept)
 
 
 def _is_killed(first: Line, lines: list[Line]) -> bool:

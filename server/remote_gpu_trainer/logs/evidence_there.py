@@ -68,6 +68,7 @@ print(json.dumps({
     "left_out": found.left_out,
     "numbers": found.numbers,
     "seen": found.seen,
+    "victims": found.victims,
 }))
 """
 

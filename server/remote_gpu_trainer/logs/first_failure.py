@@ -12,22 +12,23 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .launcher_summary import ABORT, TERM, Summary, summary_of
+from .collectives import NOTIFIED, behind, odd_one, who
+from .launcher_summary import ABORT, KILL, TERM, Summary, summary_of
 from .lines import APART, Line, says_failure
-from .survivors import is_report
+from .survivors import LOST_PEER, is_report
 
 _STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I)
 _NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier")
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
-_WAITED_IN = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12})")
 _COLLECTIVE = re.compile(
     r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
 )
+_FOLDED = re.compile(r"\d+|0x[0-9a-f]+")
+_SPOKEN = ("plain", "message", "warning", *APART)
+LAST = 3  # lines at a rank's end in which it may say what no other rank says
+SHOWN = 8  # ranks that a sentence names
 # Compiled on first use.
-# "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (…) detected by watchdog"
-_ITSELF = r"\bRank (\d{1,5})\]"
 _FINISHED = (
-    r"(?i)\b(?:train|run|job|fit|script|program)\w{0,8}\b"
+    r"(?i)\b(?:train|run|job|fit|script|program|epoch)\w{0,8}\b"
     r".{0,40}\b(?:finished|completed?|done|stopped)\b"
     r"|^\W*(?:all )?(?:finished|completed?|done)\b(?:\W*$| in \d)"
 )
@@ -57,8 +58,9 @@ def first_failure(
 ) -> Line | None:
     """Return the line to believe, with its rank where one is known.
 
-    None when nothing failed and no rank is behind the others. `silent` are the ranks that left no
-    line.
+    None when nothing failed and no rank is behind the others. The line has no rank where several
+    ranks failed alike, or all only lost another and none is set apart. `silent` are the ranks that
+    left no line.
     """
     failures, lines = _first_attempt(failures, lines)
     summary = summary_of(lines)
@@ -66,15 +68,14 @@ def first_failure(
     if not failures and not summary.ended:
         return _behind(lines)
     own = [f for f in failures if not f.secondary]
+    odd = odd_one(lines)
+    if odd:
+        line, rank = odd
+        return _with_rank(line, rank)
     if own and len(ranks) < 2 and not summary.ended:
         return _earliest([f for f in own if f.line.rank is not None] or own)
     own = _lasting(own, failures, lines)
-    killed = [
-        rank
-        for rank, (code, _) in summary.ended.items()
-        if code is not None and code < 0 and code != TERM
-    ]
-    victims = _victims(failures, [rank for rank in killed if summary.ended[rank][0] == ABORT])
+    victims = _victims(failures, summary)
     sure = [f for f in own if not only_reports(f)]
     faulty = {f.line.rank for f in sure if f.line.rank is not None}
     if (
@@ -82,12 +83,25 @@ def first_failure(
         and summary.root not in victims
         and summary.root in {f.line.rank for f in own}
     ):
-        return _of_rank(summary.root, sure if summary.root in faulty else own)
-    killed = [rank for rank in killed if rank not in victims]
+        return _alone(_of_rank(summary.root, sure if summary.root in faulty else own), own)
+    killed = [
+        rank
+        for rank, (code, _) in summary.ended.items()
+        if code is not None
+        and code < 0
+        and code != TERM
+        and rank not in victims
+        and not _is_stuck(rank, summary, failures)
+    ]
     if killed:
-        return _at_end(summary.root if summary.root in killed else killed[0], summary)
+        rank = summary.root if summary.root in killed else killed[0]
+        if rank in faulty:
+            return _alone(_of_rank(rank, sure), own)
+        codes = [summary.ended[one][0] for one in killed]
+        line = _at_end(rank, summary)
+        return _with_rank(line, None) if codes.count(codes[killed.index(rank)]) > 1 else line
     if faulty:
-        return _earliest([f for f in sure if f.line.rank in faulty])
+        return _alone(_earliest([f for f in sure if f.line.rank in faulty]), own)
     unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
     if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:
         # The exception that ended it was printed without its rank.
@@ -98,7 +112,30 @@ def first_failure(
         if others or not own
         else None
     )
-    return named or _last_resort(failures, own, summary, victims)
+    return named or _last_resort(failures, own, summary, ranks | silent)
+
+
+def only_victims(
+    failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()
+) -> str:
+    """Return one sentence on who only lost another rank and who says nothing; else "".
+
+    For logs of several ranks in which no rank tells of a failure of its own.
+    """
+    summary = summary_of(lines)
+    victims = {who(f.line) for f in failures} - {None}
+    others = {line.rank for line in lines if line.rank is not None} | silent | set(summary.ended)
+    others -= victims
+    if not victims or len(victims | others) < 2 or not all(f.secondary for f in failures):
+        return ""
+    said = f"{_named(victims)} only lost another rank or waited for one"
+    return f"{said}; no failure is seen on {_named(others).lower()}." if others else f"{said}."
+
+
+def _named(ranks: set[int]) -> str:
+    shown = ", ".join(map(str, sorted(ranks)[:SHOWN]))
+    more = f" and {len(ranks) - SHOWN} more" if len(ranks) > SHOWN else ""
+    return f"{'Rank' if len(ranks) == 1 else 'Ranks'} {shown}{more}"
 
 
 def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Failure], list[Line]]:
@@ -162,23 +199,69 @@ def only_reports(failure: Failure) -> bool:
     return failure.line.kind == "failure" and not failure.frames and is_report(failure.line.text)
 
 
-def _victims(failures: list[Failure], aborted: list[int]) -> set[int]:
-    """Those of the aborted ranks that their own watchdog ended, after too long a wait."""
-    gave_up = (
-        {who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
+def _victims(failures: list[Failure], summary: Summary) -> set[int]:
+    """The aborted ranks that only lost another one, or waited for it too long.
+
+    Gloo ends a process by `terminate called` when another rank is gone, NCCL's watchdog does it
+    after its time.
+    """
+    said: dict[int | None, list[Failure]] = {}
+    for failure in failures:
+        said.setdefault(who(failure.line), []).append(failure)
+    return {
+        rank
+        for rank, (code, _) in summary.ended.items()
+        if code == ABORT
+        and rank in said
+        and (
+            all(f.secondary for f in said[rank])
+            or any(_COLLECTIVE.search(f.line.text) for f in said[rank])
+        )
+    }
+
+
+def clean_up(failures: list[Failure], lines: list[Line]) -> list[Line]:
+    """Return the lines of torchrun's summary about signals that are no cause.
+
+    Those of ranks that it killed itself, and of ranks that aborted because they lost another one.
+    """
+    summary = summary_of(lines)
+    victims = _victims(failures, summary)
+    return [
+        line
+        for rank, block in summary.blocks.items()
+        if rank in victims or _is_stuck(rank, summary, failures)
+        for line in block
+    ]
+
+
+def _is_stuck(rank: int, summary: Summary, failures: list[Failure]) -> bool:
+    """Whether the launcher killed the rank when it cleaned up, rather than somebody before.
+
+    Either the launcher says so; or it saw another rank end first, and the others waited until
+    their time was over. A killed rank's connections are closed at once.
+    """
+    if rank in summary.stuck:
+        return True
+    waited = [f for f in failures if f.secondary and f.line.rank not in (None, rank)]
+    return (
+        summary.ended[rank][0] == KILL
+        and summary.root not in (None, rank)
+        and bool(waited)
+        and not any(LOST_PEER.search(f.line.text) for f in waited)
     )
-    return gave_up & set(aborted)
 
 
-def who(line: Line) -> int | None:
-    """Return the rank of a line, from its prefix or from what PyTorch's watchdog says."""
-    if line.rank is not None:
-        return line.rank
-    found = re.search(_ITSELF, line.text)
-    return int(found[1]) if found else None
+def _alone(line: Line, own: list[Failure]) -> Line:
+    """The line, without its rank where another rank failed alike."""
+    shape = _FOLDED.sub("#", line.text.strip())
+    alike = {line.rank} | {
+        f.line.rank for f in own if _FOLDED.sub("#", f.line.text.strip()) == shape
+    }
+    return line if len(alike - {None}) < 2 else _with_rank(line, None)
 
 
-def _with_rank(line: Line, rank: int) -> Line:
+def _with_rank(line: Line, rank: int | None) -> Line:
     return (
         line
         if line.rank == rank
@@ -229,59 +312,88 @@ def _waited_for(
         found = _NAMED.search(line.text) if "monitoredBarrier" in line.text else None
         if found:
             return _with_rank(line, int(found[1]))
-    behind = _fewest(_ENQUEUED, "enqueued", lines) or _fewest(_WAITED_IN, "WorkNCCL(SeqNum=", lines)
-    if behind:
-        return behind
+    late = behind(lines)
+    if late:
+        return _with_rank(*late)
     known = ranks | set(summary.ended)
     if summary.ended:
         known |= set(range(max(known)))
-    silent = known - {who(f.line) for f in failures}
+    silent = known - {who(f.line) for f in failures if NOTIFIED not in f.line.text}
+    said = {rank: [line for line in lines if line.rank == rank] for rank in sorted(known)}
     # Ended, but not by the launcher.
     unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}
-    for group in (silent & {summary.root}, unasked, silent):
+    ended_well = silent - set(summary.ended) if summary.ended else set()
+    groups = [silent & {summary.root}, unasked, ended_well, silent]
+    if len(said) > 1 and all(f.secondary for f in failures):
+        groups += [_finished(silent, said), _ahead_or_behind(said), _other_words(said)]
+    for group in groups:
         if len(group) == 1:
             rank = group.pop()
-            said = [line for line in lines if line.rank == rank]
-            if said:
-                return said[-1]
-            return (
-                _at_end(rank, summary)
-                if rank in summary.ended
-                else Line(
-                    failures[0].line.source,
-                    failures[0].line.number,
-                    rank,
-                    f"rank {rank} says nothing",
-                )
-            )
+            own = [line for line in said[rank] if line.kind not in ("trace", "frame")]
+            if own:
+                return own[-1]
+            if rank in summary.ended and not _is_stuck(rank, summary, failures):
+                return _at_end(rank, summary)
+            line = failures[0].line
+            return Line(line.source, line.number, rank, f"rank {rank} says nothing")
     return None
 
 
-def _fewest(pattern: re.Pattern, hint: str, lines: list[Line]) -> Line | None:
-    """The first line of the one rank that had reached fewer collectives than every other."""
-    reached: dict[int, tuple[int, Line]] = {}
-    for line in reversed(lines):
-        found = pattern.search(line.text) if hint in line.text else None
-        rank = who(line) if found else None
-        if rank is not None:
-            reached[rank] = (int(found[1]), _with_rank(line, rank))
-    counts = sorted(count for count, _ in reached.values())
-    return (
-        min(reached.values(), key=lambda pair: pair[0])[1]
-        if len(counts) > 1 and counts[0] < counts[1]
-        else None
-    )
+def _finished(ranks: set[int], said: dict[int, list[Line]]) -> set[int]:
+    """Those of these ranks that say at their end that they are done."""
+    return {
+        rank
+        for rank in ranks
+        if any(re.search(_FINISHED, line.text) for line in said[rank][-LAST:])
+    }
+
+
+def _ahead_or_behind(said: dict[int, list[Line]]) -> set[int]:
+    """The one of at least three ranks whose last step isn't that of all others."""
+    last: dict[int, str] = {}
+    for rank, lines in said.items():
+        found = next(filter(None, (_STEP.search(line.text) for line in reversed(lines))), None)
+        if found:
+            last[rank] = found[1]
+    for step in set(last.values()):
+        at = {rank for rank, other in last.items() if other == step}
+        if len(at) == 1 and len(last) > 2 and len(set(last.values())) == 2:
+            return at
+    return set()
+
+
+def _other_words(said: dict[int, list[Line]]) -> set[int]:
+    """The one rank that says at its end, once, what no other rank says."""
+    shapes = {
+        rank: [_FOLDED.sub("#", line.text) for line in lines if line.kind in _SPOKEN]
+        for rank, lines in said.items()
+    }
+    if not all(shapes.values()):
+        return set()
+    return {
+        rank
+        for rank, own in shapes.items()
+        if any(
+            own.count(shape) == 1
+            and not any(shape in others for other, others in shapes.items() if other != rank)
+            for shape in own[-LAST:]
+        )
+    }
 
 
 def _last_resort(
-    failures: list[Failure], own: list[Failure], summary: Summary, victims: set[int]
+    failures: list[Failure], own: list[Failure], summary: Summary, ranks: set[int]
 ) -> Line | None:
-    if summary.root is not None and (summary.root not in victims or not own):
-        of_root = [f for f in failures if f.line.rank == summary.root]
-        return _of_rank(summary.root, failures) if of_root else _at_end(summary.root, summary)
+    """A failure that its own rank need not have caused; without a rank where only victims speak."""
+    if own:
+        return _alone(_earliest(own), own)
+    if summary.root is not None and not any(f.line.rank == summary.root for f in failures):
+        return _at_end(summary.root, summary)
+    if not failures:
+        return None
     # These end a run; other timeouts are often caught.
-    collective = [f for f in failures if _COLLECTIVE.search(f.line.text)]
-    return _earliest(own or collective or failures) if failures else None
+    line = _earliest([f for f in failures if _COLLECTIVE.search(f.line.text)] or failures)
+    return line if len(ranks | set(summary.ended)) < 2 else _with_rank(line, None)
 
 
 def _behind(lines: list[Line]) -> Line | None:

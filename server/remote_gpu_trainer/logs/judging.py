@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .first_failure import Failure, attempt_of, first_failure, only_reports
+from .first_failure import (
+    Failure,
+    attempt_of,
+    clean_up,
+    first_failure,
+    only_reports,
+    only_victims,
+)
 from .launcher_talk import launcher_talk
 from .lines import FRAME, Line
 from .routine import MESSAGE, Routine, routine_of, set_apart, survived
@@ -42,6 +49,7 @@ class Evidence:
     left_out: str = ""
     numbers: str = ""
     seen: str = ""
+    victims: str = ""
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""
@@ -78,6 +86,14 @@ def judge(
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
     wrapped = {id(f) for f in failures if _wraps(f.line.text)}
     first = first_failure([f for f in failures if id(f) not in wrapped] or failures, lines, silent)
+    for failure in failures:
+        for frame in failure.frames if failure.secondary else ():
+            if "backward" in frame.text:  # that a rank waited there says nothing of the backward
+                frame.kind = "trace"
+    for line in clean_up(failures, lines):
+        line.kind = "consequence"
+    failures = [f for f in failures if f.line.kind != "consequence"]
+    victims = only_victims(failures, lines, silent)
     lines, failures = _consequences(lines, failures, first)
     telling = [f for f in failures if id(f) not in wrapped]
     decisive = _decisive(telling or failures, first, lines, end)
@@ -89,7 +105,16 @@ def judge(
     if routine and not failures and any(is_sentence(line.text) for line in end):
         is_log = False  # what somebody says of a run that goes on
     sound = bool(routine and routine.places) and not (failures or first or routine.told)
-    return Evidence(lines, failures, decisive, first, ranks, is_log, seen="sound" if sound else "")
+    return Evidence(
+        lines,
+        failures,
+        decisive,
+        first,
+        ranks,
+        is_log,
+        seen="sound" if sound else "",
+        victims=victims,
+    )
 
 
 def _lasting(
@@ -187,10 +212,13 @@ def _decisive(
             seen.add(shape)
             chosen.append(line)
 
+    def is_first(line: Line) -> bool:  # `first` may be a copy without its rank
+        return first is not None and (line.source, line.number) == (first.source, first.number)
+
     ordered = sorted(
         failures,
         key=lambda f: (
-            f.line is not first,
+            not is_first(f.line),
             f.secondary,
             f.line.kind != "exception",
             -f.line.number,
@@ -206,7 +234,7 @@ def _decisive(
                 and line.rank == failure.line.rank
             ):
                 add(line)
-        for frame in [f for f in failure.frames if FRAME.match(f.text)][-2:]:
+        for frame in [f for f in failure.frames if f.kind == "frame" and FRAME.match(f.text)][-2:]:
             add(frame)
     if first:
         add(first)

@@ -130,6 +130,7 @@ def findings(reply: bytes, name: str) -> Evidence:
             told["is_log"] is True,
             *said,
             shown(told.get("seen", ""), 20),
+            shown(told.get("victims", ""), 300),
         )
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
         raise Unreadable(f"the answer from {name} can't be read; copy the log here") from None

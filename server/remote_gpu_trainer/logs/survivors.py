@@ -14,6 +14,8 @@ _SECONDARY = (
     "monitoredbarrier", "tcpstore", "c10d store", "key-value store", "store based", "store->",
     "diststore", "unhandled system error", "ncclremoteerror", "entire process down",
     "instance of 'c10::dist", "ncclsystemerror", "exit of a remote peer",
+    "terminate called without an active exception", "flight recorder dump signal",
+    "to signal dumping",
 )  # fmt: skip
 # Exceptions that no lost peer raises, whatever they say.
 _OWN = frozenset((
