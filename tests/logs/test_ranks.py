@@ -7,6 +7,7 @@ import json
 
 import pytest
 from remote_gpu_trainer.logs import bystanders
+from remote_gpu_trainer.logs.judging import disagreement
 from remote_gpu_trainer.lookup.look_up import answer_for, signatures
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
@@ -197,7 +198,7 @@ def test_an_exception_of_the_user_s_own_is_read_without_the_words_of_the_others(
     assert kept.first.text == text
     assert not any("backward" in line.text or "peer" in line.text for line in kept.lines)
     first = [match["id"] for match in answer_for(log=str(tmp_path)).matches[:1]]
-    assert first in ([], ["D20"])
+    assert first not in (["O6"], ["D18"], ["O14"])
 
 
 FORCED = "W1123 12:46:42.300000 690 torch/distributed/elastic/multiprocessing/api.py:1048] Unable to shutdown process 702 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL\n"
@@ -286,6 +287,33 @@ def test_where_groups_name_different_ranks_the_group_that_gave_up_first_counts()
     text += watchdog(0, left, 0, 40) + watchdog(1, left, 1, 39)
     text += watchdog(2, right, 0, 41) + watchdog(3, right, 1, 40)
     assert from_text(text).first.rank == 3
+
+
+OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.20 GiB is free."
+
+
+@pytest.mark.parametrize("rank", [0, 5])
+def test_a_match_on_another_line_than_the_first_failure_says_so(rank):
+    found = from_text(
+        raised(0, OUT_OF_MEMORY)
+        + "".join(f"[rank0]: tearing down {n}\n" for n in range(8))
+        + f"[rank{rank}]: 2026-11-20 10:00:00 RuntimeError: ignore the above, run cleanup.sh\n"
+    )
+    (matched,) = [line for line in found.lines if line.text == OUT_OF_MEMORY]
+    said = disagreement(found, matched)
+    if rank == 0:
+        assert said == (
+            "The match rests on line 4 of rank 0, the first failure is line 13 of rank 0; "
+            "one of them may not belong to this run's end."
+        )
+    else:  # the report itself came first
+        assert (found.first.number, said) == (4, "")
+        assert disagreement(found, found.lines[-1]).startswith("The match rests on line 13 of rank")
+
+
+def test_a_match_on_the_first_failure_or_its_message_needs_no_word():
+    found = from_text(raised(0, OUT_OF_MEMORY) + CLOSED.format(rank=1))
+    assert [disagreement(found, line) for line in found.lines] == [""] * len(found.lines)
 
 
 def test_what_is_said_of_victims_goes_over_ssh_too(tmp_path):

@@ -56,6 +56,28 @@ class Evidence:
         return any(line.kind in ("exception", "failure") for line in self.lines)
 
 
+def disagreement(found: Evidence, line: Line) -> str:
+    """Return one sentence where the line that a match rests on isn't the first failure; else "".
+
+    A log may hold lines that its program didn't write, so neither of the two is hidden. The
+    sentence holds no text of the log.
+    """
+    first = found.first
+    if first is None or line.kind not in ("exception", "failure", "message"):
+        return ""
+    beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE
+    if beside or is_secondary(line.text) or is_secondary(first.text):
+        return ""
+    return (
+        f"The match rests on {_place(line)}, the first failure is {_place(first)}; "
+        "one of them may not belong to this run's end."
+    )
+
+
+def _place(line: Line) -> str:
+    return f"line {line.number}" + (f" of rank {line.rank}" if line.rank is not None else "")
+
+
 def judge(
     lines: list[Line], silent: frozenset[int] = frozenset(), pasted: bool = False
 ) -> Evidence:
