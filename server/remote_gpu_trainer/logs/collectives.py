@@ -11,29 +11,22 @@ from collections import Counter
 
 from .lines import Line
 
-# "[PG ID 0 PG GUID 0(default_pg) Rank 3]", before PyTorch 2.4 "[PG 0 Rank 3]" or "[Rank 3]". The
-# GUID names a group on every rank, the ID only within one.
-_PLACE = re.compile(
-    r"\[(?:PG (?:ID )?(\w{1,12})(?: PG GUID (\w{1,80}))?(?: ?\(([^()\]]{0,80})\))? )?"
-    r"Rank (\d{1,5})\]"
-)
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.I)
-_WAITED_IN = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12})")
 _RUNS = re.compile(
     r"Rank (\d{1,5}) is running collective: CollectiveFingerPrint\("
     r"((?:SequenceNumber=\d{1,12}, )?OpType=\w{1,40}(?:, TensorShape=\[[^\]]{0,200}\])?)"
 )
-# The rank whose watchdog gave up first, and those that it told.
-INITIATOR = "First PG on this rank to signal dumping"
-NOTIFIED = "Observed flight recorder dump signal from another rank"
 
 
 def place_of(line: Line) -> tuple[str, int | None]:
-    """Return (process group, rank of the job) of a watchdog's line; "" is the whole job."""
-    found = _PLACE.search(line.text) if "Rank " in line.text else None
+    """Return (process group, rank of the job) of a watchdog's line; "" is the whole job.
+
+    It says "[PG ID 0 PG GUID 0(default_pg) Rank 3]", before PyTorch 2.4 "[PG 0 Rank 3]" or "[Rank
+    3]". The GUID names a group on every rank, the ID only within one.
+    """
+    found = line.sign("group")
     if not found:
         return "", line.rank
-    number, guid, name, rank = found.groups()
+    number, guid, name, rank = found
     whole = number is None or name == "default_pg" or (name is None and number == "0")
     group = "" if whole else guid or number
     return group, line.rank if line.rank is not None or not whole else int(rank)
@@ -53,7 +46,7 @@ def odd_one(lines: list[Line]) -> tuple[Line, int | None] | None:
     """
     first, runs = None, {}
     for line in lines:
-        told = _RUNS.findall(line.text) if "is running collective" in line.text else ()
+        told = _RUNS.findall(line.text) if line.says("mismatch") else ()
         for rank, what in told:
             first = first or line
             runs.setdefault(int(rank), what)
@@ -72,14 +65,14 @@ def behind(lines: list[Line]) -> tuple[Line, int] | None:
 
     Where groups name different ranks, the group counts whose watchdog gave up first.
     """
-    started = next((place_of(line)[0] for line in lines if INITIATOR in line.text), None)
-    for pattern, hint in ((_ENQUEUED, "enqueued"), (_WAITED_IN, "WorkNCCL(SeqNum=")):
+    started = next((place_of(line)[0] for line in lines if line.says("initiator")), None)
+    for name in ("enqueued", "waits in"):
         reached: dict[str, dict[int, tuple[int, Line]]] = {}
         for line in lines:
-            found = pattern.search(line.text) if hint in line.text else None
+            found = line.sign(name)
             group, rank = place_of(line) if found else ("", None)
             if rank is not None:
-                reached.setdefault(group, {}).setdefault(rank, (int(found[1]), line))
+                reached.setdefault(group, {}).setdefault(rank, (int(found[0]), line))
         fewest = {group: _fewest(counts) for group, counts in reached.items()}
         named = {group: rank for group, rank in fewest.items() if rank is not None}
         if len(set(named.values())) > 1:

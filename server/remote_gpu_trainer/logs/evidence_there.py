@@ -8,8 +8,11 @@ machine. Where there are too many, the plain ones are left out first.
 from __future__ import annotations
 
 import ast
+import base64
 import io
+import json
 import tokenize
+import zlib
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +26,9 @@ import sys
 if sys.version_info < (3, 8):
     print('{"unreadable": "Python %d.%d is too old; install 3.8 or later"}' % sys.version_info[:2])
     sys.exit()
-import importlib.abc, importlib.util, json, os
-READER, PACKAGES, SOURCES, LOG, NEEDLES, MOST = @VALUES@
+import base64, importlib.abc, importlib.util, json, os, zlib
+READER, PACKAGES, PACKED, LOG, NEEDLES, MOST = @VALUES@
+SOURCES = json.loads(zlib.decompress(base64.b64decode(PACKED)))
 class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
         if name in PACKAGES or name in SOURCES:
@@ -151,7 +155,7 @@ def program(reader: ModuleType, log: str, needles: tuple[bytes, ...] = ()) -> st
             (
                 reader.__name__,
                 packages,
-                shipped,
+                base64.b64encode(zlib.compress(json.dumps(shipped).encode(), 9)).decode(),
                 log,
                 [needle.decode("utf-8", "replace") for needle in needles],
                 MOST,

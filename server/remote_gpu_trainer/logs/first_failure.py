@@ -12,26 +12,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .collectives import NOTIFIED, behind, odd_one, who
-from .launcher_summary import ABORT, KILL, TERM, Summary, summary_of
-from .lines import APART, Line, says_failure
-from .survivors import LOST_PEER, is_report
+from .collectives import behind, odd_one, who
+from .detectors import FAILS, says
+from .launcher import ABORT, KILL, TERM, Summary, summary_of
+from .lines import APART, Line
 
-_STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I)
-_NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier")
-_COLLECTIVE = re.compile(
-    r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
-)
 _FOLDED = re.compile(r"\d+|0x[0-9a-f]+")
 _SPOKEN = ("plain", "message", "warning", *APART)
 LAST = 3  # lines at a rank's end in which it may say what no other rank says
 SHOWN = 8  # ranks that a sentence names
-# Compiled on first use.
-_FINISHED = (
-    r"(?i)\b(?:train|run|job|fit|script|program|epoch)\w{0,8}\b"
-    r".{0,40}\b(?:finished|completed?|done|stopped)\b"
-    r"|^\W*(?:all )?(?:finished|completed?|done)\b(?:\W*$| in \d)"
-)
 
 
 @dataclass(frozen=True)
@@ -71,7 +60,7 @@ def first_failure(
     odd = odd_one(lines)
     if odd:
         line, rank = odd
-        return _with_rank(line, rank)
+        return line.of_rank(rank)
     if own and len(ranks) < 2 and not summary.ended:
         return _earliest([f for f in own if f.line.rank is not None] or own)
     own = _lasting(own, failures, lines)
@@ -99,13 +88,13 @@ def first_failure(
             return _alone(_of_rank(rank, sure), own)
         codes = [summary.ended[one][0] for one in killed]
         line = _at_end(rank, summary)
-        return _with_rank(line, None) if codes.count(codes[killed.index(rank)]) > 1 else line
+        return line.of_rank(None) if codes.count(codes[killed.index(rank)]) > 1 else line
     if faulty:
         return _alone(_earliest([f for f in sure if f.line.rank in faulty]), own)
     unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
     if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:
         # The exception that ended it was printed without its rank.
-        return _with_rank(_earliest(unsaid), summary.root)
+        return _earliest(unsaid).of_rank(summary.root)
     others = [f for f in failures if f.secondary or f.line.rank is None]
     named = (
         _waited_for(others, lines, ranks | silent if failures else ranks, summary)
@@ -175,7 +164,7 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
             line.number > since.get(key, line.number)
             and line.kind in ("plain", "message", *APART)
             and len(steps.get(key, ())) < 2
-            and _STEP.search(line.text)
+            and line.says("step")
         ):
             steps.setdefault(key, []).append(line.number)
     ends = {(f.line.source, f.line.rank): f.line.number for f in failures}
@@ -196,7 +185,7 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
 
 def only_reports(failure: Failure) -> bool:
     """Return whether a failure is a line that logs an error, which need not end anything."""
-    return failure.line.kind == "failure" and not failure.frames and is_report(failure.line.text)
+    return failure.line.kind == "failure" and not failure.frames and not failure.line.says("end")
 
 
 def _victims(failures: list[Failure], summary: Summary) -> set[int]:
@@ -213,10 +202,7 @@ def _victims(failures: list[Failure], summary: Summary) -> set[int]:
         for rank, (code, _) in summary.ended.items()
         if code == ABORT
         and rank in said
-        and (
-            all(f.secondary for f in said[rank])
-            or any(_COLLECTIVE.search(f.line.text) for f in said[rank])
-        )
+        and (all(f.secondary for f in said[rank]) or any(f.line.says("waited") for f in said[rank]))
     }
 
 
@@ -248,7 +234,7 @@ def _is_stuck(rank: int, summary: Summary, failures: list[Failure]) -> bool:
         summary.ended[rank][0] == KILL
         and summary.root not in (None, rank)
         and bool(waited)
-        and not any(LOST_PEER.search(f.line.text) for f in waited)
+        and not any(f.line.says("lost peer") for f in waited)
     )
 
 
@@ -258,15 +244,7 @@ def _alone(line: Line, own: list[Failure]) -> Line:
     alike = {line.rank} | {
         f.line.rank for f in own if _FOLDED.sub("#", f.line.text.strip()) == shape
     }
-    return line if len(alike - {None}) < 2 else _with_rank(line, None)
-
-
-def _with_rank(line: Line, rank: int | None) -> Line:
-    return (
-        line
-        if line.rank == rank
-        else Line(line.source, line.number, rank, line.text, line.kind, line.time)
-    )
+    return line if len(alike - {None}) < 2 else line.of_rank(None)
 
 
 def _of_rank(rank: int, failures: list[Failure]) -> Line:
@@ -309,16 +287,16 @@ def _waited_for(
     For failures that all are lost peers or timeouts.
     """
     for line in lines:
-        found = _NAMED.search(line.text) if "monitoredBarrier" in line.text else None
+        found = line.sign("barrier")
         if found:
-            return _with_rank(line, int(found[1]))
+            return line.of_rank(int(found[0]))
     late = behind(lines)
     if late:
-        return _with_rank(*late)
+        return late[0].of_rank(late[1])
     known = ranks | set(summary.ended)
     if summary.ended:
         known |= set(range(max(known)))
-    silent = known - {who(f.line) for f in failures if NOTIFIED not in f.line.text}
+    silent = known - {who(f.line) for f in failures if not f.line.says("notified")}
     said = {rank: [line for line in lines if line.rank == rank] for rank in sorted(known)}
     # Ended, but not by the launcher.
     unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}
@@ -341,20 +319,16 @@ def _waited_for(
 
 def _finished(ranks: set[int], said: dict[int, list[Line]]) -> set[int]:
     """Those of these ranks that say at their end that they are done."""
-    return {
-        rank
-        for rank in ranks
-        if any(re.search(_FINISHED, line.text) for line in said[rank][-LAST:])
-    }
+    return {rank for rank in ranks if any(line.says("done") for line in said[rank][-LAST:])}
 
 
 def _ahead_or_behind(said: dict[int, list[Line]]) -> set[int]:
     """The one of at least three ranks whose last step isn't that of all others."""
     last: dict[int, str] = {}
     for rank, lines in said.items():
-        found = next(filter(None, (_STEP.search(line.text) for line in reversed(lines))), None)
+        found = next(filter(None, (line.sign("step") for line in reversed(lines))), None)
         if found:
-            last[rank] = found[1]
+            last[rank] = found[0]
     for step in set(last.values()):
         at = {rank for rank, other in last.items() if other == step}
         if len(at) == 1 and len(last) > 2 and len(set(last.values())) == 2:
@@ -392,8 +366,8 @@ def _last_resort(
     if not failures:
         return None
     # These end a run; other timeouts are often caught.
-    line = _earliest([f for f in failures if _COLLECTIVE.search(f.line.text)] or failures)
-    return line if len(ranks | set(summary.ended)) < 2 else _with_rank(line, None)
+    line = _earliest([f for f in failures if f.line.says("waited")] or failures)
+    return line if len(ranks | set(summary.ended)) < 2 else line.of_rank(None)
 
 
 def _behind(lines: list[Line]) -> Line | None:
@@ -403,21 +377,21 @@ def _behind(lines: list[Line]) -> Line | None:
     """
     last: dict[int, tuple[int, Line]] = {}
     for line in lines:
-        found = _STEP.search(line.text) if line.rank is not None else None
+        found = line.sign("step") if line.rank is not None else None
         if found:
-            last[line.rank] = (int(found[1]), line)
+            last[line.rank] = (int(found[0]), line)
     if len(last) < 2:
         return None
     steps = sorted(step for step, _ in last.values())
     slowest = min(last.values(), key=lambda item: item[0])[1]
     after = lines[lines.index(slowest) + 1 :] if steps[0] < steps[1] else []
-    finished = any(line.rank == slowest.rank and re.search(_FINISHED, line.text) for line in after)
+    finished = any(line.rank == slowest.rank and line.says("done") for line in after)
     return slowest if steps[0] < steps[1] and not finished else None
 
 
 def is_step(text: str) -> bool:
-    """Return whether a line reports a step and no failure.
+    """Return whether a text of an answer reports a step and no failure.
 
     A rank that `first_failure` names by such a line is only behind.
     """
-    return bool(_STEP.search(text)) and not says_failure(text)
+    return says(text, "step") and not says(text, "exception", *FAILS)

@@ -13,19 +13,14 @@ from .first_failure import (
     only_reports,
     only_victims,
 )
-from .launcher_talk import launcher_talk
-from .lines import FRAME, Line
+from .launcher import launcher_talk
+from .lines import Line
 from .routine import MESSAGE, Routine, routine_of, set_apart, survived
 from .sentences import is_sentence
-from .survivors import LOST_PEER, is_secondary
 
 # How lines begin that tell nothing.
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")
 _NUMBER = re.compile(r"\d+")
-_WRAPPERS = (
-    "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException",
-    "ProcessRaisedException", "SignalException", "subprocess-exited", "returned non-zero exit",
-)  # fmt: skip
 ENDING = 6  # lines of the end of a long log to judge by
 
 
@@ -66,7 +61,7 @@ def disagreement(found: Evidence, line: Line) -> str:
     if first is None or line.kind not in ("exception", "failure", "message"):
         return ""
     beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE
-    if beside or is_secondary(line.text) or is_secondary(first.text):
+    if beside or line.says("secondary") or first.says("secondary"):
         return ""
     return (
         f"The match rests on {_place(line)}, the first failure is {_place(first)}; "
@@ -97,7 +92,7 @@ def judge(
             failures.append(
                 Failure(
                     line,
-                    is_secondary(line.text) or _lost_by_nccl(at, lines),
+                    line.says("secondary") or _lost_by_nccl(at, lines),
                     tuple(frames.pop(line.rank, ())),
                 )
             )
@@ -106,7 +101,7 @@ def judge(
     if routine:
         failures, end = _lasting(failures, places, lines, routine)
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
-    wrapped = {id(f) for f in failures if _wraps(f.line.text)}
+    wrapped = {id(f) for f in failures if f.line.says("wrapper")}
     first = first_failure([f for f in failures if id(f) not in wrapped] or failures, lines, silent)
     for failure in failures:
         for frame in failure.frames if failure.secondary else ():
@@ -173,17 +168,10 @@ def _lost_by_nccl(at: int, lines: list[Line]) -> bool:
 
     As after "NCCL error in: ProcessGroupNCCL.cpp:1970, internal error".
     """
-    if "NCCL error" not in lines[at].text and not lines[at].text.startswith("nccl"):
+    if not lines[at].says("nccl error"):
         return False
-    near = [
-        line.text for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank
-    ]
-    return bool(LOST_PEER.search("\n".join(near[:3])))
-
-
-def _wraps(text: str) -> bool:
-    """Whether a line only says that another process failed."""
-    return text.endswith("FAILED") or any(told in text for told in _WRAPPERS)
+    near = [line for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank]
+    return any(line.says("lost peer") for line in near[:3])
 
 
 def _consequences(lines: list[Line], failures: list[Failure], first: Line | None):
@@ -191,27 +179,17 @@ def _consequences(lines: list[Line], failures: list[Failure], first: Line | None
 
     Timeouts stay, because they may be the cause.
     """
-    if (
-        first is None
-        or first.kind != "exception"
-        or first.rank is None
-        or LOST_PEER.search(first.text)
-    ):
+    if first is None or first.kind != "exception" or first.rank is None or first.says("lost peer"):
         return lines, failures
     attempt = attempt_of(first.source)
     lost = {
         id(f.line)
         for f in failures
-        if LOST_PEER.search(f.line.text)
+        if f.line.says("lost peer")
         or (attempt is not None and (attempt_of(f.line.source) or 0) > attempt)
     }
     lost |= {id(frame) for f in failures if id(f.line) in lost for frame in f.frames}
-    changed = [
-        line
-        if id(line) not in lost
-        else Line(line.source, line.number, line.rank, line.text, "consequence", line.time)
-        for line in lines
-    ]
+    changed = [line if id(line) not in lost else line.of_kind("consequence") for line in lines]
     return changed, [f for f in failures if id(f.line) not in lost]
 
 
@@ -246,7 +224,7 @@ def _decisive(
             -f.line.number,
         ),
     )
-    messages = [line for line in lines if line.kind == "message"]
+    messages = [line for line in lines if line.kind == "message" and not line.says("advice")]
     for failure in ordered[:4]:
         add(failure.line)
         for line in messages:
@@ -256,7 +234,7 @@ def _decisive(
                 and line.rank == failure.line.rank
             ):
                 add(line)
-        for frame in [f for f in failure.frames if f.kind == "frame" and FRAME.match(f.text)][-2:]:
+        for frame in [f for f in failure.frames if f.kind == "frame" and f.says("frame")][-2:]:
             add(frame)
     if first:
         add(first)

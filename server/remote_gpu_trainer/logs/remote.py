@@ -14,6 +14,7 @@ from types import ModuleType
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..text.masking import mask, shown, shown_lines
+from .detectors import TABLE, signs_of
 from .evidence_there import MOST, program
 from .files import Unreadable
 from .judging import Evidence
@@ -149,4 +150,5 @@ def _line(row: list) -> Line:
         text,
         kind if kind in KINDS else "plain",
         shown(time, 40),
+        signs_of(text, TABLE, ranked is not None),
     )
