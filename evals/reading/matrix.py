@@ -5,11 +5,9 @@ The kinds whose names hash lowest (SHA-256) are those that the readers of logs w
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -147,14 +145,13 @@ def record(cell: Cell, folder: Path) -> Path:
     detail = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"} if cell.kind == "mismatch" else {}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **detail}
     with open(folder / LAUNCHER, "wb") as log:
-        run = subprocess.Popen(
-            command, stdout=log, stderr=log, env=environment, start_new_session=True
-        )
+        run = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
             run.wait(LIMIT_S)
-        finally:
-            with contextlib.suppress(ProcessLookupError):  # what torchrun left, a stopped rank too
-                os.killpg(run.pid, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            run.terminate()  # it ends its ranks, a stopped one after half a minute
+            run.wait(60)
+            raise
     return folder
 
 

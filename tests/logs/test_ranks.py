@@ -321,13 +321,14 @@ def test_what_is_said_of_victims_goes_over_ssh_too(tmp_path):
     import sys
 
     from remote_gpu_trainer.logs import remote
-    from remote_gpu_trainer.logs.evidence_there import program
     from remote_gpu_trainer.numbers import log_reading
 
     log = tmp_path / "run.log"
     log.write_text("".join(CLOSED.format(rank=rank) for rank in range(2)))
     done = subprocess.run(
-        [sys.executable, "-"], input=program(log_reading, str(log)).encode(), capture_output=True
+        [sys.executable, "-"],
+        input=remote.program(log_reading, str(log)).encode(),
+        capture_output=True,
     )
     assert json.loads(done.stdout)["victims"]
     assert remote.findings(done.stdout, "box").victims == from_path(str(log)).victims

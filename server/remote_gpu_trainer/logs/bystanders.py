@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .collectives import who
 from .judging import Evidence
 from .launcher import ABORT, TERM, summary_of
 from .lines import Line
+from .waiting import who
 
 # The entry about a job of which one rank crashed. Of all entries that explain the words of the
 # others it is the right one.

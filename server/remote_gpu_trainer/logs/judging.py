@@ -5,18 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .first_failure import (
-    Failure,
-    attempt_of,
-    clean_up,
-    first_failure,
-    only_reports,
-    only_victims,
-)
+from .first_failure import attempt_of, first_failure, only_reports
 from .launcher import launcher_talk
 from .lines import Line
 from .routine import MESSAGE, Routine, routine_of, set_apart, survived
 from .sentences import is_sentence
+from .waiting import Failure, clean_up, only_victims
 
 # How lines begin that tell nothing.
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")
