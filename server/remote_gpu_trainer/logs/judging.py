@@ -30,7 +30,8 @@ class Evidence:
     last step of a rank that is behind. `is_log`: whether it is a log, not somebody's own words.
     `left_out` says in one sentence what of a folder was not read, and `numbers` what the numbers
     show that is no fault. `seen` is the entry of the fault that the numbers show; "fault" where no
-    entry explains it; "sound" where the numbers show no fault and nothing failed.
+    entry explains it; "sound" where the numbers show no fault and nothing failed. `victims` says in
+    one sentence which ranks only lost another one, where none tells of its own failure.
     """
 
     lines: list[Line]
@@ -247,13 +248,13 @@ def _decisive(
 def without_cascade(found: Evidence) -> Evidence:
     """Return the evidence without the words of ranks that only lost the one that failed.
 
+    What torchrun says of the ranks that it killed itself is left out too. Returns `found` itself
+    where no rank failed by itself, or none lost it.
+
     A job of many ranks ends with the words of those that waited: a watchdog's timeout, a closed
     connection, the end of their own process. These are longer than what the first rank said, and
     the same under every cause. So the look-up judges a log without them first, and as a whole where
     that finds nothing.
-
-    Nor what torchrun says of the ranks that it killed itself when it cleaned up. Returns `found`
-    itself where no rank failed by itself, or none lost it.
     """
     found = _without_clean_up(found)
     first = found.first
