@@ -315,6 +315,13 @@ def test_where_groups_name_different_ranks_the_group_that_gave_up_first_counts()
     assert from_text(text).first.rank == 3
 
 
+def test_where_only_victims_speak_their_words_decide_and_not_the_launcher_s(run):
+    ranks = {rank: (steps(), CLOSED if rank < 2 else "") for rank in range(4)}
+    found = run(ranks, summary(1, {0: 1, 1: 1, 2: -15, 3: -15}))
+    assert "Connection closed by peer" in found.decisive[0].text
+    assert not any("error_file" in line.text for line in found.decisive)
+
+
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.20 GiB is free."
 
 

@@ -193,12 +193,17 @@ def _last_resort(
     failures: list[Failure], own: list[Failure], summary: Summary, ranks: set[int]
 ) -> Line | None:
     """A failure that its own rank need not have caused; without a rank where only victims speak."""
-    if own:
-        return _alone(_earliest(own), own)
+    told = [f for f in own if not f.line.says("exit", "wrapper")]
+    if told or (own and len(own) == len(failures)):
+        return _alone(_earliest(told or own), own)
     if summary.root is not None and not any(f.line.rank == summary.root for f in failures):
         return at_end(summary.root, summary)
     if not failures:
         return None
     # These end a run; other timeouts are often caught.
-    line = _earliest([f for f in failures if f.line.says("waited")] or failures)
+    line = _earliest(
+        [f for f in failures if f.line.says("waited")]
+        or [f for f in failures if f.secondary]
+        or failures
+    )
     return line if len(ranks | set(summary.ended)) < 2 else line.of_rank(None)

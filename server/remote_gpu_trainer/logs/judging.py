@@ -192,6 +192,12 @@ def _consequences(lines: list[Line], failures: list[Failure], first: Line | None
     return changed, [f for f in failures if id(f.line) not in lost]
 
 
+def _is_empty(line: Line) -> bool:
+    """Whether a launcher only says that a rank raised something, or that it ended the rank."""
+    code = line.sign("exit code")
+    return bool(code) and ("1" in code or "-15" in code)
+
+
 def _decisive(
     failures: list[Failure], first: Line | None, lines: list[Line], end: list[Line]
 ) -> list[Line]:
@@ -218,6 +224,7 @@ def _decisive(
         failures,
         key=lambda f: (
             not is_first(f.line),
+            _is_empty(f.line),
             f.secondary,
             f.line.kind != "exception",
             -f.line.number,
@@ -237,6 +244,7 @@ def _decisive(
             add(frame)
     if first:
         add(first)
+    end = [line for line in end if not line.says("field", "no cause", "rule")]
     for line in end if len(end) <= ENDING else [*end[: ENDING // 2], *end[-ENDING // 2 :]]:
         add(line)
     for line in reversed(lines):
