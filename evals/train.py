@@ -34,7 +34,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-from remote_gpu_trainer.logs.telling import telling
+from remote_gpu_trainer.logs.salient_lines import salient
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import binary_parts, meaning, ranking, voting
 from remote_gpu_trainer.retrieval.features import features
@@ -83,7 +83,7 @@ class Texts:
 
     def _read(self, text: str) -> tuple[log_reading.Evidence, dict[str, float], list[float]]:
         """A text as evidence, as words with weights, and as a point of meaning."""
-        told = telling(found := log_reading.from_text(text))
+        told = salient(found := log_reading.from_text(text))
         return found, features(found, told), self._encoder.vector(gist(told))
 
     def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:

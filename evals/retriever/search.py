@@ -16,9 +16,8 @@ from pathlib import Path
 
 import numpy
 from remote_gpu_trainer.catalogue.signatures import Hit, SignatureIndex
-from remote_gpu_trainer.logs.banners import only_versions
 from remote_gpu_trainer.logs.judging import Evidence
-from remote_gpu_trainer.logs.telling import telling
+from remote_gpu_trainer.logs.salient_lines import only_versions, salient
 
 from .encoder import Encoder
 from .index import Index
@@ -104,7 +103,7 @@ def load_judge() -> Judge:
 def gist(evidence: Evidence, said: str = "") -> str:
     """The part of a report that is compared: `said`, then its most telling lines."""
     found, room = [said] if said else [], MOST_CHARS - len(said)
-    for _, text, _ in telling(evidence):
+    for _, text, _ in salient(evidence):
         text = text.strip()
         found.append(text[: max(room, 0)])
         room -= len(text) + 1

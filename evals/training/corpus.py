@@ -13,7 +13,7 @@ from pathlib import Path
 from grading.cases import read_cases
 from remote_gpu_trainer.catalogue.bundle import Catalogue
 from remote_gpu_trainer.catalogue.entry import Entry
-from remote_gpu_trainer.logs.telling import telling
+from remote_gpu_trainer.logs.salient_lines import salient
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval.features import features
 from remote_gpu_trainer.retrieval.gist import gist
@@ -197,7 +197,7 @@ def made_from(entries: list[Entry], practice: list[dict], cases: list[dict]) -> 
 
 def gist_of(text: str) -> str:
     """The part of a text that a sentence model is asked about."""
-    return gist(telling(log_reading.from_text(text)))
+    return gist(salient(log_reading.from_text(text)))
 
 
 def as_read(text: str) -> list:
@@ -205,5 +205,5 @@ def as_read(text: str) -> list:
 
     A change to the code that reads shows here, one that only makes it faster doesn't.
     """
-    told = telling(found := log_reading.from_text(text))
+    told = salient(found := log_reading.from_text(text))
     return [list(features(found, told).items()), gist(told)]

@@ -33,12 +33,12 @@ def test_an_import_of_a_room_above_is_found(tmp_path):
         ignore=shutil.ignore_patterns("__pycache__", "*.bin"),
     )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    below = tmp_path / "server/remote_gpu_trainer/logs/banners.py"
+    below = tmp_path / "server/remote_gpu_trainer/logs/windows.py"
     text = below.read_text(encoding="utf-8")
     below.write_text(text + "\nfrom ..lookup import answer  # noqa\n", encoding="utf-8")
     done = lint_imports(tmp_path)
     assert done.returncode == 1
-    assert "logs.banners -> remote_gpu_trainer.lookup.answer" in re.sub(r"\s+", " ", done.stdout)
+    assert "logs.windows -> remote_gpu_trainer.lookup.answer" in re.sub(r"\s+", " ", done.stdout)
 
 
 def test_no_room_and_no_module_is_too_large():

@@ -1,7 +1,7 @@
 """What launchers say under every failure, told from what a program says."""
 
 import pytest
-from remote_gpu_trainer.logs.telling import telling
+from remote_gpu_trainer.logs.salient_lines import salient
 from remote_gpu_trainer.lookup.look_up import answer_for
 from remote_gpu_trainer.numbers import log_reading
 
@@ -54,7 +54,7 @@ DEEPSPEED = """[2026-05-09 18:40:22,117] [INFO] [launch.py:319:sigkill_handler] 
 
 def said(text: str) -> str:
     return " | ".join(
-        filter(None, (words.strip() for _, words, _ in telling(log_reading.from_text(text))))
+        filter(None, (words.strip() for _, words, _ in salient(log_reading.from_text(text))))
     )
 
 

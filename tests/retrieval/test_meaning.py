@@ -7,7 +7,7 @@ from array import array
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remote_gpu_trainer.logs.telling import telling
+from remote_gpu_trainer.logs.salient_lines import salient
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import binary_parts, meaning
 from remote_gpu_trainer.retrieval.gist import MAX_GIST, gist
@@ -129,7 +129,7 @@ def test_the_point_is_the_one_that_numpy_reckons_from_the_same_file():
 def test_the_gist_of_a_log_begins_with_what_failed_and_says_nothing_twice():
     noise = "".join(f"step {n} loss 0.{n}\n" for n in range(400))
     failure = 'Traceback (most recent call last):\n  File "/home/x/train.py", line 3, in main\nRuntimeError: CUDA error: device-side assert triggered\n'
-    found = gist(telling(log_reading.from_text(noise + failure)))
+    found = gist(salient(log_reading.from_text(noise + failure)))
     assert found.splitlines()[0].startswith("RuntimeError: CUDA error") and len(found) <= MAX_GIST
     assert found.count("loss") == 1 and not set("/") & set(found) - set(string.ascii_letters)
 

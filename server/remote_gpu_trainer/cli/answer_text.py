@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 
 from ..catalogue.entry import Entry
-from ..logs.first_failure import is_step
+from ..logs.waiting import is_step
 from ..lookup.answer import Answer
 
 WHOLE = {"root_cause": "cause", "fix": "fix", "check": "check"}  # an entry's field: its label

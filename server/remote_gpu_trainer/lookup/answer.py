@@ -13,9 +13,9 @@ from datetime import date
 
 from ..catalogue.entry import Entry
 from ..catalogue.signatures import SignatureIndex
-from ..logs import bystanders
+from ..logs import judging
 from ..logs.judging import Evidence
-from ..logs.telling import telling
+from ..logs.salient_lines import salient
 from ..numbers.out_of_memory import told_by
 from ..platforms.ages import stale_entry
 from ..retrieval import search
@@ -133,11 +133,11 @@ def look_up(
             entries,
         )
 
-    alone = bystanders.without(evidence)
+    alone = judging.without_cascade(evidence)
     told, found = ranked(alone)
     if alone is not evidence and not found.confidence:
         told, found = ranked(evidence)
-        found = search.of_these_first(bystanders.CRASHED, found)
+        found = search.of_these_first(judging.CRASHED, found)
     elif alone is not evidence:
         if found.confidence != "high":
             found = search.before(found, ranked(evidence)[1])
@@ -173,7 +173,7 @@ def look_up(
         return answer
     chosen = [(c, entries[c.id]) for c in candidates[:limit]]
     others = [entry for _, entry in chosen[1:]]
-    written = wordings(line for _, line, _ in telling(evidence))
+    written = wordings(line for _, line, _ in salient(evidence))
     for place, (candidate, entry) in enumerate(chosen):
         by_numbers = told and entry.id == told.entry and not candidate.hit
         match = {

@@ -17,8 +17,8 @@ from ..catalogue import bundle
 from ..catalogue.entry import Entry
 from ..catalogue.signatures import Pattern, SignatureIndex
 from ..logs.files import Unreadable
-from ..logs.sentences import is_command
-from ..logs.unfolding import unfolded
+from ..logs.prefixes import unfolded
+from ..logs.routine import is_command
 from ..numbers import log_reading
 from ..retrieval import ranking, waiting
 from ..text.errors import BadRequest

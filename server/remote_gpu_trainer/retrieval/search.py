@@ -16,10 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..catalogue.signatures import Hit, SignatureIndex
-from ..logs.banners import only_versions
 from ..logs.judging import Evidence
 from ..logs.lines import APART
-from ..logs.telling import telling
+from ..logs.salient_lines import only_versions, salient
 from .features import features
 from .gist import gist
 from .ranking import Question, Ranking
@@ -248,7 +247,7 @@ class Read:
 
 def read_of(evidence: Evidence, ranking: Ranking) -> Read:
     """What the ranking is asked with, and the classifier of entries that it doesn't know."""
-    told = telling(evidence)
+    told = salient(evidence)
     return Read(features(evidence, told), ranking.encoder.vector(gist(told)))
 
 

@@ -7,21 +7,46 @@ their digits. Retrieval takes both the words and the meaning of a report from th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from .judging import Evidence
-from .launcher_talk import launcher_talk
+from .launcher import launcher_talk
 from .lines import APART, Line
 
 MAX_LINES = 120  # distinct lines that count
 MOST_ASIDE, MOST_ROUTINE = 12, 2
 
 _SITE = re.compile(r".*?(?:site-packages|dist-packages|lib/python3\.\d+)/")
-_FRAME = re.compile(r'\s*File "([^"]+)", line \d+(?:, in (\S+))?')
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0-9a-fA-F]+")
 _DIGITS = b"0123456789"
+# Above each, one real line.
+_BANNER = re.compile(
+    r"""\s*(?:
+        # Tue Nov 20 10:00:00 2026
+        (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)
+        \ (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)
+        \ +\d+\ [\d:]+(?:\ [A-Z]+)?\ \d{4}
+        # +-----------------------------+
+        | [+|=\-\s]+
+        # | NVIDIA-SMI 580.82    Driver Version: 580.82    CUDA Version: 13.0  |
+        | \|?\s*(?:NVIDIA-SMI\s+[\d.]+\s+)?(?:(?:KMD|Driver)\ Version:\s*[\d.]+\s+)
+          CUDA(?:\ UMD)?\ Version:\s*[\d.]+\s*\|?
+        # nvcc: NVIDIA (R) Cuda compiler driver
+        | nvcc:\ NVIDIA\ \(R\)\ Cuda\ compiler\ driver
+        | Copyright\ \(c\)\ [\d-]+\ NVIDIA\ Corporation | Built\ on\ \w{3}_\w{3}_.*
+        # Cuda compilation tools, release 12.4, V12.4.131
+        | Cuda\ compilation\ tools,\ release\ [\d.]+,\ V[\d.]+ | Build\ cuda_[\w.]+/compiler\.[\w.]+
+        # NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
+        | NVRM\ version:\ NVIDIA\ UNIX\ .* | GCC\ version:\ .*
+        # $ nvidia-smi
+        | [\w@:~/.\#\-]*[$\#]\s*
+          (?:nvidia-smi|nvcc\ (?:--version|-V)|cat\ /proc/driver/nvidia/version)
+    )\s*""",
+    re.X,
+)
 
 
-def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
+def salient(evidence: Evidence) -> list[tuple[Line, str, bool]]:
     """Return at most MAX_LINES tuples (line, its readable text, whether it is a decisive one).
 
     What launchers say under every failure is left out.
@@ -30,7 +55,7 @@ def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
     found: list[tuple[Line, str, bool]] = []
     seen: set[bytes] = set()
     talk = launcher_talk(evidence.lines) if evidence.is_log else {}
-    for line in _telling_first(evidence, marked):
+    for line in _salient_first(evidence, marked):
         spoken = talk.get((line.source, line.number))
         text = _readable(line) if spoken is None else spoken
         shape = text.encode("utf-8", "surrogatepass").translate(None, _DIGITS).strip()
@@ -43,7 +68,7 @@ def telling(evidence: Evidence) -> list[tuple[Line, str, bool]]:
     return found
 
 
-def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
+def _salient_first(evidence: Evidence, marked: set[int]) -> list[Line]:
     """Decisive lines, then the rest from both ends.
 
     The head of a log names the program, its tail says how it ended.
@@ -69,9 +94,25 @@ def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
 
 def _readable(line: Line) -> str:
     """A line without paths and addresses; of a frame, the library file and the function."""
-    frame = _FRAME.match(line.text) if line.kind == "frame" else None
+    frame = line.sign("frame") if line.kind == "frame" else None
     if frame:
-        inside = _SITE.sub("", frame[1])
-        return f"{inside.replace('/', ' ') if inside != frame[1] else ''} {frame[2] or ''}"
+        path, _, function = frame
+        inside = _SITE.sub("", path)
+        return f"{inside.replace('/', ' ') if inside != path else ''} {function or ''}"
     text = line.text
     return _PATH.sub(" ", text) if "/" in text or "\\" in text or "0x" in text else text
+
+
+def only_versions(lines: Iterable[str]) -> bool:
+    """Return whether every line that isn't blank states versions only; False without such lines.
+
+    The head of nvidia-smi, nvcc --version and the driver state versions. Alone they are no symptom,
+    even where entries contain the same words.
+    """
+    found = False
+    for line in lines:
+        if line.strip():
+            if len(line) >= 300 or not _BANNER.fullmatch(line):
+                return False
+            found = True
+    return found
