@@ -35,7 +35,7 @@ ENDINGS = {
 }
 
 # How a rendered file begins: the mark after the shebang, or before the first YAML document.
-SHEBANG, OURS = "#!/usr/bin/env bash\n", "# Rendered by remote-gpu-trainer "
+SHEBANG, OURS = "#!/usr/bin/env bash\n", "# Rendered by remote-gpu-trainer"
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,8 @@ def render(
 
 
 def _marked(text: str) -> str:
-    mark = f"{OURS}for one job. Don't edit: render again.\n"
     head = SHEBANG if text.startswith(SHEBANG) else ""
-    return head + mark + text.removeprefix(head)
+    return f"{head}{OURS}.\n{text.removeprefix(head)}"
 
 
 def fingerprint(job: Job) -> str:
