@@ -529,8 +529,8 @@ def test_calls_that_never_end_leave_the_server_answering_and_give_their_places_b
         child.initialize()
         look = {"name": "lookup_symptom", "arguments": {"symptom": "stuck"}}
         render = {"name": "render_run_script", "arguments": {"job": JOB, "profile": "runpod"}}
-        numbers = [child.start("tools/call", look) for _ in range(60)]
-        numbers += [child.start("tools/call", render) for _ in range(60)]
+        numbers = [child.start("tools/call", look) for _ in range(45)]
+        numbers += [child.start("tools/call", render) for _ in range(20)]
         wait_until(lambda: child.errors.count(b"waits") >= 32)
         assert "result" in child.ask("ping", seconds=10)
         assert not failed(child.call("check_staleness", {"scope": "runpod"}, 20))
