@@ -13,6 +13,7 @@ Exit 0: nothing is past its limit. Exit 1: something is. Exit 2: could not tell.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -88,4 +89,11 @@ def refuse(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        try:
+            code = main()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has gone, for example `head`
+        os._exit(141)
+    sys.exit(code)

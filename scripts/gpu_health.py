@@ -538,6 +538,11 @@ NVLINKS = (
     ("A100-SXM4", 12, 25.0),
     ("GB200|GB300", 18, 53.125),
 )
+# Cards that a virtual machine may have with fewer lanes than they support: name, lanes.
+# Unconfirmed: no public source tells how AWS, which alone rents the A10G, wires it.
+FEWER_LANES = (("A10G$", 8),)
+# Unified memory: nvidia-smi tells no size of its own for these.
+NO_OWN_MEMORY = re.compile(r"GB10\b|Thor|Orin")
 # Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), as the data sheets give it. Read on
 # 2026-11-20 in torchtitan (tools/utils.py: H100, H200, A100, B200, L40S), in Lightning 2.6.6
 # (fabric/utilities/throughput.py: L4, L40, A10, V100, T4), and for A40 and RTX 4090 in lists of the
@@ -875,7 +880,25 @@ reset required | fatal | reset the GPU or reboot the box
 
 probe | fatal | another driver (nouveau, vfio) holds the card: unbind it, or hand the box back
   # NVRM: The NVIDIA probe routine was not called for 3 device(s).
-  NVRM: (?:No NVIDIA graphics adapter probed|The NVIDIA probe routine was not called)
+  NVRM: (?:No NVIDIA (?:graphics adapter|devices) probed|The NVIDIA probe routine was not called)
+
+probe failed | fatal | the driver could not start a card: read the lines before it, reboot; if it
+    comes back, {BACK}
+  # NVRM: The NVIDIA probe routine failed for 1 device(s).
+  # NVRM: None of the NVIDIA devices were initialized.
+  NVRM: The NVIDIA probe routine failed for \d+ device
+  NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized
+
+bar | fatal | the card got no address space: reboot; if it comes back, {BACK}; on your own machine
+    turn Above 4G decoding on, or boot with pci=realloc
+  # NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:
+  # NVRM: BAR1 is 0M @ 0x0 (PCI:0000:04:00.0)
+  NVRM: BAR\d is \d+M @ 0x0+ \(PCI:([0-9a-f:.]+)\)
+  NVRM: BAR\d is 0M
+
+legacy | warn | nothing, if the job does not need this card: it is too old for the driver
+  # NVRM: ignoring the legacy GPU 0000:05:02.0
+  NVRM: ignoring the legacy GPU ([0-9a-f:.]+)
 
 aer | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser or
     card
@@ -996,7 +1019,7 @@ ENTRY = {
         ("U6", ["disk"]),
         ("U7", ["inodes"]),
         ("U41", ["container memory"]),
-        ("HW1", ["lost", "count", "gsp", "init"]),
+        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
         ("HW2", ["ecc", "remap", "pages", "repair"]),
         ("HW3", ["p2p"]),
         ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
@@ -1230,6 +1253,10 @@ narrow_link | degraded | width
   expected: the card's full width; an idle card keeps it (all captures)
   do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
     provider, or pass --expect pcie=%d
+narrow_as_rented | warn | width
+  found: PCIe width x%d of x%d, on every %s of this virtual machine
+  expected: the card's full width; some providers wire this card with fewer lanes (unconfirmed)
+  do: nothing, if loading data keeps up; otherwise measure with --stress and ask the provider
 slow_link | degraded | gen
   found: PCIe generation %d of %d at %d %% utilisation
   expected: the highest, under load
@@ -1272,6 +1299,10 @@ clock_held | degraded | clock
   found: held at %d MHz of %d by a clock setting, at %d %% utilisation
   expected: at least half of the highest, or the default (our limit)
   do: reset it: nvidia-smi -rgc and -rac; or ask the provider
+slower_than_others | degraded | clock
+  found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
+  expected: at least %.1f of the others' clock under the same load (our limit)
+  do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
 low_application_clock | warn | clock
   found: application clock %d MHz, default %d MHz
   expected: the default (Azure NHC and gcm require a fixed clock)
@@ -1491,6 +1522,10 @@ path_error | unknown
   found: %s: %s
   expected: readable
   do: choose another path
+path_read_only | degraded
+  found: %s is read-only
+  expected: the job can write there (--path)
+  do: mount it writable, or choose another path
 path_size | unknown
   found: %s: size can't be read
   expected: numbers
@@ -1551,6 +1586,10 @@ unknown_card | fatal | lost
   found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
   expected: every card answers whose device node can be opened
   do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
+card_without_driver | - | lost
+  found: the card at %s has no NVIDIA driver (%s)
+  expected: the driver has every card of the box; one that it can't start is lost
+  do: read what the kernel log says about its load; reboot; if it comes back, {BACK}
 hidden_cards | unknown | count
   found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
   expected: /proc/driver/nvidia/gpus says which device node belongs to which card
@@ -1839,11 +1878,17 @@ SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?
 FM_LINE = re.compile(
     r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
 )
+# A load of the driver begins with the first of these lines. The second comes after the driver has
+# looked at each card, so what it says about a card that failed stands between the two.
+LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
+LOAD_DONE = "NVRM: loading NVIDIA UNIX"
 # These lines end everything before them: a boot, a load or unload of the driver.
 OLD = re.compile(
-    r"Linux version \d+\.\d+|NVRM: loading NVIDIA UNIX|nvidia: module unloaded"
+    rf"Linux version \d+\.\d+|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded"
     r"|NVRM: .{0,60}unloading"
 )
+# What the driver says while it loads about cards that it can't use.
+LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
 # 6,3973,227996636,-;…      2026-11-20T16:31:06 …
@@ -1889,12 +1934,13 @@ def parse_log(text):
     or reset of that GPU.
     """
     events, problems, first, boot, pending = [], [], None, False, None
+    load = {"begun": False, "before": 0}
     lines = clean(text).splitlines()
     for line in lines[-200000:]:
         if first is None:
             first = seconds_of(line)
         boot = boot or bool(OLD.search(line))
-        if ends_events(line, events) or not WORTH.search(line):
+        if ends_events(line, events, load) or not WORTH.search(line):
             continue
         event = log_event(line)
         split = SPLIT_LINE.search(line)
@@ -1939,11 +1985,23 @@ def make_old(events, over):
         event["old"] = event["old"] or over(event)
 
 
-def ends_events(line, events):
-    """Whether a line says that something is over. Marks the events that are."""
+def ends_events(line, events, load):
+    """Whether a line says that something is over. Marks the events that are.
+
+    `load`: {begun, before}: whether the first line of the current load of the driver was there, and
+    how many events came before the end of the previous one. This updates it.
+    """
+    if LOAD_DONE in line:
+        before, began = load["before"], load["begun"]
+        load.update(begun=False, before=len(events))
+        if not began:  # an old driver, or a log of NVRM's lines only
+            make_old(events[:before], of_driver)
+            make_old(events[before:], lambda one: of_driver(one) and one["kind"] not in LOAD_KINDS)
+        return True
     if OLD.search(line):
         whole = "Linux version" in line
-        make_old(events, lambda event: whole or event["kind"] not in HOST_KINDS)
+        load["begun"] = LOAD_BEGINS in line
+        make_old(events, lambda event: whole or of_driver(event))
         return True
     if not WORTH.search(line):
         return False
@@ -1954,6 +2012,11 @@ def ends_events(line, events):
     elif done:
         make_old(events, lambda event: event["bdf"] == bdf(done.group(1)))
     return bool(back or done)
+
+
+def of_driver(event):
+    """Whether a load of the driver ends the event."""
+    return event["kind"] not in HOST_KINDS
 
 
 def recovery_level(text):
@@ -3473,6 +3536,8 @@ def card_at(path, kind, vendor):
         card["driver"] = os.path.basename(os.readlink(path + "/driver"))
     except OSError:
         card["driver"] = ""
+    if os.path.exists(path + "/physfn"):
+        card["virtual_function"] = True
     names = ["current_link_width", "max_link_width", "current_link_speed", "max_link_speed"]
     if vendor == "0x1002":
         names += ["mem_info_vram_total", "mem_info_vram_used"]
@@ -3580,8 +3645,8 @@ def gather_nodes(proc):
                 card["node"] = "open" if os.access(node, os.R_OK | os.W_OK) else "denied"
 
 
-def gather_disks(paths, into):
-    """Size and free space of each path."""
+def gather_disks(paths, into, asked=False):
+    """Size and free space of each path. `asked`: the job writes there, its user says."""
     for path in paths:
         into[path] = None  # stays None when statvfs never comes back: a dead mount
         try:
@@ -3593,6 +3658,7 @@ def gather_disks(paths, into):
                 "inodes_free": got.f_favail,
                 "read_only": bool(got.f_flag & 1),
                 "id": str(os.stat(path).st_dev),
+                **({"asked": True} if asked else {}),
             }
         except OSError as error:
             into[path] = {"error": error.strerror or str(error)}
@@ -3721,7 +3787,8 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
         (gather_amd, (record, runner, limit)),
     ]
     # a thread each, so that a dead mount blocks only its own
-    jobs += [(gather_disks, ([path], disks)) for path in ["/dev/shm", *real]]
+    jobs += [(gather_disks, ([path], disks, bool(paths))) for path in real]
+    jobs.append((gather_disks, (["/dev/shm"], disks)))
     if python:
         jobs.append((gather_torch, (proc, runner, python)))
     threads, broken = [], []
@@ -3935,6 +4002,27 @@ def stable_value(field, text):
     if TYPE.get(field) == "n":
         return number(text)
     return {"0": "No", "1": "Yes"}.get(text, text)
+
+
+SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
+
+
+def judge_pace(box, add):
+    """A GPU whose clock stays low under load while those of its kind run fast."""
+    loaded = [gpu for gpu in box.gpus if (gpu.number("utilization.gpu") or 0) >= 90]
+    for gpu in loaded:
+        others = [one for one in loaded if one is not gpu and one.name == gpu.name]
+        clocks = [one.number("clocks.current.sm") for one in others]
+        now, usually = gpu.number("clocks.current.sm"), median([one for one in clocks if one])
+        told = [add.has(key, gpu.label) for key in ("lost", "throttle", "clock", "capped")]
+        if now and usually and now < SLOW_CLOCK * usually and not any(told):
+            used = gpu.number("utilization.gpu")
+            add(gpu.label, "slower_than_others", now, used, usually, expected=(SLOW_CLOCK,))
+
+
+def median(values):
+    """The middle value, the lower of two, or None."""
+    return sorted(values)[(len(values) - 1) // 2] if values else None
 
 
 def has_nvlink(gpu):
@@ -4180,7 +4268,10 @@ def judge_link(box, gpu, add):
     if now and most and 0 < min(now) < max(most):
         inside = "pass-through" in (gpu.raw("x.virtualization") or "").lower()
         unseen = " (a virtual machine can't see the slot)" if inside else ""
-        add(gpu.label, "narrow_link", min(now), max(most), do=(unseen, min(now)))
+        if inside and as_rented(box, gpu, int(min(now))):
+            add(gpu.label, "narrow_as_rented", min(now), max(most), gpu.name)
+        else:
+            add(gpu.label, "narrow_link", min(now), max(most), do=(unseen, min(now)))
     now, most = gpu.number("pcie.link.gen.gpucurrent"), gpu.number("pcie.link.gen.max")
     # An idle card lowers the generation, so it matters only under load.
     loaded = gpu.busy and not gpu.says("pstate", "P8", "P12")
@@ -4196,6 +4287,14 @@ def judge_link(box, gpu, add):
     sku = None if gpu.vgpu else sku_of(gpu.name)
     if sku and most and most < sku["pcie_gen"]:
         add(gpu.label, "capped_link", most, sku["pcie_gen"])
+
+
+def as_rented(box, gpu, lanes):
+    """Whether providers may wire a card of this name with so few lanes, and all of its kind here
+    have them."""
+    known = any(re.search(name, gpu.name) and lanes == few for name, few in FEWER_LANES)
+    alike = [one.number("pcie.link.width.current") for one in box.gpus if one.name == gpu.name]
+    return known and set(alike) == {lanes}
 
 
 def judge_speed(gpu, add):
@@ -4388,6 +4487,11 @@ def unreadable_fields(gpu):
     return unread
 
 
+def is_na(gpu, field):
+    """Whether the outputs have the field, and none of them a value."""
+    return state(gpu.raw(field)) == "na"
+
+
 def missing_fields(box, gpu):
     """The fields that every driver reports but this one didn't."""
     need = REQUIRED + (REQUIRED_590 if version(box.driver)[:1] >= (590,) else ())
@@ -4404,9 +4508,15 @@ def missing_fields(box, gpu):
     on = gpu.says("ecc.mode.current", "Enabled") and not gpu.vgpu
     if state(gpu.raw(errors)) == "na" and on:
         lacks.append(errors)
+    full = not gpu.mig and not gpu.vgpu
+    if full and is_na(gpu, "memory.total") and not NO_OWN_MEMORY.search(gpu.name):
+        lacks.append("memory.total")
+    rows = ("remapped_rows.failure", "remapped_rows.pending")
+    if full and HBM.search(gpu.name) and not re.search("P100|V100", gpu.name):
+        lacks += [field for field in rows if is_na(gpu, field)]
     vital = ("memory.total", "temperature.gpu", "utilization.gpu")
     dumb = all(state(gpu.raw(field)) == "na" for field in vital)
-    if not gpu.name or (not gpu.mig and not gpu.vgpu and dumb):
+    if not gpu.name or (full and dumb):
         lacks.append("name, memory, temperature or utilisation")
     return lacks
 
@@ -4453,6 +4563,8 @@ def judge_log(box, add):
             elsewhere, worst = False, worst if worst == "warn" else "unknown"
         elif elsewhere:
             worst = "warn"
+        elif kind in ("probe", "probe failed"):
+            worst = level_of_probe(box, events[-1][1]["line"])
         label = labels.get(place, place)
         if kind != "xid":
             add_line(box, kind, place, label, worst, evidence, elsewhere, add)
@@ -4596,6 +4708,8 @@ def judge_disk(path, disk, seen, add):
         elif free < 64:
             add(None, "shm_full", free)
         return
+    if disk.get("read_only") and disk.get("asked"):
+        add(None, "path_read_only", path, key="disk " + path)
     place = disk.get("id") or (total, free, inodes)
     if disk.get("read_only") or total == 0 or place in seen:
         return
@@ -4618,12 +4732,56 @@ def judge_hidden_cards(box, add):
     for one in box.missing_cards if not wsl else []:
         if one.get("node") == "open":
             add(bdf(str(one.get("bdf"))), "unknown_card", short(one.get("bdf")))
+    for one in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(one.get("bdf"))), one.get("driver") or "none"
+        if place not in ignored_cards(box):
+            values = (short(one.get("bdf")), short(name, 40))
+            add(place, "card_without_driver", *values, level=level_of_lost(box))
     untold = [one for one in box.missing_cards if "node" not in one]
     untold = [one for one in untold if not add.has("lost", bdf(str(one.get("bdf"))))]
     if untold and not box.container and not wsl:
         add(None, "hidden_cards", len(untold), len(nvidia_cards(box)))
     if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
         add(None, "spare_nodes", len(box.gpus) + box.spare_nodes, len(box.gpus))
+
+
+def cards_without_driver(box):
+    """Display devices of NVIDIA that no driver has, or only nouveau.
+
+    A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
+    """
+    return [
+        one
+        for one in nvidia_cards(box)
+        if str(one.get("class")).startswith(("0x0300", "0x0302"))
+        and one.get("driver") in ("", "nouveau")
+        and not one.get("virtual_function")
+    ]
+
+
+def ignored_cards(box):
+    """Places of the cards that are too old for the driver; its log tells them."""
+    events = box.log["events"] if box.log else []
+    return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
+
+
+def level_of_lost(box):
+    """How bad a card is that the driver never got.
+
+    On a part of a node it is probably another job's; in a container nobody can tell.
+    """
+    if box.foreign:
+        return "warn"
+    return "unknown" if box.container and box.gpus else "fatal"
+
+
+def level_of_probe(box, line):
+    """The level of a line that counts cards which the driver didn't get."""
+    told = re.search(r"for (\d+) device", line)
+    given = [one for one in nvidia_cards(box) if str(one.get("driver")).startswith("vfio")]
+    if told and "was not called" in line and int(told.group(1)) <= len(given):
+        return "warn"  # they belong to virtual machines
+    return level_of_lost(box)
 
 
 def judge_torch(box, add):
@@ -5475,6 +5633,7 @@ def judge(record, expectations=None):
             judge_modes(box, gpu, add)
             if gpu.seen & {"csv", "xml", "q", "table"}:
                 judge_readable(box, gpu, add)
+    judge_pace(box, add)
     judge_identity(box, add)
     judge_nvlink(box, add)
     judge_use(box, add)
@@ -5690,7 +5849,12 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    sys.stdout.flush()
+    try:
+        try:
+            exit_code = main()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has gone, for example `head`
+        os._exit(141)
     sys.stderr.flush()
     os._exit(exit_code)  # a thread that waits for a dead mount must not delay the answer

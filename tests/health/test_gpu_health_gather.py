@@ -386,6 +386,24 @@ def test_a_mount_that_never_answers_holds_nothing_up(monkeypatch):
     assert any("/mnt/dead does not answer" in one["evidence"] for one in gpu_health.judge(record))
 
 
+def test_a_path_that_its_user_names_is_one_that_the_job_writes_to(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def runner(command, seconds):
+        return {"text": "", "rc": 127, "seconds": 0.0, "timed_out": False, "cut": False}
+
+    named = gpu_health.gather(runner, paths=[str(tmp_path)])["proc"]["disks"]
+    assert named[str(tmp_path)]["asked"] and "asked" not in named["/dev/shm"]
+    assert not any("asked" in disk for disk in gpu_health.gather(runner)["proc"]["disks"].values())
+
+
+def test_a_virtual_function_is_known_by_the_card_that_it_belongs_to(tmp_path):
+    card = gpu_health.card_at(str(tmp_path), "0x030200", "0x10de")
+    assert "virtual_function" not in card
+    (tmp_path / "physfn").symlink_to("..")
+    assert gpu_health.card_at(str(tmp_path), "0x030200", "0x10de")["virtual_function"]
+
+
 def test_it_needs_nothing_but_python_3_8(fake):
     places = [
         shutil.which("python3.8"),

@@ -223,3 +223,65 @@ def test_what_to_do_is_never_nothing_where_a_card_is_worse_than_a_warning():
     assert "reset the GPU" in gpu_health.xid_words(
         63, "degraded"
     ) and "another card" in gpu_health.xid_words(92, "degraded")
+
+
+BEGIN = "[    8.455120] nvidia-nvlink: Nvlink Core is being initialized, major device number 236"
+DONE = "[    8.690011] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  590.44.01  Mon Jun  1 2026"
+FAILED = "[    8.610000] NVRM: The NVIDIA probe routine failed for 1 device(s)."
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([BEGIN, FAILED, DONE], [(None, "fatal", None)]),
+        ([FAILED, DONE], [(None, "fatal", None)]),  # NVRM's lines only
+        ([BEGIN, FAILED, DONE, BEGIN, DONE], []),
+        ([FAILED, DONE, DONE], []),
+        ([BEGIN, FAILED, BEGIN, DONE], []),  # the first load ended without success
+        (
+            [
+                BEGIN,
+                "[    8.500000] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:",
+                "[    8.500001] NVRM: BAR1 is 0M @ 0x0 (PCI:0000:04:00.0)",
+                DONE,
+            ],
+            [("0000:04:00", "fatal", None)],
+        ),
+        (
+            [
+                BEGIN,
+                "[    8.600000] NVRM: The NVIDIA probe routine was not called for 1 device(s).",
+                DONE,
+            ],
+            [(None, "fatal", None)],
+        ),
+        (
+            [
+                BEGIN,
+                "[    8.500000] NVRM: The NVIDIA GPU 0000:5d:00.0",
+                "               NVRM: (PCI ID: 10de:2330) installed in this system has",
+                "               NVRM: fallen off the bus and is not responding to commands.",
+                FAILED,
+                DONE,
+            ],
+            [("0000:5d:00", "fatal", 79), (None, "fatal", None)],
+        ),
+        (
+            ["[    5.0] NVRM: Xid (PCI:0000:3b:00): 95, pid=9, Uncontained. RST: Yes", BEGIN, DONE],
+            [],
+        ),
+        (
+            [BEGIN, "[    8.5] NVRM: ignoring the legacy GPU 0000:05:02.0", DONE],
+            [("0000:05:02", "warn", None)],
+        ),
+    ],
+)
+def test_what_the_driver_says_of_a_card_while_it_loads_counts_until_the_next_load(lines, found):
+    got = findings("[    0.000000] Linux version 6.8.0-60-generic", *lines)
+    assert sorted(got, key=str) == sorted(found, key=str)
+
+
+def test_a_long_log_keeps_the_first_line_of_a_load():
+    plain = "[    9.0] usb 1-1: new device"
+    log = "\n".join([plain, BEGIN, plain, FAILED, plain, DONE, plain]).encode()
+    assert gpu_health.worthy(log).decode().split("\n") == [plain, BEGIN, FAILED, DONE, plain]

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import os
+import subprocess
 
 import pytest
 from remote_gpu_trainer.logs import folder as log_folder
@@ -187,6 +188,56 @@ def test_when_time_is_over_what_was_read_is_judged_and_the_rest_is_told(tmp_path
         match="was read within 0.5 s; pass one rank's file instead of the folder",
     ):
         from_path(path, seconds=0.5)
+
+
+def test_a_log_above_is_read_before_a_folder_of_many_files_and_the_rest_is_told(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(log_folder, "MAX_ENTRIES", 500)
+    files = {f"data/{name:05d}.bin": "" for name in range(700)}
+    read = log_folder.read(folder(tmp_path, {**files, "rank_0.log": FAULT, "z/rank_1.log": FAULT}))
+    assert {line.source for line in read.lines} == {"rank_0.log"}
+    assert "only 500 entries of the folder were looked at" in read.left_out
+    assert "rank_0.log" not in read.left_out and "data" not in read.left_out
+
+
+@pytest.fixture
+def deep(tmp_path):
+    """A folder with 1,030 others in each other: more than Python calls in each other."""
+    inside = tmp_path
+    for _ in range(30):
+        inside = inside / "d"
+        inside.mkdir()
+    top = os.open(inside, os.O_RDONLY)
+    for _ in range(1000):  # by handles: the path is longer than the system takes
+        os.mkdir("d", dir_fd=top)
+        below = os.open("d", os.O_RDONLY, dir_fd=top)
+        os.close(top)
+        top = below
+    os.close(top)
+    yield tmp_path
+    subprocess.run(["rm", "-rf", tmp_path / "d"], check=True)  # shutil.rmtree can't
+
+
+def test_a_folder_of_a_thousand_levels_is_read_as_far_as_logs_go(deep):
+    (deep / "rank_0.log").write_text(FAULT)
+    for depth in (19, 20):
+        (deep / ("d/" * depth) / "rank_1.log").write_text(FAULT)
+    read = log_folder.read(str(deep))
+    assert {line.source for line in read.lines} == {"rank_0.log", "d/" * 19 + "rank_1.log"}
+    assert "folders more than 20 deep were not looked at" in read.left_out
+    (deep / "rank_0.log").unlink()
+    (deep / ("d/" * 19) / "rank_1.log").unlink()
+    with pytest.raises(Unreadable, match="more than 20 deep"):
+        log_folder.read(str(deep))
+
+
+def test_files_of_a_folder_come_before_those_in_its_folders(tmp_path):
+    names = ["b.log", "a/2.log", "a/b/3.log", "a.log", "c/1.log"]
+    found, unseen = log_folder._log_files(
+        folder(tmp_path, dict.fromkeys(names, "x")), lambda _: None
+    )
+    assert list(found) == ["a.log", "b.log", "a/2.log", "a/b/3.log", "c/1.log"] and unseen == ""
 
 
 def test_the_names_of_files_are_never_told(tmp_path):

@@ -64,8 +64,15 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
         "Call before telling the user a price, quota or billing command"
     )
     tool = tools["render_run_script"]
-    assert not tool.annotations.destructive_hint and not tool.annotations.open_world_hint
-    assert set(tool.input_schema["properties"]) == {"job", "profile", "target", "write_to"}
+    assert tool.annotations.destructive_hint  # with write_to it replaces an older script
+    assert not tool.annotations.open_world_hint
+    assert set(tool.input_schema["properties"]) == {
+        "job",
+        "profile",
+        "target",
+        "write_to",
+        "outside",
+    }
     assert set(tool.output_schema["properties"]) == {
         "file_name",
         "script",
@@ -95,7 +102,8 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
     assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
     assert [w["id"] for w in expected["warnings"][:3]] == ["RP3", "C3", "RP14"]
     written = call(
-        {"job": JOB, "profile": "runpod", "write_to": str(tmp_path)}, "render_run_script"
+        {"job": JOB, "profile": "runpod", "write_to": str(tmp_path), "outside": True},
+        "render_run_script",
     ).structured_content
     assert (tmp_path / "sft.run.sh").read_text() == expected["script"] and "script" not in written
 

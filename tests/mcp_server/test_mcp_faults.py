@@ -131,8 +131,11 @@ ASKED = [
     ),
     (
         "a place that can't be written",
-        tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/proc/run.sh"}),
-        "write_to",
+        tool(
+            "render_run_script",
+            {"job": JOB, "profile": "runpod", "write_to": "/proc/run.sh", "outside": True},
+        ),
+        "write_to: /proc/run.sh: ",
     ),
     ("a day that is none", tool("check_staleness", {"on": "soon"}), "'soon' isn't a date"),
     ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "is a device"),
@@ -200,8 +203,24 @@ ASKED = [
     ),
     (
         "a script written to a device",
-        tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/dev/zero"}),
+        tool(
+            "render_run_script",
+            {"job": JOB, "profile": "runpod", "write_to": "/dev/zero", "outside": True},
+        ),
         "/dev/zero exists and isn't a rendered script",
+    ),
+    (
+        "a script written to where the system looks for commands",
+        tool("render_run_script", {"job": JOB, "profile": "runpod", "write_to": "/etc/x.sh"}),
+        "write_to: /etc/x.sh is outside the working folder",
+    ),
+    (
+        "a script written to a hook of git",
+        tool(
+            "render_run_script",
+            {"job": JOB, "profile": "runpod", "write_to": ".git/hooks/pre-commit"},
+        ),
+        "write_to: .git/hooks/pre-commit is hidden or in a hidden folder",
     ),
     (
         "an endless load",
@@ -423,7 +442,12 @@ def test_a_script_is_not_written_over_what_was_not_rendered(child, tmp_path):
     for name in ("fifo", "last.pt"):
         reply = child.call(
             "render_run_script",
-            {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / name)},
+            {
+                "job": JOB,
+                "profile": "runpod",
+                "write_to": str(tmp_path / name),
+                "outside": True,
+            },
             5,
         )
         assert failed(reply) and "isn't a rendered script" in words(reply)
@@ -431,7 +455,12 @@ def test_a_script_is_not_written_over_what_was_not_rendered(child, tmp_path):
         assert not failed(
             child.call(
                 "render_run_script",
-                {"job": JOB, "profile": "runpod", "write_to": str(tmp_path / "run.sh")},
+                {
+                    "job": JOB,
+                    "profile": "runpod",
+                    "write_to": str(tmp_path / "run.sh"),
+                    "outside": True,
+                },
             )
         )
 
@@ -468,6 +497,86 @@ def test_the_process_ends_with_its_input_although_a_tool_waits(tmp_path):
             time.sleep(0.02)
         child.process.stdin.close()
         assert child.process.wait(15) == 0
+
+
+STUCK = """
+import sys, threading, time
+import remote_gpu_trainer.mcp_server.server as server
+import remote_gpu_trainer.runs.rendering as rendering
+look = server.answer_for
+def stuck(*arguments, **named):
+    text = named.get("text", "stuck")
+    if text.startswith("stuck"):
+        print("waits", file=sys.stderr, flush=True)
+        threading.Event().wait()
+    time.sleep(1 if text.startswith("slow") else 0)
+    return look(**named)
+server.answer_for = rendering.rendered = stuck
+from remote_gpu_trainer.cli.main import main
+sys.exit(main(["serve"]))
+"""
+
+
+def wait_until(true) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_calls_that_never_end_leave_the_server_answering_and_give_their_places_back():
+    with Child([sys.executable, "-c", STUCK]) as child:
+        child.initialize()
+        look = {"name": "lookup_symptom", "arguments": {"symptom": "stuck"}}
+        render = {"name": "render_run_script", "arguments": {"job": JOB, "profile": "runpod"}}
+        numbers = [child.start("tools/call", look) for _ in range(45)]
+        numbers += [child.start("tools/call", render) for _ in range(20)]
+        wait_until(lambda: child.errors.count(b"waits") >= 32)
+        assert "result" in child.ask("ping", seconds=10)
+        assert not failed(child.call("check_staleness", {"scope": "runpod"}, 20))
+        assert "contents" in child.ask("resources/read", {"uri": "entry://O3"}, 10)["result"]
+        assert child.errors.count(b"waits") == 32
+        for number in numbers:
+            child.send(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": number},
+                }
+            )
+        still_answers(child)
+
+
+def test_a_call_for_which_there_was_never_a_place_says_why():
+    import asyncio
+
+    import anyio
+    from remote_gpu_trainer.mcp_server import server
+    from remote_gpu_trainer.text.errors import BadRequest
+
+    class Context:
+        async def report_progress(self, *_):
+            pass
+
+    async def run():
+        places = anyio.CapacityLimiter(1)
+        await places.acquire_on_behalf_of("another call")
+        await server.told(Context(), lambda: 1, lambda: "", most=0.2, places=places)
+
+    with pytest.raises(BadRequest, match="still wait; cancel them"):
+        asyncio.run(run())
+
+
+def test_a_pending_call_is_answered_after_the_end_of_input():
+    with Child([sys.executable, "-c", STUCK]) as child:
+        child.initialize()
+        still_answers(child)  # the catalogue is loaded, so that the next call takes a second
+        asked = {"symptom": "slow: element 0 of tensors does not require grad"}
+        number = child.start("tools/call", {"name": "lookup_symptom", "arguments": asked})
+        child.process.stdin.close()
+        reply = child.reply(number, 15)
+        assert not failed(reply) and "O3" in words(reply)
+        assert child.process.wait(8) == 0
 
 
 def test_what_is_wrong_with_a_resource_stays_in_the_error_and_holds_no_control(child):
@@ -691,7 +800,8 @@ def test_a_home_that_is_missing_or_cannot_be_written_changes_nothing(home, tmp_p
         assert not failed(child.call("render_run_script", {"job": JOB, "profile": "runpod"}))
         assert not failed(child.call("gpu_health", {}))
         written = child.call(
-            "render_run_script", {"job": JOB, "profile": "runpod", "write_to": "~/"}
+            "render_run_script",
+            {"job": JOB, "profile": "runpod", "write_to": "~/", "outside": True},
         )
         assert not failed(written) or is_clear(words(written))
 

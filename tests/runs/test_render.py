@@ -14,7 +14,7 @@ from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs import script_parts, shell_text
 from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import JobError, from_object
-from remote_gpu_trainer.runs.render import TARGETS, render, usual_target
+from remote_gpu_trainer.runs.render import OURS, TARGETS, render, usual_target
 from remote_gpu_trainer.runs.rendering import rendered
 from remote_gpu_trainer.runs.runner_values import Unfit, self_stop, values
 
@@ -55,6 +55,7 @@ FULL = {
     "durable": {"to": "rclone:keep:runs/sft", "what": ["out"]}, "results": ["out/final.pt"], "notify": ["curl", "-d", "@-", "https://example.org/alarm"],
     "kubernetes": {"image": "pytorch/pytorch:2.9.0", "claim": "work"}, "skypilot": {"accelerator": "H100", "spot": True}, "slurm": {"partition": "gpu", "most_hours": 8},
 }  # fmt: skip
+PLAIN = {"name": "sft", "command": ["true"], "deadline": "1h"}
 
 
 def job(**fields) -> Job:
@@ -98,7 +99,7 @@ def test_every_target_and_launcher_gives_its_golden_file(target, launcher, golde
 @pytest.mark.parametrize("target", TARGETS)
 def test_rendering_again_gives_the_same_bytes(target):
     one, two = (render(job(), profile.get(PLATFORMS[target]), target, DAY).script for _ in range(2))
-    assert one == two and one.startswith(("#!/usr/bin/env bash\n", "---\n"))
+    assert one == two and one.startswith((f"#!/usr/bin/env bash\n{OURS}", f"{OURS}.\n---\n"))
 
 
 def test_another_job_has_another_fingerprint():
@@ -260,15 +261,76 @@ def test_the_usual_target_of_a_platform():
     } == {"slurm": "slurm", "kubernetes": "kubernetes", "local": "local", "runpod": "ssh"}
 
 
-def test_a_script_is_written_whole_and_no_other_file_is_replaced(tmp_path):
+def test_a_script_is_written_whole_and_no_other_file_is_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     answer = rendered({**FULL, "command": "x"}, "local", None, str(tmp_path))
     path = Path(answer["path"])
     assert "script" not in answer and path.name == "sft.run.sh" and path.stat().st_mode & 0o100
     assert rendered({**FULL, "command": "y"}, "local", None, str(path))["path"] == str(path)
-    path.write_text("my own notes")
-    with pytest.raises(JobError, match="isn't a rendered script"):
-        rendered({**FULL, "command": "y"}, "local", None, str(path))
-    assert path.read_text() == "my own notes"
+    mark = path.read_text().splitlines(keepends=True)[1]
+    assert mark.startswith("# Rendered by remote-gpu-trainer ")
+    for text in (
+        "my own notes",
+        f"my own notes\n\nfrom a log:\n{mark}",
+        f"#!/usr/bin/env bash\necho mine\n{mark}",
+        f"#!/usr/bin/env python3\n{mark}print('mine')\n",
+        f"{mark}notes: mine\n",
+    ):
+        path.write_text(text)
+        with pytest.raises(JobError, match="isn't a rendered script"):
+            rendered({**FULL, "command": "y"}, "local", None, str(path))
+        assert path.read_text() == text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_script_of_every_target_is_known_as_rendered(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in ("first", "second"):
+        made = rendered({**FULL, "command": [command]}, PLATFORMS[target], target, "out/")
+        assert made["path"].startswith("out/sft.") and command in Path(made["path"]).read_text()
+
+
+def test_a_script_is_written_neither_through_a_link_nor_into_a_hidden_folder(tmp_path, monkeypatch):
+    here, other = tmp_path / "here", tmp_path / "other"
+    for folder in (here / ".git" / "hooks", here / "jobs", other):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    (here / "dangling.sh").symlink_to(other / "new.sh")
+    (here / "linked").symlink_to(other)
+    (here / "hooks").symlink_to(here / ".git" / "hooks")
+    (here / "jobs" / "again.sh").symlink_to("../sft.run.sh")
+    rendered(PLAIN, "local", None, ".")
+
+    def refused(write_to, said, **more):
+        with pytest.raises(JobError, match=said):
+            rendered(PLAIN, "local", None, str(write_to), **more)
+
+    for outside in (False, True):
+        refused("dangling.sh", "is a link", outside=outside)
+        refused("jobs/again.sh", "is a link", outside=outside)
+        refused(".git/hooks/pre-commit", "hidden", outside=outside)
+        refused(".git/", "hidden", outside=outside)
+        refused("hooks/pre-commit", "hidden", outside=outside)
+        refused("hooks", "hidden", outside=outside)
+        refused(".envrc", "hidden", outside=outside)
+        refused(here / "jobs" / ".." / ".git" / "x.sh", "hidden", outside=outside)
+    for path in ("linked", "linked/x.sh", "../other/x.sh", other / "x.sh", "jobs/../../x.sh"):
+        refused(path, "outside the working folder .*--outside")
+    assert list(other.iterdir()) == [] == list((here / ".git" / "hooks").iterdir())
+    assert rendered(PLAIN, "local", None, str(other), outside=True)["path"]
+    assert rendered(PLAIN, "local", None, "jobs/new/x.sh")["path"] == "jobs/new/x.sh"
+    assert rendered(PLAIN, "local", None, str(here / "jobs"))["path"]
+    monkeypatch.chdir("/")  # everything is inside, so that says nothing
+    refused(other / "y.sh", "outside the working folder")
+
+
+def test_the_command_line_takes_a_place_outside_only_with_its_option(tmp_path, monkeypatch, capsys):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    asked = ["render", "--profile", "local", "--set", "name=x", "--set", "command=python train.py"]
+    asked += ["--set", "deadline=1h", "--write-to", str(tmp_path / "x.sh")]
+    assert main(asked) == 2 and "--outside" in capsys.readouterr().err
+    assert main([*asked, "--outside"]) == 0 and (tmp_path / "x.sh").exists()
 
 
 def test_code_is_recorded_with_commit_difference_and_ignored_files(tmp_path):

@@ -256,7 +256,7 @@ def test_the_printed_start_line_pasted_into_a_shell_runs_in_the_folder_of_the_ru
         "gpus": 0,
         "results": ["final.txt"],
     }
-    made = rendered(job, "slurm", None, str(place))
+    made = rendered(job, "slurm", None, str(place), outside=True)
     done = slurm.client("bash", "-c", f"cd {place} && {made['start']}")
     number = done.stdout.strip().rpartition(" ")[2]
     facts = slurm.until(number, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", seconds=90)

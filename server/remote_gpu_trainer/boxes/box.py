@@ -30,7 +30,7 @@ __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull
 
 MOST = 4 << 20  # bytes of a reply
 MOST_ERRORS = 64 << 10
-RSYNC_CUT = 12  # rsync's code if the pipe closes before it gets ssh's exit code 255
+RSYNC_CUT = 12  # rsync ends so if the pipe closes before it learns ssh's exit code, 255
 BASH = ("bash", "-s", "--")
 PYTHON = ("python3", "-I", "-")  # -I: don't import from the folder it starts in
 ALWAYS = (

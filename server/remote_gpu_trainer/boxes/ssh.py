@@ -73,8 +73,8 @@ _KNOWN = (  # the first that matches decides
         ),
     ),
 )
-# ssh.runpod.io says "Error: Your SSH client doesn't support PTY"; others are shells that only copy
-# files, and nologin.
+# What logins print that run no program: ssh.runpod.io ("Error: Your SSH client doesn't support
+# PTY"), shells that only copy files, and nologin.
 _RESTRICTED = re.compile(
     r"doesn't support PTY|sftp connections only|restricted to"
     r"|account is (?:currently )?not available|interactive shell|no shell access|rbash"

@@ -60,6 +60,11 @@ def add_to(commands) -> None:
         help="a folder or file for the script; of existing files it replaces only rendered scripts",
     )
     made.add_argument(
+        "--outside",
+        action="store_true",
+        help="let --write-to leave the working folder",
+    )
+    made.add_argument(
         "--diff",
         type=Path,
         metavar="FILE",
@@ -95,7 +100,9 @@ def render(args: argparse.Namespace) -> int:
     else:
         given = from_file(Path(args.job)) if args.job else {}
     given = with_queue(with_options(given, args.set), args.queue, args.sweep)
-    answer = rendered(given, args.profile, args.target, None if args.diff else args.write_to)
+    answer = rendered(
+        given, args.profile, args.target, None if args.diff else args.write_to, outside=args.outside
+    )
     if args.diff:
         differs = difference(args.diff, answer["script"])
         if differs:

@@ -203,7 +203,7 @@ def _cut(file: Path, text: str, path: tuple) -> str:
 
 
 def _without_empty(tree: dict, path: tuple) -> dict:
-    """The tree without an empty first table of the path: TOML has none without a header."""
+    """The tree without the path's first table if it is empty: in TOML only a header makes one."""
     return tree if tree.get(path[0], True) else {k: v for k, v in tree.items() if k != path[0]}
 
 

@@ -251,7 +251,7 @@ def _name(box: Box) -> str:
 
 
 def _no_reply(box: Box, reply: Reply) -> Health:
-    """The answer when the program didn't run to its end. What to do stands last in a reply."""
+    """The answer when the program didn't run to its end. A reply's text ends with what to do."""
     if reply.outcome == "overtime":
         return without_answer(_name(box), reply.text, HANGS, "overtime")
     evidence, _, action = reply.text.rpartition("; ")
@@ -329,7 +329,7 @@ def _one(name: str, question: Question, accept_new: bool) -> Health:
             shown(name, 80), str(error), "correct this line of the file", "bad-name"
         )
     except BadRequest as error:
-        # The question was checked here, so this box runs another program than it was sent.
+        # The script takes this question: `check` asked it. So the box ran another program.
         return without_answer(
             shown(name, 80),
             f"{shown(name, 80)} refused the request ({shown(error, 120)})",

@@ -247,7 +247,7 @@ def line(runs: list[list[tuple[float, float, float, float]]], top: float, axis: 
 
 
 def band(times: array, bits: array, bit: int, axis: Axis, *, harmless: bool) -> Markup:
-    """When a bit was set: bars over the height, the paler the fewer samples of that time had it."""
+    """When a bit was set: bars as high as the plot, paler where fewer samples had it."""
     width = (axis.last - axis.first) / COLUMNS
     runs: list[list] = []  # first column, column after the last, share
     begin, last = 0, -math.inf

@@ -9,13 +9,17 @@ import os
 import re
 import stat
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 from .files import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
 from .lines import Line, lines_of, ranks_of
 from .windows import Row, cost
 
+MAX_ENTRIES, MAX_DEPTH = 200_000, 20  # of a folder that are looked at
 MAX_NAMES, MAX_FILES = 20_000, 512  # files that are seen, and read
 KEPT = 8 << 20  # what may be kept of all logs together, as counted by `windows.cost`
 LEAST = 8 << 10  # and of each one, whatever the others took
@@ -26,6 +30,7 @@ _NOT_LOGS = re.compile(
     r"|onnx|h5|db|sqlite|lock|md|ya?ml|toml|cfg|sh|html?|csv|jsonl?)$",
     re.I,
 )
+_NO_LOGS_IN = re.compile(r"\.|(?:__pycache__|wandb|node_modules)$")
 _PACKED_LOG = re.compile(
     r"(?:\.(?:log|txt|out|err)(?:[.-]\d{1,8})?|(?:^|[/._-])std(?:err|out)|rank[-_.]?\d{1,5})\.gz$",
     re.I,
@@ -53,9 +58,10 @@ class _Late(Exception):
 
 
 class _Left:
-    """Names of files that weren't read, by the reason."""
+    """Names of files that weren't read, by the reason. `unseen`: what nobody looked at."""
 
-    def __init__(self):
+    def __init__(self, unseen: str = ""):
+        self.unseen = unseen
         self.blank: list[str] = []
         self.refused: list[str] = []
         self.late: list[str] = []
@@ -75,6 +81,8 @@ class _Left:
         unread = {ranks[name] for name in missing if name in ranks} & silent
         if unread:
             said.append(f"no log was read of {_named(unread)}")
+        if self.unseen:
+            said.append(self.unseen)
         partial = [f"Partial: {'; '.join(said)}."] if said else []
         wrote = [f"Nothing was written by {_named(silent - unread)}."] if silent - unread else []
         return " ".join([*partial, *wrote])
@@ -92,28 +100,34 @@ def read(
     `needles` and `progress` are as in `files.of_stream`. `others` are files that are no logs.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    files = {name: size for name, size in _log_files(folder).items() if name not in others}
-    if not files:
-        raise Unreadable(
-            f"no log in the folder {folder}; pass one with files such as rank_0.log or 0/stderr.log"
-        )
-    sure, guessed = ranks_of(list(files))
-    ranks = {**guessed, **sure}
-    chosen = sorted(files, key=lambda name: "err" not in name.rpartition("/")[2].lower())[
-        :MAX_FILES
-    ]
-    left, lines, numbers = _Left(), [], None
-    left.over = (
-        [name for name in files if name not in set(chosen)] if len(files) > MAX_FILES else []
-    )
-    chosen = [name for name in files if name in set(chosen)] if left.over else list(files)
-    share, room, done = _share([files[name] for name in chosen]), KEPT, []
 
     def told(count: int) -> None:
         if progress:
             progress(count)
         if end is not None and time.monotonic() > end:
             raise _Late
+
+    try:
+        files, unseen = _log_files(folder, told)
+    except _Late:
+        files, unseen = {}, f"{seconds:g} s were not enough to list it"
+    files = {name: size for name, size in files.items() if name not in others}
+    if not files:
+        raise Unreadable(
+            f"no log in the folder {folder}{f' ({unseen})' if unseen else ''}; "
+            "pass one with files such as rank_0.log or 0/stderr.log"
+        )
+    sure, guessed = ranks_of(list(files))
+    ranks = {**guessed, **sure}
+    chosen = sorted(files, key=lambda name: "err" not in name.rpartition("/")[2].lower())[
+        :MAX_FILES
+    ]
+    left, lines, numbers = _Left(unseen), [], None
+    left.over = (
+        [name for name in files if name not in set(chosen)] if len(files) > MAX_FILES else []
+    )
+    chosen = [name for name in files if name in set(chosen)] if left.over else list(files)
+    share, room, done = _share([files[name] for name in chosen]), KEPT, []
 
     for at, name in enumerate(chosen):
         try:
@@ -180,36 +194,63 @@ def _share(sizes: list[int]) -> int:
     return share
 
 
-def _log_files(folder: str) -> dict[str, int]:
-    """{name: bytes} of each file that may be a log, in order."""
+def _log_files(folder: str, told: Callable[[int], None]) -> tuple[dict[str, int], str]:
+    """({name: bytes} of each file that may be a log, in order; what was not looked at, in words).
+
+    Folders near the top come first: a folder of a million files below must not hide a log above.
+    """
     found: dict[str, int] = {}
-    for base, folders, names in os.walk(folder):
-        folders[:] = sorted(
-            f
-            for f in folders
-            if not f.startswith(".") and f not in ("__pycache__", "wandb", "node_modules")
+    waiting, left, deep = deque([("", 1)]), MAX_ENTRIES, False
+    while waiting and left > 0 and len(found) < MAX_NAMES:
+        inside, depth = waiting.popleft()
+        if left < MAX_ENTRIES - 1000:  # by now the walk takes time
+            told(0)
+        names, folders = [], []
+        with suppress(OSError), os.scandir(os.path.join(folder, inside)) as entries:
+            for entry in islice(entries, left):
+                left -= 1
+                if not entry.is_dir(follow_symlinks=False):
+                    names.append(entry.name)
+                elif not _NO_LOGS_IN.match(entry.name):
+                    folders.append(entry.name)
+        for name in sorted(filter(_may_be_log, names)):
+            size = _size(os.path.join(folder, inside, name))
+            if size is not None and len(found) < MAX_NAMES:
+                found[os.path.join(inside, name).replace(os.sep, "/")] = size
+        if depth < MAX_DEPTH:
+            waiting.extend((os.path.join(inside, name), depth + 1) for name in sorted(folders))
+        deep = deep or (depth == MAX_DEPTH and bool(folders))
+    unseen = []
+    if left <= 0:
+        unseen.append(
+            f"only {MAX_ENTRIES} entries of the folder were looked at, the upper ones first"
         )
-        for name in sorted(names):
-            if (
-                name.startswith(".")
-                or _NOT_LOGS.search(name)
-                or KEY_NAME.search(name)
-                or "tfevents" in name
-            ):
-                continue
-            packed = name.lower().endswith(".gz")
-            if packed and not _PACKED_LOG.search(name):
-                continue
-            full = os.path.join(base, name)
-            try:
-                state = os.stat(full)
-            except OSError:
-                continue
-            if not stat.S_ISREG(state.st_mode):
-                continue
-            found[os.path.relpath(full, folder).replace(os.sep, "/")] = state.st_size * (
-                10 if packed else 1
-            )
-            if len(found) == MAX_NAMES:
-                return found
-    return found
+    if len(found) == MAX_NAMES:
+        unseen.append(f"only {MAX_NAMES} files were looked at, the upper ones first")
+    if deep:
+        unseen.append(f"folders more than {MAX_DEPTH} deep were not looked at")
+    return {name: found[name] for name in sorted(found, key=_place)}, "; ".join(unseen)
+
+
+def _may_be_log(name: str) -> bool:
+    if name.startswith(".") or _NOT_LOGS.search(name) or KEY_NAME.search(name):
+        return False
+    return "tfevents" not in name and (
+        not name.lower().endswith(".gz") or bool(_PACKED_LOG.search(name))
+    )
+
+
+def _size(path: str) -> int | None:
+    """About how many bytes a log has unpacked, or None for what is no regular file."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return None
+    packed = path.lower().endswith(".gz")
+    return state.st_size * (10 if packed else 1) if stat.S_ISREG(state.st_mode) else None
+
+
+def _place(name: str) -> list[tuple[bool, str]]:
+    """What sorts names as a folder is read: its files, then each folder in it."""
+    *folders, last = name.split("/")
+    return [*((True, one) for one in folders), (False, last)]

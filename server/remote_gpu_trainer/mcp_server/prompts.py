@@ -1,15 +1,17 @@
 """Three prompts that a user picks, and the completion of their arguments and of resource names.
 
-The prompts are templates/*.md.j2. What the user fills in appears there as quoted data.
+The prompts are templates/*.md.j2. What the user fills in appears there as quoted data. The texts
+that a reply takes from elsewhere are made safe here, too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from mcp.server import MCPServer
@@ -26,7 +28,7 @@ from mcp_types import (
     Resource,
     ResourceTemplateReference,
 )
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from ..catalogue import bundle
 from ..catalogue.bundle import CatalogueError, bundle_root
@@ -49,6 +51,8 @@ Box = Annotated[
 
 LONGEST = 300  # characters of a value
 REPORT = 1500  # characters of an error text
+LONGEST_TEXT = 2000  # characters of one text from a page of facts
+_VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # names that `shown` takes for tokens
 MOST_COMPLETED = 100  # values in one reply, by the protocol
 LONGEST_TYPED = 100  # characters of what is completed
 IN_TITLES = 3  # characters from which titles are searched too
@@ -113,6 +117,37 @@ def _templates():
 def _brief(text: str) -> str:
     """A value from outside: one line, cut, without control characters and secrets."""
     return shown(text, LONGEST).strip()
+
+
+def wrong_arguments(error: ValidationError) -> str:
+    """What is wrong with a tool's arguments.
+
+    Values are left out: one may be a secret in the wrong place.
+    """
+    faults = []
+    for fault in error.errors(include_url=False, include_input=False)[:5]:
+        place = shown(".".join(str(part) for part in fault["loc"]), 80)
+        faults.append(
+            f"{place}: missing; pass it"
+            if fault["type"] == "missing"
+            else f"{place}: wrong value; {shown(fault['msg'], 120)}"
+        )
+    return "; ".join(faults)
+
+
+def as_data(value: Any) -> Any:
+    """The same object with every text cut, masked and without control characters.
+
+    Pages of facts quote what providers and users wrote.
+    """
+    if isinstance(value, dict):
+        return {as_data(name): as_data(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [as_data(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    names = iter(_VARIABLE.findall(value))
+    return re.sub(r"HF_\*\*\*", lambda found: next(names, found[0]), shown(value, LONGEST_TEXT))
 
 
 def report(text: str) -> str:

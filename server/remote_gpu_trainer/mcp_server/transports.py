@@ -1,10 +1,10 @@
 """How clients reach the server: standard input, and HTTP on loopback.
 
 On standard input, a text that a client cut inside an emoji is repaired, a request that can't be
-read gets an error, and the end of input ends the process. `serve --http` listens on this machine
-only, and compares the whole Host and Origin, so that a web page can't reach it. There is no login:
-whoever may open a socket on this machine acts as the user who started the server. SECURITY.md says
-what that means.
+read gets an error, and after the end of input the process ends with its last reply. `serve --http`
+listens on this machine only, and compares the whole Host and Origin, so that a web page can't reach
+it. There is no login: whoever may open a socket on this machine acts as the user who started the
+server. SECURITY.md says what that means.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from ..lookup.models import QUOTED
 from ..text.errors import BadRequest
 from ..text.masking import shown, shown_lines
 from . import prompts
 
 PORT = 8931
 MOST_BODY = 32 << 20  # bytes: a pasted report of 20 million characters has room
-AFTER = 5.0  # seconds that work may continue after the client is gone
+AFTER = 5.0  # seconds that calls may take after the end of input
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
@@ -55,12 +56,13 @@ _ID = re.compile(
 class Messages:
     """The stream of messages that stdio_server reads; broken ones are repaired or answered.
 
-    It has the methods of the stream that it replaces.
+    It has the methods of the stream that it replaces. `pending`: the ids of requests without a
+    reply.
     """
 
     def __init__(self, read, write):
-        self.read, self.write = read, write
-        self.end = threading.Timer(AFTER, os._exit, (0,))
+        self.read, self.write, self.pending = read, Replies(write, self), set()
+        self.end = threading.Timer(AFTER + 1, os._exit, (0,))
         self.end.daemon = True
 
     @property
@@ -69,21 +71,35 @@ class Messages:
         return self.read.last_context
 
     async def receive(self):
-        """The next message. At the end of input, the process has AFTER seconds left."""
+        """The next message. After the last one, calls have AFTER seconds to end, and so has the
+        process."""
         while True:
             try:
                 item = await self.read.receive()
             except anyio.EndOfStream:
-                # There is nobody left to answer, and a tool may be waiting for a hanging disk.
+                # A tool may be waiting for a hanging disk.
                 if not self.end.is_alive():
                     self.end.start()
+                with anyio.move_on_after(AFTER):
+                    while self.pending:
+                        await anyio.sleep(0.02)
                 raise
             if not isinstance(item, ValidationError):
-                return item
+                return self.noted(item)
             found = mended(item)
             if not isinstance(found, JSONRPCError):
-                return SessionMessage(found) if found else item
+                return self.noted(SessionMessage(found)) if found else item
             await self.write.send(SessionMessage(found))
+
+    def noted(self, item):
+        """The same message. A request is pending from now on, a cancelled one no longer."""
+        message = getattr(item, "message", None)
+        method, number = getattr(message, "method", None), getattr(message, "id", None)
+        if method and number is not None:
+            self.pending.add(number)
+        elif method == "notifications/cancelled":
+            self.pending.discard((message.params or {}).get("requestId"))
+        return item
 
     async def aclose(self) -> None:
         """Close the stream."""
@@ -97,6 +113,29 @@ class Messages:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_) -> None:
+        await self.aclose()
+
+
+class Replies:
+    """The stream of messages to the client; it tells `messages` which requests have their reply."""
+
+    def __init__(self, write, messages: Messages):
+        self.write, self.messages = write, messages
+
+    async def send(self, item) -> None:
+        """Send a message."""
+        await self.write.send(item)
+        if not hasattr(item.message, "method"):
+            self.messages.pending.discard(item.message.id)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self.write.aclose()
 
     async def __aenter__(self):
         return self
@@ -200,8 +239,6 @@ def bound(host: str, port: int) -> socket.socket:
 
 _log = logging.getLogger(__name__)
 LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
-LONGEST_TEXT = 2000  # characters of one text from a page of facts
-_VARIABLE = re.compile(r"\bHF_[A-Z_]{8,}")  # names that `shown` takes for tokens
 
 
 class Server(MCPServer):
@@ -213,7 +250,7 @@ class Server(MCPServer):
             messages = Messages(read, write)
             try:
                 await self._lowlevel_server.run(
-                    messages, write, self._lowlevel_server.create_initialization_options()
+                    messages, messages.write, self._lowlevel_server.create_initialization_options()
                 )
             finally:
                 messages.end.cancel()
@@ -257,10 +294,10 @@ class Server(MCPServer):
             ) from error.__cause__
         except ToolError as error:
             if isinstance(error.__cause__, ValidationError):
-                raise ToolError(wrong_arguments(error.__cause__)) from None
+                raise ToolError(prompts.wrong_arguments(error.__cause__)) from None
             said = str(error).removeprefix(f"Error executing tool {name}: ")
             raise ToolError(
-                "\n".join(shown(line, LONGEST_TEXT) for line in said.split("\n")[:20])
+                "\n".join(shown(line, prompts.LONGEST_TEXT) for line in said.split("\n")[:20])
             ) from None
 
     async def list_resources(self):
@@ -301,37 +338,6 @@ def refuse_long(text: str, what: str) -> None:
         )
 
 
-def wrong_arguments(error: ValidationError) -> str:
-    """What is wrong with a tool's arguments.
-
-    Values are left out: one may be a secret in the wrong place.
-    """
-    faults = []
-    for fault in error.errors(include_url=False, include_input=False)[:5]:
-        place = shown(".".join(str(part) for part in fault["loc"]), 80)
-        faults.append(
-            f"{place}: missing; pass it"
-            if fault["type"] == "missing"
-            else f"{place}: wrong value; {shown(fault['msg'], 120)}"
-        )
-    return "; ".join(faults)
-
-
-def as_data(value: Any) -> Any:
-    """The same object with every text cut, masked and without control characters.
-
-    Pages of facts quote what providers and users wrote.
-    """
-    if isinstance(value, dict):
-        return {as_data(name): as_data(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [as_data(one) for one in value]
-    if not isinstance(value, str):
-        return value
-    names = iter(_VARIABLE.findall(value))
-    return re.sub(r"HF_\*\*\*", lambda found: next(names, found[0]), shown(value, LONGEST_TEXT))
-
-
 def short_input(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a tool's arguments without titles.
 
@@ -355,10 +361,8 @@ def short_input(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def short_output(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The schema of a tool's answer: fields with types, and below them only names and choices.
-
-    The documentation explains the fields.
-    """
+    """The schema of a tool's answer: fields with types, and below them only names and choices, and
+    what is quoted. The documentation explains the fields."""
     if schema is None:
         return None
     models, needed = schema.get("$defs", {}), schema.get("required", [])
@@ -380,16 +384,12 @@ def _plain(field: dict, models: dict, null: bool = False) -> dict:
         )
         return {**kinds[0], "type": types if len(types) > 1 else types[0]}
     if "properties" in field:
-        inner = {name: _plain(one, models) for name, one in field["properties"].items()}
-        return {
-            "type": "object",
-            "properties": {
-                name: one if "enum" in one or "properties" in one.get("items", {}) else {}
-                for name, one in inner.items()
-            },
-        }
-    return {
-        name: _plain(field[name], models) if name == "items" else field[name]
-        for name in ("type", "enum", "items")
-        if name in field
-    }
+        fields = {name: _plain(one, models) for name, one in field["properties"].items()}
+        for name, one in fields.items():
+            if "enum" not in one and "properties" not in one.get("items", {}):
+                fields[name] = {key: one[key] for key in ("description",) if key in one}
+        return {"type": "object", "properties": fields}
+    kept = {name: field[name] for name in ("type", "enum", "items") if name in field}
+    if "items" in kept:
+        kept["items"] = _plain(kept["items"], models)
+    return {**kept, "description": QUOTED} if field.get("description") == QUOTED else kept

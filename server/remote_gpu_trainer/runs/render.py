@@ -34,6 +34,9 @@ ENDINGS = {
     "skypilot": "sky.yaml",
 }
 
+# How a rendered file begins: the mark after the shebang, or before the first YAML document.
+SHEBANG, OURS = "#!/usr/bin/env bash\n", "# Rendered by remote-gpu-trainer"
+
 
 @dataclass(frozen=True)
 class Rendered:
@@ -88,7 +91,7 @@ def render(
     if target in _ENGINES:
         engine, options = _ENGINES[target]
         try:
-            text = engine.text(given, options(job), text)
+            text = _marked(engine.text(given, options(job), text))
         except Unfit:
             raise
         except ValueError as error:
@@ -104,6 +107,11 @@ def render(
         around.resume,
         warnings(job, profile, target, on),
     )
+
+
+def _marked(text: str) -> str:
+    head = SHEBANG if text.startswith(SHEBANG) else ""
+    return f"{head}{OURS}.\n{text.removeprefix(head)}"
 
 
 def fingerprint(job: Job) -> str:

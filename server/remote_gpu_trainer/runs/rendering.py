@@ -14,10 +14,8 @@ from ..platforms import profile
 from ..text import whole_file
 from . import job_reading
 from .job_reading import JobError, from_object
-from .render import ENDINGS, Rendered, render, usual_target
+from .render import ENDINGS, OURS, SHEBANG, Rendered, render, usual_target
 from .runner_values import Unfit
-
-OURS = "# Rendered by remote-gpu-trainer "
 
 
 def rendered(
@@ -26,16 +24,17 @@ def rendered(
     target: str | None = None,
     write_to: str | None = None,
     on: date | None = None,
+    outside: bool = False,
 ) -> dict:
     """The answer of `render_run_script`.
 
-    With `write_to`, a folder or a file, `path` stands in place of `script`. Raises JobError, and
-    ProfileError for an unknown platform.
+    With `write_to`, a folder or a file, `path` stands in place of `script`; it must be inside the
+    working folder unless `outside`. Raises JobError, and ProfileError for an unknown platform.
     """
     job = from_object(given)
     platform = profile.get(profile_name)
     chosen = target or usual_target(platform)
-    place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}") if write_to else None
+    place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:
         snapshot = job_reading.take(Path(job.code)) if job.code else None
         made = render(
@@ -71,13 +70,15 @@ def difference(old: Path, new: str) -> str:
     )
 
 
-def _place(write_to: str, name: str) -> Path:
-    """Where the script goes. Raises JobError for what can't be a path."""
+def _place(write_to: str, name: str, outside: bool) -> Path:
+    """Where the script goes. Raises JobError for what can't be a path, or not this one."""
     try:
         path = Path(write_to).expanduser()
         path.exists()  # a name that is too long
         if "\0" not in write_to:
-            return path / name if path.is_dir() or write_to.endswith("/") else path
+            path = path / name if path.is_dir() or write_to.endswith("/") else path
+            _refuse(path, outside)
+            return path
         why = "a NUL in it"
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error)
@@ -87,10 +88,27 @@ def _place(write_to: str, name: str) -> Path:
     )
 
 
+def _refuse(path: Path, outside: bool) -> None:
+    """Raise JobError for a place where a script could do harm. Raises OSError."""
+    if path.is_symlink():
+        raise JobError(f"write_to: {path} is a link; pass the path that it leads to")
+    here, real = Path.cwd().resolve(), path.parent.resolve() / path.name
+    inside = real.is_relative_to(here) and here != Path(here.anchor)
+    if any(part.startswith(".") for part in (real.relative_to(here) if inside else real).parts):
+        raise JobError(
+            f"write_to: {path} is hidden or in a hidden folder; pass names without a dot in front"
+        )
+    if not inside and not outside:
+        raise JobError(
+            f"write_to: {path} is outside the working folder {here}; pass a path inside it, or "
+            "allow this one with outside (--outside)"
+        )
+
+
 def _write(path: Path, made: Rendered) -> None:
     """Writes the script whole or not at all. A file that wasn't rendered is never replaced."""
     try:
-        if path.exists() and not (path.is_file() and OURS.encode() in _head(path)):
+        if path.exists() and not (path.is_file() and _is_ours(path)):
             raise JobError(
                 f"write_to: {path} exists and isn't a rendered script; "
                 "pass a new name or a rendered script"
@@ -104,6 +122,11 @@ def _write(path: Path, made: Rendered) -> None:
         ) from None
 
 
-def _head(path: Path) -> bytes:
+def _is_ours(path: Path) -> bool:
+    """Whether a file begins as a rendered script does: its mark after the shebang, or before a YAML
+    document."""
     with path.open("rb") as file:
-        return file.read(20_000)
+        first, second = (file.readline(200).decode("utf-8", "replace") for _ in range(2))
+    if first == SHEBANG:
+        return second.startswith(OURS)
+    return first.startswith(OURS) and second == "---\n"

@@ -112,7 +112,7 @@ _FORMS = (
     ),
 )
 HINTS = tuple(dict.fromkeys(hint for hints, *_ in _FORMS for hint in hints))
-# hf_, ghp_ …: known by the two or three letters before an underscore.
+# Hints such as hf_ and ghp_, by the letters before their underscore.
 _TAILS = {hint[:-1].lstrip("_"): hint for hint in HINTS if hint.endswith("_")}
 _OTHERS = tuple(hint for hint in HINTS if hint not in _TAILS.values())
 

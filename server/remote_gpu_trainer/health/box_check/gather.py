@@ -65,6 +65,8 @@ def card_at(path, kind, vendor):
         card["driver"] = os.path.basename(os.readlink(path + "/driver"))
     except OSError:
         card["driver"] = ""
+    if os.path.exists(path + "/physfn"):
+        card["virtual_function"] = True
     names = ["current_link_width", "max_link_width", "current_link_speed", "max_link_speed"]
     if vendor == "0x1002":
         names += ["mem_info_vram_total", "mem_info_vram_used"]
@@ -172,8 +174,8 @@ def gather_nodes(proc):
                 card["node"] = "open" if os.access(node, os.R_OK | os.W_OK) else "denied"
 
 
-def gather_disks(paths, into):
-    """Size and free space of each path."""
+def gather_disks(paths, into, asked=False):
+    """Size and free space of each path. `asked`: the job writes there, its user says."""
     for path in paths:
         into[path] = None  # stays None when statvfs never comes back: a dead mount
         try:
@@ -185,6 +187,7 @@ def gather_disks(paths, into):
                 "inodes_free": got.f_favail,
                 "read_only": bool(got.f_flag & 1),
                 "id": str(os.stat(path).st_dev),
+                **({"asked": True} if asked else {}),
             }
         except OSError as error:
             into[path] = {"error": error.strerror or str(error)}
@@ -280,7 +283,8 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
         (gather_amd, (record, runner, limit)),
     ]
     # a thread each, so that a dead mount blocks only its own
-    jobs += [(gather_disks, ([path], disks)) for path in ["/dev/shm", *real]]
+    jobs += [(gather_disks, ([path], disks, bool(paths))) for path in real]
+    jobs.append((gather_disks, (["/dev/shm"], disks)))
     if python:
         jobs.append((gather_torch, (proc, runner, python)))
     threads, broken = [], []

@@ -186,6 +186,27 @@ def stable_value(field, text):
     return {"0": "No", "1": "Yes"}.get(text, text)
 
 
+SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
+
+
+def judge_pace(box, add):
+    """A GPU whose clock stays low under load while those of its kind run fast."""
+    loaded = [gpu for gpu in box.gpus if (gpu.number("utilization.gpu") or 0) >= 90]
+    for gpu in loaded:
+        others = [one for one in loaded if one is not gpu and one.name == gpu.name]
+        clocks = [one.number("clocks.current.sm") for one in others]
+        now, usually = gpu.number("clocks.current.sm"), median([one for one in clocks if one])
+        told = [add.has(key, gpu.label) for key in ("lost", "throttle", "clock", "capped")]
+        if now and usually and now < SLOW_CLOCK * usually and not any(told):
+            used = gpu.number("utilization.gpu")
+            add(gpu.label, "slower_than_others", now, used, usually, expected=(SLOW_CLOCK,))
+
+
+def median(values):
+    """The middle value, the lower of two, or None."""
+    return sorted(values)[(len(values) - 1) // 2] if values else None
+
+
 def has_nvlink(gpu):
     """Whether a card of this name has NVLink without a bridge."""
     return (sku_of(gpu.name) or {}).get("p2p") == "nvlink"

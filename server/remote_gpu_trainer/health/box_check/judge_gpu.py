@@ -3,9 +3,23 @@
 Values in, findings out: no file, no clock, no command.
 """
 
+import re
+
 from .box import nvidia_cards
 from .kernel_log import recovery_level
-from .tables import BACK, HBM, REASONS, REQUIRED, REQUIRED_590, RESET, TYPE, readable, sku_of
+from .tables import (
+    BACK,
+    FEWER_LANES,
+    HBM,
+    NO_OWN_MEMORY,
+    REASONS,
+    REQUIRED,
+    REQUIRED_590,
+    RESET,
+    TYPE,
+    readable,
+    sku_of,
+)
 from .text import bdf, number, short, state, version
 
 # What to do at a recovery action of this level.
@@ -121,7 +135,10 @@ def judge_link(box, gpu, add):
     if now and most and 0 < min(now) < max(most):
         inside = "pass-through" in (gpu.raw("x.virtualization") or "").lower()
         unseen = " (a virtual machine can't see the slot)" if inside else ""
-        add(gpu.label, "narrow_link", min(now), max(most), do=(unseen, min(now)))
+        if inside and as_rented(box, gpu, int(min(now))):
+            add(gpu.label, "narrow_as_rented", min(now), max(most), gpu.name)
+        else:
+            add(gpu.label, "narrow_link", min(now), max(most), do=(unseen, min(now)))
     now, most = gpu.number("pcie.link.gen.gpucurrent"), gpu.number("pcie.link.gen.max")
     # An idle card lowers the generation, so it matters only under load.
     loaded = gpu.busy and not gpu.says("pstate", "P8", "P12")
@@ -137,6 +154,14 @@ def judge_link(box, gpu, add):
     sku = None if gpu.vgpu else sku_of(gpu.name)
     if sku and most and most < sku["pcie_gen"]:
         add(gpu.label, "capped_link", most, sku["pcie_gen"])
+
+
+def as_rented(box, gpu, lanes):
+    """Whether providers may wire a card of this name with so few lanes, and all of its kind here
+    have them."""
+    known = any(re.search(name, gpu.name) and lanes == few for name, few in FEWER_LANES)
+    alike = [one.number("pcie.link.width.current") for one in box.gpus if one.name == gpu.name]
+    return known and set(alike) == {lanes}
 
 
 def judge_speed(gpu, add):
@@ -329,6 +354,11 @@ def unreadable_fields(gpu):
     return unread
 
 
+def is_na(gpu, field):
+    """Whether the outputs have the field, and none of them a value."""
+    return state(gpu.raw(field)) == "na"
+
+
 def missing_fields(box, gpu):
     """The fields that every driver reports but this one didn't."""
     need = REQUIRED + (REQUIRED_590 if version(box.driver)[:1] >= (590,) else ())
@@ -345,8 +375,14 @@ def missing_fields(box, gpu):
     on = gpu.says("ecc.mode.current", "Enabled") and not gpu.vgpu
     if state(gpu.raw(errors)) == "na" and on:
         lacks.append(errors)
+    full = not gpu.mig and not gpu.vgpu
+    if full and is_na(gpu, "memory.total") and not NO_OWN_MEMORY.search(gpu.name):
+        lacks.append("memory.total")
+    rows = ("remapped_rows.failure", "remapped_rows.pending")
+    if full and HBM.search(gpu.name) and not re.search("P100|V100", gpu.name):
+        lacks += [field for field in rows if is_na(gpu, field)]
     vital = ("memory.total", "temperature.gpu", "utilization.gpu")
     dumb = all(state(gpu.raw(field)) == "na" for field in vital)
-    if not gpu.name or (not gpu.mig and not gpu.vgpu and dumb):
+    if not gpu.name or (full and dumb):
         lacks.append("name, memory, temperature or utilisation")
     return lacks

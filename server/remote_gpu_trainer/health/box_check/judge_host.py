@@ -46,6 +46,8 @@ def judge_log(box, add):
             elsewhere, worst = False, worst if worst == "warn" else "unknown"
         elif elsewhere:
             worst = "warn"
+        elif kind in ("probe", "probe failed"):
+            worst = level_of_probe(box, events[-1][1]["line"])
         label = labels.get(place, place)
         if kind != "xid":
             add_line(box, kind, place, label, worst, evidence, elsewhere, add)
@@ -189,6 +191,8 @@ def judge_disk(path, disk, seen, add):
         elif free < 64:
             add(None, "shm_full", free)
         return
+    if disk.get("read_only") and disk.get("asked"):
+        add(None, "path_read_only", path, key="disk " + path)
     place = disk.get("id") or (total, free, inodes)
     if disk.get("read_only") or total == 0 or place in seen:
         return
@@ -211,12 +215,56 @@ def judge_hidden_cards(box, add):
     for one in box.missing_cards if not wsl else []:
         if one.get("node") == "open":
             add(bdf(str(one.get("bdf"))), "unknown_card", short(one.get("bdf")))
+    for one in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(one.get("bdf"))), one.get("driver") or "none"
+        if place not in ignored_cards(box):
+            values = (short(one.get("bdf")), short(name, 40))
+            add(place, "card_without_driver", *values, level=level_of_lost(box))
     untold = [one for one in box.missing_cards if "node" not in one]
     untold = [one for one in untold if not add.has("lost", bdf(str(one.get("bdf"))))]
     if untold and not box.container and not wsl:
         add(None, "hidden_cards", len(untold), len(nvidia_cards(box)))
     if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
         add(None, "spare_nodes", len(box.gpus) + box.spare_nodes, len(box.gpus))
+
+
+def cards_without_driver(box):
+    """Display devices of NVIDIA that no driver has, or only nouveau.
+
+    A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
+    """
+    return [
+        one
+        for one in nvidia_cards(box)
+        if str(one.get("class")).startswith(("0x0300", "0x0302"))
+        and one.get("driver") in ("", "nouveau")
+        and not one.get("virtual_function")
+    ]
+
+
+def ignored_cards(box):
+    """Places of the cards that are too old for the driver; its log tells them."""
+    events = box.log["events"] if box.log else []
+    return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
+
+
+def level_of_lost(box):
+    """How bad a card is that the driver never got.
+
+    On a part of a node it is probably another job's; in a container nobody can tell.
+    """
+    if box.foreign:
+        return "warn"
+    return "unknown" if box.container and box.gpus else "fatal"
+
+
+def level_of_probe(box, line):
+    """The level of a line that counts cards which the driver didn't get."""
+    told = re.search(r"for (\d+) device", line)
+    given = [one for one in nvidia_cards(box) if str(one.get("driver")).startswith("vfio")]
+    if told and "was not called" in line and int(told.group(1)) <= len(given):
+        return "warn"  # they belong to virtual machines
+    return level_of_lost(box)
 
 
 def judge_torch(box, add):

@@ -50,11 +50,17 @@ SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?
 FM_LINE = re.compile(
     r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
 )
+# A load of the driver begins with the first of these lines. The second comes after the driver has
+# looked at each card, so what it says about a card that failed stands between the two.
+LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
+LOAD_DONE = "NVRM: loading NVIDIA UNIX"
 # These lines end everything before them: a boot, a load or unload of the driver.
 OLD = re.compile(
-    r"Linux version \d+\.\d+|NVRM: loading NVIDIA UNIX|nvidia: module unloaded"
+    rf"Linux version \d+\.\d+|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded"
     r"|NVRM: .{0,60}unloading"
 )
+# What the driver says while it loads about cards that it can't use.
+LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
 # 6,3973,227996636,-;…      2026-11-20T16:31:06 …
@@ -100,12 +106,13 @@ def parse_log(text):
     or reset of that GPU.
     """
     events, problems, first, boot, pending = [], [], None, False, None
+    load = {"begun": False, "before": 0}
     lines = clean(text).splitlines()
     for line in lines[-200000:]:
         if first is None:
             first = seconds_of(line)
         boot = boot or bool(OLD.search(line))
-        if ends_events(line, events) or not WORTH.search(line):
+        if ends_events(line, events, load) or not WORTH.search(line):
             continue
         event = log_event(line)
         split = SPLIT_LINE.search(line)
@@ -150,11 +157,23 @@ def make_old(events, over):
         event["old"] = event["old"] or over(event)
 
 
-def ends_events(line, events):
-    """Whether a line says that something is over. Marks the events that are."""
+def ends_events(line, events, load):
+    """Whether a line says that something is over. Marks the events that are.
+
+    `load`: {begun, before}: whether the first line of the current load of the driver was there, and
+    how many events came before the end of the previous one. This updates it.
+    """
+    if LOAD_DONE in line:
+        before, began = load["before"], load["begun"]
+        load.update(begun=False, before=len(events))
+        if not began:  # an old driver, or a log of NVRM's lines only
+            make_old(events[:before], of_driver)
+            make_old(events[before:], lambda one: of_driver(one) and one["kind"] not in LOAD_KINDS)
+        return True
     if OLD.search(line):
         whole = "Linux version" in line
-        make_old(events, lambda event: whole or event["kind"] not in HOST_KINDS)
+        load["begun"] = LOAD_BEGINS in line
+        make_old(events, lambda event: whole or of_driver(event))
         return True
     if not WORTH.search(line):
         return False
@@ -165,6 +184,11 @@ def ends_events(line, events):
     elif done:
         make_old(events, lambda event: event["bdf"] == bdf(done.group(1)))
     return bool(back or done)
+
+
+def of_driver(event):
+    """Whether a load of the driver ends the event."""
+    return event["kind"] not in HOST_KINDS
 
 
 def recovery_level(text):

@@ -33,7 +33,14 @@ import sys
 from .box import amd_cards, nvidia_cards, parse
 from .expectations import EXPECT, expectations_of, judge_expectations
 from .gather import gather
-from .judge_box import judge_agreement, judge_identity, judge_nvlink, judge_tools, judge_use
+from .judge_box import (
+    judge_agreement,
+    judge_identity,
+    judge_nvlink,
+    judge_pace,
+    judge_tools,
+    judge_use,
+)
 from .judge_gpu import (
     judge_link,
     judge_lost,
@@ -161,6 +168,7 @@ def judge(record, expectations=None):
             judge_modes(box, gpu, add)
             if gpu.seen & {"csv", "xml", "q", "table"}:
                 judge_readable(box, gpu, add)
+    judge_pace(box, add)
     judge_identity(box, add)
     judge_nvlink(box, add)
     judge_use(box, add)
@@ -376,7 +384,12 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    sys.stdout.flush()
+    try:
+        try:
+            exit_code = main()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has gone, for example `head`
+        os._exit(141)
     sys.stderr.flush()
     os._exit(exit_code)  # a thread that waits for a dead mount must not delay the answer

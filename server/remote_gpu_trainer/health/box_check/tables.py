@@ -118,6 +118,11 @@ NVLINKS = (
     ("A100-SXM4", 12, 25.0),
     ("GB200|GB300", 18, 53.125),
 )
+# Cards that a virtual machine may have with fewer lanes than they support: name, lanes.
+# Unconfirmed: no public source tells how AWS, which alone rents the A10G, wires it.
+FEWER_LANES = (("A10G$", 8),)
+# Unified memory: nvidia-smi tells no size of its own for these.
+NO_OWN_MEMORY = re.compile(r"GB10\b|Thor|Orin")
 # Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), as the data sheets give it. Read on
 # 2026-11-20 in torchtitan (tools/utils.py: H100, H200, A100, B200, L40S), in Lightning 2.6.6
 # (fabric/utilities/throughput.py: L4, L40, A10, V100, T4), and for A40 and RTX 4090 in lists of the
@@ -260,7 +265,7 @@ ENTRY = {
         ("U6", ["disk"]),
         ("U7", ["inodes"]),
         ("U41", ["container memory"]),
-        ("HW1", ["lost", "count", "gsp", "init"]),
+        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
         ("HW2", ["ecc", "remap", "pages", "repair"]),
         ("HW3", ["p2p"]),
         ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
