@@ -127,9 +127,16 @@ def _of_path(
 
 
 def whole_entry(entry: Entry) -> dict:
-    """An entry for JSON: every field except its Markdown and its line, with lists as lists."""
+    """An entry for JSON: every field except its Markdown and its line, with lists as lists.
+
+    A signature is a text as on the page, without its backticks: `/…/` is a regular expression, and
+    (cascade) or (advice) may stand behind it.
+    """
     found = {field.name: getattr(entry, field.name) for field in fields(entry)}
     found["verified"] = entry.verified.isoformat()
     found["tell_apart"] = dict(entry.tell_apart)
-    found["signatures"] = [f"/{s.text}/" if s.is_regex else s.text for s in entry.signatures]
+    found["signatures"] = [
+        (f"/{s.text}/" if s.is_regex else s.text) + (f" ({s.role})" if s.role != "root" else "")
+        for s in entry.signatures
+    ]
     return {name: value for name, value in found.items() if name not in ("markdown", "line")}
