@@ -46,9 +46,13 @@ def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(check
     for field, value in FILLED.items():
         head, found, rest = text.partition(f"### {name} — ")
         text = head + found + rest.replace(f"**{field}:**\n", f"**{field}:** {value}\n", 1)
-    page.write_text(
-        text.replace("blocks or corrupts or wastes or misleads", "corrupts"), encoding="utf-8"
-    )
+    for choices, chosen in (
+        ("code or data or environment or box or platform", "code"),
+        ("pointless or may help or helps after …", "pointless"),
+        ("blocks or corrupts or wastes or misleads", "corrupts"),
+    ):
+        text = text.replace(choices, chosen)
+    page.write_text(text, encoding="utf-8")
     after = catalogue.read(checkout)
     assert (
         lint(after, TODAY) == []

@@ -39,6 +39,7 @@ def test_a_good_page_has_no_findings(bundle, page):
         ("**Severity:**", "**Applies to:** torch>>2\n\n**Severity:**", "can't read 'torch>>2' in Applies to"),
         (" · 没有梯度 · 反向传播报错", "", "Reported as has 3 items, 0 of them Chinese"),
         ("The loss was cut off.", "word " * 90, "root cause has 90 words; keep to 80"),
+        ("**Severity:**", "**Retry:** helps after " + "word " * 11 + "\n\n**Severity:**", "Retry has 13 words; keep to 12"),
         ("the loss has no way back to the weights of the model", "loss", "the title has 1 words"),
     ],
 )  # fmt: skip

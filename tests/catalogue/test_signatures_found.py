@@ -3,10 +3,16 @@
 import json
 from pathlib import Path
 
-from remote_gpu_trainer.catalogue.signatures import normal
+import pytest
+from remote_gpu_trainer.catalogue.entry import Signature
+from remote_gpu_trainer.catalogue.signatures import SignatureIndex, normal
 from remote_gpu_trainer.lookup.look_up import signatures
 from remote_gpu_trainer.numbers import log_reading
 
+LOG = """Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    train()
+RuntimeError: the first thing that broke at step 7"""
 EVALS = Path(__file__).resolve().parents[2] / "evals"
 
 
@@ -36,3 +42,26 @@ def test_no_signature_is_lost_on_the_way_to_its_lines():
         } == expected, text[:200]
         hits += len(expected)
     assert hits > 100
+
+
+@pytest.mark.parametrize(
+    ("role", "decides"), [("root", True), ("cascade", False), ("advice", False)]
+)
+@pytest.mark.parametrize(
+    ("text", "is_regex"),
+    [("first thing that broke", False), (r"thing that broke at step \d", True)],
+)
+def test_only_a_root_text_decides_and_every_hit_has_its_role(text, is_regex, role, decides):
+    index = SignatureIndex([("O999", [Signature(text, is_regex, role)])])
+    for log in (LOG, "the first thing that broke at step 7"):
+        [hit] = index.find(log_reading.from_text(log))
+        assert (hit.signature.role, hit.decisive) == (role, decides)
+
+
+def test_a_root_text_decides_beside_a_cascade_of_the_same_entry():
+    both = [Signature("the first thing", role="cascade"), Signature("that broke at step")]
+    hits = SignatureIndex([("O999", both)]).find(log_reading.from_text(LOG))
+    assert [(hit.signature.role, hit.decisive) for hit in hits] == [
+        ("cascade", False),
+        ("root", True),
+    ]

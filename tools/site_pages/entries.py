@@ -56,7 +56,8 @@ def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | N
     if entry.signatures:
         rows = (
             f"<li><code>{html.escape(s.text)}</code>"
-            f"{' <small>regular expression</small>' if s.is_regex else ''}</li>"
+            f"{' <small>regular expression</small>' if s.is_regex else ''}"
+            f"{f' <small>{s.role}</small>' if s.role != 'root' else ''}</li>"
             for s in entry.signatures
         )
         field("Signatures", markup.raw("<ul class=signatures>\n" + "\n".join(rows) + "\n</ul>"))
@@ -78,6 +79,11 @@ def _badges(entry: Entry, place: Place) -> str:
     checked = f"checked {entry.verified}, " + (
         f"ran ({html.escape(entry.ran)})" if entry.ran else "read"
     )
+    kind = [
+        f"{name}: {html.escape(told)}"
+        for name, told in (("domain", entry.domain), ("retry", entry.retry))
+        if told
+    ]
     bound = [f"applies to <code>{html.escape(text)}</code>" for text in entry.applies_to]
     needs = [f"needs {html.escape(', '.join(entry.needs))}"] if entry.needs else []
     part = f", {html.escape(entry.section)}" if entry.section not in ("", "Entries") else ""
@@ -87,7 +93,7 @@ def _badges(entry: Entry, place: Place) -> str:
     mark = f'<span class="severity {severity}" title="{about}">{severity}</span>'
     return (
         "<p class=badges>"
-        + " · ".join([f"{mark} {about}", checked, *bound, *needs, f"in {home}"])
+        + " · ".join([f"{mark} {about}", *kind, checked, *bound, *needs, f"in {home}"])
         + "</p>"
     )
 

@@ -22,19 +22,19 @@ def index_text(pages: Iterable[Page]) -> str:
     """The index as JSON rows.
 
     a: address, t: title, k: note, s: literal texts, r: regular expressions, w: the page's words.
+    Advice is left out of s and r: libraries print it under every error.
     """
+    telling = [(page, [s for s in page.signatures if s.role != "advice"]) for page in pages]
     rows = [
         {
             "a": page.address,
             "t": page.title,
             "k": page.note,
-            "s": [signature.text for signature in page.signatures if not signature.is_regex],
-            "r": [
-                for_browser(signature.text) for signature in page.signatures if signature.is_regex
-            ],
+            "s": [signature.text for signature in found if not signature.is_regex],
+            "r": [for_browser(signature.text) for signature in found if signature.is_regex],
             "w": markup.plain(page.markdown),
         }
-        for page in pages
+        for page, found in telling
         if page.search
     ]
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))

@@ -18,7 +18,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from .bundle import Catalogue, CatalogueError
-from .entry import OPTIONAL, SEVERITIES, Entry, Retired
+from .entry import DOMAINS, OPTIONAL, RETRIES, SEVERITIES, Entry, Retired
 
 INSTALL = "pip install -e '.[proofs]'"
 _FAMILY = re.compile(r"K8S|[A-Z]{1,6}")
@@ -34,6 +34,10 @@ _FORM = """\
 **Check:**
 
 **Reported as:**
+
+**Domain:** {domains}
+
+**Retry:** {retries}
 
 **Severity:** {severities}
 
@@ -59,7 +63,14 @@ def form(catalogue: Catalogue, family: str, title: str, today: date) -> tuple[st
         )
     numbers = [int(re.sub(r"\D", "", item.id[len(family) :])) for item in _items(catalogue, family)]
     name = f"{family}{max(numbers, default=0) + 1}"
-    return name, _FORM.format(id=name, title=title, severities=" or ".join(SEVERITIES), today=today)
+    return name, _FORM.format(
+        id=name,
+        title=title,
+        domains=" or ".join(DOMAINS),
+        retries=" or ".join(RETRIES),
+        severities=" or ".join(SEVERITIES),
+        today=today,
+    )
 
 
 def put(catalogue: Catalogue, family: str, markdown: str, page: str | None) -> Path:
@@ -107,9 +118,10 @@ def _items(catalogue: Catalogue, family: str) -> list[Entry | Retired]:
 
 def hint() -> str:
     """What to do next with the form of a new entry."""
+    further = [name for name in OPTIONAL if f"**{name}:**" not in _FORM]
     return (
-        "fill in every field, then run: remote-gpu-trainer lint. "
-        f"There are also {', '.join(OPTIONAL)}; CONTRIBUTING.md says what goes where"
+        "fill in every field, or remove Domain and Retry, then run: remote-gpu-trainer dev lint. "
+        f"There are also {', '.join(further)}; CONTRIBUTING.md says what goes where"
     )
 
 

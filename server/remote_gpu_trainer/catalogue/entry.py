@@ -13,6 +13,10 @@ from pathlib import Path
 from ..text.errors import UserError
 
 SEVERITIES = ("blocks", "corrupts", "wastes", "misleads")
+DOMAINS = ("code", "data", "environment", "box", "platform")
+RETRIES = ("pointless", "may help", "helps after …")
+RETRY = re.compile(r"pointless|may help|helps after \S.*")
+ROLES = ("root", "cascade", "advice")
 REQUIRED = (
     "Symptom",
     "Root cause",
@@ -23,7 +27,15 @@ REQUIRED = (
     "Verified",
     "Sources",
 )
-OPTIONAL = ("Tell apart", "Signatures", "False alarm", "Applies to", "Needs")
+OPTIONAL = (
+    "Tell apart",
+    "Signatures",
+    "False alarm",
+    "Applies to",
+    "Needs",
+    "Domain",
+    "Retry",
+)
 # In their order on a page.
 FIELDS = (
     "Symptom",
@@ -36,6 +48,8 @@ FIELDS = (
     "False alarm",
     "Applies to",
     "Needs",
+    "Domain",
+    "Retry",
     "Severity",
     "Verified",
     "Sources",
@@ -60,11 +74,14 @@ class Fault:
 class Signature:
     """A text that a log holds when this failure happens.
 
-    `is_regex`: `text` is a regular expression, which the page has between slashes.
+    `is_regex`: `text` is a regular expression, which the page has between slashes. `role`: `root`
+    if the text alone names the cause; `cascade` if others print it because of the failure;
+    `advice` if it is a library's suggestion, which names no cause.
     """
 
     text: str
     is_regex: bool = False
+    role: str = "root"
 
 
 @dataclass(frozen=True)
@@ -74,7 +91,9 @@ class Entry:
     Texts are Markdown as written. The list fields are tuples of their items; `tell_apart` holds
     (id, how that one differs). `ran` names the versions that a proof ran on, and is empty when
     the entry was only checked by reading. `section` is the `##` heading above the entry, `path`
-    the page below the catalogue's root, `line` the line of the heading.
+    the page below the catalogue's root, `line` the line of the heading. `domain` is one of
+    DOMAINS, where the cause lies; `retry` has a form of RETRIES, whether the same run again helps.
+    Both are empty when the page doesn't say.
     """
 
     id: str
@@ -92,6 +111,8 @@ class Entry:
     false_alarm: str = ""
     applies_to: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    domain: str = ""
+    retry: str = ""
     ran: str = ""
     section: str = ""
     path: str = ""

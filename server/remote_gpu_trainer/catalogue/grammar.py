@@ -15,7 +15,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from .entry import FIELDS, ID, REQUIRED, SEVERITIES, Entry, Fault, Retired, Signature
+from .entry import (
+    DOMAINS,
+    FIELDS,
+    ID,
+    REQUIRED,
+    RETRIES,
+    RETRY,
+    ROLES,
+    SEVERITIES,
+    Entry,
+    Fault,
+    Retired,
+    Signature,
+)
 
 _HEADING = re.compile(r"### (\S+) — (.+)")
 _RETIRED = re.compile(r"### (\S+) → (\S+)")
@@ -24,7 +37,7 @@ _PART = re.compile(r"\n(?: {0,3}(```|~~~)|(#{1,3}) (.*))")
 _FIELD = re.compile(r"\n(?: {0,3}(```|~~~)|\*\*([^*:\n]{1,40}):\*\*(?: |$))", re.M)
 _SIGNATURES = "\n**Signatures:**"
 _FENCED = re.compile(r"\n {0,3}(?:```|~~~)")
-_CODE = re.compile(r"``(.+?)``|`([^`]+)`")
+_SIGNATURE = re.compile(r"(?:``(.+?)``|`([^`]+)`)(?: \((.+)\))?")
 _VERIFIED = re.compile(r"(\d{4}-\d{2}-\d{2}), (?:(read)|(ran) \(([^()]+)\))")
 _APART = re.compile(rf"({ID.pattern}): (.+)", re.S)
 
@@ -223,6 +236,10 @@ def _values(
     values["severity"] = texts["Severity"].strip()
     if values["severity"] not in SEVERITIES:
         wrong("Severity", values["severity"], "one of " + ", ".join(SEVERITIES))
+    for name, form, right in (("Domain", "|".join(DOMAINS), DOMAINS), ("Retry", RETRY, RETRIES)):
+        values[name.lower()] = told = texts.get(name, "").strip()
+        if name in texts and not re.fullmatch(form, told):
+            wrong(name, told, "one of " + ", ".join(right))
     stamp = _VERIFIED.fullmatch(texts["Verified"].strip())
     try:
         values["verified"] = date.fromisoformat(stamp[1]) if stamp else None
@@ -260,16 +277,20 @@ def _items(text: str) -> tuple[str, ...]:
 def _signatures(text: str, wrong: Callable[[str, str], None]) -> tuple[Signature, ...]:
     """The items in backticks of a Signatures field; calls `wrong` with anything else.
 
-    Double backticks quote a text that contains single ones.
+    Double backticks quote a text that contains single ones. Behind the backticks a role may stand
+    in parentheses.
     """
     found = []
     for item in _items(text):
-        code = _CODE.fullmatch(item)
+        code = _SIGNATURE.fullmatch(item)
         inner = (code[1] or code[2]).strip() if code else ""
+        role = (code and code[3]) or ROLES[0]
         if not inner:
             wrong(item[:60], "texts in backticks, separated by ' · '")
+        elif code[3] and role not in ROLES[1:]:
+            wrong(item[-60:], "(cascade) or (advice) behind the text, or nothing")
         elif len(inner) > 2 and inner.startswith("/") and inner.endswith("/"):
-            found.append(Signature(inner[1:-1], True))
+            found.append(Signature(inner[1:-1], True, role))
         else:
-            found.append(Signature(inner))
+            found.append(Signature(inner, False, role))
     return tuple(found)

@@ -23,6 +23,7 @@ from .signatures import Pattern  # the compiled form that the look-up itself use
 
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
 ANSWER_WORDS = 190  # words of one match: root cause, first paragraphs of fix and check
+RETRY_WORDS = 12
 MIN_SIGNATURE = 8  # shorter literals occur by chance in base64, hashes and ordinary words
 SLOW_SECONDS = 0.05
 
@@ -203,7 +204,7 @@ def stalls(pattern: str) -> str:
 
 
 def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Title, symptom, root cause and the texts of an answer have at most their number of words."""
+    """Title, symptom, root cause, Retry and the texts of an answer have at most so many words."""
     for name, limit in MAX_WORDS.items():
         words = len(getattr(entry, name).split())
         if words > limit:
@@ -217,6 +218,9 @@ def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[F
             f"root cause and the first paragraphs of fix and check have {answer} words together; "
             f"keep to {ANSWER_WORDS}",
         )
+    words = len(entry.retry.split())
+    if words > RETRY_WORDS:
+        yield _fault(entry, f"Retry has {words} words; keep to {RETRY_WORDS}")
     words = len(entry.title.split())
     if not 5 <= words <= 18:
         yield _fault(entry, f"the title has {words} words; say in 5 to 18 words what the user sees")

@@ -151,7 +151,8 @@ _LETTERS = _Letters()
 class Hit:
     """A signature of `entry_id`, found in `line`.
 
-    `decisive`: the line is among those that show what failed, or there are no such lines.
+    `decisive`: the text is a root one, and the line is among those that show what failed, or there
+    are no such lines.
     """
 
     entry_id: str
@@ -189,7 +190,7 @@ class SignatureIndex:
         return sorted({p.source.text[:40].encode() for _, p in self.patterns if p.literal})
 
     def find(self, evidence: Evidence) -> list[Hit]:
-        """The signatures in these lines, each at most once, at its most decisive line."""
+        """The signatures of every role in these lines, each once, at its most decisive line."""
         lines = evidence.lines
         whole = _one_quote("\n".join([line.text for line in lines])).lower()
         normals = _single_blanks(whole)
@@ -237,7 +238,7 @@ class SignatureIndex:
                 if not at:
                     continue
             best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])
-            decides = (
+            decides = pattern.source.role == "root" and (
                 not decisive
                 or id(lines[best]) in decisive
                 or (calm and lines[best].kind == "routine")

@@ -23,10 +23,13 @@ from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.entry import split
 from ..lookup.answer import plain
 from ..lookup.look_up import answer_for
+from ..retrieval import encoder, index, search
+from ..text import whole_file
 from .answer_view import draw
 from .main import leaves, make_parser
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
+INDEX = "server/remote_gpu_trainer/retrieval/index.npz"
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -51,8 +54,8 @@ def outdated(root: Path, write: bool) -> list[str]:
             name = path.relative_to(root).as_posix()
             text = path.read_text(encoding="utf-8")
             fresh[name] = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
+    found = [INDEX] if (root / INDEX).parent.is_dir() and _is_index_old(root, read, write) else []
     fresh |= {name: made(root) for name, made in WHOLE if (root / name).parent.is_dir()}
-    found = []
     for name, text in fresh.items():
         path = root / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -60,6 +63,27 @@ def outdated(root: Path, write: bool) -> list[str]:
             if write:
                 path.write_text(text, encoding="utf-8", newline="\n")
     return found
+
+
+def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:
+    """Whether the look-up's index is of other entries; made anew when asked.
+
+    Raises CatalogueError without the encoder's file.
+    """
+    model = encoder.load()
+    if model is None:
+        raise CatalogueError(f"can't read {encoder.PLACE}; restore it with git checkout")
+    try:
+        known = index.read(root / INDEX)
+    except CatalogueError:
+        known = None
+    if index.is_current(known, read.entries, encoder.name()):
+        return False
+    if write:
+        arrays = index.build(read.entries, model, encoder.name(), known)
+        whole_file.write(root / INDEX, encoder.packed(arrays), 0o644)
+        index.load.cache_clear(), search.load.cache_clear()
+    return True
 
 
 def make(part: str, page: str, read: Catalogue) -> str:

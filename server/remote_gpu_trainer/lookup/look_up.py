@@ -14,11 +14,10 @@ from typing import BinaryIO
 
 from ..catalogue import bundle
 from ..catalogue.entry import Entry
-from ..catalogue.signatures import SignatureIndex
 from ..logs.sentences import is_command
 from ..logs.unfolding import unfolded
 from ..numbers import log_reading
-from ..retrieval import ranking, waiting
+from ..retrieval import search
 from ..text.errors import BadRequest
 from .answer import Answer, check_limit, look_up
 
@@ -29,15 +28,9 @@ LONG = 100_000  # characters from which a report may be read in windows
 
 
 @lru_cache(maxsize=1)
-def signatures() -> SignatureIndex:
-    """The compiled signatures of this installation's catalogue."""
-    return SignatureIndex(bundle.load_cache().signatures())
-
-
-@lru_cache(maxsize=1)
 def _needles() -> tuple[bytes, ...]:
     """The texts by which a reader of large logs chooses lines."""
-    return tuple(signatures().needles())
+    return tuple(search.load().signatures.needles())
 
 
 @lru_cache(maxsize=1)
@@ -49,7 +42,7 @@ def prepare() -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
-        bundle.load_cache(), ranking.load(), waiting.load(), signatures()
+        bundle.load_cache(), search.load()
         gc.freeze()
     finally:
         if collects:
@@ -94,17 +87,14 @@ def answer_for(
     if beside and text and text.strip():
         found = log_reading.with_words(found, text)
     said = sentence_of(text, beside) if text else ""
-    heard = log_reading.from_text(said) if said else None
     answer = look_up(
         found,
         bundle.load_cache(),
-        ranking.load(),
-        signatures(),
+        search.load(),
         limit=limit,
         today=today or date.today(),
         installed=installed,
-        said=heard,
-        unlearned=waiting.load(),
+        said=said,
         asked_in_words=bool(said or (beside and text and text.strip())),
     )
     numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
@@ -137,9 +127,16 @@ def _of_path(
 
 
 def whole_entry(entry: Entry) -> dict:
-    """An entry for JSON: every field except its Markdown and its line, with lists as lists."""
+    """An entry for JSON: every field except its Markdown and its line, with lists as lists.
+
+    A signature is a text as on the page, without its backticks: `/…/` is a regular expression, and
+    (cascade) or (advice) may stand behind it.
+    """
     found = {field.name: getattr(entry, field.name) for field in fields(entry)}
     found["verified"] = entry.verified.isoformat()
     found["tell_apart"] = dict(entry.tell_apart)
-    found["signatures"] = [f"/{s.text}/" if s.is_regex else s.text for s in entry.signatures]
+    found["signatures"] = [
+        (f"/{s.text}/" if s.is_regex else s.text) + (f" ({s.role})" if s.role != "root" else "")
+        for s in entry.signatures
+    ]
     return {name: value for name, value in found.items() if name not in ("markdown", "line")}
