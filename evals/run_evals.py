@@ -50,7 +50,7 @@ from grading import (
     unseen,
     whole,
 )
-from grading.cases import Case, read_cases
+from grading.cases import Case, read_cases, set_hash
 
 TOOLS = {"render": rendered, "staleness": stale, "health": healthy}
 SUITES = ("main", "lookup", "long", "reader", "curves", *TOOLS, "all")
@@ -258,7 +258,7 @@ def _answered(path: Path) -> str:
 
 def page(tables: dict[str, str], old: str) -> str:
     """RESULTS.md, whole: what was measured, then the history in the old one."""
-    cases = read_cases(HERE / "cases.jsonl")
+    cases, kept = read_cases(HERE / "cases.jsonl"), unseen.together(unseen.sets())
     history = old[old.index(HISTORY) :] if HISTORY in old else f"{HISTORY}\n"
     parts = [
         "# Results",
@@ -266,6 +266,8 @@ def page(tables: dict[str, str], old: str) -> str:
         "[README.md](README.md) says what each set is, and what may learn from it.",
         report.LEGEND,
         "## Reports that nothing learned from",
+        f"(a) to (c) hold {len(kept)} reports (set {set_hash(kept)}). The limits of the "
+        "confidences were fitted on other reports, of the tuning half.",
         tables["main"],
         sealed.told(),
         "## Within long logs of several ranks",
