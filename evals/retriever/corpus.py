@@ -17,8 +17,7 @@ from pathlib import Path
 from grading.cases import read_cases
 from remote_gpu_trainer.catalogue.bundle import Catalogue
 from remote_gpu_trainer.numbers import log_reading
-
-from .search import gist
+from remote_gpu_trainer.retrieval.search import gist
 
 EVALS = Path(__file__).resolve().parent.parent
 HELD_OUT = EVALS / "sets/held_out.json"

