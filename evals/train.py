@@ -159,9 +159,12 @@ def _targets(batch: list[Report], column: dict[str, int]):
 
 def made_from(learned: list[Report], steps: int) -> dict[str, str | int]:
     """What the encoder follows from, as hashes; kept in its file."""
-    told = json.dumps([(r.text, r.labels, r.weight) for r in learned], ensure_ascii=False)
-    reports = sha256(told.encode()).hexdigest()[:16]
-    return {"reports": reports, "base": BASE["model.safetensors"][:16], "steps": steps}
+    told = json.dumps([(r.text, r.labels, r.weight) for r in learned], ensure_ascii=False).encode()
+    return {
+        "reports": sha256(told).hexdigest()[:16],
+        "base": BASE["model.safetensors"][:16],
+        "steps": steps,
+    }
 
 
 def check(about: dict[str, str | int]) -> list[str]:
@@ -204,8 +207,8 @@ def main() -> int:
     model = encoder.load()
     arrays = index.build(catalogue.entries, model, encoder.name())
     whole_file.write(index.PLACE, encoder.packed(arrays), 0o644)
-    judged = [report for report, judged in everything if judged]
-    text = json.dumps(judge.fit(judged, index.Index(arrays), model), indent=2) + "\n"
+    fitted = judge.fit([r for r, judged in everything if judged], index.Index(arrays), model)
+    text = json.dumps(fitted, indent=2) + "\n"
     whole_file.write(search.JUDGE, text.encode(), 0o644)
     print(text)
     return 0

@@ -10,51 +10,52 @@ from remote_gpu_trainer.retrieval import encoder, index, search
 
 from .corpus import Report
 
-STRANGE_CLAIMED = 0.05  # share of strange reports with a claim, at the limit `low`
-RIGHT = {"medium": 0.92, "high": 0.97}  # share of right claims above these limits
-UNSEEN = 0.005  # share of the reports in scope below the limit `titles`
+STRANGE_CLAIMED = 0.04  # share of strange reports with a claim
+RIGHT = {"high": 0.985, "medium": 0.85}  # share of right claims at and above these limits
+UNSEEN = 0.005  # share of the reports in scope that get no titles
 
 
 def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> dict:
     """The contents of judge.json, from reports that the encoder never saw."""
     signatures = SignatureIndex(bundle.load().signatures)
-    rows = []
+    rows, words = [], []
     for report in reports:
         evidence = log_reading.from_text(report.text)
-        rows.append(search.features(search.gist(evidence), signatures.find(evidence), known, model))
-    inside = [at for at, report in enumerate(reports) if report.labels]
-    wanted = numpy.zeros((len(inside), len(known.ids)), "f")
-    for row, at in enumerate(inside):
-        for place, name in enumerate(reports[at].labels):
+        text = search.gist(evidence)
+        rows.append(search.features(text, signatures.find(evidence), known, model))
+        words.append(known.known(text))
+    inside = numpy.array([bool(report.labels) for report in reports])
+    wanted = numpy.zeros((len(reports), len(known.ids)), "f")
+    for row, report in enumerate(reports):
+        for place, name in enumerate(report.labels):
             wanted[row, known.column[name]] = 0.5 if place else 1.0
-    wanted /= wanted.sum(1, keepdims=True)
-    order = _fitted_order(numpy.stack([rows[at] for at in inside]), wanted)
-    judge = search.Judge(tuple(order), (0.0,) * len(search.SIGNS), 0.0, {})
+    wanted = wanted[inside] / wanted[inside].sum(1, keepdims=True)
+    order = _fitted_order(numpy.stack(rows)[inside], wanted)
+    judge = search.Judge(tuple(order), (), (), {})
     shares = [judge.shares(row) for row in rows]
-    signs = numpy.stack([search.signs(r, s) for r, s in zip(rows, shares, strict=True)])
+    signs = numpy.stack([search.signs(*each) for each in zip(rows, shares, words, strict=True)])
     right = numpy.array(
         [
             known.ids[int(share.argmax())] in report.labels
             for share, report in zip(shares, reports, strict=True)
-        ],
-        "f",
+        ]
     )
-    weights, bias = _fitted_right(signs, right)
-    sure = 1 / (1 + numpy.exp(-(signs @ weights) - bias))
-    strange = numpy.array([not report.labels for report in reports])
-    low = float(numpy.quantile(sure[strange], 1 - STRANGE_CLAIMED))
-    limits = {"low": low}
+    models = {"right": _fitted(signs, right), "inside": _fitted(signs, inside)}
+    sure, scope = (
+        1 / (1 + numpy.exp(-(signs @ model[:-1]) - model[-1])) for model in models.values()
+    )
+    claim = float(numpy.quantile(scope[~inside], 1 - STRANGE_CLAIMED))
+    limits = {"claim": claim, "titles": float(numpy.quantile(scope[inside], UNSEEN))}
     for name, share in RIGHT.items():
-        steps = [t for t in numpy.arange(0.01, 1, 0.01) if t >= limits["low"]]
-        limits[name] = next(t for t in steps if right[sure >= t].mean() >= share)
-    limits["high"] = max(limits["high"], limits["medium"])
-    limits["titles"] = float(numpy.quantile(sure[~strange], UNSEEN))
+        steps = numpy.arange(0.01, 1, 0.01)
+        claimed = scope >= claim
+        limits[name] = next(t for t in steps if right[claimed & (sure >= t)].mean() >= share)
+    names = (*search.SIGNS, "constant")
     return {
         "order": dict(zip(search.FEATURES, map(_short, order), strict=True)),
-        "right": dict(zip(search.SIGNS, map(_short, weights), strict=True)),
-        "bias": _short(bias),
+        **{k: dict(zip(names, map(_short, model), strict=True)) for k, model in models.items()},
         "limits": {name: _short(limit) for name, limit in limits.items()},
-        "fitted_on": {"in scope": len(inside), "strange": int(strange.sum())},
+        "fitted_on": {"in scope": int(inside.sum()), "strange": int((~inside).sum())},
     }
 
 
@@ -76,13 +77,13 @@ def _fitted_order(rows: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
     return weights / spread
 
 
-def _fitted_right(signs: numpy.ndarray, right: numpy.ndarray) -> tuple[numpy.ndarray, float]:
-    """(weights of SIGNS, bias) of a logistic regression, by gradient descent."""
+def _fitted(signs: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
+    """Weights of SIGNS and a constant: a logistic regression by gradient descent."""
     middle, spread = signs.mean(0), signs.std(0) + 1e-6
     scaled, weights, bias = (signs - middle) / spread, numpy.zeros(signs.shape[1]), 0.0
     for _ in range(5000):
-        wrong = 1 / (1 + numpy.exp(-(scaled @ weights) - bias)) - right
-        weights -= 0.3 * (wrong @ scaled / len(right) + 2e-3 * weights)
+        wrong = 1 / (1 + numpy.exp(-(scaled @ weights) - bias)) - wanted
+        weights -= 0.3 * (wrong @ scaled / len(wanted) + 2e-3 * weights)
         bias -= 0.3 * wrong.mean()
     weights = weights / spread
-    return weights, float(bias - weights @ middle)
+    return numpy.append(weights, bias - weights @ middle)

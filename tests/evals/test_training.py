@@ -136,13 +136,13 @@ def test_the_trained_model_says_the_same_in_torch_and_in_the_package():
     assert not any("layer/3/" in name for name in frozen)
 
 
-def test_the_limits_of_the_judge_are_those_that_it_says():
+def test_a_fitted_chance_is_right_as_often_as_it_says():
     numpy = pytest.importorskip("numpy")
     draw = numpy.random.default_rng(1)
     right = (draw.random(4000) < 0.6).astype("f")
     signs = numpy.stack([right + draw.normal(0, 1, 4000), draw.normal(0, 1, 4000)], 1)
-    weights, bias = judge._fitted_right(signs, right)
-    sure = 1 / (1 + numpy.exp(-(signs @ weights) - bias))
+    *weights, constant = judge._fitted(signs, right)
+    sure = 1 / (1 + numpy.exp(-(signs @ numpy.array(weights)) - constant))
     for low, high in ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9)):
         part = (sure >= low) & (sure < high)
         assert abs(right[part].mean() - sure[part].mean()) < 0.06

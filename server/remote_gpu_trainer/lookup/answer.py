@@ -126,7 +126,7 @@ def look_up(
         said_first = "No error found." if evidence.seen == "sound" else NOTHING_FITS
         answer.ask = missing_information(
             evidence,
-            NOT_SURE if found.doubtful else said_first,
+            NOT_SURE if found.worth_a_look and candidates else said_first,
             with_sentence=not asked_in_words,
         )
     chosen = [(c, entries[c.id]) for c in candidates[:limit]] if found.confidence else []
@@ -146,7 +146,7 @@ def look_up(
         )
     if retriever.encoder is None:
         answer.ask = f"{WORDS_ALONE} {answer.ask}".strip()
-    if found.doubtful or found.confidence in ("low", "medium"):
+    if found.confidence != "high" and (found.confidence or found.worth_a_look):
         rest = candidates[len(chosen) : len(chosen) + ALSO]
         answer.also = _titles([entries[c.id] for c in rest], TITLES)
     _fit(answer, WHOLE + FURTHER * max(0, limit - 3))
@@ -229,7 +229,7 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
         return found
     if candidates[:1] == found.candidates[:1]:
         return replace(found, candidates=candidates)
-    return replace(found, candidates=candidates, confidence="", doubtful=bool(candidates))
+    return replace(found, candidates=candidates, confidence="", worth_a_look=True)
 
 
 def _titles(entries: list[Entry] | list[dict], room: float) -> list[dict]:

@@ -19,7 +19,6 @@ import numpy
 
 from ..catalogue.bundle import CatalogueError
 from ..catalogue.entry import Entry
-
 from . import encoder
 from .words import tokens, words
 

@@ -2,7 +2,8 @@
 
 Three things speak for an entry: what the report means (the encoder, against two cards of the
 entry), its words (BM25F), and a literal signature in it. One linear model over these orders the
-entries, a second one says how likely the first is right. evals/train.py fits both on reports that
+entries; two more say whether any entry explains the report, and how likely the first is right.
+evals/train.py fits them on reports that
 the encoder never saw, and writes their numbers to judge.json.
 
 A literal text that names the cause is never overruled: its entry is first or second.
@@ -22,6 +23,7 @@ from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.banners import only_versions
 from ..logs.judging import Evidence
+from ..logs.lines import APART
 from ..logs.telling import telling
 from . import encoder, index
 from .encoder import Encoder
@@ -32,7 +34,7 @@ MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
 REASONED = 3  # first entries that say by which words they were found
-CONFIDENCES = ("high", "medium", "low")
+FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
 FEATURES = (
     "meaning",  # cosine of the report and the nearer of the entry's two cards
     "words",  # BM25F, relative to the best entry
@@ -42,6 +44,7 @@ SIGNS = (
     "lead",  # share of the first entry, less that of the second
     "meaning",  # of the first entry
     "signature",  # of the first entry
+    "known",  # logarithm of the number of different words that entries have too
 )
 
 
@@ -62,24 +65,27 @@ class Candidate:
 class Found:
     """Candidates, best first, and what they are worth.
 
-    `right` is the probability that the first explains the report. `confidence` is high, medium,
-    low, or "" where nothing is claimed. `doubtful`: nothing is claimed, but the titles are worth a
-    look; without it the report is plainly of another field.
+    `confidence` is high, medium, low, or "" where nothing is claimed. `worth_a_look`: whether the
+    titles may hold the right one; without it the report is plainly of another field.
     """
 
     candidates: tuple[Candidate, ...]
-    right: float
     confidence: str
-    doubtful: bool = False
+    worth_a_look: bool = False
 
 
 @dataclass(frozen=True)
 class Judge:
-    """The numbers of both linear models, and the least `right` of each confidence and of titles."""
+    """The numbers of three linear models, and the limits of a claim.
+
+    `order` weighs FEATURES. `right` and `inside` weigh SIGNS and end with a constant: whether the
+    first entry is right, and whether any entry explains the report. `limits`: the least `inside`
+    of a claim and of titles, and the least `right` of high and of medium confidence.
+    """
 
     order: tuple[float, ...]
     right: tuple[float, ...]
-    bias: float
+    inside: tuple[float, ...]
     limits: dict[str, float]
 
     def shares(self, found: numpy.ndarray) -> numpy.ndarray:
@@ -88,19 +94,27 @@ class Judge:
         scores = numpy.exp(scores - scores.max())
         return scores / scores.sum()
 
-    def probability(self, sign: numpy.ndarray) -> float:
-        """The probability that the first entry is right, from the SIGNS of the order."""
-        return 1 / (1 + math.exp(-float(sign @ numpy.array(self.right, "f")) - self.bias))
+    def confidence(self, sign: numpy.ndarray) -> tuple[str, bool]:
+        """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
+        right, inside = (_probability(model, sign) for model in (self.right, self.inside))
+        if inside < self.limits["claim"]:
+            return "", inside >= self.limits["titles"]
+        return next((c for c in ("high", "medium") if right >= self.limits[c]), "low"), True
+
+
+def _probability(model: tuple[float, ...], sign: numpy.ndarray) -> float:
+    return 1 / (1 + math.exp(-float(sign @ numpy.array(model[:-1])) - model[-1]))
 
 
 @lru_cache(maxsize=1)
 def load_judge() -> Judge:
     """The fitted numbers of this installation."""
     raw = json.loads(JUDGE.read_text(encoding="utf-8"))
+    signs = (*SIGNS, "constant")
     return Judge(
         tuple(raw["order"][name] for name in FEATURES),
-        tuple(raw["right"][name] for name in SIGNS),
-        raw["bias"],
+        tuple(raw["right"][name] for name in signs),
+        tuple(raw["inside"][name] for name in signs),
         raw["limits"],
     )
 
@@ -130,10 +144,11 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     return found
 
 
-def signs(found: numpy.ndarray, share: numpy.ndarray) -> numpy.ndarray:
-    """SIGNS of an order, from the FEATURES and the shares of all entries."""
-    first, second = numpy.argsort(-share)[:2]
-    return numpy.array([share[first] - share[second], found[first, 0], found[first, 2]])
+def signs(found: numpy.ndarray, share: numpy.ndarray, known: int) -> numpy.ndarray:
+    """SIGNS of an order: from the FEATURES and shares of all entries, and the known words."""
+    first, second = numpy.argsort(-share, kind="stable")[:2]
+    lead = share[first] - share[second]
+    return numpy.array([lead, found[first, 0], found[first, 2], math.log(max(known, 1))])
 
 
 @dataclass(frozen=True)
@@ -157,11 +172,10 @@ class Retriever:
         `said`: one sentence about the report by somebody who read it. `points`: the entry that
         numbers in the report point to, and whether it goes first or stands second.
         """
-        index, judge = self.index, self.judge
+        index = self.index
         hits, text = self.signatures.find(evidence), gist(evidence, said)
-        found = features(text, hits, index, self.encoder)
-        share = judge.shares(found)
-        right = judge.probability(signs(found, share))
+        found, known = features(text, hits, index, self.encoder), index.known(text)
+        share = self.judge.shares(found)
         best: dict[str, Hit] = {}
         for hit in sorted(hits, key=lambda hit: hit.decisive):
             best[hit.entry_id] = hit
@@ -175,37 +189,31 @@ class Retriever:
             )
             for place, at in enumerate(order)
         )
-        decisive = [hit for hit in best.values() if hit.decisive]
         if evidence.seen == "sound":  # a healthy run: what it warns of, and no guess
-            warned = tuple(
-                Candidate(hit.entry_id, judge.limits["medium"], hit)
-                for hit in sorted(decisive, key=_place)
+            warned = sorted([hit for hit in best.values() if hit.decisive], key=_place)
+            return Found(
+                tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warned), "low" if warned else ""
             )
-            return Found(warned, judge.limits["low"], "low") if warned else Found((), 0.0, "")
-        failing = [hit for hit in decisive if hit.line.kind != "warning"]
-        if failing:
-            told = _first_failing(failing, evidence)
-            if told.entry_id not in [c.id for c in candidates[:2]]:
-                candidates = behind(1, Candidate(told.entry_id, 0.0, told), candidates)
-            right = max(right, judge.limits["medium"])
-        if evidence.seen in index.column:  # a curve that an entry is about
+        confidence, worth_a_look = self.judge.confidence(signs(found, share, known))
+        told = [hit for hit in best.values() if is_failure(hit, evidence)]
+        if told:
+            leader = _first_failing(told, evidence, candidates)
+            candidates = behind(1, Candidate(leader.entry_id, 0.0, leader), candidates)
+            confidence = confidence if confidence == "high" else "medium"
+        elif evidence.seen in index.column:  # a curve that an entry is about
             candidates = put_first(evidence.seen, candidates)
-            right = max(right, judge.limits["medium"])
-        elif not failing and (
-            index.known(text) < LEAST_WORDS or only_versions(line.text for line in evidence.lines)
-        ):
-            return Found((), 0.0, "")
-        if points and not failing:
+            confidence = confidence if confidence == "high" else "medium"
+        elif known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
+            return Found((), "")
+        elif points:
             name, first = points
             candidates = (
                 put_first(name, candidates)
                 if first
                 else behind(1, Candidate(name, 0.0, best.get(name)), candidates)
             )
-        confidence = next((name for name in CONFIDENCES if right >= judge.limits[name]), "")
         # Without an encoder no share is sure, but the nearest by words are worth a look.
-        doubtful = not confidence and (self.encoder is None or right >= judge.limits["titles"])
-        return Found(candidates, right, confidence, doubtful)
+        return Found(candidates, confidence, self.encoder is None or worth_a_look)
 
 
 @lru_cache(maxsize=1)
@@ -219,10 +227,26 @@ def _place(hit: Hit) -> tuple[str, int]:
     return hit.line.source, hit.line.number
 
 
-def _first_failing(hits: list[Hit], evidence: Evidence) -> Hit:
-    """The literal text that stands first, on the rank that failed first."""
+def is_failure(hit: Hit, evidence: Evidence) -> bool:
+    """Whether a literal text names the cause in the part of the log that failed."""
+    kind = hit.line.kind
+    if hit.signature.role != "root" or kind in ("warning", "consequence", *APART):
+        return False
+    is_short = not any(line.kind in APART for line in evidence.lines)
+    return hit.decisive or kind in FAILED or is_short
+
+
+def _first_failing(hits: list[Hit], evidence: Evidence, candidates: tuple[Candidate, ...]) -> Hit:
+    """The literal text that stands first on the rank that failed first.
+
+    Of several in one line the likeliest entry's.
+    """
     rank = evidence.first.rank if evidence.first else None
-    return min(hits, key=lambda hit: (hit.line.rank != rank, hit.line.number))
+    likely = {candidate.id: -candidate.probability for candidate in candidates}
+    return min(
+        hits,
+        key=lambda hit: (hit.line.rank != rank, hit.line.number, likely.get(hit.entry_id, 0.0)),
+    )
 
 
 def put_first(name: str, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
