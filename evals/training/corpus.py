@@ -18,7 +18,7 @@ NONE = ""
 # none; or one reader alone judged and retold it.
 READ = {"both": 3.0, "split": 0.8, "doubt": 0.2, "once": 2.0}
 MOST_WEIGHT = 2.0
-FITTED = 5  # one thread in so many is kept from the encoder; the judge is fitted on those
+FITTED = 5  # one thread in so many, by the hash of its address, is for the judge alone
 LEAST_CHARS = 15
 
 
@@ -40,11 +40,6 @@ class Report:
         return gist(log_reading.from_text(self.text))
 
 
-def fitted(key: str) -> bool:
-    """Whether this thread is for the judge, by the hash of its address."""
-    return int(sha256(key.encode()).hexdigest()[:8], 16) % FITTED == 0
-
-
 def reports(catalogue: Catalogue) -> Iterator[tuple[Report, bool]]:
     """(report, whether it is for the judge) of all that may be learned from."""
     (entries, trackers), unseen = held_out(), shut()
@@ -56,7 +51,8 @@ def reports(catalogue: Catalogue) -> Iterator[tuple[Report, bool]]:
             continue
         named = tuple(n for n in labels if n != NONE)
         report = Report(text, named, min(weight, MOST_WEIGHT), bool(source))
-        yield report, tuning and fitted(source)
+        judged = tuning and int(sha256(source.encode()).hexdigest()[:8], 16) % FITTED == 0
+        yield report, judged
 
 
 def _all(catalogue: Catalogue) -> Iterator[tuple[str, list[str], str, float, bool]]:
