@@ -51,8 +51,8 @@ LEFT_OUT = {"report": 0.1, "card": 0.05}  # share of the pieces that a step does
 STRANGE = 0.5  # what a report counts for that no entry explains
 SHARPNESS, NOTHING = 20.0, 0.4  # to begin with: of cosines, and the cosine of "no entry"
 SEED = 0
-STRANGE_CLAIMED = 0.04  # share of strange reports with a claim
-RIGHT = {"high": 0.985, "medium": 0.85}  # share of right claims at and above these limits
+STRANGE_CLAIMED = 0.045  # share of strange reports with a claim
+RIGHT = {"high": 0.98, "medium": 0.9}  # share of right claims at and above these limits
 UNSEEN = 0.005  # share of the reports in scope that get no titles
 
 
@@ -202,12 +202,12 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     sure, scope = (
         1 / (1 + numpy.exp(-(signs @ model[:-1]) - model[-1])) for model in models.values()
     )
-    claim = float(numpy.quantile(scope[~inside], 1 - STRANGE_CLAIMED))
-    limits = {"claim": claim, "titles": float(numpy.quantile(scope[inside], UNSEEN))}
-    for name, share in RIGHT.items():
-        steps = numpy.arange(0.01, 1, 0.01)
-        claimed = scope >= claim
-        limits[name] = next(t for t in steps if right[claimed & (sure >= t)].mean() >= share)
+    limits = {
+        name: next(t for t in numpy.arange(0.01, 1, 0.01) if right[sure >= t].mean() >= share)
+        for name, share in RIGHT.items()
+    }
+    limits["low"] = numpy.quantile(sure[~inside], 1 - STRANGE_CLAIMED)
+    limits["titles"] = numpy.quantile(scope[inside], UNSEEN)
     names = (*search.SIGNS, "constant")
     return {
         "order": dict(zip(search.FEATURES, map(_short, order), strict=True)),
@@ -283,7 +283,7 @@ def main() -> int:
         whole_file.write(encoder.PLACE, encoder.packed(arrays | {"made_from": _bytes(told)}), 0o644)
     encoder.load.cache_clear(), encoder.name.cache_clear()
     model = encoder.load()
-    arrays = index.build(catalogue.entries, model, encoder.name())
+    arrays = index.build(catalogue.entries, model, encoder.name(), index.read_if_there())
     whole_file.write(index.PLACE, encoder.packed(arrays), 0o644)
     text = json.dumps(fit(judged, index.Index(arrays), model), indent=2) + "\n"
     whole_file.write(search.JUDGE, text.encode(), 0o644)
