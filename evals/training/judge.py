@@ -10,8 +10,8 @@ from remote_gpu_trainer.retrieval import encoder, index, search
 
 from .corpus import Report
 
-STRANGE_CLAIMED = 0.04  # share of strange reports with a claim
-RIGHT = {"high": 0.985, "medium": 0.85}  # share of right claims at and above these limits
+STRANGE_CLAIMED = 0.045  # share of strange reports with a claim
+RIGHT = {"high": 0.98, "medium": 0.9}  # share of right claims at and above these limits
 UNSEEN = 0.005  # share of the reports in scope that get no titles
 
 
@@ -44,12 +44,12 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     sure, scope = (
         1 / (1 + numpy.exp(-(signs @ model[:-1]) - model[-1])) for model in models.values()
     )
-    claim = float(numpy.quantile(scope[~inside], 1 - STRANGE_CLAIMED))
-    limits = {"claim": claim, "titles": float(numpy.quantile(scope[inside], UNSEEN))}
-    for name, share in RIGHT.items():
-        steps = numpy.arange(0.01, 1, 0.01)
-        claimed = scope >= claim
-        limits[name] = next(t for t in steps if right[claimed & (sure >= t)].mean() >= share)
+    limits = {
+        name: next(t for t in numpy.arange(0.01, 1, 0.01) if right[sure >= t].mean() >= share)
+        for name, share in RIGHT.items()
+    }
+    limits["low"] = numpy.quantile(sure[~inside], 1 - STRANGE_CLAIMED)
+    limits["titles"] = numpy.quantile(scope[inside], UNSEEN)
     names = (*search.SIGNS, "constant")
     return {
         "order": dict(zip(search.FEATURES, map(_short, order), strict=True)),

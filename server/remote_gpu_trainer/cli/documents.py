@@ -74,10 +74,7 @@ def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:
     model = encoder.load()
     if model is None:
         raise CatalogueError(f"can't read {encoder.PLACE}; restore it with git checkout")
-    try:
-        known = index.read(root / INDEX)
-    except CatalogueError:
-        known = None
+    known = index.read_if_there(root / INDEX)
     if index.is_current(known, read.entries, encoder.name()):
         return False
     if write:

@@ -191,3 +191,11 @@ def read(place: Path) -> Index:
             return Index(dict(arrays))
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise CatalogueError(f"can't read {place} ({error}); run rgt dev docs --write") from None
+
+
+def read_if_there(place: Path = PLACE) -> Index | None:
+    """The index in a file, None for one that is missing or damaged."""
+    try:
+        return read(place)
+    except CatalogueError:
+        return None

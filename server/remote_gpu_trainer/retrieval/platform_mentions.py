@@ -64,7 +64,7 @@ def general_first(
             and candidate.hit.decisive
             and not entries[candidate.id].path.startswith("profiles/")
         ):
-            return put_first(candidate.id, candidates)
+            return put_first(candidate, candidates)
     return candidates
 
 

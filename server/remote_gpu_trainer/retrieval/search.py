@@ -34,6 +34,7 @@ MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
 REASONED = 3  # first entries that say by which words they were found
+CONFIDENCES = ("high", "medium", "low")
 FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
 FEATURES = (
     "meaning",  # cosine of the report and the nearer of the entry's two cards
@@ -79,8 +80,8 @@ class Judge:
     """The numbers of three linear models, and the limits of a claim.
 
     `order` weighs FEATURES. `right` and `inside` weigh SIGNS and end with a constant: whether the
-    first entry is right, and whether any entry explains the report. `limits`: the least `inside`
-    of a claim and of titles, and the least `right` of high and of medium confidence.
+    first entry is right, and whether any entry explains the report. `limits`: the least `right` of
+    each confidence, and the least `inside` of titles.
     """
 
     order: tuple[float, ...]
@@ -97,9 +98,8 @@ class Judge:
     def confidence(self, sign: numpy.ndarray) -> tuple[str, bool]:
         """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
         right, inside = (_probability(model, sign) for model in (self.right, self.inside))
-        if inside < self.limits["claim"]:
-            return "", inside >= self.limits["titles"]
-        return next((c for c in ("high", "medium") if right >= self.limits[c]), "low"), True
+        claimed = next((name for name in CONFIDENCES if right >= self.limits[name]), "")
+        return claimed, bool(claimed) or inside >= self.limits["titles"]
 
 
 def _probability(model: tuple[float, ...], sign: numpy.ndarray) -> float:
@@ -198,19 +198,20 @@ class Retriever:
         told = [hit for hit in best.values() if is_failure(hit, evidence)]
         if told:
             leader = _first_failing(told, evidence, candidates)
-            candidates = behind(1, Candidate(leader.entry_id, 0.0, leader), candidates)
+            if candidates[0].id in [hit.entry_id for hit in told]:
+                candidates = behind(1, Candidate(leader.entry_id, 0.0, leader), candidates)
+            else:
+                candidates = put_first(Candidate(leader.entry_id, 0.0, leader), candidates)
             confidence = confidence if confidence == "high" else "medium"
         elif evidence.seen in index.column:  # a curve that an entry is about
-            candidates = put_first(evidence.seen, candidates)
+            candidates = put_first(Candidate(evidence.seen, 0.0), candidates)
             confidence = confidence if confidence == "high" else "medium"
         elif known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
             return Found((), "")
         elif points:
-            name, first = points
+            pointed = Candidate(points[0], 0.0, best.get(points[0]))
             candidates = (
-                put_first(name, candidates)
-                if first
-                else behind(1, Candidate(name, 0.0, best.get(name)), candidates)
+                put_first(pointed, candidates) if points[1] else behind(1, pointed, candidates)
             )
         # Without an encoder no share is sure, but the nearest by words are worth a look.
         return Found(candidates, confidence, self.encoder is None or worth_a_look)
@@ -249,16 +250,16 @@ def _first_failing(hits: list[Hit], evidence: Evidence, candidates: tuple[Candid
     )
 
 
-def put_first(name: str, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """With this entry before the others, at no less than the share of the first."""
-    found = next((c for c in candidates if c.id == name), Candidate(name, 0.0))
+def put_first(other: Candidate, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """With this one before the others, at no less than the share of the first."""
+    found = next((c for c in candidates if c.id == other.id), other)
     most = max([found.probability, *(c.probability for c in candidates)])
     return (
         replace(found, probability=most),
         *[
             replace(c, probability=min(c.probability, 0.99 * most))
             for c in candidates
-            if c.id != name
+            if c.id != other.id
         ],
     )
 
@@ -267,7 +268,8 @@ def of_these_first(name: str, found: Found) -> Found:
     """With this one first, where it is one of several candidates that are claimed."""
     if not found.confidence or name not in [c.id for c in found.candidates[1:]]:
         return found
-    return replace(found, candidates=put_first(name, found.candidates), confidence="medium")
+    named = put_first(Candidate(name, 0.0), found.candidates)
+    return replace(found, candidates=named, confidence="medium")
 
 
 def before(found: Found, others: Found) -> Found:
