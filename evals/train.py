@@ -205,7 +205,7 @@ def main() -> int:
         whole_file.write(encoder.PLACE, encoder.packed(arrays), 0o644)
     encoder.load.cache_clear(), encoder.name.cache_clear()
     model = encoder.load()
-    arrays = index.build(catalogue.entries, model, encoder.name())
+    arrays = index.build(catalogue.entries, model, encoder.name(), index.read_if_there())
     whole_file.write(index.PLACE, encoder.packed(arrays), 0o644)
     fitted = judge.fit([r for r, judged in everything if judged], index.Index(arrays), model)
     text = json.dumps(fitted, indent=2) + "\n"
