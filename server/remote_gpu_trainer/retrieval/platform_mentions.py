@@ -54,8 +54,16 @@ def general_first(
     """The candidates, best first, with an entry for any box before a provider's.
 
     That is so where the provider's leads, the report doesn't name the provider, and a literal text
-    of the other entry is there too.
+    of the other entry is there too. If the report names the provider, and a text of its entry is
+    there, that one leads.
     """
+    for candidate in candidates[:NEAR]:
+        if (
+            candidate.hit
+            and candidate.hit.signature.role != "advice"
+            and platform_shown(entries[candidate.id], text)
+        ):
+            return put_first(candidate, candidates, candidates[0].probability)
     if not candidates or not platform_not_shown(entries[candidates[0].id], text):
         return candidates
     for candidate in candidates[:NEAR]:
