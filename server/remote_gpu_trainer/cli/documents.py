@@ -8,6 +8,7 @@ returns. A whole file is what its function in `WHOLE` returns.
 from __future__ import annotations
 
 import io
+import json
 import re
 import runpy
 from collections.abc import Callable
@@ -159,7 +160,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
     "count": _count,
-    "figures": lambda page, read: {"rows": on_fresh_reports(read.root)},
+    "figures": lambda page, read: {"rows": unseen_reports(read.root)},
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
@@ -193,39 +194,60 @@ def _invocation(action) -> str:
 
 
 RESULTS = "evals/RESULTS.md"
-SYSTEMS = {"lookup": "this look-up", "BM25": "BM25"}  # as the file names them, and as shown
-COLUMNS = ("hit@1", "hit@3", "false answers")
-_TABLE = re.compile(r"^(?:\*\*|#+ )(?P<title>[^\n]*)\n\n(?P<rows>(?:\|[^\n]*\n)+)", re.M)
+OPENED = "evals/sets/sealed_opened.json"
+SYSTEMS = {"lookup": "this look-up", "BM25": "BM25"}  # as the files name them, and as shown
+COLUMNS = ("first", "three", "eighteen", "claims on strange")
+_TABLE = re.compile(
+    r"^\*\*\([abc]\) [^\n:]*: (?P<reports>[^\n]*)\*\*\n\n(?P<rows>(?:\|.*\n)+)", re.M
+)
 
 
-def on_fresh_reports(root: Path) -> list[tuple[str, list[str]]]:
-    """[(system, its figures in the order of COLUMNS, in percent)] on reports that taught nothing.
+def unseen_reports(root: Path) -> list[tuple[str, str, list[str]]]:
+    """[(which reports, system, its figures in the order of COLUMNS, in percent)].
 
-    Raises CatalogueError when evals/RESULTS.md has no such table.
+    The sealed reports first, as they were when they were graded last; then (a) to (c) of
+    evals/RESULTS.md. Raises CatalogueError where those aren't there.
     """
     path = root / RESULTS
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    found = _sealed(root / OPENED)
     for table in _TABLE.finditer(text + "\n"):
         rows = [_cells(row) for row in table["rows"].splitlines()]
-        found = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
-        if "fresh" in table["title"] and SYSTEMS.keys() <= found.keys():
-            return [
-                (shown, [_percent(found[system][column]) for column in COLUMNS])
-                for system, shown in SYSTEMS.items()
-            ]
-    raise CatalogueError(
-        f"{RESULTS}: no table about fresh reports with the rows {' and '.join(SYSTEMS)}; "
-        "run python evals/run_evals.py --write"
-    )
+        systems = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
+        if SYSTEMS.keys() <= systems.keys():
+            for name, shown in SYSTEMS.items():
+                figures = [_percent(systems[name][column].split()[0]) for column in COLUMNS]
+                found.append((f"{table['reports']} ({systems[name]['n']})", shown, figures))
+    if len(found) < 3 * len(SYSTEMS):
+        raise CatalogueError(
+            f"{RESULTS}: no tables about (a) to (c) with the rows {' and '.join(SYSTEMS)}; "
+            "run python evals/run_evals.py --write"
+        )
+    return found
+
+
+def _sealed(path: Path) -> list[tuple[str, str, list[str]]]:
+    openings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    graded = [one for one in openings if SYSTEMS.keys() <= one["figures"].keys()]
+    return [
+        (
+            f"sealed until {one['date']} "
+            f"({one['figures'][name]['in scope']}+{one['figures'][name]['strange']})",
+            shown,
+            [_percent(one["figures"][name][column][0]) for column in COLUMNS],
+        )
+        for one in graded[-1:]
+        for name, shown in SYSTEMS.items()
+    ]
 
 
 def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
-def _percent(cell: str) -> str:
-    """'0.753 [0.70, 0.80]' as '75 %'."""
-    return f"{float(cell.split()[0]):.0%}".replace("%", " %")
+def _percent(value: str | float) -> str:
+    """'0.753' as '75 %', a dash as it is."""
+    return "–" if value == "–" else f"{float(value):.0%}".replace("%", " %")
 
 
 LOG = "examples/logs/ddp-unused-parameters.log"

