@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from remote_gpu_trainer.logs.survivors import is_secondary
 from remote_gpu_trainer.numbers import log_reading
 
 from . import systems
@@ -93,5 +92,5 @@ def _fails_by_itself(text: str) -> bool:
         read.first
         and read.first.kind == "exception"
         and not read.ranks
-        and not is_secondary(read.first.text)
+        and not read.first.says("secondary")
     )

@@ -92,10 +92,10 @@ def record_all(runs: list[Run], folder: Path, workers: int = 2) -> dict[str, dic
     """Run them under `folder`. Returns {name of a run: {file of its log: text}}."""
     with ThreadPoolExecutor(workers) as pool:
         places = pool.map(lambda pair: record(pair[1], folder / f"{pair[0]:02d}"), enumerate(runs))
-        return {run.name: _texts(place) for run, place in zip(runs, places, strict=True)}
+        return {run.name: texts_of(place) for run, place in zip(runs, places, strict=True)}
 
 
-def _texts(place: Path) -> dict[str, str]:
+def texts_of(place: Path) -> dict[str, str]:
     """{file: text} of a log or a folder of logs, without the paths of this machine."""
     home = place if place.is_dir() else place.parent
     files = sorted(path for path in home.rglob("*") if path.is_file())

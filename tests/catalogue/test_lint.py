@@ -35,6 +35,7 @@ def test_a_good_page_has_no_findings(bundle, page):
         ("`element 0 of tensors does not require grad`\n\n**R", "`/x{0,9}$/`\n\n**R", "matches an empty line"),
         ("`element 0 of tensors does not require grad`\n\n**R", "`/(a+)+b{2}/`\n\n**R", "has a repeat inside a repeat; write one that can't stall"),
         ("`element 0 of tensors does not require grad`\n\n**R", "`criterion = nn.CrossEntropyLoss()`\n\n**R", "matches the ordinary line"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`/CUDA_LAUNCH_BLOCKING=\\d/`\n\n**R", "which is printed whatever failed; write (cascade) or (advice) behind it"),
         ("2026-11-20, read", "2027-11-20, read", "Verified is 2027-11-20; write a date from 2026-01-01 to 2026-11-20"),
         ("**Severity:**", "**Applies to:** torch>>2\n\n**Severity:**", "can't read 'torch>>2' in Applies to"),
         (" · 没有梯度 · 反向传播报错", "", "Reported as has 3 items, 0 of them Chinese"),
@@ -53,6 +54,28 @@ def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
     assert findings(bundle({"a.md": page(), "b.md": page()})) == [
         "references/b.md:1: id O3 is already at references/a.md:1; give this one another"
     ]
+
+
+def test_a_root_text_of_two_entries_is_found_in_both_until_one_is_a_cascade(bundle, page):
+    other = page(
+        ("### O3", "### O4"),
+        ("`element 0 of tensors does not require grad`\n\n**R", "`of  tensors does not`\n\n**R"),
+    )
+    [found] = findings(bundle({"a.md": page(), "b.md": other}))
+    assert found.startswith(
+        "references/b.md:1: O4: signature 'of  tensors does not' is a root text of O3 too; write (cascade) behind it"
+    )
+    marked = other.replace("does not`", "does not` (cascade)")
+    assert findings(bundle({"a.md": page(), "b.md": marked})) == []
+
+
+@pytest.mark.parametrize("role", ["cascade", "advice"])
+def test_what_is_printed_whatever_failed_may_be_a_cascade_or_advice(bundle, page, role):
+    text = (
+        "does not require grad`\n\n**R",
+        f"does not require grad` · `TORCH_USE_CUDA_DSA` ({role})\n\n**R",
+    )
+    assert findings(bundle({"a.md": page(text)})) == []
 
 
 def test_a_redirect_into_nothing_is_found(bundle, page):

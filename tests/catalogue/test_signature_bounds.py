@@ -23,6 +23,24 @@ OWN = [
     ("U13", 'scp: upload "/tmp/nope/": path canonicalization failed'),
     ("U13", 'rsync: [Receiver] mkdir "/tmp/q1/q2" failed: No such file or directory (2)'),
     ("U13", "scp: /tmp/nope/: Is a directory"),
+    ("U54", "MemoryError"),
+    ("U54", "[rank3]: MemoryError"),
+    (
+        "U54",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 74.5 GiB for an array with shape (100000, 100000) and data type float64",
+    ),
+    ("U54", "MemoryError: Unable to allocate 12.0 GiB for an array with shape (1610612736,)"),
+    ("U54", "  what():  std::bad_alloc"),
+    ("DP20", "zipfile.BadZipFile: File is not a zip file"),
+    ("DP20", "[rank1]: zipfile.BadZipFile: Bad CRC-32 for file 'x.npy'"),
+    (
+        "L14",
+        'vectorized_gather_kernel: block: [2,0,0], thread: [96,0,0] Assertion `ind >=0 && ind < ind_dim_size && "vectorized gather kernel index out of bounds"` failed.',
+    ),
+    ("U50", "Fatal Python error: Segmentation fault"),
+    ("GEN2", "Received 1 death signal, shutting down workers"),
+    ("GEN2", "Received Signals.SIGHUP death signal, shutting down workers"),
+    ("ENV6", "CUDA failure 804: forward compatibility was attempted"),
 ]
 OTHERS = [
     ("U3", "Out of memory: Killed process 4100 (mysqld) total-vm:1kB"),
@@ -33,6 +51,11 @@ OTHERS = [
     ("U13", 'scp: dest open "/tmp/full/f": Failure'),
     ("U13", 'scp: stat local "missing.txt": No such file or directory'),
     ("U13", 'rsync: [sender] change_dir "/tmp/r" failed: No such file or directory (2)'),
+    ("U54", "    except MemoryError:"),
+    ("U54", "Unable to allocate a new port"),
+    ("DP20", "except zipfile.BadZipFile as error:"),
+    ("GEN2", "Received 15 death signal, shutting down workers"),
+    ("U50", "Fatal Python error: Aborted"),
     ("U7", "mkdir: Disk quota exceeded"),
     ("GEN7", "Process 1234 has 20.10 GiB memory in use."),
 ]

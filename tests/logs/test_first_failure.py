@@ -57,7 +57,10 @@ def test_own_faults_come_before_signals_and_those_before_silence(text, rank):
 
 def test_two_ranks_that_say_nothing_blame_neither():
     found = from_text("rank 0: step 3\nrank 1: step 3\nrank 2: step 3\n" + WAITED.format(rank=0))
-    assert found.first.rank == 0 and "Timed out" in found.first.text
+    assert found.first.rank is None and "Timed out" in found.first.text
+    assert found.victims == (
+        "Rank 0 only lost another rank or waited for one; no failure is seen on ranks 1, 2."
+    )
 
 
 def test_a_log_of_one_rank_only_doesnt_invent_others():

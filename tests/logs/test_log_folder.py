@@ -111,7 +111,8 @@ def test_a_rank_with_one_empty_file_is_not_silent(tmp_path):
         f"{rank}/stdout.log": "" for rank in range(2)
     }
     found = from_path(folder(tmp_path, files))
-    assert (found.first.rank, found.left_out) == (0, "")
+    assert (found.first.rank, found.left_out) == (None, "")
+    assert found.victims == "Ranks 0, 1 only lost another rank or waited for one."
 
 
 def test_silence_blames_nobody_when_a_rank_has_a_fault_of_its_own(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.logs import evidence_there
 from remote_gpu_trainer.logs import remote as remote_logs
 from remote_gpu_trainer.logs.files import Unreadable
 from remote_gpu_trainer.lookup import look_up
@@ -61,7 +60,7 @@ def test_a_large_log_stays_there_and_its_findings_come_back(sshd):
     assert look_up.answer_for(log=name).as_dict() == look_up.answer_for(log=str(log)).as_dict()
     assert look_up.answer_for(log=name).matches[0]["id"] == "O3"
     there = box.run(
-        box.parse("gpu"), evidence_there.program(log_reading, str(log)), interpreter=box.PYTHON
+        box.parse("gpu"), remote_logs.program(log_reading, str(log)), interpreter=box.PYTHON
     )
     assert len(there.out) < 2_000_000
 
@@ -200,7 +199,7 @@ def test_no_secret_of_a_log_leaves_the_box(sshd):
         "token=abcdefghij0123\nBearer abcdefgh12345\nRuntimeError: hf_abcdefghijklmnop is wrong\n"
     )
     reply = box.run(
-        box.parse("gpu"), evidence_there.program(log_reading, "t.log"), interpreter=box.PYTHON
+        box.parse("gpu"), remote_logs.program(log_reading, "t.log"), interpreter=box.PYTHON
     )
     assert b"RuntimeError: hf_*** is wrong" in reply.out
     assert not any(
@@ -287,11 +286,11 @@ def test_an_unreachable_box_is_an_error_and_not_a_missing_file(sshd):
 
 
 def test_the_program_is_ascii_whatever_its_sources_and_the_path_hold():
-    assert evidence_there.program(log_reading, "/root/日志/é.log", ("损失".encode(),)).isascii()
+    assert remote_logs.program(log_reading, "/root/日志/é.log", ("损失".encode(),)).isascii()
 
 
 def test_the_bundle_holds_every_module_that_reading_needs_and_no_other():
-    assert {name.rpartition(".")[2] for name in evidence_there.sources(log_reading.__name__)} >= {
+    assert {name.rpartition(".")[2] for name in remote_logs.sources(log_reading.__name__)} >= {
         "log_reading",
         "judging",
         "lines",
@@ -299,8 +298,12 @@ def test_the_bundle_holds_every_module_that_reading_needs_and_no_other():
         "windows",
         "first_failure",
     }
-    assert not {
-        name.rpartition(".")[2] for name in evidence_there.sources(log_reading.__name__)
-    } & {"box", "answer", "search", "main", "bundle"}
-    assert len(evidence_there.program(log_reading, "x")) < 120_000
+    assert not {name.rpartition(".")[2] for name in remote_logs.sources(log_reading.__name__)} & {
+        "box",
+        "answer",
+        "search",
+        "main",
+        "bundle",
+    }
+    assert len(remote_logs.program(log_reading, "x")) < 60_000  # sources go compressed
     assert log_reading.from_text("x").lines

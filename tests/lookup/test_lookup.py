@@ -158,7 +158,6 @@ def test_similar_entries_come_with_what_separates_them():
         "tensorflow.python.framework.errors_impl.InvalidArgumentError: logits and labels must be broadcastable",
         "how do I center a div in css",
         "Tue Nov 20 10:00:00 2026\nNVIDIA-SMI 580.82 Driver Version: 580.82 CUDA Version: 13.0",
-        "pandas MemoryError: Unable to allocate 12.0 GiB for an array with shape (1610612736,)",
         "今天天气怎么样",
         "{'a': 1}",
     ],
@@ -305,11 +304,11 @@ def test_the_same_question_gets_the_same_answer():
     assert ask("loss stays at 0.693") == ask("loss stays at 0.693")
 
 
-def test_every_entry_is_the_first_match_for_its_own_signatures_or_shares_them():
+def test_every_entry_is_the_first_match_for_its_own_root_texts_or_shares_them():
     wrong = []
     for entry in bundle.load().entries:
         for signature in entry.signatures:
-            if not signature.is_regex:
+            if not signature.is_regex and signature.role == "root":
                 found = ask("Traceback (most recent call last):\nRuntimeError: " + signature.text)
                 if entry.id not in [m["id"] for m in found.matches]:
                     wrong.append((entry.id, signature.text, [m["id"] for m in found.matches]))

@@ -48,6 +48,29 @@ accelerate launch --multi_gpu train.py && torchrun --standalone --nproc-per-node
 DeepSpeed info: version=0.16.0, zero_optimization stage 2, gradient_accumulation_steps=4
 Done. Training finished without errors in 3:21:07. exit code 0
 """
+# Libraries and surviving ranks print these lines whatever failed; no root text may match.
+ECHOES = """\
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace \
+below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True
+If reserved memory is >> allocated memory try setting max_split_size_mb to avoid fragmentation.
+[rank1]:[E ProcessGroupNCCL.cpp:632] [Rank 1] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600013 \
+milliseconds before timing out.
+To avoid data inconsistency, we are taking the entire process down.
+RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer \
+[10.0.0.7]:44321
+[../third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [10.0.0.7]:44321: \
+Connection reset by peer
+ncclRemoteError: A call failed possibly due to a network error or a remote process exiting \
+prematurely.
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Root Cause (first observed failure):
+terminate called after throwing an instance of 'c10::DistBackendError'
+terminate called without an active exception
+"""
 _STRAIN = (
     "a" * 3000,
     " " * 3000,
@@ -73,6 +96,7 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
             if name.startswith("check_"):
                 faults.extend(check(entry, catalogue, today))
     faults.extend(_ids(catalogue))
+    faults.extend(_shared(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
 
@@ -88,6 +112,34 @@ def _ids(catalogue: Catalogue) -> Iterator[Fault]:
         if catalogue.current(old.id) not in catalogue.by_id:
             text = f"{old.id} → {old.successor} has no such successor; name the id of an entry"
             yield Fault(old.path, old.line, text)
+
+
+def _shared(catalogue: Catalogue) -> Iterator[Fault]:
+    """A root text decides for one entry, so no root text of another contains it."""
+    roots = [
+        (entry, Pattern(signature))
+        for entry in catalogue.entries
+        for signature in entry.signatures
+        if signature.role == "root"
+    ]
+    texts = [pattern.literal or pattern.source.text for _, pattern in roots]
+    # Line feeds keep the texts apart; most of them occur once.
+    everything = "\n".join(texts)
+    for (entry, pattern), text in zip(roots, texts, strict=True):
+        if everything.count(text) < 2:
+            continue
+        others = dict.fromkeys(
+            other.id
+            for (other, pattern_of_other), found in zip(roots, texts, strict=True)
+            if other.id != entry.id
+            and (text in found if pattern.literal and pattern_of_other.literal else text == found)
+        )
+        for name in others:
+            yield _fault(
+                entry,
+                f"signature {pattern.source.text!r} is a root text of {name} too; write (cascade) "
+                "behind it in the entry that it doesn't name alone",
+            )
 
 
 def _fault(entry: Entry, text: str) -> Fault:
@@ -135,6 +187,13 @@ def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterato
             yield _fault(entry, wrong)
             continue
         pattern = Pattern(signature)
+        echo = next(filter(pattern.matches, ECHOES.splitlines()), None)
+        if echo and signature.role == "root":
+            yield _fault(
+                entry,
+                f"signature {text!r} matches {echo[:60]!r}, which is printed whatever failed; "
+                "write (cascade) or (advice) behind it",
+            )
         hit = next((line for line in ORDINARY_LOG.splitlines() if pattern.matches(line)), None)
         if hit:
             yield _fault(

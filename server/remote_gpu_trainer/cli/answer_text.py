@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 
 from ..catalogue.entry import Entry
-from ..logs.first_failure import is_step
+from ..logs.waiting import is_step
 from ..lookup.answer import Answer, plain
 from ..lookup.excerpts import fitting, opening
 

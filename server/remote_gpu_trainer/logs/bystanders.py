@@ -8,36 +8,32 @@ finds nothing. `judging` keeps timeouts, because the ranking was trained on repo
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
-from .first_failure import who
 from .judging import Evidence
-from .launcher_summary import ABORT, TERM, summary_of
+from .launcher import ABORT, TERM, summary_of
 from .lines import Line
-from .survivors import LOST_PEER, is_report, is_secondary
+from .waiting import who
 
 # The entry about a job of which one rank crashed. Of all entries that explain the words of the
 # others it is the right one.
 CRASHED = "D20"
 _FAILED = ("exception", "failure", "consequence")
 _TALK = ("trace", "frame", *_FAILED)
-# Stacks of C++, which are printed without a rank.
-_STACK = re.compile(r"\s*(?:frame #\d+: |Exception raised from )")
 
 
 def without(found: Evidence) -> Evidence:
     """Return the evidence without the words of ranks that only lost the one that failed.
 
-    Returns `found` itself where no rank failed by itself, or none lost it.
+    Nor what torchrun says of the ranks that it killed itself when it cleaned up. Returns `found`
+    itself where no rank failed by itself, or none lost it.
     """
+    found = _without_clean_up(found)
     first = found.first
-    if first is None or is_secondary(first.text) or LOST_PEER.search(first.text):
+    if first is None or first.says("secondary", "lost peer"):
         return found
     crashed = first.kind == "exception" or (
-        first.kind == "failure"
-        and not is_report(first.text)
-        and "terminate called" not in first.text
+        first.kind == "failure" and first.says("end") and "terminate called" not in first.text
     )
     killed = not crashed and _is_killed(first, found.lines)
     lost = _lost(found, first, anywhere=killed) if crashed or killed else set()
@@ -46,7 +42,7 @@ def without(found: Evidence) -> Evidence:
     since: dict[tuple[str, int | None], int] = {}
     for line in found.lines:
         if line.rank in lost and (
-            line.kind in _TALK or (line.kind == "aside" and is_secondary(line.text))
+            line.kind in _TALK or (line.kind == "aside" and line.says("secondary"))
         ):
             since.setdefault((line.source, line.rank), line.number)
 
@@ -64,6 +60,15 @@ def without(found: Evidence) -> Evidence:
     )
 
 
+def _without_clean_up(found: Evidence) -> Evidence:
+    kept = [
+        line
+        for line in found.lines
+        if line.kind != "consequence" or not line.says("ended rank", "ended code", "ended signal")
+    ]
+    return found if len(kept) == len(found.lines) else replace(found, lines=kept)
+
+
 def _is_killed(first: Line, lines: list[Line]) -> bool:
     """Whether a signal from outside the job ended the rank, and nothing more is known of it."""
     code, told = summary_of(lines).ended.get(first.rank, (None, None))
@@ -74,7 +79,7 @@ def _is_killed(first: Line, lines: list[Line]) -> bool:
 
 def _is_end(line: Line) -> bool:
     """Whether a line without a rank tells of a lost peer or a timeout, or belongs to its stack."""
-    return bool(_STACK.match(line.text)) or (line.kind in _FAILED and is_secondary(line.text))
+    return line.says("native frame") or (line.kind in _FAILED and line.says("secondary"))
 
 
 def _is_after(line: Line, first: Line) -> bool:
@@ -92,7 +97,7 @@ def _lost(found: Evidence, first: Line, anywhere: bool) -> set[int]:
         rank = who(line) if line.kind in _FAILED else None
         if rank is None or rank == first.rank:
             continue
-        told = line.kind == "consequence" or is_secondary(line.text)
+        told = line.kind == "consequence" or line.says("secondary")
         if rank not in lost:
             lost[rank] = told and (anywhere or _is_after(line, first))
         elif line.kind == "exception" and not told:

@@ -10,40 +10,19 @@ yet, and a logged "error" counts less than the rank that the others wait for.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from .launcher_summary import ABORT, TERM, Summary, summary_of
-from .lines import APART, Line, says_failure
-from .survivors import is_report
-
-_STEP = re.compile(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I)
-_NAMED = re.compile(r"Rank (\d{1,5}) failed to pass monitoredBarrier")
-_ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,12})")
-_WAITED_IN = re.compile(r"WorkNCCL\(SeqNum=(\d{1,12})")
-_COLLECTIVE = re.compile(
-    r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
+from .launcher import TERM, Summary, summary_of
+from .lines import APART, Line
+from .waiting import (
+    FOLDED,
+    Failure,
+    at_end,
+    is_stuck,
+    late_rank,
+    odd_one,
+    victims_of,
+    waited_for,
 )
-# Compiled on first use.
-# "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (…) detected by watchdog"
-_ITSELF = r"\bRank (\d{1,5})\]"
-_FINISHED = (
-    r"(?i)\b(?:train|run|job|fit|script|program)\w{0,8}\b"
-    r".{0,40}\b(?:finished|completed?|done|stopped)\b"
-    r"|^\W*(?:all )?(?:finished|completed?|done)\b(?:\W*$| in \d)"
-)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What ended a rank, or seems to have ended it.
-
-    `secondary`: a survivor may say this when a peer is gone. `frames`: the calls of its traceback,
-    outermost first.
-    """
-
-    line: Line
-    secondary: bool
-    frames: tuple[Line, ...] = ()
 
 
 def attempt_of(source: str) -> int | None:
@@ -57,24 +36,24 @@ def first_failure(
 ) -> Line | None:
     """Return the line to believe, with its rank where one is known.
 
-    None when nothing failed and no rank is behind the others. `silent` are the ranks that left no
-    line.
+    None when nothing failed and no rank is behind the others. The line has no rank where several
+    ranks failed alike, or all only lost another and none is set apart. `silent` are the ranks that
+    left no line.
     """
     failures, lines = _first_attempt(failures, lines)
     summary = summary_of(lines)
     ranks = {line.rank for line in lines if line.rank is not None}
     if not failures and not summary.ended:
-        return _behind(lines)
+        return late_rank(lines)
     own = [f for f in failures if not f.secondary]
+    odd = odd_one(lines)
+    if odd:
+        line, rank = odd
+        return line.of_rank(rank)
     if own and len(ranks) < 2 and not summary.ended:
         return _earliest([f for f in own if f.line.rank is not None] or own)
     own = _lasting(own, failures, lines)
-    killed = [
-        rank
-        for rank, (code, _) in summary.ended.items()
-        if code is not None and code < 0 and code != TERM
-    ]
-    victims = _victims(failures, [rank for rank in killed if summary.ended[rank][0] == ABORT])
+    victims = victims_of(failures, summary)
     sure = [f for f in own if not only_reports(f)]
     faulty = {f.line.rank for f in sure if f.line.rank is not None}
     if (
@@ -82,23 +61,36 @@ def first_failure(
         and summary.root not in victims
         and summary.root in {f.line.rank for f in own}
     ):
-        return _of_rank(summary.root, sure if summary.root in faulty else own)
-    killed = [rank for rank in killed if rank not in victims]
+        return _alone(_of_rank(summary.root, sure if summary.root in faulty else own), own)
+    killed = [
+        rank
+        for rank, (code, _) in summary.ended.items()
+        if code is not None
+        and code < 0
+        and code != TERM
+        and rank not in victims
+        and not is_stuck(rank, summary, failures)
+    ]
     if killed:
-        return _at_end(summary.root if summary.root in killed else killed[0], summary)
+        rank = summary.root if summary.root in killed else killed[0]
+        if rank in faulty:
+            return _alone(_of_rank(rank, sure), own)
+        codes = [summary.ended[one][0] for one in killed]
+        line = at_end(rank, summary)
+        return line.of_rank(None) if codes.count(codes[killed.index(rank)]) > 1 else line
     if faulty:
-        return _earliest([f for f in sure if f.line.rank in faulty])
+        return _alone(_earliest([f for f in sure if f.line.rank in faulty]), own)
     unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
     if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:
         # The exception that ended it was printed without its rank.
-        return _with_rank(_earliest(unsaid), summary.root)
+        return _earliest(unsaid).of_rank(summary.root)
     others = [f for f in failures if f.secondary or f.line.rank is None]
     named = (
-        _waited_for(others, lines, ranks | silent if failures else ranks, summary)
+        waited_for(others, lines, ranks | silent if failures else ranks, summary)
         if others or not own
         else None
     )
-    return named or _last_resort(failures, own, summary, victims)
+    return named or _last_resort(failures, own, summary, ranks | silent)
 
 
 def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Failure], list[Line]]:
@@ -138,7 +130,7 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
             line.number > since.get(key, line.number)
             and line.kind in ("plain", "message", *APART)
             and len(steps.get(key, ())) < 2
-            and _STEP.search(line.text)
+            and line.says("step")
         ):
             steps.setdefault(key, []).append(line.number)
     ends = {(f.line.source, f.line.rank): f.line.number for f in failures}
@@ -159,43 +151,22 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
 
 def only_reports(failure: Failure) -> bool:
     """Return whether a failure is a line that logs an error, which need not end anything."""
-    return failure.line.kind == "failure" and not failure.frames and is_report(failure.line.text)
+    return failure.line.kind == "failure" and not failure.frames and not failure.line.says("end")
 
 
-def _victims(failures: list[Failure], aborted: list[int]) -> set[int]:
-    """Those of the aborted ranks that their own watchdog ended, after too long a wait."""
-    gave_up = (
-        {who(f.line) for f in failures if _COLLECTIVE.search(f.line.text)} if aborted else set()
-    )
-    return gave_up & set(aborted)
-
-
-def who(line: Line) -> int | None:
-    """Return the rank of a line, from its prefix or from what PyTorch's watchdog says."""
-    if line.rank is not None:
-        return line.rank
-    found = re.search(_ITSELF, line.text)
-    return int(found[1]) if found else None
-
-
-def _with_rank(line: Line, rank: int) -> Line:
-    return (
-        line
-        if line.rank == rank
-        else Line(line.source, line.number, rank, line.text, line.kind, line.time)
-    )
+def _alone(line: Line, own: list[Failure]) -> Line:
+    """The line, without its rank where another rank failed alike."""
+    shape = FOLDED.sub("#", line.text.strip())
+    alike = {line.rank} | {
+        f.line.rank for f in own if FOLDED.sub("#", f.line.text.strip()) == shape
+    }
+    return line if len(alike - {None}) < 2 else line.of_rank(None)
 
 
 def _of_rank(rank: int, failures: list[Failure]) -> Line:
     own = [f for f in failures if f.line.rank == rank]
     own = [f for f in own if f.line.kind == "exception"] or own
     return own[0].line if own[0].frames else own[-1].line
-
-
-def _at_end(rank: int, summary: Summary) -> Line:
-    """A rank that left nothing but its place in the summary."""
-    line = summary.ended[rank][1]
-    return Line(line.source, line.number, rank, line.text, "failure", line.time)
 
 
 def _form(time: str) -> tuple[str, str]:
@@ -218,94 +189,16 @@ def _earliest(failures: list[Failure]) -> Line:
     return next(iter(per_rank.values())) if len(per_rank) > 1 else pool[-1].line
 
 
-def _waited_for(
-    failures: list[Failure], lines: list[Line], ranks: set[int], summary: Summary
-) -> Line | None:
-    """The rank that the others name, that is behind, or that says nothing.
-
-    For failures that all are lost peers or timeouts.
-    """
-    for line in lines:
-        found = _NAMED.search(line.text) if "monitoredBarrier" in line.text else None
-        if found:
-            return _with_rank(line, int(found[1]))
-    behind = _fewest(_ENQUEUED, "enqueued", lines) or _fewest(_WAITED_IN, "WorkNCCL(SeqNum=", lines)
-    if behind:
-        return behind
-    known = ranks | set(summary.ended)
-    if summary.ended:
-        known |= set(range(max(known)))
-    silent = known - {who(f.line) for f in failures}
-    # Ended, but not by the launcher.
-    unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}
-    for group in (silent & {summary.root}, unasked, silent):
-        if len(group) == 1:
-            rank = group.pop()
-            said = [line for line in lines if line.rank == rank]
-            if said:
-                return said[-1]
-            return (
-                _at_end(rank, summary)
-                if rank in summary.ended
-                else Line(
-                    failures[0].line.source,
-                    failures[0].line.number,
-                    rank,
-                    f"rank {rank} says nothing",
-                )
-            )
-    return None
-
-
-def _fewest(pattern: re.Pattern, hint: str, lines: list[Line]) -> Line | None:
-    """The first line of the one rank that had reached fewer collectives than every other."""
-    reached: dict[int, tuple[int, Line]] = {}
-    for line in reversed(lines):
-        found = pattern.search(line.text) if hint in line.text else None
-        rank = who(line) if found else None
-        if rank is not None:
-            reached[rank] = (int(found[1]), _with_rank(line, rank))
-    counts = sorted(count for count, _ in reached.values())
-    return (
-        min(reached.values(), key=lambda pair: pair[0])[1]
-        if len(counts) > 1 and counts[0] < counts[1]
-        else None
-    )
-
-
 def _last_resort(
-    failures: list[Failure], own: list[Failure], summary: Summary, victims: set[int]
+    failures: list[Failure], own: list[Failure], summary: Summary, ranks: set[int]
 ) -> Line | None:
-    if summary.root is not None and (summary.root not in victims or not own):
-        of_root = [f for f in failures if f.line.rank == summary.root]
-        return _of_rank(summary.root, failures) if of_root else _at_end(summary.root, summary)
-    # These end a run; other timeouts are often caught.
-    collective = [f for f in failures if _COLLECTIVE.search(f.line.text)]
-    return _earliest(own or collective or failures) if failures else None
-
-
-def _behind(lines: list[Line]) -> Line | None:
-    """Of several ranks without a failure the one whose last step is the lowest.
-
-    None if it isn't alone in that, or says afterwards that it finished.
-    """
-    last: dict[int, tuple[int, Line]] = {}
-    for line in lines:
-        found = _STEP.search(line.text) if line.rank is not None else None
-        if found:
-            last[line.rank] = (int(found[1]), line)
-    if len(last) < 2:
+    """A failure that its own rank need not have caused; without a rank where only victims speak."""
+    if own:
+        return _alone(_earliest(own), own)
+    if summary.root is not None and not any(f.line.rank == summary.root for f in failures):
+        return at_end(summary.root, summary)
+    if not failures:
         return None
-    steps = sorted(step for step, _ in last.values())
-    slowest = min(last.values(), key=lambda item: item[0])[1]
-    after = lines[lines.index(slowest) + 1 :] if steps[0] < steps[1] else []
-    finished = any(line.rank == slowest.rank and re.search(_FINISHED, line.text) for line in after)
-    return slowest if steps[0] < steps[1] and not finished else None
-
-
-def is_step(text: str) -> bool:
-    """Return whether a line reports a step and no failure.
-
-    A rank that `first_failure` names by such a line is only behind.
-    """
-    return bool(_STEP.search(text)) and not says_failure(text)
+    # These end a run; other timeouts are often caught.
+    line = _earliest([f for f in failures if f.line.says("waited")] or failures)
+    return line if len(ranks | set(summary.ended)) < 2 else line.of_rank(None)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .files import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
-from .launcher_summary import ROOT_CAUSE
 from .lines import Line, lines_of, ranks_of
 from .windows import Row, cost
 
@@ -131,12 +130,10 @@ def read(
         done.append(name)
         if numbers is None and hold_numbers(rows):
             numbers = rows, name
-        found = lines_of(rows, name, ranks.get(name))
-        if name in guessed and any(
-            line.rank != guessed[name] or ROOT_CAUSE in line.text for line in found
-        ):
+        guess = ranks.get(name) if name in guessed else None
+        found = lines_of(rows, name, None if name in guessed else ranks.get(name), guess)
+        if guess is not None and any(line.rank != guess for line in found):
             # Several ranks, or a launcher, wrote it: it belongs to no single rank.
-            found = lines_of(rows, name, None)
             ranks = {other: rank for other, rank in ranks.items() if other in sure}
         lines.extend(found)
     if not done:

@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .first_failure import Failure, attempt_of, first_failure, only_reports
-from .launcher_talk import launcher_talk
-from .lines import FRAME, Line
+from .first_failure import attempt_of, first_failure, only_reports
+from .launcher import launcher_talk
+from .lines import Line
 from .routine import MESSAGE, Routine, routine_of, set_apart, survived
 from .sentences import is_sentence
-from .survivors import LOST_PEER, is_secondary
+from .waiting import Failure, clean_up, only_victims
 
 # How lines begin that tell nothing.
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")
 _NUMBER = re.compile(r"\d+")
-_WRAPPERS = (
-    "ChildFailedError", "CalledProcessError", "SystemExit", "ProcessExitedException",
-    "ProcessRaisedException", "SignalException", "subprocess-exited", "returned non-zero exit",
-)  # fmt: skip
 ENDING = 6  # lines of the end of a long log to judge by
 
 
@@ -42,10 +38,33 @@ class Evidence:
     left_out: str = ""
     numbers: str = ""
     seen: str = ""
+    victims: str = ""
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""
         return any(line.kind in ("exception", "failure") for line in self.lines)
+
+
+def disagreement(found: Evidence, line: Line) -> str:
+    """Return one sentence where the line that a match rests on isn't the first failure; else "".
+
+    A log may hold lines that its program didn't write, so neither of the two is hidden. The
+    sentence holds no text of the log.
+    """
+    first = found.first
+    if first is None or line.kind not in ("exception", "failure", "message"):
+        return ""
+    beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE
+    if beside or line.says("secondary") or first.says("secondary"):
+        return ""
+    return (
+        f"The match rests on {_place(line)}, the first failure is {_place(first)}; "
+        "one of them may not belong to this run's end."
+    )
+
+
+def _place(line: Line) -> str:
+    return f"line {line.number}" + (f" of rank {line.rank}" if line.rank is not None else "")
 
 
 def judge(
@@ -67,7 +86,7 @@ def judge(
             failures.append(
                 Failure(
                     line,
-                    is_secondary(line.text) or _lost_by_nccl(at, lines),
+                    line.says("secondary") or _lost_by_nccl(at, lines),
                     tuple(frames.pop(line.rank, ())),
                 )
             )
@@ -76,8 +95,16 @@ def judge(
     if routine:
         failures, end = _lasting(failures, places, lines, routine)
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
-    wrapped = {id(f) for f in failures if _wraps(f.line.text)}
+    wrapped = {id(f) for f in failures if f.line.says("wrapper")}
     first = first_failure([f for f in failures if id(f) not in wrapped] or failures, lines, silent)
+    for failure in failures:
+        for frame in failure.frames if failure.secondary else ():
+            if "backward" in frame.text:  # that a rank waited there says nothing of the backward
+                frame.kind = "trace"
+    for line in clean_up(failures, lines):
+        line.kind = "consequence"
+    failures = [f for f in failures if f.line.kind != "consequence"]
+    victims = only_victims(failures, lines, silent)
     lines, failures = _consequences(lines, failures, first)
     telling = [f for f in failures if id(f) not in wrapped]
     decisive = _decisive(telling or failures, first, lines, end)
@@ -89,7 +116,16 @@ def judge(
     if routine and not failures and any(is_sentence(line.text) for line in end):
         is_log = False  # what somebody says of a run that goes on
     sound = bool(routine and routine.places) and not (failures or first or routine.told)
-    return Evidence(lines, failures, decisive, first, ranks, is_log, seen="sound" if sound else "")
+    return Evidence(
+        lines,
+        failures,
+        decisive,
+        first,
+        ranks,
+        is_log,
+        seen="sound" if sound else "",
+        victims=victims,
+    )
 
 
 def _lasting(
@@ -126,17 +162,10 @@ def _lost_by_nccl(at: int, lines: list[Line]) -> bool:
 
     As after "NCCL error in: ProcessGroupNCCL.cpp:1970, internal error".
     """
-    if "NCCL error" not in lines[at].text and not lines[at].text.startswith("nccl"):
+    if not lines[at].says("nccl error"):
         return False
-    near = [
-        line.text for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank
-    ]
-    return bool(LOST_PEER.search("\n".join(near[:3])))
-
-
-def _wraps(text: str) -> bool:
-    """Whether a line only says that another process failed."""
-    return text.endswith("FAILED") or any(told in text for told in _WRAPPERS)
+    near = [line for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank]
+    return any(line.says("lost peer") for line in near[:3])
 
 
 def _consequences(lines: list[Line], failures: list[Failure], first: Line | None):
@@ -144,27 +173,17 @@ def _consequences(lines: list[Line], failures: list[Failure], first: Line | None
 
     Timeouts stay, because they may be the cause.
     """
-    if (
-        first is None
-        or first.kind != "exception"
-        or first.rank is None
-        or LOST_PEER.search(first.text)
-    ):
+    if first is None or first.kind != "exception" or first.rank is None or first.says("lost peer"):
         return lines, failures
     attempt = attempt_of(first.source)
     lost = {
         id(f.line)
         for f in failures
-        if LOST_PEER.search(f.line.text)
+        if f.line.says("lost peer")
         or (attempt is not None and (attempt_of(f.line.source) or 0) > attempt)
     }
     lost |= {id(frame) for f in failures if id(f.line) in lost for frame in f.frames}
-    changed = [
-        line
-        if id(line) not in lost
-        else Line(line.source, line.number, line.rank, line.text, "consequence", line.time)
-        for line in lines
-    ]
+    changed = [line if id(line) not in lost else line.of_kind("consequence") for line in lines]
     return changed, [f for f in failures if id(f.line) not in lost]
 
 
@@ -187,16 +206,19 @@ def _decisive(
             seen.add(shape)
             chosen.append(line)
 
+    def is_first(line: Line) -> bool:  # `first` may be a copy without its rank
+        return first is not None and (line.source, line.number) == (first.source, first.number)
+
     ordered = sorted(
         failures,
         key=lambda f: (
-            f.line is not first,
+            not is_first(f.line),
             f.secondary,
             f.line.kind != "exception",
             -f.line.number,
         ),
     )
-    messages = [line for line in lines if line.kind == "message"]
+    messages = [line for line in lines if line.kind == "message" and not line.says("advice")]
     for failure in ordered[:4]:
         add(failure.line)
         for line in messages:
@@ -206,7 +228,7 @@ def _decisive(
                 and line.rank == failure.line.rank
             ):
                 add(line)
-        for frame in [f for f in failure.frames if FRAME.match(f.text)][-2:]:
+        for frame in [f for f in failure.frames if f.kind == "frame" and f.says("frame")][-2:]:
             add(frame)
     if first:
         add(first)

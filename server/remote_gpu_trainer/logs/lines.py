@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 
 from ..text.masking import ANSI, HINTS, hints_in, mask
+from .detectors import FAILS, TABLE, Detector, Sign, is_figure, signs_of, wanted
 from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 from .windows import Row
 
 MAX_LINE = 2000
-SAYS_SO = 800  # characters within which a line says that something failed
 # What a line can be. This module decides line by line; `judging` changes some kinds once it has
 # seen the whole log.
 KINDS = frozenset(
@@ -59,50 +59,7 @@ _STAMP = re.compile(
     r"[\])]?[\s,|:-]*"
 )
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
-FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
-_FAILURE = re.compile(
-    r"\bKilled\b|killed by signal|Segmentation fault|Bus error|core dumped|Aborted\b"
-    r"|terminate called|what\(\):|CUDA error|NCCL WARN|"
-    r"slurmstepd: error|srun: error|oom[-_]kill|Out of memory: Kill|exitcode\s*:\s*-?[1-9]"
-    r"|Signal \d+ \(SIG|watchdog(?! thread (?:started|terminated normally))|\bFATAL\b"
-    r"|\bfatal error\b|"
-    r"Assertion .{0,200} failed|\[E\d* ?ProcessGroup|Watchdog caught|\bError:"
-    r"|\b[eE]rror\b.{0,80}:|\bERROR\b|exited with (?:code|status|signal)(?!\W{0,3}0\b)"
-    r"|Exit code(?!\W{0,3}0\b)|exit code -?[1-9]",
-)
-_WARNING = re.compile(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")
-# A line that matches the slow pattern above holds one of these, so they are looked for first.
-_FAILURE_HINTS = (
-    "kill",
-    "fault",
-    "bus error",
-    "dumped",
-    "abort",
-    "terminate",
-    "what()",
-    "error",
-    "nccl",
-    "oom",
-    "exit",
-    "signal",
-    "watchdog",
-    "fatal",
-    "assertion",
-)
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
-_EXCEPTION_ENDS = (
-    "Error",
-    "Exception",
-    "Interrupt",
-    "Failure",
-    "Exit",
-    "Warning",
-    "Timeout",
-    "Expired",
-    "LimitHit",
-)
-_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
-
 
 APART = ("told", "aside", "routine")  # kinds that `routine` gives to plain lines of a long log
 QUIET = ("plain", "aside", "routine")  # kinds of lines that report no fault
@@ -113,10 +70,10 @@ class Line:
 
     `source` is the name of its log and `number` its line there, from 1. `rank` is None where it
     isn't known. `kind` is one of KINDS; a `consequence` is what a rank says because another one is
-    gone. `time` is as the log writes it, "" without one.
+    gone. `time` is as the log writes it, "" without one. `signs` is what `detectors.signs_of` says.
     """
 
-    __slots__ = ("kind", "number", "rank", "source", "text", "time")
+    __slots__ = ("kind", "number", "rank", "signs", "source", "text", "time")
 
     def __init__(
         self,
@@ -126,21 +83,41 @@ class Line:
         text: str,
         kind: str = "plain",
         time: str = "",
+        signs: tuple[Sign, ...] = (),
     ):
-        self.source, self.number, self.rank, self.text, self.kind, self.time = (
-            source,
-            number,
-            rank,
-            text,
-            kind,
-            time,
-        )
+        self.source, self.number, self.rank, self.text = source, number, rank, text
+        self.kind, self.time, self.signs = kind, time, signs
+
+    def sign(self, name: str) -> tuple | None:
+        """Return what a detector found in the line, None if it didn't fire."""
+        for found, groups in self.signs:
+            if found == name:
+                return groups
+        return None
+
+    def says(self, *names: str) -> bool:
+        """Return whether one of these detectors fired."""
+        return any(found in names for found, _ in self.signs)
+
+    def of_rank(self, rank: int | None) -> Line:
+        """Return the line as one of this rank."""
+        return self if rank == self.rank else self._with(rank, self.kind)
+
+    def of_kind(self, kind: str) -> Line:
+        """Return the line with another kind."""
+        return self._with(self.rank, kind)
+
+    def _with(self, rank: int | None, kind: str) -> Line:
+        return Line(self.source, self.number, rank, self.text, kind, self.time, self.signs)
 
 
-def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
+def lines_of(
+    rows: list[Row], source: str, rank: int | None, guess: int | None = None
+) -> list[Line]:
     """Return the lines of one source in order: cleaned, masked and with their kinds.
 
-    `rank` is what the name of the file says, None without one.
+    `rank` is what the name of the file says, None without one. `guess` is what it may mean; it
+    counts unless several ranks or a launcher wrote the file.
     """
     numbers = [number for number, _ in rows]
     texts = [raw.decode("utf-8", "replace") for _, raw in rows]
@@ -157,7 +134,7 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
     shift = int("[pod/" in heads and "-master-0/" in whole)
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
     secrets = HINTS if coloured else hints_in(whole)
-    faults = tuple(hint for hint in _FAILURE_HINTS if coloured or hint in whole)
+    rows = list(TABLE) if coloured else wanted(whole)
     bare = (
         not coloured
         and "%|" not in whole
@@ -174,8 +151,17 @@ def lines_of(rows: list[Row], source: str, rank: int | None) -> list[Line]:
             found.append(
                 Line(source, number, ranked, mask(text, secrets) if secrets else text, time=time)
             )
-    _classify(found, faults)
+    if guess is not None and _of_one_rank(found, guess, whole):
+        for line in found:
+            line.rank = guess
+    _classify(found, rows)
     return found
+
+
+def _of_one_rank(lines: list[Line], rank: int, whole: str) -> bool:
+    return "root cause (first observed" not in whole and all(
+        line.rank in (None, rank) for line in lines
+    )
 
 
 def rank_of(name: str, sure: bool = False) -> int | None:
@@ -256,8 +242,8 @@ def _without_bars(text: str) -> str:
     return kept + text[at:]
 
 
-def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
-    """Give each line its kind.
+def _classify(lines: list[Line], rows: list[Detector]) -> None:
+    """Give each line its signs and its kind.
 
     Frames and messages are recognized by the lines before them of the same rank.
     """
@@ -266,27 +252,25 @@ def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
     depth: dict[int | None, int] = {}
     for line in lines:
         text, before = line.text, state.get(line.rank, "")
-        stripped = text.strip()
-        if "Traceback (most recent call last)" in text:
+        line.signs = signs_of(text, rows, line.rank is not None)
+        signs = {name for name, _ in line.signs}
+        within = before in ("trace", "frame")
+        if "trace" in signs:
             kind = after = "trace"
             depth[line.rank] = _depth(text)
-        elif 'File "' in text and FRAME.match(text):
+        elif "frame" in signs:
             kind = after = "frame"
-        elif before in ("trace", "frame") and (
-            _depth(text) > depth.get(line.rank, 0) or not stripped.strip("^~ ")
-        ):
+        elif within and (_depth(text) > depth.get(line.rank, 0) or not text.strip().strip("^~ ")):
             kind, after = "frame", "frame"
-        elif is_exception(stripped) and (
-            before in ("trace", "frame") or not _is_figure(stripped.partition(":")[2])
-        ):
+        elif "exception" in signs and (within or not is_figure(text.strip().partition(":")[2])):
             kind = after = "exception"
-            if before in ("trace", "frame"):
-                line.text = stripped
-        elif before == "exception" and not line.time and not _failed(text, hints):
+            if within:
+                line.text = text.strip()
+        elif before == "exception" and not line.time and FAILS.isdisjoint(signs):
             kind, after = "message", "exception"
-        elif ("arning" in text or "WARN" in text or "[W" in text) and _WARNING.search(text):
+        elif "warning" in signs:
             kind = after = "warning"
-        elif _failed(text, hints):
+        elif not FAILS.isdisjoint(signs):
             kind = after = "failure"
         else:
             kind = after = "plain"
@@ -296,47 +280,3 @@ def _classify(lines: list[Line], hints: tuple[str, ...]) -> None:
 
 def _depth(text: str) -> int:
     return len(text) - len(text.lstrip())
-
-
-def is_exception(text: str) -> bool:
-    """Return whether a line starts with the name of an exception that isn't a warning."""
-    head, colon, rest = text.partition(":")
-    if not head.endswith(_EXCEPTION_ENDS) or (rest and not rest[0].isspace()):
-        return False
-    return bool(_NAME.match(head)) and not (head.endswith("Warning"))
-
-
-def _failed(text: str, hints: tuple[str, ...]) -> bool:
-    low = text.lower()
-    for hint in hints:
-        if hint in low:
-            found = _FAILURE.search(text, 0, SAYS_SO)
-            while found and _is_harmless(text, found):
-                found = _FAILURE.search(text, found.end(), SAYS_SO)
-            return bool(found)
-    return False
-
-
-def _is_harmless(text: str, found: re.Match) -> bool:
-    """Whether it is a figure or a setting.
-
-    As in "validation error: 0.113" and "INFO Error handling enabled: retries=3".
-    """
-    told = found[0]
-    if told.startswith("error") and not told[-2].isdigit() and _is_figure(text[found.end() :]):
-        return True
-    return told.startswith(("error ", "Error ")) and "INFO" in text[: found.start()]
-
-
-def _is_figure(text: str) -> bool:
-    """Whether a text is a decimal fraction and nothing else."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "." in text
-
-
-def says_failure(text: str) -> bool:
-    """Return whether a line says by itself that something failed."""
-    return is_exception(text.strip()) or _failed(text, _FAILURE_HINTS)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 
 from .judging import Evidence
-from .launcher_talk import launcher_talk
+from .launcher import launcher_talk
 from .lines import APART, Line
 
 MAX_LINES = 120  # distinct lines that count
 MOST_ASIDE, MOST_ROUTINE = 12, 2
 
 _SITE = re.compile(r".*?(?:site-packages|dist-packages|lib/python3\.\d+)/")
-_FRAME = re.compile(r'\s*File "([^"]+)", line \d+(?:, in (\S+))?')
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0-9a-fA-F]+")
 _DIGITS = b"0123456789"
 
@@ -69,9 +68,10 @@ def _telling_first(evidence: Evidence, marked: set[int]) -> list[Line]:
 
 def _readable(line: Line) -> str:
     """A line without paths and addresses; of a frame, the library file and the function."""
-    frame = _FRAME.match(line.text) if line.kind == "frame" else None
+    frame = line.sign("frame") if line.kind == "frame" else None
     if frame:
-        inside = _SITE.sub("", frame[1])
-        return f"{inside.replace('/', ' ') if inside != frame[1] else ''} {frame[2] or ''}"
+        path, _, function = frame
+        inside = _SITE.sub("", path)
+        return f"{inside.replace('/', ' ') if inside != path else ''} {function or ''}"
     text = line.text
     return _PATH.sub(" ", text) if "/" in text or "\\" in text or "0x" in text else text

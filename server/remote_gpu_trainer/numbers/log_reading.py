@@ -153,7 +153,7 @@ def _counts(line: Line, rows: frozenset[int], fault: bool) -> bool:
 
 def _unheard(line: Line) -> Line:
     """The line without words that count. Its literal text may still match a signature."""
-    return Line(line.source, line.number, line.rank, line.text, "trace", line.time)
+    return line.of_kind("trace")
 
 
 LONGEST, MOST = 400, 2_000  # characters of a row, and rows, that are read

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..logs.lines import FRAME, Line
+from ..logs.lines import Line
 
 _UNITS = {
     "bytes": 1 / 2**30,
@@ -264,9 +264,9 @@ def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
         below += 1
     calls: list[tuple[str, str, str]] = []
     for line in (*mine[above:place], *mine[place + 1 : below]):
-        found = FRAME.match(line.text)
+        found = line.sign("frame")
         if found:
-            calls.append((found[3] or "", found[1], ""))
+            calls.append((found[2] or "", found[0], ""))
         elif calls and not calls[-1][2]:
             calls[-1] = (*calls[-1][:2], line.text.strip())
     return calls

@@ -48,14 +48,28 @@ def platform_not_shown(entry: Entry, text: str) -> str:
     return f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
 
 
+def platform_shown(entry: Entry, text: str) -> bool:
+    """Whether an entry is about a provider, and the report names it."""
+    named = _provider(entry)
+    return bool(named) and _shown(named, text)
+
+
 def general_first(
     candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str
 ) -> tuple[Candidate, ...]:
     """The candidates, best first, with an entry for any box before a provider's.
 
     That is so where the provider's leads, the report doesn't name the provider, and a literal text
-    of the other entry is there too.
+    of the other entry is there too. If the report names the provider, and a text of its entry is
+    there, that one leads.
     """
+    for candidate in candidates[:NEAR]:
+        if (
+            candidate.hit
+            and candidate.hit.signature.role != "advice"
+            and platform_shown(entries[candidate.id], text)
+        ):
+            return put_first(candidate, candidates)
     if not candidates or not platform_not_shown(entries[candidates[0].id], text):
         return candidates
     for candidate in candidates[:NEAR]:

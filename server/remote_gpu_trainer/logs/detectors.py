@@ -1,0 +1,376 @@
+"""One table of what a line of a log can say, each row with its role. Python 3.8.
+
+`signs_of` is asked once for each line; everything after it reads `Line.signs`. A row fires on its
+pattern alone. What a line means beside others (a message after an exception, a failure that was
+survived) is for `lines` and `judging` to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+SAYS_SO = 800  # characters within which a line says that something failed
+# root: a rank failed by itself; cascade: it lost another one, or waited too long; advice: libraries
+# say it under every error; progress: the run goes on, or is done; launcher: torchrun and its like.
+ROLES = ("root", "cascade", "advice", "progress", "launcher")
+Sign = tuple  # (name of a detector, groups of its match)
+# Exceptions that no lost peer raises, whatever they say.
+_OWN = frozenset((
+    "AttributeError", "FileNotFoundError", "ImportError", "IndexError", "KeyError",
+    "ModuleNotFoundError", "NameError", "NotImplementedError", "OutOfMemoryError",
+    "PermissionError", "TypeError", "UnboundLocalError", "ValueError", "ZeroDivisionError",
+))  # fmt: skip
+_EXCEPTION_ENDS = (
+    "Error", "Exception", "Interrupt", "Failure", "Exit", "Warning", "Timeout", "Expired",
+    "LimitHit",
+)  # fmt: skip
+_NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
+_LOGGED = re.compile(r"\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b")
+
+
+class Detector(NamedTuple):
+    """A row of the table.
+
+    `hints`: in lower case; a line that fires holds one of them. None: any line may. `find` gives
+    the groups of a match, or None. `fails`: the line tells of a failure. `ranked`: only for lines
+    of a known rank.
+    """
+
+    name: str
+    role: str
+    hints: tuple[str, ...] | None
+    find: Callable[[str], tuple | None]
+    fails: bool = False
+    ranked: bool = False
+
+
+def pattern(text: str, flags: int = 0, most: int = 100_000) -> Callable[[str], tuple | None]:
+    """Return a `find` that searches the first `most` characters for an expression."""
+    search = re.compile(text, flags).search
+
+    def find(line: str) -> tuple | None:
+        found = search(line, 0, most)
+        return found.groups() if found else None
+
+    return find
+
+
+def words(*told: str) -> Callable[[str], tuple | None]:
+    """Return a `find` for literal texts in lower case."""
+    return lambda line: () if any(text in line[:SAYS_SO].lower() for text in told) else None
+
+
+def is_exception(text: str) -> bool:
+    """Return whether a line starts with the name of an exception that isn't a warning."""
+    head, colon, rest = text.partition(":")
+    if not head.endswith(_EXCEPTION_ENDS) or (rest and not rest[0].isspace()):
+        return False
+    return bool(_NAME.match(head)) and not head.endswith("Warning")
+
+
+def is_figure(text: str) -> bool:
+    """Return whether a text is a decimal fraction and nothing else."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "." in text
+
+
+def _exception(text: str) -> tuple | None:
+    return () if is_exception(text.strip()) else None
+
+
+def _logged_error(text: str) -> tuple | None:
+    """But no figure or setting, as "validation error: 0.113" or "INFO Error handling enabled:"."""
+    found = _LOGGED.search(text, 0, SAYS_SO)
+    while found:
+        told = found[0]
+        figure = told.startswith("error") and not told[-2].isdigit()
+        setting = told.startswith(("error ", "Error ")) and "INFO" in text[: found.start()]
+        if not setting and not (figure and is_figure(text[found.end() :])):
+            return ()
+        found = _LOGGED.search(text, found.end(), SAYS_SO)
+    return None
+
+
+_LOST = (
+    "connection reset", "connection closed", "connection refused", "closed by peer", "broken pipe",
+    "recvvalue", "sigterm", "signal 15", "keyboardinterrupt", "watchdog", "timeout", "time out",
+    "timedout", "timed out", "remote process exited", "abort", "heartbeat", "sendbytes", "no error",
+    "monitoredbarrier", "tcpstore", "c10d store", "key-value store", "store based", "store->",
+    "diststore", "unhandled system error", "ncclremoteerror", "entire process down",
+    "instance of 'c10::dist", "ncclsystemerror", "exit of a remote peer",
+    "terminate called without an active exception", "flight recorder dump signal",
+    "to signal dumping",
+)  # fmt: skip
+
+
+def _secondary(text: str) -> tuple | None:
+    low = text[:SAYS_SO].lower()
+    # Names of arguments and settings say nothing: "unexpected keyword argument 'timeout_s'".
+    if "timeout" in low:
+        low = low.replace("timeout_", " ").replace("_timeout", " ")
+    for told in _LOST:
+        if told in low:
+            return None if text.partition(":")[0].rpartition(".")[2] in _OWN else ()
+    return None
+
+
+# The files of launchers, at the end of a frame's path.
+_LAUNCHERS = re.compile(
+    r"(?:torch/distributed/(?:run|launch|launcher/api|elastic/\S{1,120})"
+    r"|accelerate/commands/\S{1,80}|deepspeed/launcher/\w{1,40}|runpy)\.py$|"
+    r"bin/(?:torchrun|accelerate|accelerate-launch|deepspeed)$|^<frozen runpy>$"
+)
+_FRAME = pattern(r'^\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
+
+
+def _own_frame(text: str) -> tuple | None:
+    frame = _FRAME(text)
+    return () if frame and _LAUNCHERS.search(frame[0].replace("\\", "/")) else None
+
+
+_ENDS = (
+    "killed", "segmentation", "bus error", "core dumped", "abort", "terminate called", "what():",
+    "cuda error", "oom", "out of memory", "fatal", "assertion", "signal", "exitcode", "exited",
+)  # fmt: skip
+_FAILS = {"most": SAYS_SO}
+_GROUP = r"\[(?:PG (?:ID )?(\w{1,12})(?: PG GUID (\w{1,80}))?(?: ?\(([^()\]]{0,80})\))? )?"
+
+TABLE: tuple[Detector, ...] = (
+    # What a rank says of its own failure.
+    Detector(
+        "trace", "root", ("traceback (most recent",), pattern(r"Traceback \(most recent call last"),
+    ),
+    Detector(
+        "frame", "root", ('file "',), _FRAME,
+    ),
+    Detector(
+        "exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception,
+    ),
+    Detector(
+        "killed", "root", ("kill",), pattern(r"\bKilled\b|killed by signal", **_FAILS), True,
+    ),
+    Detector(
+        "crash", "root", ("fault", "bus error", "dumped", "abort", "terminate", "what()"),
+        pattern(
+            r"Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):",
+            **_FAILS,
+        ), True,
+    ),
+    Detector(
+        "cuda error", "root", ("cuda error",), pattern("CUDA error", **_FAILS), True,
+    ),
+    Detector(
+        "nccl warning", "root", ("nccl warn",), pattern("NCCL WARN", **_FAILS), True,
+    ),
+    Detector(
+        "memory kill", "root", ("oom", "out of memory: kill", "slurmstepd", "srun: error"),
+        pattern(
+            r"oom[-_]kill|Out of memory: Kill|slurmstepd: error|srun: error", **_FAILS
+        ), True,
+    ),
+    Detector(
+        "fatal", "root", ("fatal",), pattern(r"\bFATAL\b|\bfatal error\b", **_FAILS), True,
+    ),
+    Detector(
+        "assertion", "root", ("assertion",), pattern(r"Assertion .{0,200} failed", **_FAILS), True,
+    ),
+    Detector(
+        "logged error", "root", ("error",), _logged_error, True,
+    ),
+    Detector(  # a line with none of these may only log an error, as in "wandb: ERROR retrying"
+        "end", "root", _ENDS, words(*_ENDS),
+    ),
+    Detector(
+        "barrier", "root", ("failed to pass",),
+        pattern(r"Rank (\d{1,5}) failed to pass monitoredBarrier"),
+    ),
+    Detector(
+        "nccl error", "root", ("nccl",), pattern(r"NCCL error|^nccl"),
+    ),
+    # What it says when another one is gone.
+    Detector(
+        "watchdog", "cascade", ("watchdog", "processgroup"),
+        pattern(
+            r"watchdog(?! thread (?:started|terminated normally))|\[E\d* ?ProcessGroup"
+            "|Watchdog caught",
+            **_FAILS,
+        ), True,
+    ),
+    Detector(
+        "secondary", "cascade", _LOST, _secondary,
+    ),
+    Detector(
+        "lost peer", "cascade",
+        ("connection ", "by peer", "broken pipe", "sig", "exitcode", "remote process", "failed",
+         "nccl", "unhandled"),
+        pattern(
+            r"connection (?:reset|closed)|closed by peer|broken pipe|sigterm|signal 15\b"
+            r"|exitcode\s*:\s*-15|remote process exited|sendbytes failed|recvvalue failed|"
+            r"unhandled system error|ncclSystemError|ncclRemoteError",
+            re.I,
+        ),
+    ),
+    Detector(
+        "waited", "cascade", ("watchdog", "collective operation", "timeout at nccl"),
+        pattern(
+            r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
+        ),
+    ),
+    Detector(
+        "group", "cascade", ("rank ",), pattern(_GROUP + r"Rank (\d{1,5})\]"),
+    ),
+    Detector(
+        "enqueued", "cascade", ("last enqueued",),
+        pattern(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.I),
+    ),
+    Detector(
+        "waits in", "cascade", ("worknccl(seqnum=",), pattern(r"WorkNCCL\(SeqNum=(\d{1,12})"),
+    ),
+    Detector(
+        "mismatch", "cascade", ("is running collective",), pattern("is running collective"),
+    ),
+    Detector(
+        "initiator", "cascade", ("to signal dumping",),
+        pattern("First PG on this rank to signal dumping"),
+    ),
+    Detector(
+        "notified", "cascade", ("dump signal",),
+        pattern("Observed flight recorder dump signal from another rank"),
+    ),
+    Detector(  # stacks of C++ are printed without a rank
+        "native frame", "cascade", ("frame #", "exception raised from"),
+        pattern(r"^\s*(?:frame #\d+: |Exception raised from )"),
+    ),
+    # What libraries add to every error, and warnings.
+    Detector(
+        "advice", "advice",
+        ("asynchronously reported", "launch_blocking", "torch_use_cuda_dsa", "if reserved memory"),
+        pattern(
+            r"CUDA kernel errors might be asynchronously reported"
+            r"|For debugging consider passing CUDA_LAUNCH_BLOCKING"
+            r"|Compile with `?TORCH_USE_CUDA_DSA|If reserved memory is >> allocated"
+        ),
+    ),
+    Detector(
+        "warning", "advice", ("warn", "[w"), pattern(r"Warning:|\bWARN(?:ING)?\b|\[W\d* "),
+    ),
+    # How far a rank has come.
+    Detector(
+        "step", "progress", ("step", "it", "batch"),
+        pattern(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I), ranked=True,
+    ),
+    Detector(
+        "done", "progress", ("done", "finished", "complete", "stopped"),
+        pattern(
+            r"\b(?:train|run|job|fit|script|program|epoch)\w{0,8}\b"
+            r".{0,40}\b(?:finished|completed?|done|stopped)\b"
+            r"|^\W*(?:all )?(?:finished|completed?|done)\b(?:\W*$| in \d)",
+            re.I,
+        ), ranked=True,
+    ),
+    # What the launcher says.
+    Detector(
+        "exit", "launcher", ("exit", "signal"),
+        pattern(
+            r"exitcode\s*:\s*-?[1-9]|Signal \d+ \(SIG"
+            r"|exited with (?:code|status|signal)(?!\W{0,3}0\b)|Exit code(?!\W{0,3}0\b)"
+            r"|exit code -?[1-9]",
+            **_FAILS,
+        ), True,
+    ),
+    Detector(
+        "root cause", "launcher", ("root cause (first",),
+        pattern(r"Root Cause \(first observed failure\)"),
+    ),
+    Detector(
+        "ended rank", "launcher", ("rank",), pattern(r"^\s*rank\s*:\s*(\d{1,5})\b"),
+    ),
+    Detector(
+        "ended code", "launcher", ("exitcode",),
+        pattern(r"^\s*exitcode\s*:\s*(-?\d{1,5})\b(?: \(pid: (\d{1,9})\))?"),
+    ),
+    Detector(
+        "ended signal", "launcher", ("signal ",), pattern(r"^\s*traceback\s*:\s*Signal (\d{1,3})"),
+    ),
+    Detector(
+        "forced", "launcher", ("forcefully exiting",),
+        pattern(r"Unable to shutdown process (\d{1,9}) via .{1,40} forcefully exiting"),
+    ),
+    Detector(
+        "wrapper", "launcher",
+        ("failed", "childfailed", "calledprocess", "systemexit", "processexited",
+         "processraised", "signalexception", "subprocess-exited", "returned non-zero exit"),
+        pattern(
+            r"FAILED$|ChildFailedError|CalledProcessError|SystemExit|ProcessExitedException"
+            r"|ProcessRaisedException|SignalException|subprocess-exited|returned non-zero exit"
+        ),
+    ),
+    Detector(
+        "exit code", "launcher", ("exit", "died with"),
+        pattern(
+            r"failed \(exitcode: ?(-?\d{1,5})\)|exits with return code = (-?\d{1,5})"
+            r"|^\s*exitcode\s{0,8}: ?(-?\d{1,5})\b|returned non-zero exit status (\d{1,10})"
+            r"|died with <(Signals\.\w{1,20}: \d{1,3})>"
+        ),
+    ),
+    Detector(
+        "no cause", "launcher",
+        ("closing signal sigterm", "childfailederror", "sigkill_handler", "root cause",
+         "other failures", "time", "host", "rank", "error_file", "traceback", "<no_other",
+         "failures:", " failed", "]:"),
+        pattern(
+            r"Sending process \d+ closing signal SIGTERM|ChildFailedError"
+            r"|\[launch\.py:\d+:sigkill_handler\] Killing subprocess"
+            r"|^\W*(?:Root Cause \(first observed failure\)|Other Failures)|"
+            r"^\s*(?:time|host|rank|error_file)\s{0,8}: |^\s*traceback\s{0,8}: To enable traceback"
+            r"|^\s*<NO_OTHER_FAILURES>|^Failures:$|^\s*\S{1,200} FAILED\s*$|^\s*\[\d+\]:$"
+        ),
+    ),
+    Detector("rule", "launcher", None, pattern(r"^\W{5,}$")),
+    Detector(
+        "own frame", "launcher", ('file "',), _own_frame,
+    ),
+)  # fmt: skip
+
+_BY_NAME = {detector.name: detector for detector in TABLE}
+FAILS = frozenset(detector.name for detector in TABLE if detector.fails)
+
+
+def wanted(whole: str) -> list[Detector]:
+    """Return the rows that may fire on a line of this text, which is in lower case."""
+    return [
+        detector
+        for detector in TABLE
+        if detector.hints is None or any(hint in whole for hint in detector.hints)
+    ]
+
+
+def signs_of(text: str, rows: Iterable[Detector], ranked: bool) -> tuple[Sign, ...]:
+    """Return what a line says: the name of each row that fires, with the groups of its match.
+
+    `rows` are those of `wanted`. `ranked`: whether the rank of the line is known.
+    """
+    low, found = text.lower(), ()
+    for row in rows:
+        if row.ranked and not ranked:
+            continue
+        if row.hints is not None:
+            for hint in row.hints:
+                if hint in low:
+                    break
+            else:
+                continue
+        groups = row.find(text)
+        if groups is not None:
+            found += ((row.name, groups),)
+    return found
+
+
+def says(text: str, *names: str) -> bool:
+    """Return whether one of these rows fires on a text that is no line of a log."""
+    return any(_BY_NAME[name].find(text) is not None for name in names)

@@ -1,0 +1,75 @@
+"""The table of what a line can say: each row fires on its example, and no line is asked twice."""
+
+import pytest
+from remote_gpu_trainer.logs import bystanders, detectors, judging, lines
+from remote_gpu_trainer.logs.telling import telling
+from remote_gpu_trainer.numbers.log_reading import from_path, from_text
+
+from tests.logs.detector_examples import EXAMPLES
+from tests.logs.test_ranks import CLOSED, DYING, raised, steps, summary
+
+ROWS = pytest.mark.parametrize("row", detectors.TABLE, ids=lambda row: row.name)
+
+
+@ROWS
+def test_a_row_fires_on_its_example_and_spares_the_line_that_looks_like_it(row):
+    fires, spares = EXAMPLES[row.name]
+    assert row.find(fires) is not None
+    assert row.find(spares) is None
+
+
+@ROWS
+def test_a_row_is_found_by_its_hints_whatever_the_case(row):
+    fires, _ = EXAMPLES[row.name]
+    assert row in detectors.wanted(fires.lower())
+    names = [name for name, _ in detectors.signs_of(fires, detectors.TABLE, True)]
+    assert row.name in names
+    assert not row.hints or all(hint == hint.lower() for hint in row.hints)
+
+
+def test_names_are_unique_and_every_role_has_rows():
+    assert [row.name for row in detectors.TABLE] == list(EXAMPLES)
+    assert {row.role for row in detectors.TABLE} == set(detectors.ROLES)
+
+
+def test_a_row_for_ranks_says_nothing_of_a_line_without_one():
+    assert detectors.signs_of("step 3", detectors.TABLE, False) == ()
+    assert detectors.signs_of("step 3", detectors.TABLE, True) == (("step", ("3",)),)
+
+
+def test_no_line_of_a_run_is_asked_twice(tmp_path, monkeypatch):
+    """Whatever a run's logs are read for: failures, routine, ranks, launcher, salient lines."""
+    asked = []
+    signs_of = detectors.signs_of
+
+    def counted(text, rows, ranked):
+        asked.append(text)
+        return signs_of(text, rows, ranked)
+
+    monkeypatch.setattr(lines, "signs_of", counted)
+    log = "\n".join(f"loading {word}" for word in ("weights", "optimizer", "data")) + "\n"
+    for rank, text in enumerate(
+        (steps(60) + CLOSED + DYING, steps(60) + raised(1, "KeyError: 'a'"), steps(60) + CLOSED)
+    ):
+        (tmp_path / f"worker_{rank}.log").write_text((log + text).format(rank=rank))
+    (tmp_path / "run.log").write_text(summary(0, {0: -6, 1: 1, 2: 1}))
+    found = from_path(str(tmp_path))
+    assert found.first.rank == 1
+    telling(bystanders.without(found))
+    judging.disagreement(found, found.lines[-1])
+    assert len(asked) == len(found.lines) > 200
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.",
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1",
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+    ],
+)
+def test_advice_that_every_error_carries_never_decides(advice):
+    found = from_text(f"RuntimeError: CUDA error: misaligned address\n{advice}\n")
+    assert [line.text for line in found.decisive] == [
+        "RuntimeError: CUDA error: misaligned address"
+    ]
