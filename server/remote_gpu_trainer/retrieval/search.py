@@ -34,7 +34,7 @@ MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
 ENOUGH = 6  # what a shorter report counts for whose words are all known
-RELATED = 0.5  # meaning of the first entry from which such a report gets titles
+RELATED = 0.5  # meaning of the first entry from which a report gets titles in any case
 COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
 REASONED = 3  # first entries that say by which words they were found
 CONFIDENCES = ("high", "medium", "low")
@@ -208,8 +208,7 @@ class Retriever:
                 tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warned), "low" if warned else ""
             )
         confidence, worth_a_look = self.judge.confidence(signs(found, share, spoken(text, index)))
-        if known < spoken(text, index):
-            worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
+        worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
         if not any(char.isascii() and char.isalpha() for char in text):
             worth_a_look = worth_a_look or covered >= COVERED
         told = [hit for hit in best.values() if is_failure(hit, evidence)]
