@@ -120,6 +120,7 @@ class Index:
         Only words that the catalogue has as a whole: a part of a longer one may be a secret's.
         """
         found: dict[str, float] = {}
+        written: dict[str, str] = {}
         for token in tokens(text):
             for word in words(token)[: 1 if token.isascii() else None]:
                 row = self._rows.get(word)
@@ -128,8 +129,9 @@ class Index:
                 start, end = self._starts[row], self._starts[row + 1]
                 at = start + numpy.searchsorted(self._columns[start:end], column)
                 if at < end and self._columns[at] == column:
-                    found[token.lower() if token.isascii() else word] = float(self._weights[at])
-        return sorted(found, key=lambda token: -found[token])[:most]
+                    found[word] = float(self._weights[at])
+                    written.setdefault(word, token if token.isascii() else word)
+        return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
 
 
 def build(
