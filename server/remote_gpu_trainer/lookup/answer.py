@@ -172,8 +172,8 @@ def _fit(answer: Answer, most: float) -> None:
     def over() -> float:
         return tokens_of_json(answer.as_dict()) - most
 
-    if (too_many := over()) > 0 and answer.also:
-        answer.also = _titles(answer.also, max(0.0, tokens_of_json(answer.also) - too_many))
+    while answer.also and over() > 0:
+        answer.also.pop()
     if over() > 0:
         del answer.evidence[1:]
     if (too_many := over()) > 0 and answer.matches:
@@ -242,11 +242,11 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     return replace(found, candidates=candidates, confidence="", worth_a_look=True)
 
 
-def _titles(entries: list[Entry] | list[dict], room: float) -> list[dict]:
+def _titles(entries: list[Entry], room: float) -> list[dict]:
     """As many ids with whole titles, from the start, as fit into about `room` tokens."""
     found: list[dict] = []
     for entry in entries:
-        title = entry if isinstance(entry, dict) else {"id": entry.id, "title": plain(entry.title)}
+        title = {"id": entry.id, "title": plain(entry.title)}
         room -= tokens_of_json(title)
         if room < 0:
             break
