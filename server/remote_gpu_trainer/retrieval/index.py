@@ -109,10 +109,14 @@ class Index:
         return scores
 
     def known(self, text: str) -> tuple[int, float]:
-        """(how many different words of a text occur in entries, their share of its words)."""
+        """(how many different words of a text occur in entries, their share of its words).
+
+        A number that no entry has counts for neither.
+        """
         said = set(words(text))
-        found = len(self._rows.keys() & said)
-        return found, found / max(len(said), 1)
+        found = self._rows.keys() & said
+        others = sum(not word[0].isdigit() for word in said - found)
+        return len(found), len(found) / max(len(found) + others, 1)
 
     def reasons(self, text: str, column: int, most: int = 3) -> list[str]:
         """The words of a text that speak most for an entry, as the text has them.

@@ -34,6 +34,7 @@ MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
 ENOUGH = 6  # what a shorter report counts for whose words are all known
+SHORT_RIGHT = 0.35  # least chance to be right of a low claim on such a report
 RELATED = 0.5  # meaning of the first entry from which a report gets titles in any case
 COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
 REASONED = 3  # first entries that say by which words they were found
@@ -100,9 +101,13 @@ class Judge:
 
     def confidence(self, sign: numpy.ndarray) -> tuple[str, bool]:
         """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
-        right, inside = (_probability(model, sign) for model in (self.right, self.inside))
+        right, inside = self.chance(sign), _probability(self.inside, sign)
         claimed = next((name for name in CONFIDENCES if right >= self.limits[name]), "")
         return claimed, bool(claimed) or inside >= self.limits["titles"]
+
+    def chance(self, sign: numpy.ndarray) -> float:
+        """How likely the first entry is right."""
+        return _probability(self.right, sign)
 
 
 def _probability(model: tuple[float, ...], sign: numpy.ndarray) -> float:
@@ -207,7 +212,10 @@ class Retriever:
             return Found(
                 tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warned), "low" if warned else ""
             )
-        confidence, worth_a_look = self.judge.confidence(signs(found, share, spoken(text, index)))
+        sign = signs(found, share, spoken(text, index))
+        confidence, worth_a_look = self.judge.confidence(sign)
+        if known < spoken(text, index) and self.encoder and not confidence:
+            confidence = "low" if self.judge.chance(sign) >= SHORT_RIGHT else ""
         worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
         if not any(char.isascii() and char.isalpha() for char in text):
             worth_a_look = worth_a_look or covered >= COVERED
