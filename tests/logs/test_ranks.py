@@ -127,13 +127,20 @@ def test_a_rank_whose_own_exception_ends_in_an_abort_is_named_by_its_exception(r
 
 
 @pytest.mark.parametrize(
-    "launcher", ["", summary(0, {0: 1, 1: 1, 2: -15, 4: -15})], ids=["alone", "with torchrun"]
+    "launcher",
+    [
+        "",
+        summary(0, {0: 1, 1: 1, 2: -15, 4: -15}),
+        summary(0, {0: 1, 1: 1, 2: -15, 3: -15, 4: -15}),
+    ],
+    ids=["alone", "with torchrun", "terminated while it left"],
 )
 def test_a_rank_that_ended_its_epoch_early_is_named_although_others_are_silent_too(run, launcher):
     ranks = {rank: (steps(), CLOSED if rank < 2 else "") for rank in range(5)}
     ranks[3] = (steps() + "epoch 0 done, 4 batches\n", "")
     found = run(ranks, launcher)
     assert (found.first.rank, found.first.text) == (3, "epoch 0 done, 4 batches")
+    assert found.victims.startswith("Ranks 0, 1 only lost another rank")
 
 
 def test_where_all_waited_the_one_rank_that_is_in_another_step_is_named(run):
@@ -233,6 +240,25 @@ def test_where_ranks_fail_alike_no_single_one_is_named(run, launcher):
     found = run({**ranks, 2: (steps(), CLOSED)}, launcher)
     assert found.first.rank is None and "DefaultCPUAllocator" in found.first.text
     assert "DefaultCPUAllocator" in found.decisive[0].text
+
+
+@pytest.mark.parametrize(
+    "text", ["zipfile.BadZipFile: File is not a zip file", "StopIteration", "_queue.Empty"]
+)
+@pytest.mark.parametrize(
+    "launcher", ["", summary(0, {0: 1, 1: -15})], ids=["alone", "with torchrun"]
+)
+def test_an_exception_is_known_by_its_traceback_whatever_its_name_ends_with(run, launcher, text):
+    found = run({rank: (steps(), raised(rank, text)) for rank in range(2)}, launcher)
+    assert (found.first.rank, found.first.text, found.first.kind) == (None, text, "exception")
+
+
+@pytest.mark.parametrize("text", ["done", "Saving: model.pt", "step 4", "loading weights"])
+def test_what_a_program_prints_after_a_traceback_is_no_exception(text):
+    first = from_text(
+        f'Traceback (most recent call last):\n  File "a.py", line 3, in main\n    f()\n{text}\n'
+    ).first
+    assert first is None or first.kind != "exception"
 
 
 def test_where_ranks_are_killed_alike_no_single_one_is_named(run):

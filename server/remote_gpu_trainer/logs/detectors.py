@@ -27,6 +27,7 @@ _EXCEPTION_ENDS = (
     "LimitHit",
 )  # fmt: skip
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
+_CLASS = re.compile(r"(?:[A-Za-z_]\w{0,80}\.){1,8}[A-Z]\w{2,80}(?:: |$)|StopIteration(?:: |$)")
 _LOGGED = re.compile(r"\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b")
 
 
@@ -68,6 +69,11 @@ def is_exception(text: str) -> bool:
     if not head.endswith(_EXCEPTION_ENDS) or (rest and not rest[0].isspace()):
         return False
     return bool(_NAME.match(head)) and not head.endswith("Warning")
+
+
+def is_raised(text: str) -> bool:
+    """Return whether a line may end a traceback: the name of a class, and nothing or a colon."""
+    return is_exception(text.strip()) or bool(_CLASS.match(text))
 
 
 def is_figure(text: str) -> bool:

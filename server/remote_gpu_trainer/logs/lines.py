@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ..text.masking import ANSI, HINTS, hints_in, mask
-from .detectors import FAILS, TABLE, Detector, Sign, is_figure, signs_of, wanted
+from .detectors import FAILS, TABLE, Detector, Sign, is_figure, is_raised, signs_of, wanted
 from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 from .windows import Row
 
@@ -262,7 +262,9 @@ def _classify(lines: list[Line], rows: list[Detector]) -> None:
             kind = after = "frame"
         elif within and (_depth(text) > depth.get(line.rank, 0) or not text.strip().strip("^~ ")):
             kind, after = "frame", "frame"
-        elif "exception" in signs and (within or not is_figure(text.strip().partition(":")[2])):
+        elif ("exception" in signs and not is_figure(text.strip().partition(":")[2])) or (
+            within and is_raised(text)
+        ):
             kind = after = "exception"
             if within:
                 line.text = text.strip()

@@ -122,10 +122,15 @@ def only_victims(
     victims = {who(f.line) for f in failures} - {None}
     others = {line.rank for line in lines if line.rank is not None} | silent | set(summary.ended)
     others -= victims
-    if not victims or len(victims | others) < 2 or not all(f.secondary for f in failures):
+    if not victims or len(victims | others) < 2 or not _only_lost(failures):
         return ""
     said = f"{_named(victims)} only lost another rank or waited for one"
     return f"{said}; no failure is seen on {_named(others).lower()}." if others else f"{said}."
+
+
+def _only_lost(failures: list[Failure]) -> bool:
+    """Whether no rank tells of a failure of its own, apart from the launcher's words."""
+    return all(f.secondary or f.line.says("exit", "wrapper") for f in failures)
 
 
 def _named(ranks: set[int]) -> str:
@@ -213,7 +218,7 @@ def waited_for(
     unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}
     ended_well = silent - set(summary.ended) if summary.ended else set()
     groups = [silent & {summary.root}, unasked, ended_well, silent]
-    if len(said) > 1 and all(f.secondary for f in failures):
+    if len(said) > 1 and _only_lost(failures):
         groups += [_finished(silent, said), _ahead_or_behind(said), _other_words(said)]
     for group in groups:
         if len(group) == 1:

@@ -16,6 +16,7 @@ from ..logs.judging import Evidence
 from ..numbers.out_of_memory import told_by
 from ..platforms.ages import stale_entry
 from ..retrieval import search
+from ..retrieval.neighbours import special_of, splitting_first
 from ..retrieval.platform_mentions import general_first, platform_not_shown
 from ..text.errors import BadRequest
 from ..text.masking import shown
@@ -34,12 +35,12 @@ from .excerpts import (
 LIMITS = (1, 10)
 ALSO = 15  # titles of further candidates, unless the first match is sure
 # Room is counted in estimated tokens, which are more than the true ones.
-TITLES = 430  # of all titles
+TITLES = 450  # of all titles
 LEADS = 430  # of cause, fix and check of the first match
-OTHER = 60  # of each further match, its title and check
+OTHER = 50  # of each further match, its title and check
 DISTINGUISH = 45
 LINES, CHARS = 2, 90  # of evidence, and of each line
-WHOLE, FURTHER = 900, 95  # of an answer with three matches, and of each match beyond
+WHOLE, FURTHER = 1000, 95  # of an answer with three matches, and of each match beyond
 NOTHING_FITS = "Nothing in the catalogue fits."
 NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
 WORDS_ALONE = (
@@ -110,6 +111,9 @@ def look_up(
             found = search.before(found, ranked(evidence)[1])
         evidence = alone
     found = replace(found, candidates=general_first(found.candidates, entries, text))
+    asked = search.gist(evidence, said)
+    found = splitting_first(found, entries, retriever.index.known(asked)[0])
+    found, special = special_of(found, entries, retriever, asked)
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(
         found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0)
@@ -136,6 +140,8 @@ def look_up(
         confidence = found.confidence if place == 0 else _further(candidate, found)
         match = _match(entry, why, confidence, doubts.get(entry.id, ""))
         if place == 0:
+            if special:
+                match["why"] += f"; narrower: {special}"
             _fill(match, entry, [other for _, other in chosen[1:]])
         answer.matches.append(match)
     if elsewhere:

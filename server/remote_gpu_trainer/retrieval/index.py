@@ -108,9 +108,11 @@ class Index:
                 )
         return scores
 
-    def known(self, text: str) -> int:
-        """How many different words of a text occur in entries."""
-        return len(self._rows.keys() & words(text))
+    def known(self, text: str) -> tuple[int, float]:
+        """(how many different words of a text occur in entries, their share of its words)."""
+        said = set(words(text))
+        found = len(self._rows.keys() & said)
+        return found, found / max(len(said), 1)
 
     def reasons(self, text: str, column: int, most: int = 3) -> list[str]:
         """The words of a text that speak most for an entry, as the text has them.

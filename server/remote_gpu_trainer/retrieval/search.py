@@ -33,6 +33,9 @@ JUDGE = Path(__file__).with_name("judge.json")
 MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
+ENOUGH = 6  # what a shorter report counts for whose words are all known
+RELATED = 0.5  # meaning of the first entry from which such a report gets titles
+COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
 REASONED = 3  # first entries that say by which words they were found
 CONFIDENCES = ("high", "medium", "low")
 FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
@@ -45,7 +48,7 @@ SIGNS = (
     "lead",  # share of the first entry, less that of the second
     "meaning",  # of the first entry
     "signature",  # of the first entry
-    "known",  # logarithm of the number of different words that entries have too
+    "known",  # logarithm of the number of different words that entries have too, see `spoken`
 )
 
 
@@ -144,6 +147,15 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     return found
 
 
+def spoken(text: str, index: Index) -> int:
+    """How many known words a report counts for.
+
+    One of few words, all of them known, says little, but nothing strange.
+    """
+    known, share = index.known(text)
+    return max(known, ENOUGH) if known >= LEAST_WORDS and share == 1 else known
+
+
 def signs(found: numpy.ndarray, share: numpy.ndarray, known: int) -> numpy.ndarray:
     """SIGNS of an order: from the FEATURES and shares of all entries, and the known words."""
     first, second = numpy.argsort(-share, kind="stable")[:2]
@@ -174,7 +186,8 @@ class Retriever:
         """
         index = self.index
         hits, text = self.signatures.find(evidence), gist(evidence, said)
-        found, known = features(text, hits, index, self.encoder), index.known(text)
+        found = features(text, hits, index, self.encoder)
+        known, covered = index.known(text)
         share = self.judge.shares(found)
         best: dict[str, Hit] = {}
         for hit in sorted(hits, key=lambda hit: hit.decisive):
@@ -194,7 +207,11 @@ class Retriever:
             return Found(
                 tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warned), "low" if warned else ""
             )
-        confidence, worth_a_look = self.judge.confidence(signs(found, share, known))
+        confidence, worth_a_look = self.judge.confidence(signs(found, share, spoken(text, index)))
+        if known < spoken(text, index):
+            worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
+        if not any(char.isascii() and char.isalpha() for char in text):
+            worth_a_look = worth_a_look or covered >= COVERED
         told = [hit for hit in best.values() if is_failure(hit, evidence)]
         if told:
             leader = _first_failing(told, evidence, candidates)
