@@ -61,7 +61,7 @@ KEPT = {
     "waiting.jsonl": "reports of the newer entries, and strange ones in such words: "
     "the reporting half, of which nothing is learned",
     "short.jsonl": "questions of 3 to 14 words, invented by writers who saw titles and symptoms "
-    "and no answer; nothing is learned from them",
+    "and no answer: half of them; nothing is learned from any",
 }
 APART = {
     "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
@@ -101,8 +101,8 @@ def main() -> int:
         failed |= bool(below)
         print("".join(f"{line}\n" for line in below), end="", file=sys.stderr)
         if asked.wrong:
-            named = {name: systems.ids_of(answer) for name, answer in found.answers.items()}
-            print(report.misses(unseen.together(unseen.sets()), named))
+            cases = [c for c in read_cases(HERE / "cases.jsonl") if c.half == "tuning"]
+            print(report.misses(cases, systems.lookup(cases)))
     if asked.suite == "long" or everything:
         tables["long"] = long_logs.run()[0]
     if asked.suite == "curves" or everything:
@@ -112,11 +112,11 @@ def main() -> int:
         if asked.wrong:
             print(curved.misses(SETS / "curves.jsonl"))
     if asked.suite == "lookup" or everything:
-        cases, fresh = read_cases(HERE / "cases.jsonl"), read_cases(SETS / "fresh.jsonl")
-        bare = systems.lookup([*cases, *fresh])
-        tables["others"], same = others(cases, fresh, bare)
+        half, fresh = reporting(HERE / "cases.jsonl"), read_cases(SETS / "fresh.jsonl")
+        bare = systems.lookup([*half, *fresh])
+        tables["others"], same = others(half, fresh, bare)
         failed |= same < NUDGED
-        tables["halves"] = halves(cases, fresh, bare)
+        tables["halves"] = halves(half, fresh, bare)
     print("\n\n".join(tables.values()).replace("**", ""))
     if asked.write:
         RESULTS.write_text(page(tables, RESULTS.read_text(encoding="utf-8")), encoding="utf-8")
@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--answers", type=Path, metavar="FILE",
         help='grade these answers: {"id", "ids": [...]} a line')  # fmt: skip
     add("--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json")
-    add("--wrong", action="store_true", help="list what (a) to (c) and the curves miss")
+    add("--wrong", action="store_true", help="list what the tuning half and the curves miss")
     add("--sealed", action="store_true", help="open the sealed set, and write down that it was")
     add("--export", type=Path, metavar="FILE", help="write the reports for a reader")
     add("--arm", choices=reader.ARMS, default="lookup", help="what the reader is given")
@@ -180,46 +180,49 @@ def _of_another(asked: argparse.Namespace) -> int:
     return 0
 
 
-def halves(cases: list[Case], fresh: list[Case], bare: systems.Answers) -> str:
-    """The two halves of cases.jsonl beside every baseline, and fresh.jsonl.
+def reporting(path: Path) -> list[Case]:
+    """The cases of a file that are of the reporting half."""
+    return [case for case in read_cases(path) if case.half == "reporting"]
+
+
+def halves(half: list[Case], fresh: list[Case], bare: systems.Answers) -> str:
+    """The reporting half of cases.jsonl beside the baselines, and fresh.jsonl.
 
     `bare`: the look-up's answers to all of them.
     """
-    found = {"lookup": bare}
-    found |= {name: answer(cases) for name, answer in systems.baselines().items()}
-    tables = []
-    for half, what in (
-        ("reporting", "totals of it were in view when the rankings before this one were set"),
-        ("tuning", "the ranking learned from it"),
-    ):
-        part = [case for case in cases if case.half == half]
-        graded = {name: grade.grade(part, answers) for name, answers in found.items()}
-        tables.append(report.beside(f"the {half} half of cases.jsonl: {what}", graded))
-        if half == "reporting":
-            title = "lookup, the reporting half, by part, kind and family"
-            tables.append(report.apart(title, graded["lookup"], families=True))
-    title = "fresh.jsonl: looked at while the rankings before this one were made"
-    tables.append(report.apart(title, grade.grade(fresh, bare)))
-    return "\n\n".join(tables)
+    found = {"lookup": bare} | {name: ask(half) for name, ask in systems.baselines().items()}
+    graded = {name: grade.grade(half, answers) for name, answers in found.items()}
+    seen = "totals of it were in view when the rankings before this one were set"
+    return "\n\n".join(
+        [
+            report.beside(f"the reporting half of cases.jsonl: {seen}", graded),
+            report.apart("lookup, by part, kind and family", graded["lookup"], families=True),
+            report.apart(
+                "fresh.jsonl: looked at while the rankings before this one were made",
+                grade.grade(fresh, bare),
+            ),
+        ]
+    )
 
 
-def others(cases: list[Case], fresh: list[Case], bare: systems.Answers) -> tuple[str, float]:
-    """(tables of the other sets and forms, the share that a platform's name leaves as it is)."""
-    reporting = [case for case in cases if case.half == "reporting"]
+def others(half: list[Case], fresh: list[Case], bare: systems.Answers) -> tuple[str, float]:
+    """(tables of the other sets and forms, the share that a platform's name leaves as it is).
+
+    `half`: the reporting half of cases.jsonl.
+    """
     tables = []
     for name, what in KEPT.items():
-        kept = [
-            case
-            for case in read_cases(SETS / name)
-            if name != "waiting.jsonl" or case.half == "reporting"
-        ]
+        kept = reporting(SETS / name)
         tables.append(report.apart(what, grade.grade(kept, systems.lookup(kept))))
-    said = sentence.read(SETS / "said.jsonl", [*reporting, *fresh])
-    tables += _with_a_sentence(said, reporting, fresh, bare)
-    tables.append(whole.run(reporting, "reporting", {case.id: text for case, text in said}))
-    tables += [ranks.run(reporting), forms.run(reporting)]
-    tables += [f"{what}: answered {_answered(SETS / name)}" for name, what in APART.items()]
-    asked, same, _ = nudge.kept(reporting)
+    said = sentence.read(SETS / "said.jsonl", [*half, *fresh])
+    tables += _with_a_sentence(said, half, fresh, bare)
+    tables.append(whole.run(half, "reporting", {case.id: text for case, text in said}))
+    tables += [ranks.run(half), forms.run(half)]
+    for name, what in APART.items():
+        cases = reporting(SETS / name)
+        false = sum(g.false for g in grade.grade(cases, systems.lookup(cases)))
+        tables.append(f"{what}, the reporting half: answered {false} of {len(cases)}")
+    asked, same, _ = nudge.kept(half)
     tables.append(
         f"with a platform's name put in or taken out, {same} of {asked} reports "
         "whose cause isn't the platform keep their first answer"
@@ -228,11 +231,11 @@ def others(cases: list[Case], fresh: list[Case], bare: systems.Answers) -> tuple
 
 
 def _with_a_sentence(
-    said: list[tuple[Case, str]], reporting: list[Case], fresh: list[Case], bare: systems.Answers
+    said: list[tuple[Case, str]], half: list[Case], fresh: list[Case], bare: systems.Answers
 ) -> list[str]:
     """What one sentence before a report changes, as tables."""
     tables = []
-    for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
+    for what, of in (("the reporting half", half), ("fresh reports", fresh)):
         known = {case.id for case in of}
         pairs = [(case, text) for case, text in said if case.id in known]
         cases = [case for case, _ in pairs]
@@ -242,18 +245,6 @@ def _with_a_sentence(
         }
         tables.append(report.beside(f"{len(cases)} of {what}, and a reader's sentence", graded))
     return tables
-
-
-def _answered(path: Path) -> str:
-    """How many of these out-of-scope reports get a match, by half."""
-    cases = read_cases(path)
-    grades = grade.grade(cases, systems.lookup(cases))
-    found = {
-        half: [g.false for g in grades if g.case.half == half] for half in ("reporting", "tuning")
-    }
-    return ", ".join(
-        f"{sum(part)} of {len(part)} of the {half} half" for half, part in found.items()
-    )
 
 
 def page(tables: dict[str, str], old: str) -> str:
@@ -277,9 +268,10 @@ def page(tables: dict[str, str], old: str) -> str:
         tables["curves"],
         "## Other sets and forms",
         tables["others"],
-        "## The old halves (many of these were learned from)",
-        f"{len(cases)} cases, half by the hash of their source: nobody chose it. These figures "
-        "are printed and hold nothing.",
+        "## The old sets (rankings before this one were set with these in view)",
+        f"Of {len(cases)} cases the ranking learned from one half, chosen by the hash of their "
+        "source. The other half, and fresh.jsonl, are printed here and hold no floor. Of both, "
+        "(a) and (b) are a part.",
         tables["halves"],
         history.rstrip("\n"),
     ]

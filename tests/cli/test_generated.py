@@ -90,7 +90,8 @@ def test_every_template_is_used_and_every_part_has_one():
 def results(tmp_path):
     (tmp_path / "evals/sets").mkdir(parents=True)
     path = tmp_path / "evals/RESULTS.md"
-    path.write_text(RESULTS.format(b="of some trackers"), encoding="utf-8")
+    now = RESULTS.format(b="of some trackers")
+    path.write_text(f"{now}\n## History\n\n{now.replace('0.', '0.1')}", encoding="utf-8")
 
     class Read:
         root = tmp_path

@@ -166,7 +166,7 @@ def test_the_page_keeps_its_history_and_the_sealed_figures_when_there_are_some(
     monkeypatch.setattr(sealed, "told", lambda: "the sealed table")
     page = run_evals.page(tables, old)
     assert page.endswith("\n## History\n\nwhat was\n") and "old figures" not in page
-    assert page.index("told") < page.index("the sealed table") < page.index("The old halves")
+    assert page.index("told") < page.index("the sealed table") < page.index("The old sets")
     assert run_evals.page(tables, page) == page
 
 

@@ -211,7 +211,7 @@ def unseen_reports(root: Path) -> list[tuple[str, str, list[str]]]:
     path = root / RESULTS
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     found = _sealed(root / OPENED)
-    for table in _TABLE.finditer(text + "\n"):
+    for table in _TABLE.finditer(text.partition("\n## History\n")[0] + "\n"):
         rows = [_cells(row) for row in table["rows"].splitlines()]
         systems = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
         if SYSTEMS.keys() <= systems.keys():
