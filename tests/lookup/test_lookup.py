@@ -18,9 +18,9 @@ from tests.conftest import ROOT
 LOGS = ROOT / "examples" / "logs"
 TODAY = date(2026, 11, 20)
 REDUCTION = (
-    "RuntimeError: Expected to have finished reduction in the prior iteration before starting a "
-    "new one. This error indicates that your module has parameters that were not used in producing "
-    "loss."
+    "[rank0]: RuntimeError: Expected to have finished reduction in the prior iteration: "
+    "module parameters got no gradient and were not used in producing loss; use "
+    "find_unused_parameters=True in DistributedDataParallel."
 )
 
 
