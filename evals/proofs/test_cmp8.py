@@ -1,5 +1,6 @@
 """CMP8: code that fullgraph refuses, and the forms that it takes."""
 
+import numpy as np
 import pytest
 import torch
 from torch import _dynamo as dynamo
@@ -76,6 +77,7 @@ TAKEN = {
     "where": (lambda x: torch.where(x.sum() > 0, x, -x), X),
     "cond": (lambda x: torch.cond(x.sum() > 0, lambda x: x + 0, lambda x: -x, (x,)), X),
     "item without a branch": (lambda x: x * x.sum().item(), X * 3),
+    "NumPy": (lambda x: torch.from_numpy(np.sin(x.numpy())), X.sin()),
     "a custom operator": (lambda x: foreign(x) * 2, X * 4),
 }
 
@@ -84,6 +86,17 @@ TAKEN = {
 def test_fullgraph_takes(name):
     function, expected = TAKEN[name]
     torch.testing.assert_close(compiled(function)(X), expected)
+
+
+def test_fullgraph_takes_a_range_over_an_argument_and_refuses_one_over_a_computed_value():
+    def repeated(x, times):
+        for i in range(int(times)):
+            x = x + i
+        return x
+
+    assert compiled(repeated)(X, torch.tensor(3)).tolist() == [4.0, 4.0, 4.0]
+    with pytest.raises(Exception, match="data-dependent"):
+        compiled(lambda x: repeated(x, x.sum()))(X)
 
 
 def test_print_can_be_moved_behind_the_graph(capsys):

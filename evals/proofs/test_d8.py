@@ -81,7 +81,18 @@ def test_find_unused_parameters_allows_an_output_of_a_tuple_or_dict_that_the_los
     )
 
 
-def test_the_search_is_blind_when_forward_goes_past_the_wrapper(says):
+@pytest.mark.parametrize("options", ["", "find_unused_parameters=True"])
+def test_a_forward_past_the_wrapper_prints_no_error_and_averages_nothing(options):
+    def gradients(call):
+        output = train(options, loss="(used + unused).sum() * (1 + dist.get_rank())", call=call)
+        assert ends(output) and "find_unused_parameters=True` is enabled" not in output
+        return {line for line in output.splitlines() if line.startswith("last gradient")}
+
+    assert len(gradients("used, unused = model")) == 1
+    assert len(gradients("used, unused = model.module")) == 2
+
+
+def test_the_search_is_blind_when_a_step_calls_the_wrapper_and_goes_past_it(says):
     output = train(
         "find_unused_parameters=True", call="model(torch.ones(2, 4)); used, unused = model.module"
     )

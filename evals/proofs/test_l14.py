@@ -43,6 +43,20 @@ def bart():
     )
 
 
+def opt():
+    return transformers.OPTForCausalLM(
+        transformers.OPTConfig(
+            vocab_size=20,
+            hidden_size=8,
+            word_embed_proj_dim=8,
+            ffn_dim=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=16,
+        )
+    )
+
+
 def roberta(positions):
     return transformers.RobertaModel(
         transformers.RobertaConfig(
@@ -113,15 +127,21 @@ def test_a_rotary_model_has_no_table_of_positions():
         transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL, **heads, pad_token_id=20))
 
 
-def test_the_hook_names_the_table(capsys):
-    model = gpt2()
-    for n, m in model.named_modules():
-        if isinstance(m, torch.nn.Embedding):
-            m.register_forward_pre_hook(
-                lambda m, a, n=n: print(n, m.num_embeddings, int(a[0].min()), int(a[0].max()))
-            )
-    refused(model, input_ids=tokens(17))
-    assert capsys.readouterr().out.splitlines()[-1] == "transformer.wpe 16 0 16"
+@pytest.mark.parametrize(
+    ("model", "last"), [(gpt2, "(16, 8) 0 16"), (bart, "(18, 8) 2 18"), (opt, "(18, 8) 2 18")]
+)
+def test_the_last_line_before_the_error_shows_the_table_and_the_ids(
+    model, last, capsys, monkeypatch
+):
+    plain = torch.nn.functional.embedding
+
+    def shown(ids, table, *more, **named):
+        print(tuple(table.shape), int(ids.min()), int(ids.max()), flush=True)
+        return plain(ids, table, *more, **named)
+
+    monkeypatch.setattr(torch.nn.functional, "embedding", shown)
+    refused(model(), input_ids=tokens(17))
+    assert capsys.readouterr().out.splitlines()[-1] == last
 
 
 def test_int16_turns_large_ids_negative():

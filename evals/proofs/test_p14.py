@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from launch import run_ranks
 from torch import nn
 
 
@@ -56,6 +57,25 @@ def test_clipping_spreads_a_nan_from_one_gradient_to_all():
     one.grad, other.grad = torch.tensor([torch.nan, 1.0]), torch.ones(2)
     nn.utils.clip_grad_norm_([one, other], 1.0)
     assert one.grad.isnan().all() and other.grad.isnan().all()
+
+
+def test_under_fsdp1_only_the_wrappers_own_clipping_lets_all_ranks_decide_alike():
+    output = run_ranks("""
+        import torch, torch.distributed as dist
+        from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = FSDP(torch.nn.Linear(8, 8, bias=False), device_id=torch.device("cpu"))
+        model(torch.ones(2, 8)).sum().backward()
+        if dist.get_rank() == 0:
+            next(model.parameters()).grad[0] = float("nan")
+        for clip in (lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), lambda: model.clip_grad_norm_(1.0)):
+            print("finite", bool(clip().isfinite()), flush=True)
+        dist.barrier()
+        dist.destroy_process_group()
+    """)
+    assert [rank.count("finite True") for rank in output.ranks] == [0, 1]
+    assert [rank.count("finite False") for rank in output.ranks] == [2, 1]
 
 
 def test_clipping_can_be_told_to_stop_with_the_signature(says):

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, lint, stalls
+from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, leads, lint, stalls
 
 from tests.programs import rgt
 
@@ -48,6 +48,24 @@ def test_each_check_finds_its_fault(bundle, page, old, new, said):
     [found] = findings(bundle({"a.md": page((old, new))}))
     assert found.startswith("references/a.md:1: O3: ")
     assert said in found
+
+
+@pytest.mark.parametrize(
+    "lead, said",
+    [
+        ("Take the cut out.", None),
+        ("Take the cut out.\n\n- and:\n\n" + "word " * 99, None),
+        ("Take this out:\n```\ncut\n```", "the first paragraph of fix ends in 'Take this out:'; end in a full stop"),
+        ("word " * 60 + "out.", "the first paragraph of fix has 61 words; keep to 60"),
+    ],
+)  # fmt: skip
+def test_a_lead_is_a_short_sentence_and_lint_alone_doesnt_ask_for_it(bundle, page, lead, said):
+    root = bundle(
+        {"a.md": page(("`print(loss.grad_fn)` is `None`.", "None."), ("Take the cut out.", lead))}
+    )
+    found = [str(fault) for fault in leads(catalogue.read(root))]
+    assert found == ([f"references/a.md:1: O3: {said}"] if said else [])
+    assert findings(root) == []
 
 
 def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
@@ -135,6 +153,13 @@ def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
     root = bundle({"a.md": ""})
     (root / "references" / "a.md").write_bytes(b"### O3 \xff\xfe")
     assert "can't read the page" in findings(root)[0]
+
+
+def test_leads_are_printed_on_demand_and_dont_change_the_exit_status(bundle, page):
+    root = bundle({"a.md": page(("Take the cut out.", "Take this out:"))})
+    assert (rgt("dev", "lint", root).stdout, rgt("dev", "lint", root).returncode) == ("", 0)
+    done = rgt("dev", "lint", "--leads", root)
+    assert "end in a full stop" in done.stdout and done.returncode == 0
 
 
 def test_the_command_prints_findings_and_exits_1(bundle, page):

@@ -151,6 +151,10 @@ EXAMPLES = {
     ),
     "no cause": (
         "Sending process 12386 closing signal SIGTERM",
+        "sending process data",
+    ),
+    "field": (
+        "  time      : 2026-11-23_12:46:12",
         "timeline: 3",
     ),
     "rule": (

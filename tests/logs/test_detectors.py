@@ -1,7 +1,7 @@
 """The table of what a line can say: each row fires on its example, and no line is asked twice."""
 
 import pytest
-from remote_gpu_trainer.logs import bystanders, detectors, judging, lines
+from remote_gpu_trainer.logs import bystanders, detectors, judging
 from remote_gpu_trainer.logs.telling import telling
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
@@ -21,10 +21,13 @@ def test_a_row_fires_on_its_example_and_spares_the_line_that_looks_like_it(row):
 @ROWS
 def test_a_row_is_found_by_its_hints_whatever_the_case(row):
     fires, _ = EXAMPLES[row.name]
-    assert row in detectors.wanted(fires.lower())
-    names = [name for name, _ in detectors.signs_of(fires, detectors.TABLE, True)]
-    assert row.name in names
-    assert not row.hints or all(hint == hint.lower() for hint in row.hints)
+    assert row.name in [name for name, _ in detectors.Watch([fires]).signs_of(fires, True)]
+    assert row.hints and all(hint == hint.lower() for hint in row.hints)
+
+
+def test_a_hint_with_digits_is_found_too():
+    text = "terminate called after throwing an instance of 'c10::DistBackendError'"
+    assert "secondary" in [name for name, _ in detectors.Watch([text]).signs_of(text, False)]
 
 
 def test_names_are_unique_and_every_role_has_rows():
@@ -33,20 +36,22 @@ def test_names_are_unique_and_every_role_has_rows():
 
 
 def test_a_row_for_ranks_says_nothing_of_a_line_without_one():
-    assert detectors.signs_of("step 3", detectors.TABLE, False) == ()
-    assert detectors.signs_of("step 3", detectors.TABLE, True) == (("step", ("3",)),)
+    watch = detectors.Watch(["step 3"])
+    assert watch.signs_of("step 3", False) == ()
+    assert watch.signs_of("step 3", True) == (("step", ("3",)),)
+    assert watch.signs_of("step 4", True) == (("step", ("4",)),)
 
 
 def test_no_line_of_a_run_is_asked_twice(tmp_path, monkeypatch):
     """Whatever a run's logs are read for: failures, routine, ranks, launcher, salient lines."""
     asked = []
-    signs_of = detectors.signs_of
+    signs_of = detectors.Watch.signs_of
 
-    def counted(text, rows, ranked):
+    def counted(watch, text, ranked):
         asked.append(text)
-        return signs_of(text, rows, ranked)
+        return signs_of(watch, text, ranked)
 
-    monkeypatch.setattr(lines, "signs_of", counted)
+    monkeypatch.setattr(detectors.Watch, "signs_of", counted)
     log = "\n".join(f"loading {word}" for word in ("weights", "optimizer", "data")) + "\n"
     for rank, text in enumerate(
         (steps(60) + CLOSED + DYING, steps(60) + raised(1, "KeyError: 'a'"), steps(60) + CLOSED)

@@ -256,7 +256,7 @@ def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
     async def use(client):
         tools = await client.list_tools()
         return tools, await client.call_tool(
-            "lookup_symptom", {"symptom": "loss stays at 0.693 from the first step"}
+            "lookup_symptom", {"symptom": "loss stays at 0.693"}
         )
 
     tools, reply = with_client(use, SERVER, mode=mode)

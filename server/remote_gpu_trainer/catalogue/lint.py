@@ -24,6 +24,7 @@ from .signatures import Pattern  # the compiled form that the look-up itself use
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
 ANSWER_WORDS = 190  # words of one match: root cause, first paragraphs of fix and check
 RETRY_WORDS = 12
+LEAD_WORDS = 60  # an answer gives the first paragraph of a field, and never cuts it
 MIN_SIGNATURE = 8  # shorter literals occur by chance in base64, hashes and ordinary words
 SLOW_SECONDS = 0.05
 
@@ -98,6 +99,22 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
     faults.extend(_ids(catalogue))
     faults.extend(_shared(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
+
+
+def leads(catalogue: Catalogue) -> list[Fault]:
+    """What is wrong with the first paragraphs of root cause, fix and check. `lint` allows it."""
+    found = []
+    for entry in catalogue.entries:
+        for name in ("root_cause", "fix", "check"):
+            lead = getattr(entry, name).split("\n\n")[0].split("\n```")[0].strip()
+            words, field = len(lead.split()), name.replace("_", " ")
+            if words > LEAD_WORDS:
+                text = f"the first paragraph of {field} has {words} words; keep to {LEAD_WORDS}"
+                found.append(_fault(entry, text))
+            if not lead.endswith((".", ".)")):
+                text = f"the first paragraph of {field} ends in {lead[-20:]!r}; end in a full stop"
+                found.append(_fault(entry, text))
+    return found
 
 
 def _ids(catalogue: Catalogue) -> Iterator[Fault]:

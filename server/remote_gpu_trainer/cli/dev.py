@@ -29,6 +29,12 @@ def add_to(commands) -> None:
         type=Path,
         help="a folder that holds references/ (default: this installation's)",
     )
+    lint.add_argument(
+        "--leads",
+        action="store_true",
+        help="also print first paragraphs that are too long to lead an answer, or no sentence; "
+        "they don't change the exit status",
+    )
     lint.set_defaults(run=run_lint)
 
     docs = below.add_parser(
@@ -71,7 +77,7 @@ def run_lint(args: argparse.Namespace) -> int:
     from datetime import date
 
     from ..catalogue import bundle
-    from ..catalogue.lint import lint
+    from ..catalogue.lint import leads, lint
 
     root = args.root or bundle.bundle_root()
     if not (root / "references").is_dir():
@@ -82,6 +88,8 @@ def run_lint(args: argparse.Namespace) -> int:
     faults = lint(read, date.today())
     for fault in faults:
         print(fault)
+    for lead in leads(read) if args.leads else ():
+        print(lead)
     print(f"{len(read.entries)} entries, {len(faults)} findings", file=sys.stderr)
     return 1 if faults else 0
 

@@ -49,13 +49,13 @@ def outdated(root: Path, write: bool) -> list[str]:
     A whole file counts only where its folder is: a wheel, for example, has no docs/.
     """
     read = bundle.read(root)
+    found = [INDEX] if (root / INDEX).parent.is_dir() and _is_index_old(root, read, write) else []
     fresh = {}
     for path in [*(root / name for name in DOCUMENTS), *bundle.pages(root)]:
         if path.is_file():
             name = path.relative_to(root).as_posix()
             text = path.read_text(encoding="utf-8")
             fresh[name] = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
-    found = [INDEX] if (root / INDEX).parent.is_dir() and _is_index_old(root, read, write) else []
     fresh |= {name: made(root) for name, made in WHOLE if (root / name).parent.is_dir()}
     for name, text in fresh.items():
         path = root / name

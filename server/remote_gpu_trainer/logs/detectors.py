@@ -1,7 +1,7 @@
 """One table of what a line of a log can say, each row with its role. Python 3.8.
 
-`signs_of` is asked once for each line; everything after it reads `Line.signs`. A row fires on its
-pattern alone. What a line means beside others (a message after an exception, a failure that was
+`Watch.signs_of` is asked once for each line; everything after it reads `Line.signs`. A row fires on
+its pattern alone. What a line means beside others (a message after an exception, a failure that was
 survived) is for `lines` and `judging` to say.
 """
 
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+MOST_SHAPES = 5_000  # of lines that a `Watch` remembers
 SAYS_SO = 800  # characters within which a line says that something failed
 # root: a rank failed by itself; cascade: it lost another one, or waited too long; advice: libraries
 # say it under every error; progress: the run goes on, or is done; launcher: torchrun and its like.
@@ -34,17 +35,21 @@ _LOGGED = re.compile(r"\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b")
 class Detector(NamedTuple):
     """A row of the table.
 
-    `hints`: in lower case; a line that fires holds one of them. None: any line may. `find` gives
+    `hints`: in lower case; a line that fires holds one of them. b"": any line may. `find` gives
     the groups of a match, or None. `fails`: the line tells of a failure. `ranked`: only for lines
     of a known rank.
     """
 
     name: str
     role: str
-    hints: tuple[str, ...] | None
+    hints: tuple[bytes, ...]
     find: Callable[[str], tuple | None]
     fails: bool = False
     ranked: bool = False
+
+
+def _shape(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789")
 
 
 def pattern(text: str, flags: int = 0, most: int = 100_000) -> Callable[[str], tuple | None]:
@@ -53,6 +58,17 @@ def pattern(text: str, flags: int = 0, most: int = 100_000) -> Callable[[str], t
 
     def find(line: str) -> tuple | None:
         found = search(line, 0, most)
+        return found.groups() if found else None
+
+    return find
+
+
+def start(text: str) -> Callable[[str], tuple | None]:
+    """Return a `find` for an expression at the start of a line, which is quick to miss."""
+    match = re.compile(text).match
+
+    def find(line: str) -> tuple | None:
+        found = match(line)
         return found.groups() if found else None
 
     return find
@@ -131,7 +147,7 @@ _LAUNCHERS = re.compile(
     r"|accelerate/commands/\S{1,80}|deepspeed/launcher/\w{1,40}|runpy)\.py$|"
     r"bin/(?:torchrun|accelerate|accelerate-launch|deepspeed)$|^<frozen runpy>$"
 )
-_FRAME = pattern(r'^\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
+_FRAME = start(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 
 
 def _own_frame(text: str) -> tuple | None:
@@ -146,20 +162,14 @@ _ENDS = (
 _FAILS = {"most": SAYS_SO}
 _GROUP = r"\[(?:PG (?:ID )?(\w{1,12})(?: PG GUID (\w{1,80}))?(?: ?\(([^()\]]{0,80})\))? )?"
 
-TABLE: tuple[Detector, ...] = (
+_ROWS = (
     # What a rank says of its own failure.
     Detector(
         "trace", "root", ("traceback (most recent",), pattern(r"Traceback \(most recent call last"),
     ),
-    Detector(
-        "frame", "root", ('file "',), _FRAME,
-    ),
-    Detector(
-        "exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception,
-    ),
-    Detector(
-        "killed", "root", ("kill",), pattern(r"\bKilled\b|killed by signal", **_FAILS), True,
-    ),
+    Detector("frame", "root", ('file "',), _FRAME),
+    Detector("exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception),
+    Detector("killed", "root", ("kill",), pattern(r"\bKilled\b|killed by signal", **_FAILS), True),
     Detector(
         "crash", "root", ("fault", "bus error", "dumped", "abort", "terminate", "what()"),
         pattern(
@@ -167,27 +177,17 @@ TABLE: tuple[Detector, ...] = (
             **_FAILS,
         ), True,
     ),
-    Detector(
-        "cuda error", "root", ("cuda error",), pattern("CUDA error", **_FAILS), True,
-    ),
-    Detector(
-        "nccl warning", "root", ("nccl warn",), pattern("NCCL WARN", **_FAILS), True,
-    ),
+    Detector("cuda error", "root", ("cuda error",), pattern("CUDA error", **_FAILS), True),
+    Detector("nccl warning", "root", ("nccl warn",), pattern("NCCL WARN", **_FAILS), True),
     Detector(
         "memory kill", "root", ("oom", "out of memory: kill", "slurmstepd", "srun: error"),
-        pattern(
-            r"oom[-_]kill|Out of memory: Kill|slurmstepd: error|srun: error", **_FAILS
-        ), True,
+        pattern(r"oom[-_]kill|Out of memory: Kill|slurmstepd: error|srun: error", **_FAILS), True,
     ),
-    Detector(
-        "fatal", "root", ("fatal",), pattern(r"\bFATAL\b|\bfatal error\b", **_FAILS), True,
-    ),
+    Detector("fatal", "root", ("fatal",), pattern(r"\bFATAL\b|\bfatal error\b", **_FAILS), True),
     Detector(
         "assertion", "root", ("assertion",), pattern(r"Assertion .{0,200} failed", **_FAILS), True,
     ),
-    Detector(
-        "logged error", "root", ("error",), _logged_error, True,
-    ),
+    Detector("logged error", "root", ("error",), _logged_error, True),
     Detector(  # a line with none of these may only log an error, as in "wandb: ERROR retrying"
         "end", "root", _ENDS, words(*_ENDS),
     ),
@@ -195,9 +195,7 @@ TABLE: tuple[Detector, ...] = (
         "barrier", "root", ("failed to pass",),
         pattern(r"Rank (\d{1,5}) failed to pass monitoredBarrier"),
     ),
-    Detector(
-        "nccl error", "root", ("nccl",), pattern(r"NCCL error|^nccl"),
-    ),
+    Detector("nccl error", "root", ("nccl",), pattern(r"NCCL error|^nccl")),
     # What it says when another one is gone.
     Detector(
         "watchdog", "cascade", ("watchdog", "processgroup"),
@@ -207,9 +205,7 @@ TABLE: tuple[Detector, ...] = (
             **_FAILS,
         ), True,
     ),
-    Detector(
-        "secondary", "cascade", _LOST, _secondary,
-    ),
+    Detector("secondary", "cascade", _LOST, _secondary),
     Detector(
         "lost peer", "cascade",
         ("connection ", "by peer", "broken pipe", "sig", "exitcode", "remote process", "failed",
@@ -227,19 +223,13 @@ TABLE: tuple[Detector, ...] = (
             r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
         ),
     ),
-    Detector(
-        "group", "cascade", ("rank ",), pattern(_GROUP + r"Rank (\d{1,5})\]"),
-    ),
+    Detector("group", "cascade", ("rank ",), pattern(_GROUP + r"Rank (\d{1,5})\]")),
     Detector(
         "enqueued", "cascade", ("last enqueued",),
         pattern(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.I),
     ),
-    Detector(
-        "waits in", "cascade", ("worknccl(seqnum=",), pattern(r"WorkNCCL\(SeqNum=(\d{1,12})"),
-    ),
-    Detector(
-        "mismatch", "cascade", ("is running collective",), pattern("is running collective"),
-    ),
+    Detector("waits in", "cascade", ("worknccl(seqnum=",), pattern(r"WorkNCCL\(SeqNum=(\d{1,12})")),
+    Detector("mismatch", "cascade", ("is running collective",), pattern("is running collective")),
     Detector(
         "initiator", "cascade", ("to signal dumping",),
         pattern("First PG on this rank to signal dumping"),
@@ -250,7 +240,7 @@ TABLE: tuple[Detector, ...] = (
     ),
     Detector(  # stacks of C++ are printed without a rank
         "native frame", "cascade", ("frame #", "exception raised from"),
-        pattern(r"^\s*(?:frame #\d+: |Exception raised from )"),
+        start(r"\s*(?:frame #\d+: |Exception raised from )"),
     ),
     # What libraries add to every error, and warnings.
     Detector(
@@ -262,9 +252,7 @@ TABLE: tuple[Detector, ...] = (
             r"|Compile with `?TORCH_USE_CUDA_DSA|If reserved memory is >> allocated"
         ),
     ),
-    Detector(
-        "warning", "advice", ("warn", "[w"), pattern(r"Warning:|\bWARN(?:ING)?\b|\[W\d* "),
-    ),
+    Detector("warning", "advice", ("warn", "[w"), pattern(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")),
     # How far a rank has come.
     Detector(
         "step", "progress", ("step", "it", "batch"),
@@ -293,15 +281,13 @@ TABLE: tuple[Detector, ...] = (
         "root cause", "launcher", ("root cause (first",),
         pattern(r"Root Cause \(first observed failure\)"),
     ),
-    Detector(
-        "ended rank", "launcher", ("rank",), pattern(r"^\s*rank\s*:\s*(\d{1,5})\b"),
-    ),
+    Detector("ended rank", "launcher", ("rank",), start(r"\s*rank\s*:\s*(\d{1,5})\b")),
     Detector(
         "ended code", "launcher", ("exitcode",),
-        pattern(r"^\s*exitcode\s*:\s*(-?\d{1,5})\b(?: \(pid: (\d{1,9})\))?"),
+        start(r"\s*exitcode\s*:\s*(-?\d{1,5})\b(?: \(pid: (\d{1,9})\))?"),
     ),
     Detector(
-        "ended signal", "launcher", ("signal ",), pattern(r"^\s*traceback\s*:\s*Signal (\d{1,3})"),
+        "ended signal", "launcher", ("signal ",), start(r"\s*traceback\s*:\s*Signal (\d{1,3})"),
     ),
     Detector(
         "forced", "launcher", ("forcefully exiting",),
@@ -326,54 +312,73 @@ TABLE: tuple[Detector, ...] = (
     ),
     Detector(
         "no cause", "launcher",
-        ("closing signal sigterm", "childfailederror", "sigkill_handler", "root cause",
-         "other failures", "time", "host", "rank", "error_file", "traceback", "<no_other",
-         "failures:", " failed", "]:"),
+        ("closing signal sigterm", "childfailederror", "killing subprocess"),
         pattern(
             r"Sending process \d+ closing signal SIGTERM|ChildFailedError"
             r"|\[launch\.py:\d+:sigkill_handler\] Killing subprocess"
-            r"|^\W*(?:Root Cause \(first observed failure\)|Other Failures)|"
-            r"^\s*(?:time|host|rank|error_file)\s{0,8}: |^\s*traceback\s{0,8}: To enable traceback"
-            r"|^\s*<NO_OTHER_FAILURES>|^Failures:$|^\s*\S{1,200} FAILED\s*$|^\s*\[\d+\]:$"
         ),
     ),
-    Detector("rule", "launcher", None, pattern(r"^\W{5,}$")),
     Detector(
-        "own frame", "launcher", ('file "',), _own_frame,
+        "field", "launcher",
+        ("root cause", "other failures", "time", "host", "rank", "error_file", "traceback",
+         "<no_other", "failures:", " failed", "]:"),
+        start(
+            r"\W*(?:Root Cause \(first observed failure\)|Other Failures)"
+            r"|\s*(?:time|host|rank|error_file)\s{0,8}: |\s*traceback\s{0,8}: To enable traceback"
+            r"|\s*<NO_OTHER_FAILURES>|Failures:$|\s*\S{1,200} FAILED\s*$|\s*\[\d+\]:$"
+        ),
     ),
+    Detector(
+        "rule", "launcher", ("---", "===", "***", "###", "~~~", "^^^", "..."), start(r"\W{5,}$"),
+    ),
+    Detector("own frame", "launcher", ('file "',), _own_frame),
 )  # fmt: skip
 
+# Hints are looked for in shapes, which have no digits.
+TABLE = tuple(row._replace(hints=tuple(map(_shape, row.hints))) for row in _ROWS)
 _BY_NAME = {detector.name: detector for detector in TABLE}
 FAILS = frozenset(detector.name for detector in TABLE if detector.fails)
 
 
-def wanted(whole: str) -> list[Detector]:
-    """Return the rows that may fire on a line of this text, which is in lower case."""
-    return [
-        detector
-        for detector in TABLE
-        if detector.hints is None or any(hint in whole for hint in detector.hints)
-    ]
+class Watch:
+    """The rows that may fire on the lines of a log, and on each of them.
 
-
-def signs_of(text: str, rows: Iterable[Detector], ranked: bool) -> tuple[Sign, ...]:
-    """Return what a line says: the name of each row that fires, with the groups of its match.
-
-    `rows` are those of `wanted`. `ranked`: whether the rank of the line is known.
+    Lines that differ in digits only have the same ones, so hints are looked for once a shape.
     """
-    low, found = text.lower(), ()
+
+    def __init__(self, texts: Iterable[str]):
+        """`texts` are all lines that will be asked about."""
+        shapes = set(map(_shape, texts))
+        self.rows = _hinted(TABLE, b"\n".join(shapes).lower())
+        self._of_shape: dict[bytes, list[Detector]] = {}
+
+    def signs_of(self, text: str, ranked: bool) -> tuple[Sign, ...]:
+        """Return what a line says: the name of each row that fires, with the groups of its match.
+
+        `ranked`: whether the rank of the line is known.
+        """
+        shape = _shape(text)
+        rows = self._of_shape.get(shape)
+        if rows is None:
+            if len(self._of_shape) > MOST_SHAPES:
+                self._of_shape.clear()
+            rows = self._of_shape[shape] = _hinted(self.rows, shape.lower())
+        found: tuple[Sign, ...] = ()
+        for name, _, _, find, _, only_ranked in rows:
+            if ranked or not only_ranked:
+                groups = find(text)
+                if groups is not None:
+                    found += ((name, groups),)
+        return found
+
+
+def _hinted(rows: Iterable[Detector], low: bytes) -> list[Detector]:
+    found = []
     for row in rows:
-        if row.ranked and not ranked:
-            continue
-        if row.hints is not None:
-            for hint in row.hints:
-                if hint in low:
-                    break
-            else:
-                continue
-        groups = row.find(text)
-        if groups is not None:
-            found += ((row.name, groups),)
+        for hint in row.hints:
+            if hint in low:
+                found.append(row)
+                break
     return found
 
 

@@ -29,7 +29,8 @@ _SAYS = (
     "CalledProcessError",
     "exitcode",
 )
-_OF_SUMMARY = ("time", "host", "rank", "error_file")
+_OF_SUMMARY = ("root cause", "ended rank", "ended code", "ended signal", "forced")
+_FIELDS = ("time", "host", "rank", "error_file")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def summary_of(lines: list[Line]) -> Summary:
     root, rank, in_root = None, None, False
     forced, pids, blocks, block = set(), {}, {}, []
     for line in lines:
-        if not line.signs:
+        if not line.says(*_OF_SUMMARY):
             continue
         in_root = in_root or line.sign("root cause") is not None
         if found := line.sign("ended rank"):
@@ -95,8 +96,8 @@ def launcher_talk(lines: list[Line]) -> dict[tuple[str, int], str]:
         if code and ("CalledProcess" not in line.text or _CHILD.search(line.text)):
             told = next(group for group in code if group)
             found[line.source, line.number] = "" if told == "1" else f"exit code {told}"
-        elif line.says("no cause", "rule") and (
-            summary or not line.text.lstrip().startswith(_OF_SUMMARY)
+        elif line.says("no cause", "field", "rule") and (
+            summary or not line.text.lstrip().startswith(_FIELDS)
         ):
             found[line.source, line.number] = ""
         summary = summary or "ChildFailedError" in line.text or "Root Cause" in line.text

@@ -24,7 +24,7 @@ from types import ModuleType
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..text.masking import mask, shown, shown_lines
-from .detectors import TABLE, signs_of
+from .detectors import Watch
 from .files import Unreadable
 from .judging import Evidence
 from .lines import KINDS, MAX_LINE, Line
@@ -174,11 +174,14 @@ def findings(reply: bytes, name: str) -> Evidence:
         told = json.loads(reply)
         if "unreadable" in told:
             raise Unreadable(f"on {name}: {shown(told['unreadable'], 400)}")
-        lines = [_line(row) for row in told["lines"][:MOST_LINES]]
+        watch = Watch([str(row[3])[:MAX_LINE] for row in told["lines"][:MOST_LINES]])
+        lines = [_line(row, watch) for row in told["lines"][:MOST_LINES]]
 
         def pointed(value) -> Line:
             return (
-                lines[value] if isinstance(value, int) and 0 <= value < len(lines) else _line(value)
+                lines[value]
+                if isinstance(value, int) and 0 <= value < len(lines)
+                else _line(value, watch)
             )
 
         ranks = tuple(
@@ -204,7 +207,7 @@ def findings(reply: bytes, name: str) -> Evidence:
         raise Unreadable(f"the answer from {name} can't be read; copy the log here") from None
 
 
-def _line(row: list) -> Line:
+def _line(row: list, watch: Watch) -> Line:
     source, number, rank, text, kind, time = row
     text = mask(str(text)[:MAX_LINE])
     if not text.isprintable():
@@ -217,7 +220,7 @@ def _line(row: list) -> Line:
         text,
         kind if kind in KINDS else "plain",
         shown(time, 40),
-        signs_of(text, TABLE, ranked is not None),
+        watch.signs_of(text, ranked is not None),
     )
 
 

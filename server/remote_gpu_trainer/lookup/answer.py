@@ -118,19 +118,23 @@ def look_up(
     candidates = sorted(
         found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0)
     )
-    unsigned = found.confidence and not candidates[0].hit
-    elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
+    elsewhere = (
+        platform_not_shown(entries[candidates[0].id], text)
+        if candidates and not candidates[0].hit
+        else ""
+    )
     if elsewhere and found.confidence == "high":
         found = replace(found, confidence="medium")
     answer = Answer(
         evidence=evidence_lines(evidence, told, LINES, CHARS),
         first_failure=place_of(evidence.first) if evidence.first else None,
     )
+    is_open = bool(candidates) and not found.confidence and found.worth_a_look
     if not found.confidence:
         said_first = "No error found." if evidence.seen == "sound" else NOTHING_FITS
         answer.ask = missing_information(
             evidence,
-            NOT_SURE if found.worth_a_look and candidates else said_first,
+            f"{NOT_SURE} {elsewhere}".strip() if is_open else said_first,
             with_sentence=not asked_in_words,
         )
     chosen = [(c, entries[c.id]) for c in candidates[:limit]] if found.confidence else []
@@ -144,7 +148,7 @@ def look_up(
                 match["why"] += f"; narrower: {special}"
             _fill(match, entry, [other for _, other in chosen[1:]])
         answer.matches.append(match)
-    if elsewhere:
+    if elsewhere and found.confidence:
         answer.ask = f"Not sure. {elsewhere}"
     elif found.confidence == "low":
         answer.ask = missing_information(
@@ -152,7 +156,7 @@ def look_up(
         )
     if retriever.encoder is None:
         answer.ask = f"{WORDS_ALONE} {answer.ask}".strip()
-    if found.confidence != "high" and (found.confidence or found.worth_a_look):
+    if is_open or found.confidence in ("medium", "low"):
         rest = candidates[len(chosen) : len(chosen) + ALSO]
         answer.also = _titles([entries[c.id] for c in rest], TITLES)
     _fit(answer, WHOLE + FURTHER * max(0, limit - 3))
@@ -168,8 +172,8 @@ def _fit(answer: Answer, most: float) -> None:
     def over() -> float:
         return tokens_of_json(answer.as_dict()) - most
 
-    if (too_many := over()) > 0 and answer.also:
-        answer.also = _titles(answer.also, max(0.0, tokens_of_json(answer.also) - too_many))
+    while answer.also and over() > 0:
+        answer.also.pop()
     if over() > 0:
         del answer.evidence[1:]
     if (too_many := over()) > 0 and answer.matches:
@@ -238,11 +242,11 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     return replace(found, candidates=candidates, confidence="", worth_a_look=True)
 
 
-def _titles(entries: list[Entry] | list[dict], room: float) -> list[dict]:
+def _titles(entries: list[Entry], room: float) -> list[dict]:
     """As many ids with whole titles, from the start, as fit into about `room` tokens."""
     found: list[dict] = []
     for entry in entries:
-        title = entry if isinstance(entry, dict) else {"id": entry.id, "title": plain(entry.title)}
+        title = {"id": entry.id, "title": plain(entry.title)}
         room -= tokens_of_json(title)
         if room < 0:
             break

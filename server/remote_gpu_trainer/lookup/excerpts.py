@@ -27,7 +27,7 @@ KEPT = 20_000  # texts and words whose cost is remembered; most are from the cat
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # Where a sentence or an item of a list ends and the next begins.
-_SENTENCE = re.compile(r"(?<=[.!?。]) (?=\S)|(?<=\S) (?=- |\d\. )")
+_SENTENCE = re.compile(r"(?<=[.!?。]) (?=\S)|(?<=\S) (?=- )")
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 

@@ -32,7 +32,7 @@ class Encoder:
 
     def __init__(self, arrays: dict[str, numpy.ndarray]):
         words = bytes(arrays["vocabulary"]).decode().split("\n")
-        self._pieces = WordPiece({word: row for row, word in enumerate(words)})
+        self.pieces = WordPiece({word: row for row, word in enumerate(words)})
         self._table = arrays["words"], arrays["words/scale"]
         self._weights = {
             name: numpy.ascontiguousarray((value.astype("f") * arrays[f"{name}/scale"][:, None]).T)
@@ -44,7 +44,7 @@ class Encoder:
 
     def vector(self, text: str, most: int = MOST_PIECES) -> numpy.ndarray:
         """The vector of a text, shape (384,), float32. Reads its first `most` pieces, up to 128."""
-        rows = self._pieces.pieces(text, most)
+        rows = self.pieces.pieces(text, most)
         table, scale = self._table
         x = table[rows] * scale[rows][:, None] + self._weights["places"][: len(rows)]
         x = self._normal(x, "start")

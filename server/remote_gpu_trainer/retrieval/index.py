@@ -109,10 +109,14 @@ class Index:
         return scores
 
     def known(self, text: str) -> tuple[int, float]:
-        """(how many different words of a text occur in entries, their share of its words)."""
+        """(how many different words of a text occur in entries, their share of its words).
+
+        A number that no entry has counts for neither.
+        """
         said = set(words(text))
-        found = len(self._rows.keys() & said)
-        return found, found / max(len(said), 1)
+        found = self._rows.keys() & said
+        others = sum(not word[0].isdigit() for word in said - found)
+        return len(found), len(found) / max(len(found) + others, 1)
 
     def reasons(self, text: str, column: int, most: int = 3) -> list[str]:
         """The words of a text that speak most for an entry, as the text has them.
@@ -120,6 +124,7 @@ class Index:
         Only words that the catalogue has as a whole: a part of a longer one may be a secret's.
         """
         found: dict[str, float] = {}
+        written: dict[str, str] = {}
         for token in tokens(text):
             for word in words(token)[: 1 if token.isascii() else None]:
                 row = self._rows.get(word)
@@ -128,8 +133,9 @@ class Index:
                 start, end = self._starts[row], self._starts[row + 1]
                 at = start + numpy.searchsorted(self._columns[start:end], column)
                 if at < end and self._columns[at] == column:
-                    found[token.lower() if token.isascii() else word] = float(self._weights[at])
-        return sorted(found, key=lambda token: -found[token])[:most]
+                    found[word] = float(self._weights[at])
+                    written.setdefault(word, token if token.isascii() else word)
+        return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
 
 
 def build(

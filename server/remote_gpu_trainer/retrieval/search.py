@@ -34,7 +34,8 @@ MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
 ENOUGH = 6  # what a shorter report counts for whose words are all known
-RELATED = 0.5  # meaning of the first entry from which such a report gets titles
+SHORT_RIGHT = 0.35  # least chance to be right of a low claim on such a report
+RELATED = 0.5  # meaning of the first entry from which a report gets titles in any case
 COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
 REASONED = 3  # first entries that say by which words they were found
 CONFIDENCES = ("high", "medium", "low")
@@ -100,9 +101,13 @@ class Judge:
 
     def confidence(self, sign: numpy.ndarray) -> tuple[str, bool]:
         """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
-        right, inside = (_probability(model, sign) for model in (self.right, self.inside))
+        right, inside = self.chance(sign), _probability(self.inside, sign)
         claimed = next((name for name in CONFIDENCES if right >= self.limits[name]), "")
         return claimed, bool(claimed) or inside >= self.limits["titles"]
+
+    def chance(self, sign: numpy.ndarray) -> float:
+        """How likely the first entry is right."""
+        return _probability(self.right, sign)
 
 
 def _probability(model: tuple[float, ...], sign: numpy.ndarray) -> float:
@@ -207,9 +212,11 @@ class Retriever:
             return Found(
                 tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warned), "low" if warned else ""
             )
-        confidence, worth_a_look = self.judge.confidence(signs(found, share, spoken(text, index)))
-        if known < spoken(text, index):
-            worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
+        sign = signs(found, share, spoken(text, index))
+        confidence, worth_a_look = self.judge.confidence(sign)
+        if known < spoken(text, index) and self.encoder and not confidence:
+            confidence = "low" if self.judge.chance(sign) >= SHORT_RIGHT else ""
+        worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
         if not any(char.isascii() and char.isalpha() for char in text):
             worth_a_look = worth_a_look or covered >= COVERED
         told = [hit for hit in best.values() if is_failure(hit, evidence)]

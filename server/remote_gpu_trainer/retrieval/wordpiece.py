@@ -62,12 +62,12 @@ class WordPiece:
     """Pieces of a vocabulary. `rows`: the number of each piece."""
 
     def __init__(self, rows: Mapping[str, int]):
-        self._rows = rows
+        self.rows = rows
         self._known: dict[str, list[int]] = {}
 
     def pieces(self, text: str, most: int) -> list[int]:
         """The rows of a text's pieces between [CLS] and [SEP], `most` at most with those two."""
-        found = [self._rows[CLS]]
+        found = [self.rows[CLS]]
         for word in words(text):
             if len(found) >= most - 1:
                 break
@@ -77,19 +77,19 @@ class WordPiece:
                 if len(self._known) > 50_000:
                     self._known.clear()
             found += rows
-        return [*found[: most - 1], self._rows[SEP]]
+        return [*found[: most - 1], self.rows[SEP]]
 
     def _of(self, word: str) -> list[int]:
         if len(word) > LONGEST_WORD:
-            return [self._rows[UNKNOWN]]
+            return [self.rows[UNKNOWN]]
         found, start = [], 0
         while start < len(word):
             for end in range(len(word), start, -1):
-                row = self._rows.get(("##" if start else "") + word[start:end])
+                row = self.rows.get(("##" if start else "") + word[start:end])
                 if row is not None:
                     break
             else:
-                return [self._rows[UNKNOWN]]
+                return [self.rows[UNKNOWN]]
             found.append(row)
             start = end
         return found

@@ -2,11 +2,14 @@
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup import look_up
 from remote_gpu_trainer.lookup.look_up import answer_for
-from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.retrieval import ranking, search, unnamed
+from remote_gpu_trainer.retrieval import platform_mentions
+
+
+def first_of(answer) -> str:
+    """The id that stands first, claimed or as a title."""
+    return [*answer.matches, *answer.also][0]["id"]
 
 
 @pytest.mark.parametrize(
@@ -35,8 +38,8 @@ def test_an_everyday_error_of_any_box_gets_the_entry_for_any_box(text):
 )
 def test_an_everyday_error_that_only_platforms_have_is_not_sure_to_be_one_providers(text):
     answer = answer_for(text=text)
-    first = answer.matches[0]
-    assert first["confidence"] != "high" and answer.also
+    first = [*answer.matches, *answer.also][0]
+    assert all(match["confidence"] != "high" for match in answer.matches) and answer.also
     assert (
         f"{first['id']} is about " in answer.ask
         and "which nothing here shows: name the platform." in answer.ask
@@ -45,49 +48,42 @@ def test_an_everyday_error_that_only_platforms_have_is_not_sure_to_be_one_provid
 
 def test_one_that_an_entry_for_any_box_explains_needs_no_platform():
     answer = answer_for(text="ssh: connect to host 192.0.2.4 port 22: Connection refused")
-    assert answer.matches[0]["id"] == "SSH8" and "name the platform" not in answer.ask
+    assert first_of(answer) == "SSH8" and "name the platform" not in answer.ask
 
 
 def test_the_providers_name_in_the_report_is_sign_enough():
     answer = answer_for(text="ssh: connect to host ssh.runpod.io port 22: Connection refused")
-    assert answer.matches[0]["id"] == "RP6" and "name the platform" not in answer.ask
+    assert first_of(answer) == "RP6" and "name the platform" not in answer.ask
 
 
 def test_every_token_of_a_platforms_page_is_a_sign():
     for name, page in profile.load().items():
-        assert {token.lower() for token in page.tokens} <= set(unnamed.signs(name)), name
+        assert {token.lower() for token in page.tokens} <= set(platform_mentions.signs(name)), name
 
 
 def test_entries_of_any_box_and_of_a_country_need_no_sign():
     read = bundle.load()
-    told = {entry.family for entry in read.entries if unnamed.platform_not_shown(entry, "it fails")}
+    told = {
+        entry.family
+        for entry in read.entries
+        if platform_mentions.platform_not_shown(entry, "it fails")
+    }
     assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= told and told.isdisjoint(
         {"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"}
     )
-    assert unnamed.platform_not_shown(
+    assert platform_mentions.platform_not_shown(
         read.get("NB5"), "Colab disconnected"
-    ) == "" and "colab" in unnamed.platform_not_shown(read.get("NB5"), "disconnected")
-
-
-def test_a_report_that_names_the_platform_of_the_first_entry_needs_less_to_be_answered():
-    asked = log_reading.from_text("kaggle notebook ended early")
-    unnamed, named = (
-        search.rank(asked, ranking.load(), look_up.signatures(), shows=lambda name, so=so: so)
-        for so in (False, True)
-    )
-    assert ranking.load().limits["none"] < unnamed.none <= search.SHOWN and not unnamed.confidence
-    assert named.candidates == unnamed.candidates and named.confidence
-    assert answer_for(text="kaggle notebook ended early").matches[0]["id"].startswith("NB")
+    ) == "" and "colab" in platform_mentions.platform_not_shown(read.get("NB5"), "disconnected")
 
 
 def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():
     entry = bundle.load().get
-    assert unnamed.platform_shown(
+    assert platform_mentions.platform_shown(
         entry("NB3"), "kaggle notebook stopped"
-    ) and not unnamed.platform_shown(entry("NB3"), "the run stopped")
-    assert not unnamed.platform_shown(entry("GEN1"), "kaggle") and not unnamed.platform_shown(
-        entry("O1"), "kaggle"
-    )
+    ) and not platform_mentions.platform_shown(entry("NB3"), "the run stopped")
+    assert not platform_mentions.platform_shown(
+        entry("GEN1"), "kaggle"
+    ) and not platform_mentions.platform_shown(entry("O1"), "kaggle")
 
 
 @pytest.mark.parametrize(
