@@ -31,7 +31,7 @@ from .index import Index
 
 JUDGE = Path(__file__).with_name("judge.json")
 MOST_CHARS = 1000  # of a report's most telling lines
-MOST_PIECES = 96  # of those, for its meaning: 64 or 128 find the same entries
+MOST_PIECES = 64  # of those, for its meaning: with 128 it finds the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
 ENOUGH = 6  # what a shorter report counts for whose words are all known
 SHORT_RIGHT = 0.35  # least chance to be right of a low claim on such a report
