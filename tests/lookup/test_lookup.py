@@ -89,7 +89,7 @@ def test_a_signature_is_named_as_the_reason_with_its_line():
 
 
 def test_without_a_literal_text_the_reason_is_words_as_the_reader_wrote_them():
-    said = "my Colab session was disconnected over night and the log just ends, the job vanished"
+    said = "The loss stays at 0.693"
     answer = ask(said)
     lists = [match["why"] for match in answer.matches]
     assert lists[0].startswith("words: ")
@@ -127,7 +127,8 @@ def test_a_fix_that_begins_with_a_list_comes_with_the_list():
         "ImportError: libGL.so.1: cannot open shared object file: No such file or directory"
     )
     assert (
-        answer.matches[0]["id"] == "ENV14" and "`libGL.so.1` → `libgl1`" in answer.matches[0]["fix"]
+        answer.matches[0]["id"] == "ENV14"
+        and "`apt-get update && apt-get install" in answer.matches[0]["fix"]
     )
     assert (
         opening("By what it is:\n\n- a\n- b\n\nElse c.") == "By what it is: - a - b"
