@@ -162,7 +162,11 @@ def _read(asked: argparse.Namespace) -> int:
             sealed.write_down(f"shown to a reader, arm {asked.arm}", {})
         print(f"wrote {len(cases)} reports to {asked.export}")
         return 0
-    print(reader.score(asked.answers, cases)[0].replace("**", ""))
+    table, grades = reader.score(asked.answers, cases)
+    if asked.sealed:
+        what = f"chosen by a reader, {asked.answers.stem}"
+        sealed.write_down(what, {"reader": sealed.figures(grades)})
+    print(table.replace("**", ""))
     return 0
 
 

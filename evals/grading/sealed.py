@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import headline, report, unseen
 from .cases import read_cases
-from .grade import Rates, rates
+from .grade import Grade, rates
 
 OPENED = unseen.SETS / "sealed_opened.json"
 NAME = "(d) sealed"
@@ -29,11 +29,12 @@ def run(path: Path = unseen.SEALED) -> tuple[str, dict]:
             headline.confidences(NAME, cases, found.answers),
         ]
     )
-    figures = {name: _figures(rates(grades)) for name, grades in found.graded[NAME].items()}
-    return text, figures
+    return text, {name: figures(grades) for name, grades in found.graded[NAME].items()}
 
 
-def _figures(found: Rates) -> dict:
+def figures(grades: list[Grade]) -> dict:
+    """What is written down of one system: {column: [share, low, high]}, and how many reports."""
+    found = rates(grades)
     kept = {
         "first": found.first,
         "three": found.three,
@@ -45,13 +46,13 @@ def _figures(found: Rates) -> dict:
     return {"in scope": found.inside, "strange": found.outside, **shares}
 
 
-def write_down(what: str, figures: dict, path: Path = OPENED) -> None:
+def write_down(what: str, found: dict, path: Path = OPENED) -> None:
     """Add an opening: now, at the commit that is checked out."""
     opening = {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "commit": _commit(),
         "what": what,
-        "figures": figures,
+        "figures": found,
     }
     path.write_text(json.dumps([*opened(path), opening], indent=1) + "\n", encoding="utf-8")
 
@@ -62,11 +63,11 @@ def opened(path: Path = OPENED) -> list[dict]:
 
 
 def told(path: Path = OPENED) -> str:
-    """A table of every opening in which the look-up was graded; empty if there was none."""
+    """A table of every opening with figures, the look-up's or a reader's; empty without any."""
     tables = []
     for opening in opened(path):
-        if headline.LOOKUP in opening["figures"]:
-            title = f"{NAME}: opened on {opening['date']} at {opening['commit']}"
+        if opening["figures"]:
+            title = f"{NAME}: {opening['what']} on {opening['date']} at {opening['commit']}"
             rows = [
                 report.row(
                     name,

@@ -254,6 +254,16 @@ def test_a_reader_of_the_sealed_set_is_written_down(monkeypatch, box, tmp_path, 
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 10
     [opening] = json.loads(box.read_text())
     assert opening["what"] == "shown to a reader, arm lookup" and sealed.told() == ""
+    [_, *asked] = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    answers = tmp_path / "first-arm.jsonl"
+    answers.write_text("".join(json.dumps({"id": o["id"], "ids": ["O3"]}) + "\n" for o in asked))
+    words = ("--sealed", "--answers", str(answers), "--n", "6", "3")
+    assert run(monkeypatch, "--suite", "reader", *words) == 0
+    [_, chosen] = json.loads(box.read_text())
+    assert chosen["what"] == "chosen by a reader, first-arm"
+    assert chosen["figures"]["reader"]["first"][0] == 1.0
+    assert chosen["figures"]["reader"]["claims on strange"][0] == 1.0
+    assert "| reader | 6+3 |" in sealed.told()
 
 
 def test_a_reader_without_a_file_is_told_what_to_give(monkeypatch, capsys):

@@ -220,15 +220,15 @@ class Retriever:
         if not any(char.isascii() and char.isalpha() for char in text):
             worth_a_look = worth_a_look or covered >= COVERED
         told = [hit for hit in best.values() if is_failure(hit, evidence)]
-        if told:
+        if evidence.seen in index.column:  # a curve that an entry is about
+            candidates = put_first(Candidate(evidence.seen, 0.0), candidates)
+            confidence = confidence if confidence == "high" else "medium"
+        elif told:
             leader = _first_failing(told, evidence, candidates)
             if candidates[0].id in [hit.entry_id for hit in told]:
                 candidates = behind(1, Candidate(leader.entry_id, 0.0, leader), candidates)
             else:
                 candidates = put_first(Candidate(leader.entry_id, 0.0, leader), candidates)
-            confidence = confidence if confidence == "high" else "medium"
-        elif evidence.seen in index.column:  # a curve that an entry is about
-            candidates = put_first(Candidate(evidence.seen, 0.0), candidates)
             confidence = confidence if confidence == "high" else "medium"
         elif known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
             return Found((), "")
