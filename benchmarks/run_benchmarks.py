@@ -3,8 +3,7 @@
 usage: python benchmarks/run_benchmarks.py [--write] [--only NAME] [--quick]
 
 Every line is a ratio of two things measured in this run, one after the other, on this machine.
-Nothing here is a test: a busy machine gives other figures. Needs the extra `train` (numpy) for the
-larger catalogues, and grep.
+Nothing here is a test: a busy machine gives other figures. Needs grep.
 """
 
 from __future__ import annotations
@@ -101,15 +100,8 @@ def catalogues(quick: bool) -> list[Row]:
 
     texts, rows, first = reports.ten_kilobytes(20), [], 0.0
     for times in (1, 10) if quick else (1, 10, 100):
-        entries, made, signatures = synthetic.larger(times)
-        ask = partial(
-            look_up,
-            entries=entries,
-            ranking=made,
-            signatures=signatures,
-            limit=3,
-            today=date.today(),
-        )
+        entries, retriever = synthetic.larger(times)
+        ask = partial(look_up, entries=entries, retriever=retriever, limit=3, today=date.today())
         middle, _ = measure.of_calls(lambda text, ask=ask: ask(log_reading.from_text(text)), texts)
         first = first or middle
         rows.append(

@@ -121,7 +121,7 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
         ]
         if missing or not (grade.get("silent") or "entry" in grade):
             continue
-        matches = looked_up(task, root)
+        matches, shown = looked_up(task, root)
         if grade.get("silent"):
             fault = (
                 f"{where}: the look-up answers {', '.join(matches)}, expected nothing"
@@ -131,8 +131,8 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
         else:
             fault = (
                 ""
-                if set(matches) & set(grade["entry"])
-                else f"{where}: the look-up answers {', '.join(matches) or 'nothing'}, "
+                if set(shown) & set(grade["entry"])
+                else f"{where}: the look-up shows {', '.join(shown) or 'nothing'}, "
                 f"expected {' or '.join(grade['entry'])}"
             )
         if fault:
@@ -142,8 +142,11 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
     return wrong, known
 
 
-def looked_up(task: dict, root: Path) -> list[str]:
-    """The first three ids, from the task's log or folder, or from its question without a file."""
+def looked_up(task: dict, root: Path) -> tuple[list[str], list[str]]:
+    """(ids that are claimed, the first three ids that are shown, titles included).
+
+    From the task's log or folder, or from its question without a file.
+    """
     files = task["files"]
     if not files:
         answer = answer_for(text=task["prompt"])
@@ -151,7 +154,8 @@ def looked_up(task: dict, root: Path) -> list[str]:
         answer = answer_for(
             log=str(root / (files[0] if len(files) == 1 else os.path.commonpath(files)))
         )
-    return [match["id"] for match in answer.matches]
+    matches, titles = ([one["id"] for one in part] for part in (answer.matches, answer.also))
+    return matches, [*matches, *titles][:3]
 
 
 def installed_in(home: Path) -> list[str]:

@@ -1,18 +1,24 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
-usage: python evals/run_evals.py [--suite main|lookup|curves|render|staleness|health|all]
-                                 [--system lookup|mcp] [--answers FILE] [--write]
-                                 [--no-baselines] [--wrong]
+usage: python evals/run_evals.py [--suite main|lookup|long|reader|curves|render|staleness|health|all]
+                                 [--system lookup|mcp] [--answers FILE] [--write] [--sealed]
+                                 [--export FILE] [--arm lookup|index] [--n IN STRANGE] [--seed N]
+                                 [--wrong]
 
-Without options, in under a minute: the main table, the look-up beside BM25 on the fresh reports
-(nothing is learned from them) and on the reporting half of evals/cases.jsonl. The half of a case
-follows from its id: 0-7 tunes, 8-f reports. Exits 1 when a figure falls below evals/floor.json.
+Without options, in under a minute: the look-up beside BM25 on reports that nothing learned from,
+(a) to (c) of evals/README.md, what its confidences are worth, and what it does where report and
+entry share few words. Exits 1 when a figure falls below evals/floor.json.
 
-`--suite lookup` adds every baseline, 95 % bootstrap intervals by half, family and kind, the other
-sets of evals/sets, other forms of a report, and reports within long healthy logs. `--suite curves`
-grades logs that end without an error; render, staleness and health grade the other tools.
-`--suite all` runs all of it. `--write` brings RESULTS.md and the floor up to date.
-"""
+`--suite lookup` grades the other sets of evals/sets, other forms of a report, reports within long
+healthy logs, and the old halves of evals/cases.jsonl beside every baseline; `--suite long` reports
+within 5 MB logs of several ranks; `--suite curves` logs that end without an error; render,
+staleness and health the other tools. `--suite all` runs all of it but the reader's. `--write`
+brings RESULTS.md and the floor up to date.
+
+`--suite reader --export FILE` writes reports for a reader, with our answers or (`--arm index`) the
+titles of all entries; with `--answers FILE` it scores what the reader chose. `--sealed` opens the
+sealed set, and writes that down in evals/sets/sealed_opened.json.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -29,201 +35,251 @@ from grading import (
     floor,
     forms,
     grade,
+    headline,
     healthy,
+    long_logs,
     nudge,
     ranks,
+    reader,
     rendered,
     report,
+    sealed,
     sentence,
     stale,
     systems,
+    unseen,
     whole,
 )
-from grading.cases import Case, read_cases
+from grading.cases import Case, read_cases, set_hash
 
+TOOLS = {"render": rendered, "staleness": stale, "health": healthy}
+SUITES = ("main", "lookup", "long", "reader", "curves", *TOOLS, "all")
+RESULTS, FLOOR = HERE / "RESULTS.md", HERE / "floor.json"
+HISTORY = "## History"  # what follows in RESULTS.md is written by hand, and kept
+NUDGED = 0.85  # share that keeps its first answer when a platform is named that isn't the cause
+KEPT = {
+    "waiting.jsonl": "reports of the newer entries, and strange ones in such words: "
+    "the reporting half, of which nothing is learned",
+    "short.jsonl": "questions of 3 to 14 words, invented by writers who saw titles and symptoms "
+    "and no answer: half of them; nothing is learned from any",
+}
 APART = {
     "near.jsonl": "near misses (out of scope, chosen because they look like an entry)",
     "outside.jsonl": "reports that searches in the field brought, "
     "left without an answer by both of their readers",
 }
-KEPT = {  # nothing is learned from either half, of the first from its reporting half
-    "waiting.jsonl": "reports of the entries that came after the cases (some learned since, "
-    "the others wait), and strange ones in such words: the reporting half, "
-    "of which nothing is learned",
-    "fresh.jsonl": "fresh reports "
-    "(collected after the ranking was made; nothing is learned from them)",
-    "short.jsonl": "questions of 3 to 14 words (invented by writers who saw titles and symptoms "
-    "and no answer; nothing is learned from them)",
-}
-
-
-NUDGED = 0.85  # share that keeps its first answer when a platform is named that isn't the cause
-
-
-def main_table(cases: list[Case]) -> tuple[str, list[str]]:
-    """The look-up beside BM25 on what nothing was learned from, as text.
-
-    Also what is below the floor, a line each.
-    """
-    sets = {
-        "fresh reports, of which nothing is learned": read_cases(SETS / "fresh.jsonl"),
-        "the reporting half of the cases, which the ranking never saw": [
-            case for case in cases if case.half == "reporting"
-        ],
-    }
-    told, grades = [], []
-    for title, asked in sets.items():
-        beside = {
-            name: grade.grade(asked, answer(asked))
-            for name, answer in (("lookup", systems.lookup), ("BM25", systems.bm25))
-        }
-        told.append(report.beside(title, beside))
-        grades.append(beside["lookup"])
-    fresh, reporting = grades
-    return "\n\n".join(told), floor.below(HERE / "floor.json", cases, reporting, fresh)
 
 
 def main() -> int:
     """Run the suites that the command line names. Returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--suite",
-        choices=("main", "lookup", "curves", "render", "staleness", "health", "all"),
-        default="main",
-        help="what to grade (default main: the look-up beside BM25, in under a minute)",
-    )
-    parser.add_argument(
-        "--system",
-        choices=("lookup", "mcp"),
-        default="lookup",
-        help="call the function, or the real server over stdio",
-    )
-    parser.add_argument(
-        "--answers",
-        type=Path,
-        metavar="FILE",
-        help='grade these answers: {"id", "ids": [...]} a line',
-    )
-    parser.add_argument(
-        "--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json"
-    )
-    parser.add_argument("--no-baselines", action="store_true", help="leave the baselines out")
-    parser.add_argument("--wrong", action="store_true", help="list the misses of the tuning half")
-    args = parser.parse_args()
-
-    cases = read_cases(HERE / "cases.jsonl")
-    if args.suite == "main" and not args.answers and not args.write and args.system == "lookup":
-        table, below = main_table(cases)
-        print(table.replace("**", ""))
-        print("".join(f"{line}\n" for line in below), end="", file=sys.stderr)
-        return int(bool(below))
-    failed = False
-    for name, suite in (("render", rendered), ("staleness", stale), ("health", healthy)):
-        if args.suite in (name, "all"):
+    asked = _parser().parse_args()
+    if asked.suite == "reader":
+        return _read(asked)
+    if asked.sealed:
+        text, figures = sealed.run()
+        sealed.write_down("graded", figures)
+        print(text.replace("**", ""))
+        return 0
+    if asked.answers or asked.system == "mcp":
+        return _of_another(asked)
+    failed, tables = False, {}
+    for name, suite in TOOLS.items():
+        if asked.suite in (name, "all"):
             count, wrong = suite.run(SETS / f"{name}.jsonl")
             failed |= bool(wrong)
             right = count - len({line.partition(":")[0] for line in wrong})
             print(f"{name}: {right} of {count} cases right")
             print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
-    curves, missed = (
-        curved.run(SETS / "curves.jsonl")
-        if args.suite in ("curves", "all") or args.write
-        else ("", [])
+    everything = asked.suite == "all" or asked.write
+    if asked.suite == "main" or everything:
+        found = headline.run()
+        tables["main"] = found.text()
+        held = {name: found.graded[name][headline.LOOKUP] for name in unseen.NAMES}
+        if asked.write:
+            floor.raise_to(FLOOR, held)
+        below = floor.below(FLOOR, held)
+        failed |= bool(below)
+        print("".join(f"{line}\n" for line in below), end="", file=sys.stderr)
+        if asked.wrong:
+            cases = [c for c in read_cases(HERE / "cases.jsonl") if c.half == "tuning"]
+            print(report.misses(cases, systems.lookup(cases)))
+    if asked.suite == "long" or everything:
+        tables["long"] = long_logs.run()[0]
+    if asked.suite == "curves" or everything:
+        tables["curves"], missed = curved.run(SETS / "curves.jsonl")
+        failed |= bool(missed)
+        print("".join(f"{line}\n" for line in missed), end="", file=sys.stderr)
+        if asked.wrong:
+            print(curved.misses(SETS / "curves.jsonl"))
+    if asked.suite == "lookup" or everything:
+        half, fresh = reporting(HERE / "cases.jsonl"), read_cases(SETS / "fresh.jsonl")
+        bare = systems.lookup([*half, *fresh])
+        tables["others"], same = others(half, fresh, bare)
+        failed |= same < NUDGED
+        tables["halves"] = halves(half, fresh, bare)
+    print("\n\n".join(tables.values()).replace("**", ""))
+    if asked.write:
+        RESULTS.write_text(page(tables, RESULTS.read_text(encoding="utf-8")), encoding="utf-8")
+    return int(failed)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--suite", choices=SUITES, default="main", help="what to grade (default: main)")
+    add("--system", choices=("lookup", "mcp"), default="lookup",
+        help="call the function, or the real server over stdio")  # fmt: skip
+    add("--answers", type=Path, metavar="FILE",
+        help='grade these answers: {"id", "ids": [...]} a line')  # fmt: skip
+    add("--write", action="store_true", help="write evals/RESULTS.md and raise evals/floor.json")
+    add("--wrong", action="store_true", help="list what the tuning half and the curves miss")
+    add("--sealed", action="store_true", help="open the sealed set, and write down that it was")
+    add("--export", type=Path, metavar="FILE", help="write the reports for a reader")
+    add("--arm", choices=reader.ARMS, default="lookup", help="what the reader is given")
+    add("--n", type=int, nargs=2, metavar=("IN", "STRANGE"),
+        help="reports in scope and strange ones "
+        f"(default {reader.IN_SCOPE} {reader.STRANGE}; of the sealed set "
+        f"{reader.SEALED_IN_SCOPE} {reader.SEALED_STRANGE})")  # fmt: skip
+    add("--seed", type=int, default=0, help="of the choice of reports (default 0)")
+    return parser
+
+
+def _read(asked: argparse.Namespace) -> int:
+    """Export reports for a reader, or score a reader's answers."""
+    if bool(asked.export) == bool(asked.answers):
+        print("error: a reader needs one file; give --export or --answers", file=sys.stderr)
+        return 2
+    numbers = (
+        (reader.SEALED_IN_SCOPE, reader.SEALED_STRANGE)
+        if asked.sealed
+        else (reader.IN_SCOPE, reader.STRANGE)
     )
-    failed |= bool(missed)
-    print("".join(f"{line}\n" for line in missed), end="", file=sys.stderr)
-    print(
-        curves.replace("**", "")
-        + ("\n" + curved.misses(SETS / "curves.jsonl") if curves and args.wrong else "")
-    )
-    if args.suite in ("curves", "render", "staleness", "health"):
-        return int(failed)
-    if args.answers:
-        name, answers = args.answers.name, systems.from_file(args.answers, cases)
-    elif args.system == "mcp":
-        name, answers = "lookup over MCP", systems.mcp(cases)
-    else:
-        name, answers = "lookup", systems.lookup(cases)
-    graded = {name: grade.grade(cases, answers)}
-    if not args.no_baselines and not args.answers:
-        for baseline, answer in systems.baselines().items():
-            graded[baseline] = grade.grade(cases, answer(cases))
-    print(report.text(cases, graded))
-    if not args.answers:
-        kept = {
-            name: [
-                case
-                for case in read_cases(SETS / name)
-                if name != "waiting.jsonl" or case.half == "reporting"
-            ]
-            for name in KEPT
-        }
-        found = {name: systems.lookup(asked) for name, asked in kept.items()}
-        marks = {name: grade.grade(asked, found[name]) for name, asked in kept.items()}
-        said = "".join(report.apart(KEPT[name], marked) + "\n\n" for name, marked in marks.items())
-        reporting, fresh = [case for case in cases if case.half == "reporting"], kept["fresh.jsonl"]
-        pairs = sentence.read(SETS / "said.jsonl", [*reporting, *fresh])
-        said += _with_a_sentence(pairs, reporting, fresh, answers | found["fresh.jsonl"])
-        said += whole.run(cases, "reporting", {case.id: text for case, text in pairs}) + "\n\n"
-        said += ranks.run(reporting) + "\n\n" + forms.run(reporting) + "\n\n"
-        said += "\n\n".join(
-            f"{what}: answered {_answered(SETS / name)}" for name, what in APART.items()
-        )
-        asked, same, changed = nudge.kept(reporting)
-        failed |= same < NUDGED * asked
-        said += (
-            f"\n\nwith a platform's name put in or taken out, {same} of {asked} reports "
-            "whose cause isn't the platform keep their first answer"
-        )
-        print(said.replace("**", ""))
-        if args.wrong:
-            print("\n".join(changed))
-    if args.wrong:
-        print(report.misses(cases, answers, "tuning"))
-    if args.answers:
+    choose = reader.sealed if asked.sealed else reader.chosen
+    cases = choose(*(asked.n or numbers), asked.seed)
+    if asked.export:
+        reader.export(asked.export, cases, asked.arm)
+        if asked.sealed:
+            sealed.write_down(f"shown to a reader, arm {asked.arm}", {})
+        print(f"wrote {len(cases)} reports to {asked.export}")
         return 0
-    if args.write:
-        (HERE / "RESULTS.md").write_text(
-            report.page(cases, graded, main_table(cases)[0]) + "\n" + said + "\n\n" + curves + "\n",
-            encoding="utf-8",
-        )
-        floor.raise_to(HERE / "floor.json", cases, graded[name], marks["fresh.jsonl"])
-    below = floor.below(HERE / "floor.json", cases, graded[name], marks["fresh.jsonl"])
-    for line in below:
-        print(line, file=sys.stderr)
-    return 1 if below or failed else 0
+    table, grades = reader.score(asked.answers, cases)
+    if asked.sealed:
+        what = f"chosen by a reader, {asked.answers.stem}"
+        sealed.write_down(what, {"reader": sealed.figures(grades)})
+    print(table.replace("**", ""))
+    return 0
+
+
+def _of_another(asked: argparse.Namespace) -> int:
+    """Grade the answers of another agent, or of the server, on every case."""
+    cases = read_cases(HERE / "cases.jsonl")
+    if asked.answers:
+        name, answers = asked.answers.name, systems.from_file(asked.answers, cases)
+    else:
+        name, answers = "lookup over MCP", systems.mcp(cases)
+    for half in ("reporting", "tuning"):
+        part = [case for case in cases if case.half == half]
+        table = report.beside(f"the {half} half", {name: grade.grade(part, answers)})
+        print(table.replace("**", "") + "\n")
+    return 0
+
+
+def reporting(path: Path) -> list[Case]:
+    """The cases of a file that are of the reporting half."""
+    return [case for case in read_cases(path) if case.half == "reporting"]
+
+
+def halves(half: list[Case], fresh: list[Case], bare: systems.Answers) -> str:
+    """The reporting half of cases.jsonl beside the baselines, and fresh.jsonl.
+
+    `bare`: the look-up's answers to all of them.
+    """
+    found = {"lookup": bare} | {name: ask(half) for name, ask in systems.baselines().items()}
+    graded = {name: grade.grade(half, answers) for name, answers in found.items()}
+    seen = "totals of it were in view when the rankings before this one were set"
+    return "\n\n".join(
+        [
+            report.beside(f"the reporting half of cases.jsonl: {seen}", graded),
+            report.apart("lookup, by part, kind and family", graded["lookup"], families=True),
+            report.apart(
+                "fresh.jsonl: looked at while the rankings before this one were made",
+                grade.grade(fresh, bare),
+            ),
+        ]
+    )
+
+
+def others(half: list[Case], fresh: list[Case], bare: systems.Answers) -> tuple[str, float]:
+    """(tables of the other sets and forms, the share that a platform's name leaves as it is).
+
+    `half`: the reporting half of cases.jsonl.
+    """
+    tables = []
+    for name, what in KEPT.items():
+        kept = reporting(SETS / name)
+        tables.append(report.apart(what, grade.grade(kept, systems.lookup(kept))))
+    said = sentence.read(SETS / "said.jsonl", [*half, *fresh])
+    tables += _with_a_sentence(said, half, fresh, bare)
+    tables.append(whole.run(half, "reporting", {case.id: text for case, text in said}))
+    tables += [ranks.run(half), forms.run(half)]
+    for name, what in APART.items():
+        cases = reporting(SETS / name)
+        false = sum(g.false for g in grade.grade(cases, systems.lookup(cases)))
+        tables.append(f"{what}, the reporting half: answered {false} of {len(cases)}")
+    asked, same, _ = nudge.kept(half)
+    tables.append(
+        f"with a platform's name put in or taken out, {same} of {asked} reports "
+        "whose cause isn't the platform keep their first answer"
+    )
+    return "\n\n".join(tables), same / asked
 
 
 def _with_a_sentence(
-    pairs: list[tuple[Case, str]], reporting: list[Case], fresh: list[Case], bare: systems.Answers
-) -> str:
-    """What one sentence before a report changes, as text.
-
-    `pairs`: reports with their sentences; `bare`: the answers to the reports as they are.
-    """
-    told = ""
-    for what, of in (("the reporting half", reporting), ("fresh reports", fresh)):
+    said: list[tuple[Case, str]], half: list[Case], fresh: list[Case], bare: systems.Answers
+) -> list[str]:
+    """What one sentence before a report changes, as tables."""
+    tables = []
+    for what, of in (("the reporting half", half), ("fresh reports", fresh)):
         known = {case.id for case in of}
-        asked = [(case, text) for case, text in pairs if case.id in known]
-        chosen = [case for case, _ in asked]
-        told += (
-            report.apart(f"{len(chosen)} of {what} as they are", grade.grade(chosen, bare)) + "\n\n"
-        )
-        then = "the same behind one sentence by a reader and a blank line"
-        told += report.apart(then, grade.grade(chosen, sentence.answers(asked))) + "\n\n"
-    return told
+        pairs = [(case, text) for case, text in said if case.id in known]
+        cases = [case for case, _ in pairs]
+        graded = {
+            "as they are": grade.grade(cases, bare),
+            "behind one sentence": grade.grade(cases, sentence.answers(pairs)),
+        }
+        tables.append(report.beside(f"{len(cases)} of {what}, and a reader's sentence", graded))
+    return tables
 
 
-def _answered(path: Path) -> str:
-    """How many of these out-of-scope reports get a match, by half."""
-    apart = read_cases(path)
-    grades = grade.grade(apart, systems.lookup(apart))
-    halves = {
-        half: [g.false for g in grades if g.case.half == half] for half in ("reporting", "tuning")
-    }
-    return ", ".join(
-        f"{sum(found)} of {len(found)} of the {half} half" for half, found in halves.items()
-    )
+def page(tables: dict[str, str], old: str) -> str:
+    """RESULTS.md, whole: what was measured, then the history in the old one."""
+    cases, kept = read_cases(HERE / "cases.jsonl"), unseen.together(unseen.sets())
+    history = old[old.index(HISTORY) :] if HISTORY in old else f"{HISTORY}\n"
+    parts = [
+        "# Results",
+        "Generated by `python evals/run_evals.py --write`. "
+        "[README.md](README.md) says what each set is, and what may learn from it.",
+        report.LEGEND,
+        "## Reports that nothing learned from",
+        f"(a) to (c) hold {len(kept)} reports (set {set_hash(kept)}). The limits of the "
+        "confidences were fitted on other reports, of the tuning half.",
+        tables["main"],
+        sealed.told(),
+        "## Within long logs of several ranks",
+        tables["long"],
+        "## Logs that end without an error",
+        "Rules were changed after each of the three sets was graded.",
+        tables["curves"],
+        "## Other sets and forms",
+        tables["others"],
+        "## The old sets (rankings before this one were set with these in view)",
+        f"Of {len(cases)} cases the ranking learned from one half, chosen by the hash of their "
+        "source. The other half, and fresh.jsonl, are printed here and hold no floor. Of both, "
+        "(a) and (b) are a part.",
+        tables["halves"],
+        history.rstrip("\n"),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 if __name__ == "__main__":

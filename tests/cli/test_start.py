@@ -5,7 +5,7 @@ import sys
 
 
 def test_a_look_up_starts_without_what_takes_long_to_import():
-    slow = {"shutil", "yaml", "pydantic", "mcp", "numpy"}
+    slow = {"yaml", "pydantic", "mcp", "rich"}
     slow.add("remote_gpu_trainer.platforms.profile")
     program = (
         "import sys; from remote_gpu_trainer.cli.main import main; "

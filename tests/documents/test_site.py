@@ -192,7 +192,7 @@ def test_the_figures_stand_with_the_commands_that_measured_them(pages):
         "python benchmarks/run_benchmarks.py --write" in words
         and "python evals/run_evals.py --write" in words
     )
-    assert re.search(r"log of 1000 MB", words) and "hit@1" in words
+    assert re.search(r"log of 1000 MB", words) and "claims on strange" in words
 
 
 def test_no_address_is_written_twice():

@@ -1,139 +1,148 @@
-"""What the small networks learn from: cut and joined reports, labels, and a teacher's chances."""
+"""What the encoder is trained from, and what nothing may learn from."""
 
-import math
+import random
 import sys
-from pathlib import Path
+from collections import Counter
 
 import pytest
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.retrieval import encoder
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evals"))
+from tests.conftest import ROOT
 
-from training import pool
+sys.path.insert(0, str(ROOT / "evals"))
 
-REPORTS = [
-    "The loss stays flat. I use two cards. It shows nothing at all.",
-    "显存在训练的过程中一直慢慢地往上涨。第三个 epoch 就爆了，重启也没有用。",
-    "Killed.",
-]
-
-
-def test_reports_stand_whole_beside_their_parts_and_no_text_twice():
-    found = pool.texts(REPORTS, ["asked as it is, whatever it says"], {})
-    assert {
-        *REPORTS,
-        "asked as it is, whatever it says",
-        "It shows nothing at all.",
-        "显存在训练的过程中一直慢慢地往上涨。",
-    } <= set(found)
-    assert len(found) == len(set(found)) > len(REPORTS) + 1
-    assert found == pool.texts(REPORTS, ["asked as it is, whatever it says"], {})
+import train
+from grading import unseen
+from grading.cases import read_cases
+from training import BASE, corpus, judge
 
 
-def test_joined_texts_hold_sentences_of_reports_only():
-    sentences = {
-        part.strip() for report in REPORTS for part in pool._SENTENCE.split(report) if part.strip()
-    }
-    for text in pool.texts(REPORTS, [], {}):
-        rest = text
-        for sentence in sorted(sentences, key=len, reverse=True):
-            rest = rest.replace(sentence, " ")
-        assert not rest.strip()
+@pytest.fixture(scope="module")
+def reports():
+    return list(corpus.reports(bundle.load()))
 
 
-def test_words_are_replaced_by_like_ones_only():
-    found = pool.texts(["resume " * 40], [], {"resume": ["resumed", "continue"]})
-    assert any("continue" in text or "resumed" in text for text in found)
-    assert {word for text in found for word in text.split()} <= {"resume", "resumed", "continue"}
+def test_nothing_is_learned_from_what_is_held_out(reports):
+    """By entry, by tracker, by address and by text."""
+    entries, trackers = unseen.held_out()
+    assert len(entries) == 60 and len(trackers) == 5 and entries <= set(bundle.load().by_id)
+    kept = unseen.together(unseen.sets())
+    for name in ("fresh.jsonl", "by_time.jsonl"):
+        kept += read_cases(unseen.SETS / name)
+    kept += [c for c in read_cases(ROOT / "evals/cases.jsonl") if c.half == "reporting"]
+    sealed = read_cases(unseen.SEALED)
+    texts = {" ".join(case.text.split()) for case in [*kept, *sealed]}
+    assert len(sealed) == 299
+    assert len(reports) > 50_000 and sum(judged for _, judged in reports) > 300
+    for report, _ in reports:
+        assert entries.isdisjoint(report.labels)
+        assert " ".join(report.text.split()) not in texts
 
 
-def test_a_label_and_a_chance_are_weighed_as_they_say():
+def test_no_thread_of_the_sets_that_measure_is_learned(monkeypatch):
+    told = [("x" * 50, ["O3"], source, 1.0, False) for source in sorted(unseen.shut())[:3]]
+    told += [("y" * 50, ["O3"], "https://github.com/huggingface/accelerate/issues/1", 1.0, False)]
+    told += [("z" * 50, ["AD8"], "", 1.0, False), ("w" * 50, ["O3"], "https://a", 1.0, False)]
+    monkeypatch.setattr(corpus, "_all", lambda catalogue: told)
+    assert [report.text[0] for report, _ in corpus.reports(bundle.load())] == ["w"]
+
+
+def test_the_encoder_was_made_from_what_lies_here(reports):
+    learned = [report for report, judged in reports if not judged]
+    assert train.check(train.made_from(learned, train.STEPS)) == []
+
+
+def test_other_reports_another_model_and_other_cards_are_named(monkeypatch):
+    monkeypatch.setattr(train.index, "is_current", lambda *_: False)
+    other = corpus.Report("a report that is not there", ("O3",), 1.0, True)
+    told = "\n".join(train.check(train.made_from([other], 1)))
+    assert "other reports" in told and "other steps" in told and "other base" not in told
+    assert "index.npz was made from other cards; run rgt dev docs --write" in told
+    monkeypatch.setitem(BASE, "model.safetensors", "0" * 64)
+    assert "other base" in "\n".join(train.check(train.made_from([other], 1)))
+
+
+def test_reports_of_rare_entries_are_drawn_more_often_than_they_occur():
+    def of(name):
+        return corpus.Report(name, (name,), 1.0, False)
+
+    often, rare = [of("often")] * 90, [of("rare")] * 10
+    random.seed(0)
+    stream = train._endless([*often, *rare], evenly=True)
+    drawn = Counter(next(stream).text for _ in range(2000))
+    assert 0.15 < drawn["rare"] / 2000 < 0.35
+    stream = train._endless([*often, *rare], evenly=False)
+    assert Counter(next(stream).text for _ in range(100)) == {"often": 90, "rare": 10}
+
+
+def test_the_first_label_counts_most_and_a_strange_report_is_none_of_them():
+    pytest.importorskip("torch")
+    batch = [
+        corpus.Report("", labels, 1.0, True) for labels in (("A",), ("B", "A"), ("A", "B", "C"), ())
+    ]
+    found = train._targets(batch, {"A": 0, "B": 1, "C": 2}).tolist()
+    wanted = [[1, 0, 0, 0], [0.3, 0.7, 0, 0], [0.7, 0.15, 0.15, 0], [0, 0, 0, 1]]
+    assert [[round(value, 4) for value in row] for row in found] == wanted
+
+
+def test_the_trained_model_says_the_same_in_torch_and_in_the_package():
+    """The package computes in NumPy with weights of 8 bits what was trained in torch."""
     torch = pytest.importorskip("torch")
-    from training.network import TAUGHT_SHARE, loss_of
-
-    scores = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
-    chances = torch.tensor([[0.25, 0.75]]).log().half()
-    hard = 1.5 * (math.log(math.exp(2) + 1) - 2)
-    soft = -TAUGHT_SHARE * (0.25 * -math.log(1 + math.e) + 0.75 * (1 - math.log(1 + math.e)))
-    assert float(loss_of(scores, [0, 1], [0], [1.5], chances, 0.0)) == pytest.approx(
-        (hard + soft) / 2, abs=1e-3
-    )
-    assert float(loss_of(scores[:1], [0], [0], [1.5], None, 0.0)) == pytest.approx(hard, abs=1e-5)
-
-
-def test_networks_learn_from_chances_what_no_label_says():
     numpy = pytest.importorskip("numpy")
-    from training import head, network
+    from training.bert import Bert, padded
 
-    classes, words = ["A", "B"], {"labelled": 1.0, "other": 1.0, "told": 1.0}
-    samples = [
-        ({"labelled": 1.0}, "A", 1.0),
-        ({"other": 1.0}, "B", 1.0),
-        ({"told": 1.0, "labelled": 0.1}, "A", 0.01),
-    ] * 40
-    sure = numpy.log(numpy.array([[0.02, 0.98]] * 120, dtype="float32")).astype("float16")
-    taught = network.Taught(
-        [{"told": 1.0}] * 120, numpy.array([[0.0, 1.0]] * 120, dtype="float32"), sure
-    )
-    learned = network.learn(samples, classes, dict.fromkeys(words, 1.0), taught)
-    hidden = numpy.maximum(
-        0, 3.0 * learned.words[learned.vocabulary.index("told")] + learned.hidden_bias
-    )
-    assert (hidden @ learned.classes + learned.bias).argmax() == 1
-    plain = network.learn(samples, classes, dict.fromkeys(words, 1.0))
-    hidden = numpy.maximum(0, 3.0 * plain.words[plain.vocabulary.index("told")] + plain.hidden_bias)
-    assert (hidden @ plain.classes + plain.bias).argmax() == 0
-    points = numpy.array([[1.0, 0.0]] * 120, dtype="float32")
-    made = head.learn(points, ["A"] * 120, [1.0] * 120, classes, taught)
-    for point, wanted in (([1.0, 0.0], 0), ([0.0, 1.0], 1)):
-        inner = numpy.maximum(0, 8.0 * numpy.array(point) @ made.points + made.hidden_bias)
-        assert (inner @ made.classes + made.bias).argmax() == wanted
+    draw = numpy.random.default_rng(0)
+    words = ["[UNK]", "[CLS]", "[SEP]", "out", "of", "mem", "##ory", ":"]
+    own, width = {}, encoder.WIDTH
 
+    def put(name, *shape):
+        own[name] = torch.tensor(draw.normal(0, 0.05, shape), dtype=torch.float32)
 
-def test_an_encoder_is_read_again_from_its_bytes():
-    torch = pytest.importorskip("torch")
-    from training import encoder
+    def norm(name):
+        own[f"{name}.weight"], own[f"{name}.bias"] = torch.ones(width), torch.zeros(width)
 
-    torch.manual_seed(1)
-    model = encoder.Encoder(torch.randn(5, encoder.INNER), encoder.OUTER).eval()
-    torch.nn.init.normal_(model.heaviness.weight)
-    read, pieces, about = encoder.unpacked(
-        encoder.pack(model, ["a", "##b", "卡", "d", "e"], {"model": "none"})
-    )
-    assert pieces == ["a", "##b", "卡", "d", "e"] and about == {"model": "none"}
-    rows, lengths = torch.tensor([0, 1, 2, 3, 4, 4]), torch.tensor([2, 4])
+    for name, rows in (("word", len(words)), ("position", 512), ("token_type", 2)):
+        put(f"embeddings.{name}_embeddings.weight", rows, width)
+    norm("embeddings.LayerNorm")
+    for layer in range(encoder.LAYERS):
+        at = f"encoder.layer.{layer}."
+        for name, (rows, columns) in {
+            "attention.self.query": (width, width),
+            "attention.self.key": (width, width),
+            "attention.self.value": (width, width),
+            "attention.output.dense": (width, width),
+            "intermediate.dense": (4 * width, width),
+            "output.dense": (width, 4 * width),
+        }.items():
+            put(f"{at}{name}.weight", rows, columns)
+            put(f"{at}{name}.bias", rows)
+        norm(f"{at}attention.output.LayerNorm")
+        norm(f"{at}output.LayerNorm")
+    model = Bert(own)
+    arrays = encoder.quantized(model.weights(), "\n".join(words))
+    shipped = encoder.Encoder(arrays)
+    texts = ["out of memory", "memory: out"]
+    rows = [
+        encoder.WordPiece({word: row for row, word in enumerate(words)}).pieces(text, 128)
+        for text in texts
+    ]
     with torch.no_grad():
-        cosines = torch.nn.functional.cosine_similarity(
-            model(rows, lengths), read.eval()(rows, lengths)
-        )
-    assert float(cosines.min()) > 0.99
+        trained = model(*padded(rows, "cpu")).numpy()
+    for text, vector in zip(texts, trained, strict=True):
+        assert float(shipped.vector(text) @ vector) > 0.99
+    frozen = {name for name, value in model.named_parameters() if not value.requires_grad}
+    assert any("layer/2/" in name for name in frozen)
+    assert not any("layer/3/" in name for name in frozen)
 
 
-def test_meaning_learns_what_a_teacher_tells_apart_and_stays_near():
-    torch, numpy = pytest.importorskip("torch"), pytest.importorskip("numpy")
-    from training import encoder, encoder_taught
-
-    torch.manual_seed(1)
-    model = encoder.Encoder(0.1 * torch.randn(4, encoder.INNER), encoder.OUTER)
-    texts = [[0, 2], [1, 2], [0, 3], [1, 3]] * 40
-    sure = numpy.log(numpy.array([[0.98, 0.02], [0.02, 0.98]] * 80, dtype="float32")).astype(
-        "float16"
-    )
-    before = encoder_taught._points(model.eval(), texts[:4])
-    after = encoder_taught._points(
-        encoder_taught.learn(model, texts, sure, told=lambda line: None), texts[:4]
-    )
-    assert float(after[0] @ after[1]) < float(before[0] @ before[1]) - 0.2
-    assert float((before * after).sum(1).mean()) > 0.3
-
-
-def test_reports_set_aside_are_real_and_read_once():
-    from remote_gpu_trainer.catalogue import bundle
-    from remote_gpu_trainer.retrieval import ranking
-    from training import corpus
-
-    practice = corpus.practice_reports(bundle.load(), ranking.load().column)
-    aside = corpus.set_aside(practice)
-    assert aside and all(not report["found"] and report["shared"] for report in aside)
-    strange = [report for report in aside if report["labels"] == [ranking.NONE]]
-    assert len(aside) / 2 < len(strange) < len(aside)
-    assert len(aside) + len([report for report in practice if not report["aside"]]) == len(practice)
+def test_a_fitted_chance_is_right_as_often_as_it_says():
+    numpy = pytest.importorskip("numpy")
+    draw = numpy.random.default_rng(1)
+    right = (draw.random(4000) < 0.6).astype("f")
+    signs = numpy.stack([right + draw.normal(0, 1, 4000), draw.normal(0, 1, 4000)], 1)
+    *weights, constant = judge._fitted(signs, right)
+    sure = 1 / (1 + numpy.exp(-(signs @ numpy.array(weights)) - constant))
+    for low, high in ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9)):
+        part = (sure >= low) & (sure < high)
+        assert abs(right[part].mean() - sure[part].mean()) < 0.06

@@ -263,9 +263,7 @@ def test_entries_are_resources_and_an_unknown_id_is_refused():
 def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
     async def use(client):
         tools = await client.list_tools()
-        return tools, await client.call_tool(
-            "lookup_symptom", {"symptom": "loss stays at 0.693 from the first step"}
-        )
+        return tools, await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693"})
 
     tools, reply = with_client(use, SERVER, mode=mode)
     assert {tool.name for tool in tools.tools} == {

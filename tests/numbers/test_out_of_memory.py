@@ -1,10 +1,9 @@
 """The numbers of an out-of-memory message, in each form that torch has printed: what fills the card."""
 
 import pytest
-from remote_gpu_trainer.lookup.look_up import signatures
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.numbers.out_of_memory import memory_of, read
-from remote_gpu_trainer.retrieval import ranking, search
+from remote_gpu_trainer.retrieval import search
 
 from tests.conftest import ROOT
 from tests.lookup.test_lookup import ask
@@ -132,7 +131,7 @@ def test_a_sum_makes_no_answer_where_nothing_fits():
     told = log_reading.from_text(
         "java.lang.IllegalStateException in our Kafka consumer, the billing service restarts"
     )
-    assert search.rank(told, ranking.load(), signatures(), points=("M8", True)).confidence == ""
+    assert search.load().rank(told, points=("M8", True)).confidence == ""
 
 
 TRACEBACKS = ROOT / "tests" / "numbers" / "tracebacks"

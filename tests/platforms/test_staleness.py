@@ -542,25 +542,15 @@ def test_every_entry_has_a_kind_and_every_fact_a_limit():
 
 
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
-    from remote_gpu_trainer.catalogue.signatures import SignatureIndex
     from remote_gpu_trainer.lookup.answer import look_up
     from remote_gpu_trainer.numbers import log_reading
-    from remote_gpu_trainer.retrieval import ranking
+    from remote_gpu_trainer.retrieval import search
 
     read = bundle.load()
     asked = log_reading.from_text("element 0 of tensors does not require grad")
     entry = read.get("O3")
     late = entry.verified + timedelta(ages.LIMITS[ages.kind_of(entry)] + 1)
-    match = look_up(
-        asked, read.by_id, ranking.load(), SignatureIndex(read.signatures), limit=3, today=late
-    ).matches[0]
+    match = look_up(asked, read.by_id, search.load(), limit=3, today=late).matches[0]
     assert match["id"] == "O3" and match["stale"].startswith("last checked 2026-11-20")
-    fresh = look_up(
-        asked,
-        read.by_id,
-        ranking.load(),
-        SignatureIndex(read.signatures),
-        limit=3,
-        today=date(2026, 11, 20),
-    ).matches[0]
+    fresh = look_up(asked, read.by_id, search.load(), limit=3, today=date(2026, 11, 20)).matches[0]
     assert fresh["stale"] == ""

@@ -1,8 +1,10 @@
 """The bill of materials: made with the release, valid, the same for the same input, and true to the wheel."""
 
+import hashlib
 import json
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 import pytest
@@ -71,11 +73,38 @@ def test_the_bill_names_the_wheel_and_what_its_metadata_asks_for(release, sbom):
         if node["ref"] == said["metadata"]["component"]["bom-ref"]
     ]
     assert sorted(ref.split("==")[0] for ref in root["dependsOn"]) == sorted(
-        one.name for one in asked
+        [*(one.name for one in asked), sbom.BASE]
     )
-    assert [part["name"] for part in said["components"] if "version" not in part] == ["tomli"], (
+    unlocked = [part for part in said["components"] if part["type"] == "library"]
+    assert [part["name"] for part in unlocked if "version" not in part] == ["tomli"], (
         "only what an older Python needs has no version in the lock"
     )
+
+
+def test_the_model_in_the_wheel_is_in_the_bill_with_its_licence_and_hash(release, sbom):
+    wheel, bill = release
+    said = json.loads(bill.read_text(encoding="utf-8"))
+    [model] = [part for part in said["components"] if part["type"] == "machine-learning-model"]
+    with zipfile.ZipFile(wheel) as files:
+        digest = hashlib.sha256(files.read(sbom.ENCODER)).hexdigest()
+    assert model["licenses"] == [{"expression": "Apache-2.0"}]
+    assert model["hashes"] == [{"alg": "SHA-256", "content": digest}]
+
+
+def test_wheel_sdist_and_plugin_carry_licence_and_notice_of_the_model(release):
+    wheel, _ = release
+    [sdist] = wheel.parent.glob("*.tar.gz")
+    wanted = ("LICENSE", "NOTICE", "LICENSES/Apache-2.0.txt")
+    plugin = wheel.parent / "remote-gpu-trainer"
+    with zipfile.ZipFile(wheel) as files, tarfile.open(sdist) as archive:
+        top = archive.getnames()[0].partition("/")[0]
+        [info] = {name.partition("/")[0] for name in files.namelist() if ".dist-info/" in name}
+        for name in wanted:
+            text = (ROOT / name).read_bytes()
+            assert files.read(f"{info}/licenses/{name}") == text
+            assert archive.extractfile(f"{top}/{name}").read() == text
+            assert (plugin / name).read_bytes() == text
+    assert "encoder.npz" in (ROOT / "NOTICE").read_text(encoding="utf-8")
 
 
 def test_a_requirement_that_the_lock_lacks_is_an_error(tmp_path, sbom):

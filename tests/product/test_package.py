@@ -77,7 +77,8 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
         }
         assert here <= {name.removeprefix("remote_gpu_trainer/_bundle/") for name in names}
     assert {
-        f"remote_gpu_trainer/retrieval/{name}.bin" for name in ("ranking", "meaning", "waiting")
+        f"remote_gpu_trainer/retrieval/{name}"
+        for name in ("encoder.npz", "index.npz", "judge.json")
     } <= set(names)
     assert not any(name.startswith(("tests/", "evals/", "server/")) for name in names)
 

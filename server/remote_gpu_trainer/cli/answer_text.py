@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from ..catalogue.entry import Entry
 from ..logs.waiting import is_step
-from ..lookup.answer import Answer
+from ..lookup.answer import Answer, plain
+from ..lookup.excerpts import fitting, opening
 
 WHOLE = {"root_cause": "cause", "fix": "fix", "check": "check"}  # an entry's field: its label
 LABELS = {**WHOLE, "distinguish": "don't confuse with"}
@@ -34,6 +35,9 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
                 out.append(f"    {label}:\n{textwrap.indent(getattr(whole, name), ' ' * 8)}")
             elif match.get(name):
                 out.append(_wrap(f"{label}: {match[name]}"))
+        if place == 0:
+            told = (f"{name}: {match[name]}" for name in ("domain", "retry") if match.get(name))
+            out += [f"    {line}" for line in told]
         if place == 0 and command:
             out.append(f"    whole entry: {command.format(id=match['id'])}")
     if answer.also:
@@ -42,6 +46,20 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
         out += ["evidence:", *(f"    {place_of(line)}: {line['text']}" for line in answer.evidence)]
     out += [line for line in (first_failure(answer), answer.ask) if line]
     return "\n".join(out)
+
+
+def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
+    """Ids and titles, a line each; below each match the first sentence of its fix.
+
+    `entries`: by id. Without a match or a title it is `ask`, which says what would help.
+    """
+    out = []
+    for match in answer.matches:
+        fix = fitting({"fix": plain(opening(entries[match["id"]].fix))}, 0)["fix"]
+        out += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]
+    if answer.also:
+        out += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
+    return "\n".join(out) or answer.ask
 
 
 def place_of(line: dict) -> str:

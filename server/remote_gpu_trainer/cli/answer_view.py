@@ -81,6 +81,9 @@ def _first(match: dict, entry: Entry, command: str) -> Group:
     apart = "\n".join(f"{other}: {plain(how)}" for other, how in entry.tell_apart)
     if apart := apart or match.get("distinguish"):
         parts += [_label("Don't confuse with"), _indented(Text(apart))]
+    told = [f"{name}: {match[name]}" for name in ("domain", "retry") if match.get(name)]
+    if told:
+        parts.append(_indented(Text("\n" + " · ".join(told), "dim")))
     whole = command.format(id=entry.id)
     return Group(*parts, Text.assemble("\n    Whole entry: ", (whole, "cyan"), "\n"))
 

@@ -8,6 +8,7 @@ returns. A whole file is what its function in `WHOLE` returns.
 from __future__ import annotations
 
 import io
+import json
 import re
 import runpy
 from collections.abc import Callable
@@ -23,10 +24,13 @@ from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.entry import split
 from ..lookup.answer import plain
 from ..lookup.look_up import answer_for
+from ..retrieval import encoder, index, search
+from ..text import whole_file
 from .answer_view import draw
 from .main import leaves, make_parser
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
+INDEX = "server/remote_gpu_trainer/retrieval/index.npz"
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -45,6 +49,7 @@ def outdated(root: Path, write: bool) -> list[str]:
     A whole file counts only where its folder is: a wheel, for example, has no docs/.
     """
     read = bundle.read(root)
+    found = [INDEX] if (root / INDEX).parent.is_dir() and _is_index_old(root, read, write) else []
     fresh = {}
     for path in [*(root / name for name in DOCUMENTS), *bundle.pages(root)]:
         if path.is_file():
@@ -52,7 +57,6 @@ def outdated(root: Path, write: bool) -> list[str]:
             text = path.read_text(encoding="utf-8")
             fresh[name] = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
     fresh |= {name: made(root) for name, made in WHOLE if (root / name).parent.is_dir()}
-    found = []
     for name, text in fresh.items():
         path = root / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -60,6 +64,24 @@ def outdated(root: Path, write: bool) -> list[str]:
             if write:
                 path.write_text(text, encoding="utf-8", newline="\n")
     return found
+
+
+def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:
+    """Whether the look-up's index is of other entries; made anew when asked.
+
+    Raises CatalogueError without the encoder's file.
+    """
+    model = encoder.load()
+    if model is None:
+        raise CatalogueError(f"can't read {encoder.PLACE}; restore it with git checkout")
+    known = index.read_if_there(root / INDEX)
+    if index.is_current(known, read.entries, encoder.name()):
+        return False
+    if write:
+        arrays = index.build(read.entries, model, encoder.name(), known)
+        whole_file.write(root / INDEX, encoder.packed(arrays), 0o644)
+        index.load.cache_clear(), search.load.cache_clear()
+    return True
 
 
 def make(part: str, page: str, read: Catalogue) -> str:
@@ -138,7 +160,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
     "count": _count,
-    "figures": lambda page, read: {"rows": on_fresh_reports(read.root)},
+    "figures": lambda page, read: {"rows": unseen_reports(read.root)},
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
@@ -172,39 +194,60 @@ def _invocation(action) -> str:
 
 
 RESULTS = "evals/RESULTS.md"
-SYSTEMS = {"lookup": "this look-up", "BM25": "BM25"}  # as the file names them, and as shown
-COLUMNS = ("hit@1", "hit@3", "false answers")
-_TABLE = re.compile(r"^(?:\*\*|#+ )(?P<title>[^\n]*)\n\n(?P<rows>(?:\|[^\n]*\n)+)", re.M)
+OPENED = "evals/sets/sealed_opened.json"
+SYSTEMS = {"lookup": "this look-up", "BM25": "BM25"}  # as the files name them, and as shown
+COLUMNS = ("first", "three", "eighteen", "claims on strange")
+_TABLE = re.compile(
+    r"^\*\*\([abc]\) [^\n:]*: (?P<reports>[^\n]*)\*\*\n\n(?P<rows>(?:\|.*\n)+)", re.M
+)
 
 
-def on_fresh_reports(root: Path) -> list[tuple[str, list[str]]]:
-    """[(system, its figures in the order of COLUMNS, in percent)] on reports that taught nothing.
+def unseen_reports(root: Path) -> list[tuple[str, str, list[str]]]:
+    """[(which reports, system, its figures in the order of COLUMNS, in percent)].
 
-    Raises CatalogueError when evals/RESULTS.md has no such table.
+    The sealed reports first, as they were when they were graded last; then (a) to (c) of
+    evals/RESULTS.md. Raises CatalogueError where those aren't there.
     """
     path = root / RESULTS
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    for table in _TABLE.finditer(text + "\n"):
+    found = _sealed(root / OPENED)
+    for table in _TABLE.finditer(text.partition("\n## History\n")[0] + "\n"):
         rows = [_cells(row) for row in table["rows"].splitlines()]
-        found = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
-        if "fresh" in table["title"] and SYSTEMS.keys() <= found.keys():
-            return [
-                (shown, [_percent(found[system][column]) for column in COLUMNS])
-                for system, shown in SYSTEMS.items()
-            ]
-    raise CatalogueError(
-        f"{RESULTS}: no table about fresh reports with the rows {' and '.join(SYSTEMS)}; "
-        "run python evals/run_evals.py --write"
-    )
+        systems = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
+        if SYSTEMS.keys() <= systems.keys():
+            for name, shown in SYSTEMS.items():
+                figures = [_percent(systems[name][column].split()[0]) for column in COLUMNS]
+                found.append((f"{table['reports']} ({systems[name]['n']})", shown, figures))
+    if len(found) < 3 * len(SYSTEMS):
+        raise CatalogueError(
+            f"{RESULTS}: no tables about (a) to (c) with the rows {' and '.join(SYSTEMS)}; "
+            "run python evals/run_evals.py --write"
+        )
+    return found
+
+
+def _sealed(path: Path) -> list[tuple[str, str, list[str]]]:
+    openings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    graded = [one for one in openings if SYSTEMS.keys() <= one["figures"].keys()]
+    return [
+        (
+            f"sealed until {one['date']} "
+            f"({one['figures'][name]['in scope']}+{one['figures'][name]['strange']})",
+            shown,
+            [_percent(one["figures"][name][column][0]) for column in COLUMNS],
+        )
+        for one in graded[-1:]
+        for name, shown in SYSTEMS.items()
+    ]
 
 
 def _cells(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
-def _percent(cell: str) -> str:
-    """'0.753 [0.70, 0.80]' as '75 %'."""
-    return f"{float(cell.split()[0]):.0%}".replace("%", " %")
+def _percent(value: str | float) -> str:
+    """'0.753' as '75 %', a dash as it is."""
+    return "–" if value == "–" else f"{float(value):.0%}".replace("%", " %")
 
 
 LOG = "examples/logs/ddp-unused-parameters.log"

@@ -61,6 +61,11 @@ def add_to(commands) -> None:
         help="print cause, fix and check of the first match in full, as on a terminal",
     )
     form.add_argument(
+        "--brief",
+        action="store_true",
+        help="print only ids and titles, each match with the first sentence of its fix",
+    )
+    form.add_argument(
         "--json", action="store_true", help="print the object that the MCP tool returns"
     )
     look.set_defaults(run=lookup)
@@ -93,6 +98,11 @@ def lookup(args: argparse.Namespace) -> int:
         )
     if args.json:
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
+    elif args.brief:
+        from ..catalogue import bundle
+        from .answer_text import in_brief
+
+        print(in_brief(answer, bundle.load_cache()))
     else:
         _print(answer, args.full)
     return 0 if answer.matches else 1

@@ -6,23 +6,18 @@ same object. Everything in it that comes from a log is cut and masked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
 from ..catalogue.entry import Entry
-from ..catalogue.signatures import SignatureIndex
 from ..logs import judging
 from ..logs.judging import Evidence
-from ..logs.salient_lines import salient
 from ..numbers.out_of_memory import told_by
 from ..platforms.ages import stale_entry
 from ..retrieval import search
-from ..retrieval.features import wordings
-from ..retrieval.ranking import Ranking
-from ..retrieval.unnamed import general_first, platform_not_shown, platform_shown
-from ..retrieval.waiting import Waiting
+from ..retrieval.neighbours import special_of, splitting_first
+from ..retrieval.platform_mentions import general_first, platform_not_shown
 from ..text.errors import BadRequest
 from ..text.masking import shown
 from .excerpts import (
@@ -30,30 +25,28 @@ from .excerpts import (
     cut,
     evidence_lines,
     first_paragraph,
+    fitting,
     opening,
     place_of,
-    title_cut,
     tokens,
     tokens_of_json,
 )
 
 LIMITS = (1, 10)
-ALSO = 7  # with three matches that makes ten
-ALSO_ALONE = 10  # titles when no match is claimed
-# Below, True stands for an answer that is sure of its first match. It has room for the whole fix.
-# An unsure one leaves the room to the titles under `also`, because whoever reads the log chooses
-# among them better than the ranking. Room is counted in estimated tokens.
-FIRST = {True: 332, False: 230}  # of the first match
-OTHER = {True: 36, False: 55}  # of each further match, its title and check
-# The share of the room that each text of the first match may fill, together with those before it.
-SHARES = (("fix", 0.48), ("check", 0.74), ("root_cause", 0.92), ("distinguish", 1.0))
+ALSO = 15  # titles of further candidates, unless the first match is sure
+# Room is counted in estimated tokens, which are more than the true ones.
+TITLES = 450  # of all titles
+LEADS = 430  # of cause, fix and check of the first match
+OTHER = 50  # of each further match, its title and check
 DISTINGUISH = 45
-TITLE = 15  # of a title under `also` beside matches, whose checks need the room
-EVIDENCE = {True: (2, 100), False: (2, 80)}  # lines, and characters of each
-WHOLE, FURTHER = 665, 95  # of an answer with three matches, and of each match beyond
-LEAST_FIRST = 120
+LINES, CHARS = 2, 90  # of evidence, and of each line
+WHOLE, FURTHER = 1000, 95  # of an answer with three matches, and of each match beyond
 NOTHING_FITS = "Nothing in the catalogue fits."
 NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
+WORDS_ALONE = (
+    "Ranked by words alone: the sentence encoder's file is missing or damaged; "
+    "reinstall remote-gpu-trainer."
+)
 MOST_WORDS = 3  # of those that speak for a match
 LONG_REPORT = 160  # characters of a report from which a sentence about it helps
 
@@ -86,52 +79,27 @@ class Answer:
 def look_up(
     evidence: Evidence,
     entries: Mapping[str, Entry],
-    ranking: Ranking,
-    signatures: SignatureIndex,
+    retriever: search.Retriever,
     *,
     limit: int,
     today: date,
     installed: str | None = None,
-    said: Evidence | None = None,
-    unlearned: Waiting | None = None,
+    said: str = "",
     asked_in_words: bool = False,
 ) -> Answer:
     """What explains this evidence. Raises BadRequest for a limit outside 1–10.
 
-    `entries` are by id; `installed` is the text of `pip freeze`; `said` and `unlearned` are those
-    of `search.rank`. `asked_in_words`: somebody's own words came with the report, so the answer
+    `entries` are by id; `installed` is the text of `pip freeze`; `said` is that of
+    `Retriever.rank`. `asked_in_words`: somebody's own words came with the report, so the answer
     asks for no sentence.
     """
     check_limit(limit)
     text = "\n".join(line.text for line in evidence.lines)
 
-    def shows(name: str) -> bool:
-        return name in entries and platform_shown(entries[name], text)
-
-    def leads(first: str, name: str) -> bool:
-        return first in entries and name in dict(entries[first].tell_apart)
-
-    def foreign(name: str) -> bool:
-        return name in entries and bool(platform_not_shown(entries[name], text))
-
     def ranked(read: Evidence) -> tuple:
         told = told_by(read.lines)
         points = (told.entry, told.first) if told and told.entry in entries else None
-        return told, _there(
-            search.rank(
-                read,
-                ranking,
-                signatures,
-                limit + ALSO,
-                said,
-                shows,
-                unlearned,
-                leads,
-                points,
-                foreign,
-            ),
-            entries,
-        )
+        return told, _there(retriever.rank(read, limit + ALSO, said, points), entries)
 
     alone = judging.without_cascade(evidence)
     told, found = ranked(alone)
@@ -143,68 +111,90 @@ def look_up(
             found = search.before(found, ranked(evidence)[1])
         evidence = alone
     found = replace(found, candidates=general_first(found.candidates, entries, text))
+    asked = search.gist(evidence, said)
+    found = splitting_first(found, entries, retriever.index.known(asked)[0])
+    found, special = special_of(found, entries, retriever, asked)
     doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
     candidates = sorted(
         found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0)
     )
-    unsigned = found.confidence and not candidates[0].hit
-    elsewhere = platform_not_shown(entries[candidates[0].id], text) if unsigned else ""
+    elsewhere = (
+        platform_not_shown(entries[candidates[0].id], text)
+        if candidates and not candidates[0].hit
+        else ""
+    )
     if elsewhere and found.confidence == "high":
         found = replace(found, confidence="medium")
-    # An entry found only by its literal text is claimed as medium, but its fix helps more than
-    # titles would.
-    sure = found.confidence == "high" or bool(
-        found.confidence and candidates[0].hit and candidates[0].id not in ranking.column
-    )
-    lines, chars = EVIDENCE[sure]
     answer = Answer(
-        evidence=evidence_lines(evidence, told, lines, chars),
+        evidence=evidence_lines(evidence, told, LINES, CHARS),
         first_failure=place_of(evidence.first) if evidence.first else None,
     )
+    is_open = bool(candidates) and not found.confidence and found.worth_a_look
     if not found.confidence:
         said_first = "No error found." if evidence.seen == "sound" else NOTHING_FITS
         answer.ask = missing_information(
             evidence,
-            NOT_SURE if found.doubtful else said_first,
+            f"{NOT_SURE} {elsewhere}".strip() if is_open else said_first,
             with_sentence=not asked_in_words,
         )
-        if found.doubtful:
-            answer.also = [_title(c, entries) for c in candidates[:ALSO_ALONE]]
-        return answer
-    chosen = [(c, entries[c.id]) for c in candidates[:limit]]
-    others = [entry for _, entry in chosen[1:]]
-    written = wordings(line for _, line, _ in salient(evidence))
+    chosen = [(c, entries[c.id]) for c in candidates[:limit]] if found.confidence else []
     for place, (candidate, entry) in enumerate(chosen):
         by_numbers = told and entry.id == told.entry and not candidate.hit
-        match = {
-            "id": entry.id,
-            "title": plain(entry.title),
-            "why": told.why if by_numbers else _why(candidate, written),
-            "confidence": found.confidence if place == 0 else _further(candidate, found, ranking),
-            "severity": entry.severity,
-            "check": "",
-            "stale": doubts.get(entry.id, ""),
-        }
+        why = told.why if by_numbers else _why(candidate)
+        confidence = found.confidence if place == 0 else _further(candidate, found)
+        match = _match(entry, why, confidence, doubts.get(entry.id, ""))
         if place == 0:
-            _fill(match, entry, others, FIRST[sure])
-        else:
-            match["check"] = _check(entry, max(OTHER[sure] - tokens(match["title"]), 16))
+            if special:
+                match["why"] += f"; narrower: {special}"
+            _fill(match, entry, [other for _, other in chosen[1:]])
         answer.matches.append(match)
-    if elsewhere:
+    if elsewhere and found.confidence:
         answer.ask = f"Not sure. {elsewhere}"
     elif found.confidence == "low":
         answer.ask = missing_information(
             evidence, "Not sure.", most=1, with_sentence=not asked_in_words
         )
-    if not sure:
-        answer.also = [_title(c, entries, TITLE) for c in candidates[limit : limit + ALSO]]
-    over = tokens_of_json(answer.as_dict()) - WHOLE - FURTHER * max(0, limit - 3)
-    if over > 0:  # shorten the evidence first, then the texts of the first match
-        over -= tokens_of_json(answer.evidence[1:])
-        del answer.evidence[1:]
-    if over > 0:
-        _fill(answer.matches[0], chosen[0][1], others, max(FIRST[sure] - over, LEAST_FIRST))
+    if retriever.encoder is None:
+        answer.ask = f"{WORDS_ALONE} {answer.ask}".strip()
+    if is_open or found.confidence in ("medium", "low"):
+        rest = candidates[len(chosen) : len(chosen) + ALSO]
+        answer.also = _titles([entries[c.id] for c in rest], TITLES)
+    _fit(answer, WHOLE + FURTHER * max(0, limit - 3))
     return answer
+
+
+def _fit(answer: Answer, most: float) -> None:
+    """Keep an answer within its budget.
+
+    Titles go first, from the end, then evidence. The first match loses sentences only after those.
+    """
+
+    def over() -> float:
+        return tokens_of_json(answer.as_dict()) - most
+
+    while answer.also and over() > 0:
+        answer.also.pop()
+    if over() > 0:
+        del answer.evidence[1:]
+    if (too_many := over()) > 0 and answer.matches:
+        first = answer.matches[0]
+        first["distinguish"] = ""
+        leads = {name: first[name] for name in ("root_cause", "fix", "check")}
+        first |= fitting(leads, max(0.0, sum(map(tokens, leads.values())) - too_many))
+
+
+def _match(entry: Entry, why: str, confidence: str, stale: str) -> dict:
+    title = plain(entry.title)
+    room = max(OTHER - tokens(title), 20.0)
+    return {
+        "id": entry.id,
+        "title": title,
+        "why": why,
+        "confidence": confidence,
+        "severity": entry.severity,
+        "check": cut(first_paragraph(entry.check), room) or f"see entry {entry.id}",
+        "stale": stale,
+    }
 
 
 def missing_information(
@@ -249,42 +239,35 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
         return found
     if candidates[:1] == found.candidates[:1]:
         return replace(found, candidates=candidates)
-    return replace(found, candidates=candidates, confidence="", doubtful=bool(candidates))
+    return replace(found, candidates=candidates, confidence="", worth_a_look=True)
 
 
-def _title(
-    candidate: search.Candidate, entries: Mapping[str, Entry], most: float = math.inf
-) -> dict:
-    """Id and title, cut to about `most` tokens."""
-    return {"id": candidate.id, "title": title_cut(plain(entries[candidate.id].title), most)}
+def _titles(entries: list[Entry], room: float) -> list[dict]:
+    """As many ids with whole titles, from the start, as fit into about `room` tokens."""
+    found: list[dict] = []
+    for entry in entries:
+        title = {"id": entry.id, "title": plain(entry.title)}
+        room -= tokens_of_json(title)
+        if room < 0:
+            break
+        found.append(title)
+    return found
 
 
-def _fill(match: dict, entry: Entry, others: list[Entry], room: float) -> None:
-    """Put the texts of the first match into it; with title and reason they take `room` tokens.
-
-    Room that a short text doesn't need goes to the next one.
-    """
-    texts = {
-        "fix": opening(entry.fix),
-        "root_cause": first_paragraph(entry.root_cause),
-        "distinguish": _distinguish(entry, others),
-    }
-    left = room - 36 - sum(tokens(match[name]) for name in ("title", "why", "stale"))
-    spent, whole = 0.0, left
-    for name, share in SHARES:
-        most = max(whole * share - spent, 12.0)
-        if name == "check":
-            match[name] = _check(entry, most)
-        else:
-            match[name] = cut(
-                texts[name], min(most, DISTINGUISH) if name == "distinguish" else most
-            )
-        spent += tokens(match[name])
-
-
-def _check(entry: Entry, most: float) -> str:
-    """The check in about `most` tokens, or where to read it if there is no room."""
-    return cut(first_paragraph(entry.check), most) or f"see entry {entry.id}"
+def _fill(match: dict, entry: Entry, others: list[Entry]) -> None:
+    """Put the texts of the first match into it."""
+    match |= fitting(
+        {
+            "root_cause": first_paragraph(entry.root_cause),
+            "fix": opening(entry.fix),
+            "check": first_paragraph(entry.check),
+        },
+        LEADS,
+    )
+    match["distinguish"] = cut(_distinguish(entry, others), DISTINGUISH)
+    for name in ("domain", "retry"):
+        if value := getattr(entry, name, ""):
+            match[name] = value
 
 
 def check_limit(limit: int) -> None:
@@ -300,7 +283,7 @@ def plain(text: str) -> str:
     return text.replace("`", "")
 
 
-def _why(candidate: search.Candidate, written: Mapping[str, str]) -> str:
+def _why(candidate: search.Candidate) -> str:
     """The literal text of a match, or the words that speak for it, as the report writes them."""
     if candidate.hit:
         line = candidate.hit.line
@@ -308,19 +291,16 @@ def _why(candidate: search.Candidate, written: Mapping[str, str]) -> str:
         found = plain(shown(candidate.hit.text, 80))
         return f"`{found}` in {shown(line.source, NAME)} line {line.number}{rank}"
     told: list[str] = []
-    for word in filter(None, map(written.get, candidate.words)):
+    for word in candidate.words:
         if not any(word in other or other in word for other in told):
             told.append(word)
     return f"words: {', '.join(told[:MOST_WORDS])}" if told else "similar wording"
 
 
-def _further(candidate: search.Candidate, found: search.Found, ranking: Ranking) -> str:
-    """The confidence of a match after the first, by its probability.
-
-    It is low beside a first match that is nearly certain.
-    """
-    likely = candidate.probability >= ranking.limits["medium"]
-    return "medium" if likely and found.confidence != "low" else "low"
+def _further(candidate: search.Candidate, found: search.Found) -> str:
+    """The confidence of a match after the first: low, unless a literal text of it decides too."""
+    decides = candidate.hit and candidate.hit.decisive and found.confidence != "low"
+    return "medium" if decides else "low"
 
 
 def _distinguish(entry: Entry, others: list[Entry]) -> str:

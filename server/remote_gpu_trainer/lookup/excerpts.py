@@ -26,7 +26,8 @@ MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
 KEPT = 20_000  # texts and words whose cost is remembered; most are from the catalogue and recur
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_LONG = re.compile(r"(\S{12})\S{2,}")
+# Where a sentence or an item of a list ends and the next begins.
+_SENTENCE = re.compile(r"(?<=[.!?。]) (?=\S)|(?<=\S) (?=- )")
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
 
 
@@ -94,9 +95,27 @@ def cut(text: str, most: float) -> str:
     return short[: end + 1] if end > len(short) // 2 else short + " …"
 
 
-def title_cut(text: str, most: float) -> str:
-    """`cut` of a title, with its long words cut too where they leave no room for three."""
-    return cut(text, most) or cut(_LONG.sub(r"\1…", text), most)
+def fitting(texts: dict[str, str], most: float) -> dict[str, str]:
+    """The texts in about `most` tokens, none cut within a sentence or an item of a list.
+
+    Whole if they fit. Otherwise each keeps its first sentence, and then the texts take turns, the
+    last one first.
+    """
+    if sum(map(tokens, texts.values())) <= most:
+        return dict(texts)
+    parts = {name: _SENTENCE.split(text) for name, text in texts.items()}
+    kept = {name: 1 for name in texts}
+    left = most - sum(tokens(part[0]) for part in parts.values())
+    open_ = list(reversed(texts))
+    while open_:
+        for name in list(open_):
+            at = kept[name]
+            cost = tokens(parts[name][at]) if at < len(parts[name]) else left + 1
+            if cost > left:
+                open_.remove(name)
+            else:
+                kept[name], left = at + 1, left - cost
+    return {name: " ".join(part[: kept[name]]) for name, part in parts.items()}
 
 
 def first_paragraph(text: str) -> str:

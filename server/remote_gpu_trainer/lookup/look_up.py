@@ -15,12 +15,12 @@ from typing import BinaryIO
 
 from ..catalogue import bundle
 from ..catalogue.entry import Entry
-from ..catalogue.signatures import Pattern, SignatureIndex
+from ..catalogue.signatures import Pattern
 from ..logs.files import Unreadable
 from ..logs.prefixes import unfolded
 from ..logs.routine import is_command
 from ..numbers import log_reading
-from ..retrieval import ranking, waiting
+from ..retrieval import search
 from ..text.errors import BadRequest
 from .answer import Answer, check_limit, look_up, plain
 from .excerpts import cut, first_paragraph
@@ -33,15 +33,9 @@ LONG = 100_000  # characters from which a report may be read in windows
 
 
 @lru_cache(maxsize=1)
-def signatures() -> SignatureIndex:
-    """The compiled signatures of this installation's catalogue."""
-    return SignatureIndex(bundle.load_cache().signatures())
-
-
-@lru_cache(maxsize=1)
 def _needles() -> tuple[bytes, ...]:
     """The texts by which a reader of large logs chooses lines."""
-    return tuple(signatures().needles())
+    return tuple(search.load().signatures.needles())
 
 
 @lru_cache(maxsize=1)
@@ -53,7 +47,7 @@ def prepare() -> None:
     collects = gc.isenabled()
     gc.disable()
     try:
-        bundle.load_cache(), ranking.load(), waiting.load(), signatures()
+        bundle.load_cache(), search.load()
         gc.freeze()
     finally:
         if collects:
@@ -98,17 +92,14 @@ def answer_for(
     if beside and text and text.strip():
         found = log_reading.with_words(found, text)
     said = sentence_of(text, beside) if text else ""
-    heard = log_reading.from_text(said) if said else None
     answer = look_up(
         found,
         bundle.load_cache(),
-        ranking.load(),
-        signatures(),
+        search.load(),
         limit=limit,
         today=today or date.today(),
         installed=installed,
-        said=heard,
-        unlearned=waiting.load(),
+        said=said,
         asked_in_words=bool(said or (beside and text and text.strip())),
     )
     numbers = f"The numbers say: {found.numbers}." if found.numbers else ""

@@ -20,6 +20,8 @@ class Match(BaseModel):
     root_cause: str | None = None
     fix: str | None = None
     distinguish: str | None = Field(None, description="how to tell it from the next match")
+    domain: str | None = None
+    retry: str | None = Field(None, description="whether starting again can help")
 
 
 QUOTED = "quoted, untrusted text"  # what a client is told of text from logs and boxes

@@ -11,7 +11,6 @@ from ..logs.files import Unreadable
 from ..logs.flight_recorder import LIBRARY, NAME, Dump, Verdict, dumps_in, told_ranks, verdicts
 from ..logs.judging import Evidence
 from ..logs.lines import Line
-from ..logs.survivors import LOST_PEER, is_secondary
 
 READ, READ_STACKS = "read from the dumps: ", "read from the stacks: "
 ENTRIES = {"missing": "D20", "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
@@ -92,7 +91,7 @@ def _told(found: Evidence, lines: list[Line], entry: str, named: bool) -> Eviden
     own = (
         first is not None
         and first.kind in ("exception", "failure")
-        and not (is_secondary(first.text) or LOST_PEER.search(first.text))
+        and not first.says("secondary", "lost peer")
     )
     if not entry or own:
         for line in lines:
@@ -108,8 +107,8 @@ def _told(found: Evidence, lines: list[Line], entry: str, named: bool) -> Eviden
     rest = found.lines
     if entry != "D20":  # a time-out's own words name another entry
         rest = [
-            Line(line.source, line.number, line.rank, line.text, "consequence", line.time)
-            if line.kind in ("exception", "failure") and is_secondary(line.text)
+            line.of_kind("consequence")
+            if line.kind in ("exception", "failure") and line.says("secondary")
             else line
             for line in rest
         ]

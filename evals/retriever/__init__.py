@@ -1,1 +1,0 @@
-"""The retriever over entries that is measured against the shipped ranking."""

@@ -1,0 +1,151 @@
+"""A sentence encoder: the meaning of a text as a vector of length 1, in numpy alone.
+
+all-MiniLM-L6-v2 (six transformer layers, 384 wide), fine-tuned by evals/train.py so that a report
+lies near the card of the entry that explains it. `encoder.npz` holds its weights as int8 with one
+scale a row; the layers are widened to float32 when they are loaded, the table of words stays int8.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+import numpy
+
+from .wordpiece import WordPiece
+
+PLACE = Path(__file__).with_name("encoder.npz")
+MOST_PIECES = 128  # of a text; what follows isn't read
+LAYERS, WIDTH, HEADS = 6, 384, 12
+_SMALL = 1e-12
+
+
+class Encoder:
+    """The encoder whose weights `arrays` are.
+
+    `arrays`: {name: int8 matrix, `name/scale`: float32 a row} and float32 vectors, as
+    `quantized` gives them, with `vocabulary`: the pieces, one a line, as bytes of UTF-8.
+    """
+
+    def __init__(self, arrays: dict[str, numpy.ndarray]):
+        words = bytes(arrays["vocabulary"]).decode().split("\n")
+        self.pieces = WordPiece({word: row for row, word in enumerate(words)})
+        self._table = arrays["words"], arrays["words/scale"]
+        self._weights = {
+            name: numpy.ascontiguousarray((value.astype("f") * arrays[f"{name}/scale"][:, None]).T)
+            if f"{name}/scale" in arrays
+            else value.astype("f")
+            for name, value in arrays.items()
+            if name not in ("vocabulary", "words", "made_from") and not name.endswith("/scale")
+        }
+
+    def vector(self, text: str, most: int = MOST_PIECES) -> numpy.ndarray:
+        """The vector of a text, shape (384,), float32. Reads its first `most` pieces, up to 128."""
+        rows = self.pieces.pieces(text, most)
+        table, scale = self._table
+        x = table[rows] * scale[rows][:, None] + self._weights["places"][: len(rows)]
+        x = self._normal(x, "start")
+        for layer in range(LAYERS):
+            x = self._layer(x, str(layer))
+        mean = x.mean(0)
+        return mean / (numpy.linalg.norm(mean) + _SMALL)
+
+    def _layer(self, x: numpy.ndarray, at: str) -> numpy.ndarray:
+        w = self._weights
+        count, size = len(x), WIDTH // HEADS
+        mixed = x @ w[f"{at}/qkv"] + w[f"{at}/qkv bias"]
+        # Three of (heads, pieces, size).
+        q, k, v = mixed.reshape(count, 3, HEADS, size).transpose(1, 2, 0, 3)
+        seen = q @ k.transpose(0, 2, 1) / numpy.float32(size**0.5)
+        seen = numpy.exp(seen - seen.max(2, keepdims=True))
+        seen /= seen.sum(2, keepdims=True)
+        heads = (seen @ v).transpose(1, 0, 2).reshape(count, WIDTH)
+        x = self._normal(x + heads @ w[f"{at}/joined"] + w[f"{at}/joined bias"], f"{at}/attention")
+        inner = _gelu(x @ w[f"{at}/wide"] + w[f"{at}/wide bias"])
+        return self._normal(x + inner @ w[f"{at}/narrow"] + w[f"{at}/narrow bias"], f"{at}/output")
+
+    def _normal(self, x: numpy.ndarray, name: str) -> numpy.ndarray:
+        x = x - x.mean(1, keepdims=True)
+        x /= numpy.sqrt((x * x).mean(1, keepdims=True) + _SMALL)
+        return x * self._weights[f"{name} gain"] + self._weights[f"{name} shift"]
+
+
+def _gelu(x: numpy.ndarray) -> numpy.ndarray:
+    """GELU by its tanh form, which differs from the exact one by less than 0.001."""
+    inner = x * x
+    inner *= numpy.float32(0.044715 * 0.7978845608)
+    inner += numpy.float32(0.7978845608)
+    inner *= x
+    numpy.tanh(inner, out=inner)
+    inner += 1
+    inner *= x
+    inner *= numpy.float32(0.5)
+    return inner
+
+
+def quantized(weights: dict[str, numpy.ndarray], vocabulary: str) -> dict[str, numpy.ndarray]:
+    """The arrays of `encoder.npz` from the weights of a BERT by their own names, float32."""
+    found: dict[str, numpy.ndarray] = {
+        "vocabulary": numpy.frombuffer(vocabulary.encode(), "uint8"),
+        "places": (
+            weights["embeddings.position_embeddings.weight"][:MOST_PIECES]
+            + weights["embeddings.token_type_embeddings.weight"][0]
+        ),
+    }
+
+    def put(name: str, matrix: numpy.ndarray) -> None:
+        scale = numpy.abs(matrix).max(1) / 127 + _SMALL
+        found[name] = numpy.round(matrix / scale[:, None]).astype("int8")
+        found[f"{name}/scale"] = scale.astype("f")
+
+    def normal(name: str, source: str) -> None:
+        found[f"{name} gain"] = weights[f"{source}.weight"]
+        found[f"{name} shift"] = weights[f"{source}.bias"]
+
+    put("words", weights["embeddings.word_embeddings.weight"])
+    normal("start", "embeddings.LayerNorm")
+    for layer in range(LAYERS):
+        own = f"encoder.layer.{layer}."
+        parts = [f"{own}attention.self.{name}" for name in ("query", "key", "value")]
+        put(f"{layer}/qkv", numpy.concatenate([weights[f"{p}.weight"] for p in parts]))
+        found[f"{layer}/qkv bias"] = numpy.concatenate([weights[f"{p}.bias"] for p in parts])
+        for name, source in (
+            ("joined", "attention.output.dense"),
+            ("wide", "intermediate.dense"),
+            ("narrow", "output.dense"),
+        ):
+            put(f"{layer}/{name}", weights[f"{own}{source}.weight"])
+            found[f"{layer}/{name} bias"] = weights[f"{own}{source}.bias"]
+        normal(f"{layer}/attention", f"{own}attention.output.LayerNorm")
+        normal(f"{layer}/output", f"{own}output.LayerNorm")
+    return found
+
+
+@lru_cache(maxsize=1)
+def load() -> Encoder | None:
+    """The encoder of this installation. None where its file is missing or damaged."""
+    try:
+        with numpy.load(PLACE) as arrays:
+            return Encoder(dict(arrays))
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
+
+
+@lru_cache(maxsize=1)
+def name() -> str:
+    """A hash of the weights: cards encoded by another model aren't compared with this one's."""
+    return sha256(PLACE.read_bytes()).hexdigest()[:16]
+
+
+def packed(arrays: dict[str, numpy.ndarray]) -> bytes:
+    """The bytes of an .npz file of these arrays, the same for the same arrays."""
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", ZIP_STORED) as archive:
+        for key, value in arrays.items():
+            part = BytesIO()
+            numpy.lib.format.write_array(part, numpy.ascontiguousarray(value), allow_pickle=False)
+            archive.writestr(ZipInfo(f"{key}.npy"), part.getvalue())
+    return buffer.getvalue()

@@ -1,0 +1,115 @@
+"""Whether a report names the platform that an entry is about, by name or by a token of its page.
+
+A provider's entry may be the nearest to "Connection refused" and still be about a provider that the
+reader never used. So without a sign of the platform, and without a literal signature, its
+confidence is never high, and the answer asks where the run is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from ..catalogue.bundle import bundle_root
+from ..catalogue.entry import Entry, split
+from .search import Candidate, put_first
+
+NEAR = 4  # first candidates among which an entry for any box goes before a provider's
+ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
+_TOKENS = re.compile(r"^tokens:(.*(?:\n- .*)*)", re.M)
+_TOKEN = re.compile(
+    r"""["']([^"'\n]{3,})["']"""
+    r"""|(?<=- )([^"'\s][^\n]{2,})"""
+    r"""|(?<=[\[,] )([^"',\]\n]{3,})"""
+    r"""|(?<=\[)([^"',\]\n]{3,})"""
+)
+# What people write for a platform, other than the name of its page.
+_ALSO = {
+    "vastai": ("vast",),
+    "china": ("恒源", "矩池", "揽睿", "gpushare", "matpool"),
+    "notebooks": ("kaggle", "jupyter", "notebook"),
+    "kubernetes": ("k8s", "pod", "kubectl"),
+    "slurm": ("sbatch", "srun", "salloc"),
+    "aws": ("ec2", "amazon", "sagemaker"),
+    "gcp": ("google cloud", "gce", "gcloud"),
+    "colab": ("notebook",),
+    "modal": ("modal.",),
+    "runpod": ("pod",),
+    "autodl": ("hf-mirror", "镜像站"),
+}
+
+
+def platform_not_shown(entry: Entry, text: str) -> str:
+    """What to ask about an entry whose platform the report, `text`, doesn't name; else ''."""
+    named = _provider(entry)
+    if not named or _shown(named, text):
+        return ""
+    return f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
+
+
+def platform_shown(entry: Entry, text: str) -> bool:
+    """Whether an entry is about a provider, and the report names it."""
+    named = _provider(entry)
+    return bool(named) and _shown(named, text)
+
+
+def general_first(
+    candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str
+) -> tuple[Candidate, ...]:
+    """The candidates, best first, with an entry for any box before a provider's.
+
+    That is so where the provider's leads, the report doesn't name the provider, and a literal text
+    of the other entry is there too. If the report names the provider, and a text of its entry is
+    there, that one leads.
+    """
+    for candidate in candidates[:NEAR]:
+        if (
+            candidate.hit
+            and candidate.hit.signature.role != "advice"
+            and platform_shown(entries[candidate.id], text)
+        ):
+            return put_first(candidate, candidates)
+    if not candidates or not platform_not_shown(entries[candidates[0].id], text):
+        return candidates
+    for candidate in candidates[:NEAR]:
+        if (
+            candidate.hit
+            and candidate.hit.decisive
+            and not entries[candidate.id].path.startswith("profiles/")
+        ):
+            return put_first(candidate, candidates)
+    return candidates
+
+
+def _provider(entry: Entry) -> list[str]:
+    """The platforms of a provider's entry; none for an entry about any box or about a country."""
+    named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
+    return (
+        []
+        if not entry.path.startswith("profiles/")
+        or not ANYWHERE.isdisjoint(named)
+        or entry.family == "CN"
+        else named
+    )
+
+
+def _shown(named: list[str], text: str) -> bool:
+    low = text.lower()
+    return any(sign in low for name in named for sign in signs(name))
+
+
+@lru_cache(maxsize=32)
+def signs(name: str) -> tuple[str, ...]:
+    """The texts that show a platform, in lower case: its names, and the tokens of its page."""
+    try:
+        head, _ = split((bundle_root() / "profiles" / f"{name}.md").read_text(encoding="utf-8"))
+    except OSError:
+        head = ""
+    tokens = _TOKENS.search(head)
+    found = (
+        [next(filter(None, groups)).strip().lower() for groups in _TOKEN.findall(tokens[1])]
+        if tokens
+        else []
+    )
+    return (name, *_ALSO.get(name, ()), *found)

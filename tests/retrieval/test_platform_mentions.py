@@ -1,0 +1,111 @@
+"""A platform's entry without any sign of the platform is never sure, and the answer asks for the platform."""
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.platforms import profile
+from remote_gpu_trainer.retrieval import platform_mentions
+
+
+def first_of(answer) -> str:
+    """The id that stands first, claimed or as a title."""
+    return [*answer.matches, *answer.also][0]["id"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tmux: command not found",
+        "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
+        "ImportError: libGL.so.1: cannot open shared object file",
+    ],
+)
+def test_an_everyday_error_of_any_box_gets_the_entry_for_any_box(text):
+    answer = answer_for(text=text)
+    assert (
+        bundle.load().get(answer.matches[0]["id"]).path.startswith("references/")
+        and "name the platform" not in answer.ask
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the volume can't be attached to a machine in another region",
+        "ssh works but scp fails: subsystem request failed on channel 0",
+        "instance is stuck in loading, image is being pulled for an hour",
+    ],
+)
+def test_an_everyday_error_that_only_platforms_have_is_not_sure_to_be_one_providers(text):
+    answer = answer_for(text=text)
+    first = [*answer.matches, *answer.also][0]
+    assert all(match["confidence"] != "high" for match in answer.matches) and answer.also
+    assert (
+        f"{first['id']} is about " in answer.ask
+        and "which nothing here shows: name the platform." in answer.ask
+    )
+
+
+def test_one_that_an_entry_for_any_box_explains_needs_no_platform():
+    answer = answer_for(text="ssh: connect to host 192.0.2.4 port 22: Connection refused")
+    assert first_of(answer) == "SSH8" and "name the platform" not in answer.ask
+
+
+def test_the_providers_name_in_the_report_is_sign_enough():
+    answer = answer_for(text="ssh: connect to host ssh.runpod.io port 22: Connection refused")
+    assert first_of(answer) == "RP6" and "name the platform" not in answer.ask
+
+
+def test_every_token_of_a_platforms_page_is_a_sign():
+    for name, page in profile.load().items():
+        assert {token.lower() for token in page.tokens} <= set(platform_mentions.signs(name)), name
+
+
+def test_entries_of_any_box_and_of_a_country_need_no_sign():
+    read = bundle.load()
+    told = {
+        entry.family
+        for entry in read.entries
+        if platform_mentions.platform_not_shown(entry, "it fails")
+    }
+    assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= told and told.isdisjoint(
+        {"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"}
+    )
+    assert platform_mentions.platform_not_shown(
+        read.get("NB5"), "Colab disconnected"
+    ) == "" and "colab" in platform_mentions.platform_not_shown(read.get("NB5"), "disconnected")
+
+
+def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():
+    entry = bundle.load().get
+    assert platform_mentions.platform_shown(
+        entry("NB3"), "kaggle notebook stopped"
+    ) and not platform_mentions.platform_shown(entry("NB3"), "the run stopped")
+    assert not platform_mentions.platform_shown(
+        entry("GEN1"), "kaggle"
+    ) and not platform_mentions.platform_shown(entry("O1"), "kaggle")
+
+
+@pytest.mark.parametrize(
+    ("text", "elsewhere", "there", "place"),
+    [
+        (
+            "AssertionError: Torch not compiled with CUDA enabled",
+            "ENV13",
+            "LAM13",
+            "GH200 instance at Lambda. ",
+        ),
+        (
+            "RuntimeError: The NVIDIA driver on your system is too old (found version 11040)",
+            "ENV6",
+            "PS11",
+            "Paperspace machine from the ML template. ",
+        ),
+    ],
+)
+def test_a_literal_text_that_two_entries_know_gets_the_one_for_any_box_unless_the_platform_shows(
+    text, elsewhere, there, place
+):
+    assert answer_for(text=text).matches[0]["id"] == elsewhere
+    assert there in [match["id"] for match in answer_for(text=place + text).matches]
+    assert answer_for(text=place + text).matches[0]["id"] == there

@@ -1,0 +1,168 @@
+"""Evidence to ranked entries: a literal text leads, advice never decides, and claims are earned."""
+
+import shutil
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.entry import Signature
+from remote_gpu_trainer.catalogue.signatures import SignatureIndex
+from remote_gpu_trainer.lookup.answer import WORDS_ALONE, look_up
+from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.retrieval import encoder, search
+
+ADVICE = """\
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."""
+LAUNCHER = """\
+E1123 10:11:12.123000 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 4250) of binary: /usr/bin/python
+Traceback (most recent call last):
+  File "/usr/local/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-23_10:11:12
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 4250)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"""
+KEY_ERROR = """\
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/root/train.py", line 22, in main
+[rank0]:     lr = config["learning_rate"]
+[rank0]: KeyError: 'learning_rate'
+"""
+ASSERTION = "Assertion `srcIndex < srcSelectDimSize` failed."
+
+
+def ranked(text: str, **more) -> search.Found:
+    return search.load().rank(log_reading.from_text(text), **more)
+
+
+def first_two(text: str) -> list[str]:
+    return [candidate.id for candidate in ranked(text).candidates[:2]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ASSERTION}\n{ADVICE}",
+        "/opt/aten/src/ATen/native/cuda/Indexing.cu:1308: indexSelectLargeIndex: block: [13,0,0], thread: [31,0,0] "
+        f"{ASSERTION}\nTraceback (most recent call last):\n  File \"train.py\", line 12, in <module>\n    loss.backward()\n"
+        f"RuntimeError: CUDA error: device-side assert triggered\n{ADVICE}",
+        f"RuntimeError: CUDA error: device-side assert triggered\n{ASSERTION}\none line\nanother line\na third one",
+        "vectorized gather kernel index out of bounds",
+    ],
+)  # fmt: skip
+def test_an_index_beyond_the_embedding_is_found_whatever_pytorch_says_behind_it(text):
+    assert "L14" in first_two(text)
+
+
+@pytest.mark.parametrize(
+    "behind", ["", "MIOpen Error: something went wrong", "RuntimeError: miopenStatusUnknownError"]
+)
+def test_a_literal_text_leads_though_another_line_follows_it(behind):
+    assert "ROC2" in first_two(f"open memvfs: unable to open database file\n{behind}")
+
+
+@pytest.mark.parametrize("behind", ["", LAUNCHER])
+def test_a_users_own_key_error_is_no_entrys_failure(behind):
+    answer = answer_for(text=KEY_ERROR + behind)
+    assert answer.matches == [] and "D18" not in [each["id"] for each in answer.also[:3]]
+
+
+@pytest.mark.parametrize("name", ["O3", "D1", "U6", "L14"])
+@pytest.mark.parametrize("around", ["{}", "loss is nan\nmy GPUs are slow\n{}\nKilled by the user"])
+def test_a_literal_text_of_a_failure_is_first_or_second(name, around):
+    [text, *_] = [
+        s.text for s in bundle.load().get(name).signatures if not s.is_regex and s.role == "root"
+    ]
+    report = around.format(f"Traceback (most recent call last):\nRuntimeError: {text}")
+    assert name in first_two(report) and ranked(report).confidence in ("medium", "high")
+
+
+def test_of_several_literal_texts_the_first_on_the_rank_that_failed_first_leads():
+    texts = {
+        name: next(s.text for s in bundle.load().get(name).signatures if not s.is_regex)
+        for name in ("O3", "L14")
+    }
+
+    def rank(number: int, name: str) -> str:
+        return (
+            f"[rank{number}]: Traceback (most recent call last):\n"
+            f"[rank{number}]: RuntimeError: {texts[name]}\n"
+        )
+
+    for names in (("O3", "L14"), ("L14", "O3")):
+        assert names[0] in first_two(rank(1, names[0]) + rank(0, names[1]))
+
+
+@pytest.mark.parametrize("role", ["advice", "cascade"])
+def test_advice_and_cascades_never_decide(role):
+    whole = search.load()
+    marked = Signature("CUDA kernel errors might be asynchronously reported", False, role)
+    hostile = replace(whole, signatures=SignatureIndex([("O3", [marked])]))
+    evidence = log_reading.from_text(f"KeyError: 'learning_rate'\n{ADVICE}")
+    found = hostile.rank(evidence)
+    assert "O3" not in [candidate.id for candidate in found.candidates[:2]]
+    as_root = replace(whole, signatures=SignatureIndex([("O3", [replace(marked, role="root")])]))
+    assert "O3" in [candidate.id for candidate in as_root.rank(evidence).candidates[:2]]
+
+
+def test_a_literal_text_of_an_entry_that_the_index_lacks_is_found_and_no_traceback():
+    whole = search.load()
+    new = SignatureIndex([("ZZ9", [Signature("the flux capacitor rattles", False)])])
+    report = "Traceback (most recent call last):\nRuntimeError: the flux capacitor rattles"
+    found = replace(whole, signatures=new).rank(log_reading.from_text(report))
+    assert found.candidates[0].id == "ZZ9" and found.confidence == "medium"
+
+
+@pytest.mark.parametrize("text", ["hello", "error", "how do I center a div in css", "{'a': 1}"])
+def test_what_says_nothing_about_training_gets_neither_claim_nor_titles(text):
+    found = ranked(text)
+    assert not found.confidence and not found.worth_a_look
+
+
+def test_what_one_says_about_a_report_is_read_first():
+    evidence = log_reading.from_text("step 1\n" * 3)
+    said = "one rank hangs in the last batch of the epoch"
+    assert search.gist(evidence, said).startswith(said)
+    assert len(search.gist(evidence, "x" * 5000)) <= 5000 + 2
+
+
+@pytest.fixture
+def without_encoder(tmp_path, monkeypatch, request):
+    place = tmp_path / "encoder.npz"
+    if request.param != "missing":
+        shutil.copy(encoder.PLACE, place)
+        with open(place, "r+b") as file:
+            file.truncate(1_000_000)
+    monkeypatch.setattr(encoder, "PLACE", place)
+    encoder.load.cache_clear(), search.load.cache_clear()
+    yield
+    monkeypatch.undo()
+    encoder.load.cache_clear(), search.load.cache_clear()
+
+
+@pytest.mark.parametrize("without_encoder", ["missing", "damaged"], indirect=True)
+def test_without_its_encoder_it_answers_by_literal_texts_and_words_and_says_so(without_encoder):
+    assert search.load().encoder is None
+    literal = answer_for(text="RuntimeError: element 0 of tensors does not require grad")
+    assert literal.matches[0]["id"] == "O3" and literal.ask.startswith(WORDS_ALONE)
+    worded = answer_for(text="find_unused_parameters and the reducer of DistributedDataParallel")
+    ids = [each["id"] for each in worded.matches + worded.also]
+    assert "D8" in ids[:5] and worded.ask.startswith(WORDS_ALONE)
+    assert all(match["confidence"] != "high" for match in worded.matches)
+
+
+def test_with_its_encoder_it_says_nothing_of_it():
+    evidence = log_reading.from_text("RuntimeError: element 0 of tensors does not require grad")
+    entries, today = bundle.load().by_id, date(2026, 11, 20)
+    assert WORDS_ALONE not in look_up(evidence, entries, search.load(), limit=3, today=today).ask
