@@ -154,8 +154,13 @@ def look_up(
         answer.ask = missing_information(
             evidence, "Not sure.", most=1, with_sentence=not asked_in_words
         )
-    if retriever.encoder is None:
-        answer.ask = f"{WORDS_ALONE} {answer.ask}".strip()
+    hit = chosen[0][0].hit if chosen else None
+    told_first = [
+        WORDS_ALONE if retriever.encoder is None else "",
+        evidence.victims,
+        judging.disagreement(evidence, hit.line) if hit else "",
+    ]
+    answer.ask = " ".join(filter(None, [*told_first, answer.ask]))
     if is_open or found.confidence in ("medium", "low"):
         rest = candidates[len(chosen) : len(chosen) + ALSO]
         answer.also = _titles([entries[c.id] for c in rest], TITLES)

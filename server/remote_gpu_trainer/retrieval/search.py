@@ -3,8 +3,8 @@
 Three things speak for an entry: what the report means (the encoder, against two cards of the
 entry), its words (BM25F), and a literal signature in it. One linear model over these orders the
 entries; two more say whether any entry explains the report, and how likely the first is right.
-evals/train.py fits them on reports that
-the encoder never saw, and writes their numbers to judge.json.
+evals/train.py fits them on reports that the encoder never saw, and writes their numbers to
+judge.json.
 
 A literal text that names the cause is never overruled: its entry is first or second.
 """
@@ -229,6 +229,8 @@ class Retriever:
             else:
                 candidates = put_first(Candidate(leader.entry_id, 0.0, leader), candidates)
             confidence = confidence if confidence == "high" else "medium"
+        elif any(hit.entry_id == candidates[0].id and _is_cascade(hit) for hit in hits):
+            confidence = confidence or "low"
         elif known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
             return Found((), "")
         elif points:
@@ -258,6 +260,11 @@ def is_failure(hit: Hit, evidence: Evidence) -> bool:
         return False
     is_short = not any(line.kind in APART for line in evidence.lines)
     return hit.decisive or kind in FAILED or is_short
+
+
+def _is_cascade(hit: Hit) -> bool:
+    """Whether a rank that lost another one, or waited too long, failed with this text."""
+    return hit.signature.role == "cascade" and hit.line.kind in ("exception", "failure")
 
 
 def _first_failing(hits: list[Hit], evidence: Evidence, candidates: tuple[Candidate, ...]) -> Hit:
