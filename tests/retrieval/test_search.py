@@ -166,3 +166,29 @@ def test_with_its_encoder_it_says_nothing_of_it():
     evidence = log_reading.from_text("RuntimeError: element 0 of tensors does not require grad")
     entries, today = bundle.load().by_id, date(2026, 11, 20)
     assert WORDS_ALONE not in look_up(evidence, entries, search.load(), limit=3, today=today).ask
+
+
+def test_what_a_survivor_says_is_claimed_where_nothing_else_is_known_and_only_then():
+    lost = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:18314"
+    log = f"rank 1: step 3 loss 2.7\n[rank1]: Traceback (most recent call last):\n[rank1]: {lost}\n"
+    alone = ranked(log)
+    assert alone.candidates[0].id == "D20" and alone.confidence
+    own = ranked(
+        log
+        + "[rank0]: RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn"
+    )
+    assert own.candidates[0].id == "O3"
+
+
+def test_a_match_that_rests_on_another_line_than_the_first_failure_says_so():
+    put_in = "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n"
+    steps = "".join(f"step {step} loss 2.0\n" for step in range(20))
+    real = (
+        '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 10, in <module>\n'
+        "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of "
+        "79.10 GiB of which 1.00 GiB is free.\n"
+    )
+    both = answer_for(text=put_in + steps + real)
+    assert both.matches[0]["id"] == "D8" and both.first_failure["rank"] == 0
+    assert both.ask.startswith("The match rests on line 1, the first failure is line 24 of rank 0")
+    assert "rests on" not in answer_for(text=steps + real).ask

@@ -229,7 +229,11 @@ class Retriever:
             else:
                 candidates = put_first(Candidate(leader.entry_id, 0.0, leader), candidates)
             confidence = confidence if confidence == "high" else "medium"
-        elif any(hit.entry_id == candidates[0].id and _is_cascade(hit) for hit in hits):
+        elif lost := next(filter(_is_cascade, hits), None):  # all that is known
+            survivor = Candidate(lost.entry_id, 0.0, lost)
+            candidates = (
+                behind(1, survivor, candidates) if confidence else put_first(survivor, candidates)
+            )
             confidence = confidence or "low"
         elif known < LEAST_WORDS or only_versions(line.text for line in evidence.lines):
             return Found((), "")
