@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex, normal
-from remote_gpu_trainer.lookup.look_up import signatures
 from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.retrieval import search
 
 LOG = """Traceback (most recent call last):
   File "train.py", line 3, in <module>
@@ -22,7 +22,7 @@ def plainly(found: log_reading.Evidence) -> set[tuple[str, str]]:
     joined = " ".join(map(normal, lines))
     return {
         (name, pattern.source.text)
-        for name, pattern in signatures().patterns
+        for name, pattern in search.load().signatures.patterns
         if (pattern.literal in joined if pattern.literal else any(map(pattern.search, lines)))
     }
 
@@ -38,7 +38,7 @@ def test_no_signature_is_lost_on_the_way_to_its_lines():
         found = log_reading.from_text(text)
         expected = plainly(found)
         assert {
-            (hit.entry_id, hit.signature.text) for hit in signatures().find(found)
+            (hit.entry_id, hit.signature.text) for hit in search.load().signatures.find(found)
         } == expected, text[:200]
         hits += len(expected)
     assert hits > 100

@@ -488,7 +488,7 @@ def test_the_tool_reports_progress_while_it_waits(monkeypatch):
 def test_a_call_that_runs_out_of_time_is_unknown_with_what_to_do(monkeypatch):
     from remote_gpu_trainer.mcp_server import server as mcp_progress
 
-    async def over(*_):
+    async def over(*_, **__):
         raise TimeoutError
 
     monkeypatch.setattr("remote_gpu_trainer.mcp_server.server.told", over)

@@ -8,8 +8,9 @@ import json
 import pytest
 from remote_gpu_trainer.logs import judging
 from remote_gpu_trainer.logs.judging import disagreement
-from remote_gpu_trainer.lookup.look_up import answer_for, signatures
+from remote_gpu_trainer.lookup.look_up import answer_for
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
+from remote_gpu_trainer.retrieval import search
 
 LOOP = '[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "/root/code/train.py", line 137, in main\n[rank{rank}]:     loss.backward()\n[rank{rank}]:   File "/opt/venv/lib/python3.11/site-packages/torch/_tensor.py", line 630, in backward\n[rank{rank}]:     torch.autograd.backward(\n'
 CLOSED = (
@@ -170,7 +171,7 @@ SEGFAULT = 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f5b7
 def test_a_segmentation_fault_in_a_rank_s_log_is_what_is_explained(run, launcher):
     found = run({0: (steps(), CLOSED), 1: (steps(), SEGFAULT)}, launcher)
     assert (found.first.rank, found.first.text) == (1, "Fatal Python error: Segmentation fault")
-    hits = signatures().find(judging.without_cascade(found))
+    hits = search.load().signatures.find(judging.without_cascade(found))
     assert {hit.entry_id for hit in hits} == {"U50"}
 
 
@@ -186,12 +187,14 @@ def test_a_segmentation_fault_in_a_rank_s_log_is_what_is_explained(run, launcher
 def test_the_literal_text_of_an_exception_names_its_entry(text, entry):
     found = judging.without_cascade(from_text(raised(1, text) + CLOSED.format(rank=0)))
     assert found.first.rank == 1
-    assert entry in [hit.entry_id for hit in signatures().find(found) if hit.decisive]
+    assert entry in [hit.entry_id for hit in search.load().signatures.find(found) if hit.decisive]
 
 
 @pytest.mark.parametrize("text", ["OutOfMemoryError", "torch.cuda.MemoryErrors: none"])
 def test_no_other_exception_is_taken_for_a_memory_error(text):
-    assert "U54" not in {hit.entry_id for hit in signatures().find(from_text(raised(1, text)))}
+    assert "U54" not in {
+        hit.entry_id for hit in search.load().signatures.find(from_text(raised(1, text)))
+    }
 
 
 @pytest.mark.parametrize("text", ["KeyError: 'warmup_ratio'", "AssertionError: settings differ"])
