@@ -11,7 +11,7 @@ from remote_gpu_trainer.lookup.excerpts import fitting, opening, tokens
 from remote_gpu_trainer.lookup.look_up import answer_for
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import search
-from remote_gpu_trainer.text.errors import BadRequest
+from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import ROOT
 

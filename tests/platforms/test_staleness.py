@@ -161,7 +161,7 @@ def test_the_script_and_what_it_imports_are_written_for_python_3_8():
                 "__init__",
                 "platforms/ages",
                 "catalogue/grammar",
-                "text/errors",
+                "text/__init__",
                 "catalogue/entry",
                 "catalogue/bundle",
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from ..text.errors import UserError
+from ..text import UserError
 
 SEVERITIES = ("blocks", "corrupts", "wastes", "misleads")
 DOMAINS = ("code", "data", "environment", "box", "platform")

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from . import terminal
 from .main import program
 

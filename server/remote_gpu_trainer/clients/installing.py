@@ -23,7 +23,7 @@ from pathlib import Path
 
 from .. import __version__
 from ..catalogue import bundle
-from ..text import whole_file
+from ..text import write_whole
 from .config_file import InstallError, Remembered, planned, text_of
 from .configs import NAME, Wanted, wanted
 
@@ -396,4 +396,4 @@ def _write(file: Path, text: str | None) -> None:
         target.unlink(missing_ok=True)
         return
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-    whole_file.write(target, text.encode("utf-8", "surrogatepass"), mode)
+    write_whole(target, text.encode("utf-8", "surrogatepass"), mode)

@@ -18,7 +18,7 @@ from ..platforms.ages import stale_entry
 from ..retrieval import search
 from ..retrieval.neighbours import special_of, splitting_first
 from ..retrieval.platform_mentions import general_first, platform_not_shown
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from ..text.masking import shown
 from .excerpts import (
     NAME,

@@ -33,7 +33,7 @@ from ..lookup.answer import LIMITS
 from ..lookup.look_up import answer_for
 from ..lookup.models import BoxHealth, Lookup, RunScript, Staleness
 from ..platforms.ages import BadQuestion, read_day
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from . import prompts
 from .prompts import as_data
 from .transports import Server
