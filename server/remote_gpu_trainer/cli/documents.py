@@ -151,7 +151,7 @@ def _shares(page: str, read: Catalogue) -> dict[str, Any]:
 
 
 def _limits(page: str, read: Catalogue) -> dict[str, Any]:
-    from ..platforms.ages import LIMITS
+    from ..catalogue.entry import LIMITS
 
     return {"limits": LIMITS}
 

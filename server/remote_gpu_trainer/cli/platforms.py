@@ -150,8 +150,8 @@ def show_interval(args: argparse.Namespace) -> int:
 
 def staleness(args: argparse.Namespace) -> int:
     """`staleness`: 0 fresh, 1 something to look at."""
+    from ..catalogue.entry import BadQuestion, read_day
     from ..platforms import checking
-    from ..platforms.ages import BadQuestion, read_day
 
     try:
         if args.json and args.markdown:
