@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli.answer_text import as_text
+from remote_gpu_trainer.cli.lookup import as_text
 from remote_gpu_trainer.lookup.answer import ALSO, Answer, cut, look_up, plain
 from remote_gpu_trainer.lookup.excerpts import fitting, opening, tokens
 from remote_gpu_trainer.lookup.look_up import answer_for
