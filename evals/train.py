@@ -33,7 +33,7 @@ sys.path[:0] = [str(EVALS), str(EVALS.parent / "server")]
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.retrieval import encoder, index, search
-from remote_gpu_trainer.text import whole_file
+from remote_gpu_trainer.text import write_whole
 from training import BASE, corpus, judge
 from training.corpus import Report
 
@@ -202,14 +202,14 @@ def main() -> int:
         weights, words = base()
         arrays = encoder.quantized(learn(learned, asked.steps, weights, words), words)
         arrays["made_from"] = numpy.frombuffer(json.dumps(about).encode(), "uint8")
-        whole_file.write(encoder.PLACE, encoder.packed(arrays), 0o644)
+        write_whole(encoder.PLACE, encoder.packed(arrays), 0o644)
     encoder.load.cache_clear(), encoder.name.cache_clear()
     model = encoder.load()
     arrays = index.build(catalogue.entries, model, encoder.name(), index.read_if_there())
-    whole_file.write(index.PLACE, encoder.packed(arrays), 0o644)
+    write_whole(index.PLACE, encoder.packed(arrays), 0o644)
     fitted = judge.fit([r for r, judged in everything if judged], index.Index(arrays), model)
     text = json.dumps(fitted, indent=2) + "\n"
-    whole_file.write(search.JUDGE, text.encode(), 0o644)
+    write_whole(search.JUDGE, text.encode(), 0o644)
     print(text)
     return 0
 

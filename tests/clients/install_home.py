@@ -11,7 +11,7 @@ try:
 except ImportError:  # Python 3.10
     import tomli as tomllib
 from remote_gpu_trainer.cli.main import main
-from remote_gpu_trainer.clients import config_json, skill_folder
+from remote_gpu_trainer.clients import config_json, installing
 
 FILES = {
     "claude-code": ".claude.json", "opencode": ".config/opencode/opencode.json", "codex": ".codex/config.toml",
@@ -22,7 +22,7 @@ SKILLS = {
 }  # fmt: skip
 KEYS = {"opencode": "mcp", "codex": "mcp_servers"}
 NAME = "remote-gpu-trainer"
-WHOLE = skill_folder.contents()
+WHOLE = installing.contents()
 SOME = {
     name: WHOLE[name]
     for name in ("SKILL.md", "profiles/runpod.md", "hooks/suggest.py", "hooks/opencode.js")
@@ -37,7 +37,7 @@ def home(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setattr(sys, "executable", "/venv/bin/python")
-    monkeypatch.setattr(skill_folder, "contents", lambda: SOME)
+    monkeypatch.setattr(installing, "contents", lambda: SOME)
     return folder
 
 

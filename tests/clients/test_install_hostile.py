@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from remote_gpu_trainer.clients import config_file, config_json, installing, skill_folder
+from remote_gpu_trainer.clients import config_file, config_json, installing
 from remote_gpu_trainer.clients.configs import Edit
 
 from tests.clients.install_home import FILES, KEYS, NAME, home, install, servers, tree, uninstall  # noqa: F401
@@ -136,7 +136,7 @@ def test_when_a_later_part_fails_the_earlier_ones_are_put_back(home, monkeypatch
     def full(step, staging):
         raise OSError(28, "No space left on device", str(step.folder))
 
-    monkeypatch.setattr(skill_folder, "take", full)
+    monkeypatch.setattr(installing, "take", full)
     assert install("cursor") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert (home / ".cursor/mcp.json").read_text() == "{}"
@@ -167,7 +167,7 @@ def test_keys_are_neither_shown_nor_remembered(home, capsys):
     assert key in (home / ".cursor/mcp.json").read_text()
 
 
-def test_a_skill_folder_of_somebody_elses_is_left_alone(home, capsys):
+def test_a_installing_of_somebody_elses_is_left_alone(home, capsys):
     skill = home / ".agents/skills" / NAME
     skill.mkdir(parents=True)
     (skill / "notes.md").write_text("mine")

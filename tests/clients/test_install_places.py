@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.clients import config_json, installing, skill_folder
+from remote_gpu_trainer.clients import config_json, installing
 
 from tests.clients.install_home import (  # noqa: F401
     FILES,
@@ -32,10 +32,10 @@ def test_the_folder_is_the_whole_skill():
 def test_a_newer_version_replaces_the_pages_and_drops_the_old_ones(home, monkeypatch):
     skill = home / ".agents/skills" / NAME
     monkeypatch.setattr(
-        skill_folder, "contents", lambda: {**SOME, "SKILL.md": b"old", "profiles/gone.md": b"old"}
+        installing, "contents", lambda: {**SOME, "SKILL.md": b"old", "profiles/gone.md": b"old"}
     )
     install("skill")
-    monkeypatch.setattr(skill_folder, "contents", lambda: SOME)
+    monkeypatch.setattr(installing, "contents", lambda: SOME)
     assert install("skill") == 0
     assert (skill / "SKILL.md").read_bytes() == SOME["SKILL.md"] and not (
         skill / "profiles/gone.md"

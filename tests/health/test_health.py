@@ -19,7 +19,7 @@ from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.health import examine
 from remote_gpu_trainer.health import reading as health_reading
 from remote_gpu_trainer.mcp_server.server import make_server
-from remote_gpu_trainer.text.errors import BadRequest
+from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import ROOT
 from tests.engines.fake_smi import fake_smi

@@ -9,7 +9,7 @@ import pytest
 from remote_gpu_trainer.health import examine as health
 from remote_gpu_trainer.health import examine as health_hosts
 from remote_gpu_trainer.health import reading as health_reading
-from remote_gpu_trainer.text.errors import BadRequest
+from remote_gpu_trainer.text import BadRequest
 
 from tests.engines.fake_smi import fake_smi
 from tests.engines.sshd import boxes, free_port  # noqa: F401

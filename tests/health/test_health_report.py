@@ -10,7 +10,7 @@ import pytest
 from jinja2 import UndefinedError
 from remote_gpu_trainer.health import report as health_report
 from remote_gpu_trainer.health import watching as health_watching
-from remote_gpu_trainer.text.errors import BadRequest
+from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import engine
 from tests.engines.chromium import CHROMIUM, Browser, Served

@@ -1,7 +1,7 @@
 """Which rank failed first, from what ranks and launchers say. Runs under torchrun are in test_reading."""
 
 import pytest
-from remote_gpu_trainer.cli.answer_text import as_text
+from remote_gpu_trainer.cli.lookup import as_text
 from remote_gpu_trainer.lookup.look_up import answer_for
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 

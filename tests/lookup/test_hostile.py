@@ -12,7 +12,7 @@ from remote_gpu_trainer.lookup.answer import Answer
 from remote_gpu_trainer.lookup.look_up import answer_for
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import search
-from remote_gpu_trainer.text.errors import BadRequest
+from remote_gpu_trainer.text import BadRequest
 
 SECONDS_PER_MB = 0.5
 FRAGMENTS = [

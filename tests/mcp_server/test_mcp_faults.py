@@ -552,7 +552,7 @@ def test_a_call_for_which_there_was_never_a_place_says_why():
 
     import anyio
     from remote_gpu_trainer.mcp_server import server
-    from remote_gpu_trainer.text.errors import BadRequest
+    from remote_gpu_trainer.text import BadRequest
 
     class Context:
         async def report_progress(self, *_):

@@ -26,7 +26,7 @@ from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.mcp_server.transports import bound
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.render import TARGETS
-from remote_gpu_trainer.text.errors import BadRequest
+from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import ROOT
 from tests.lookup.test_budget import counted, written

@@ -9,9 +9,9 @@ from datetime import date, timedelta
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.entry import heads, read_all
+from remote_gpu_trainer.catalogue.entry import LIMITS, heads, kind_of, read_all
 from remote_gpu_trainer.cli import main as cli
-from remote_gpu_trainer.platforms import ages, checking, installed, staleness
+from remote_gpu_trainer.platforms import checking, installed, staleness
 from remote_gpu_trainer.platforms.staleness import Statement, contradictions
 
 from tests.conftest import ROOT
@@ -159,9 +159,8 @@ def test_the_script_and_what_it_imports_are_written_for_python_3_8():
             ROOT / "server/remote_gpu_trainer" / f"{name}.py"
             for name in (
                 "__init__",
-                "platforms/ages",
                 "catalogue/grammar",
-                "text/errors",
+                "text/__init__",
                 "catalogue/entry",
                 "catalogue/bundle",
             )
@@ -526,7 +525,7 @@ def test_a_text_that_looks_like_a_command_is_only_text(tmp_path):
 
 
 def test_the_limit_of_each_kind_is_one_table():
-    assert ages.LIMITS == {
+    assert LIMITS == {
         "price": 90,
         "quota": 90,
         "platform": 180,
@@ -537,8 +536,8 @@ def test_the_limit_of_each_kind_is_one_table():
 
 def test_every_entry_has_a_kind_and_every_fact_a_limit():
     for entry in bundle.load().entries:
-        assert ages.kind_of(entry) in ages.LIMITS
-    assert all(head.kind in ages.LIMITS for head in read_all(ROOT))
+        assert kind_of(entry) in LIMITS
+    assert all(head.kind in LIMITS for head in read_all(ROOT))
 
 
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
@@ -549,7 +548,7 @@ def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
     read = bundle.load()
     asked = log_reading.from_text("element 0 of tensors does not require grad")
     entry = read.get("O3")
-    late = entry.verified + timedelta(ages.LIMITS[ages.kind_of(entry)] + 1)
+    late = entry.verified + timedelta(LIMITS[kind_of(entry)] + 1)
     match = look_up(asked, read.by_id, search.load(), limit=3, today=late).matches[0]
     assert match["id"] == "O3" and match["stale"].startswith("last checked 2026-11-20")
     fresh = look_up(asked, read.by_id, search.load(), limit=3, today=date(2026, 11, 20)).matches[0]

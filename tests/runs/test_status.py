@@ -12,7 +12,7 @@ import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runs import ledger, status
 from remote_gpu_trainer.runs.status import Status, read
-from remote_gpu_trainer.text.errors import BadRequest
+from remote_gpu_trainer.text import BadRequest
 
 from tests.engines.fake_run import SAYS, fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401

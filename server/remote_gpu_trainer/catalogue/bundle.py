@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from ..text.errors import UserError
+from ..text import UserError
 from .entry import Entry, Fault, Retired, Signature
 from .grammar import Section, read_page, sections
 

@@ -13,7 +13,7 @@ from rich.theme import Theme
 
 from ..catalogue.entry import Entry
 from ..lookup.answer import Answer, plain
-from .answer_text import WHOLE, first_failure, place_of
+from .lookup import WHOLE, first_failure, place_of
 
 CONFIDENCE = {"high": "bold green", "medium": "bold yellow", "low": "bold red"}
 SEVERITY = {

@@ -173,7 +173,7 @@ def release(args: argparse.Namespace) -> int:
     """`release`: 0 verified, gone or forgotten, 1 not, 2 could not tell."""
     from ..platforms import profile as profiles
     from ..runs.release import Unreleased
-    from ..text.errors import BadRequest
+    from ..text import BadRequest
 
     if args.forget:
         return _forget(args)
@@ -233,7 +233,7 @@ def _forget(args: argparse.Namespace) -> int:
     """Take a box off the ledger because the user says so: 0 forgotten, 1 it wasn't there."""
     from ..boxes.box import BadBox, address, parse
     from ..runs import ledger
-    from ..text.errors import BadRequest
+    from ..text import BadRequest
     from ..text.masking import shown
 
     if args.profile or args.confirm_gone or args.id or args.listing or args.run_listing:
@@ -262,7 +262,7 @@ def _listing(args: argparse.Namespace, profile) -> str | None:
     """The provider's list; None when none was given."""
     from ..platforms.teardown import decoded
     from ..runs import release as releasing
-    from ..text.errors import BadRequest
+    from ..text import BadRequest
 
     if args.listing and args.run_listing:
         raise BadRequest("--listing and --run-listing can't be combined; pass one of them")
@@ -286,7 +286,7 @@ def _listing(args: argparse.Namespace, profile) -> str | None:
 def box_of(text: str):
     """The box that a user names. Raises BadRequest."""
     from ..boxes.box import BadBox, parse
-    from ..text.errors import BadRequest
+    from ..text import BadRequest
 
     try:
         return parse(text)

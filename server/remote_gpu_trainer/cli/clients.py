@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from . import terminal
 
 

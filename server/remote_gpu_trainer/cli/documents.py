@@ -25,7 +25,7 @@ from ..catalogue.entry import split
 from ..lookup.answer import plain
 from ..lookup.look_up import answer_for
 from ..retrieval import encoder, index, search
-from ..text import whole_file
+from ..text import write_whole
 from .answer_view import draw
 from .main import leaves, make_parser
 
@@ -79,7 +79,7 @@ def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:
         return False
     if write:
         arrays = index.build(read.entries, model, encoder.name(), known)
-        whole_file.write(root / INDEX, encoder.packed(arrays), 0o644)
+        write_whole(root / INDEX, encoder.packed(arrays), 0o644)
         index.load.cache_clear(), search.load.cache_clear()
     return True
 
@@ -151,7 +151,7 @@ def _shares(page: str, read: Catalogue) -> dict[str, Any]:
 
 
 def _limits(page: str, read: Catalogue) -> dict[str, Any]:
-    from ..platforms.ages import LIMITS
+    from ..catalogue.entry import LIMITS
 
     return {"limits": LIMITS}
 

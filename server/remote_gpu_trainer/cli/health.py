@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from . import terminal
 from .boxes import BOX
 from .main import program

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..runs import ledger
-from ..text.errors import UserError
+from ..text import UserError
 from . import terminal
 
 NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml installs both

@@ -91,7 +91,7 @@ def profile(args: argparse.Namespace) -> int:
     """`profile`: 0 shown or found, 1 no platform qualifies."""
     from ..platforms import choosing
     from ..platforms import profile as profiles
-    from ..text.errors import BadRequest
+    from ..text import BadRequest
 
     if args.save_seconds is not None or args.kill_hours is not None:
         if args.name or args.need:
@@ -125,7 +125,7 @@ def profile(args: argparse.Namespace) -> int:
 def show_interval(args: argparse.Namespace) -> int:
     """`profile --save-seconds --kill-hours`: print the best interval between saves."""
     from ..platforms.choosing import between_saves
-    from ..text.errors import BadRequest
+    from ..text import BadRequest
 
     if args.save_seconds is None or args.kill_hours is None:
         raise BadRequest("one of --save-seconds and --kill-hours is missing; give both")
@@ -150,8 +150,8 @@ def show_interval(args: argparse.Namespace) -> int:
 
 def staleness(args: argparse.Namespace) -> int:
     """`staleness`: 0 fresh, 1 something to look at."""
+    from ..catalogue.entry import BadQuestion, read_day
     from ..platforms import checking
-    from ..platforms.ages import BadQuestion, read_day
 
     try:
         if args.json and args.markdown:
@@ -167,7 +167,7 @@ def staleness(args: argparse.Namespace) -> int:
             day, packages=packages, released=args.released, scope=args.scope, limits=args.limit
         )
     except BadQuestion as error:
-        from ..text.errors import BadRequest
+        from ..text import BadRequest
 
         raise BadRequest(str(error)) from None
     if args.json:

@@ -20,7 +20,7 @@ from pathlib import Path
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box, Reply, parse
 from ..catalogue.bundle import bundle_root
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from ..text.masking import shown, shown_lines
 from .reading import WORST, Health, read, without_answer, worst
 

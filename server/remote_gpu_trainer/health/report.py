@@ -17,7 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from ..text.masking import shown
 from .watching import Event, Series, Watch, read
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..numbers import finite
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from ..text.masking import shown, shown_lines
 from .examine import script, script_path
 from .reading import LEVELS

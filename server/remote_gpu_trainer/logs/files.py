@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from ..text.errors import UserError
+from ..text import UserError
 from .windows import BLOCK, Row, keep
 
 HEAD = 1 << 16  # first bytes, which tell whether a file is a log

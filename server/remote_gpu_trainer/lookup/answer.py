@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 
-from ..catalogue.entry import Entry
+from ..catalogue.entry import Entry, stale_entry
 from ..logs import judging
 from ..logs.judging import Evidence
 from ..numbers.out_of_memory import told_by
-from ..platforms.ages import stale_entry
 from ..retrieval import search
 from ..retrieval.neighbours import special_of, splitting_first
 from ..retrieval.platform_mentions import general_first, platform_not_shown
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from ..text.masking import shown
 from .excerpts import (
     NAME,

@@ -21,7 +21,7 @@ from ..logs.prefixes import unfolded
 from ..logs.routine import is_command
 from ..numbers import log_reading
 from ..retrieval import search
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from .answer import Answer, check_limit, look_up, plain
 from .excerpts import cut, first_paragraph
 

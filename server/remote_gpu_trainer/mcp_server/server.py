@@ -27,13 +27,12 @@ from pydantic import Field
 
 from .. import __version__
 from ..catalogue import bundle
-from ..catalogue.entry import FactError
+from ..catalogue.entry import BadQuestion, FactError, read_day
 from ..logs.files import Unreadable
 from ..lookup.answer import LIMITS
 from ..lookup.look_up import answer_for
 from ..lookup.models import BoxHealth, Lookup, RunScript, Staleness
-from ..platforms.ages import BadQuestion, read_day
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from . import prompts
 from .prompts import as_data
 from .transports import Server

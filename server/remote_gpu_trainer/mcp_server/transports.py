@@ -37,7 +37,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from ..lookup.models import QUOTED
-from ..text.errors import BadRequest
+from ..text import BadRequest
 from ..text.masking import shown, shown_lines
 from . import prompts
 

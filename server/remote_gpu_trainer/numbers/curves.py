@@ -25,13 +25,13 @@ from .loss_shapes import (
     negative,
     not_finite,
     plain,
+    quarters,
     run_at_end,
     twice,
     unit,
     zero,
 )
-from .metric_series import Numbers, Series
-from .resume_detection import resumed
+from .metric_series import Numbers, Series, main_of
 
 SLOWER, GROWN = 1.8, 1.5  # times the first step time, or the first memory use
 
@@ -51,7 +51,7 @@ def findings(numbers: Numbers) -> list[Finding]:
             told = replace(series, values=[value / percent for value in series.values])
         held_out = series.held_out and series.kind in ("loss", "acc", "score", "ppl")
         by_kind.setdefault(("val " if held_out else "") + series.kind, []).append(told)
-    loss = _main(by_kind.get("loss", []))
+    loss = main_of(by_kind.get("loss", []))
     norm, acc = _first(by_kind, "norm"), _first(by_kind, "acc")
     found: list[Finding | None] = []
     for series in [
@@ -119,31 +119,6 @@ def _of(by_kind: dict[str, list[Series]], kind: str, judge) -> Finding | None:
     """What `judge` finds in the first series of a kind."""
     series = _first(by_kind, kind)
     return judge(series) if series else None
-
-
-def _main(losses: list[Series]) -> Series | None:
-    """The training loss: by its name, otherwise the loss that the log prints most often."""
-    for series in losses:
-        if series.name.lower().strip() in (
-            "loss",
-            "total_loss",
-            "total loss",
-            "train_loss",
-            "train loss",
-            "training loss",
-            "lm loss",
-            "损失",
-            "训练损失",
-        ):
-            return series
-    return (
-        max(
-            losses,
-            key=lambda series: (len(series.values) * 2 > len(losses[0].values), series.values[0]),
-        )
-        if losses
-        else None
-    )
 
 
 def _norm_is_zero(norm: Series) -> Finding | None:
@@ -301,7 +276,7 @@ def _slower(time: Series) -> Finding | None:
     values = time.values
     if sum(b >= a for a, b in zip(values, values[1:])) > 0.95 * (len(values) - 1):
         return None  # the time since the start
-    steps = _quarters(values)
+    steps = quarters(values)
     if not steps or steps[3] < SLOWER * steps[0] or steps != sorted(steps):
         return None
     return Finding(
@@ -313,7 +288,7 @@ def _slower(time: Series) -> Finding | None:
 
 
 def _grows(memory: Series) -> Finding | None:
-    steps = _quarters(memory.values)
+    steps = quarters(memory.values)
     if (
         not steps
         or steps[3] < GROWN * steps[0]
@@ -345,12 +320,74 @@ def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
     )
 
 
-def _quarters(values: list[float]) -> list[float]:
-    """The medians of the four quarters of a long positive series, otherwise an empty list."""
-    quarter = len(values) // 4
-    found = (
-        [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
-        if len(values) >= 2 * TREND
-        else []
-    )
-    return found if found and min(found) > 0 else []
+BESIDE = 3  # values on each side of a resume
+JUMPED = 1.3  # times the loss before the resume, from which it counts as a jump
+FELL = 0.2  # share of the earlier learning rate below which a warm-up has started again
+
+
+def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
+    """Return what differs between just before and just after a resume.
+
+    If a log has several resumes, the first at which anything differs.
+    """
+    for row in numbers.resumed:
+        before, after = _sides(loss, row)
+        if len(before) < BESIDE or len(after) < BESIDE:
+            continue
+        found = []
+        if after[0] > JUMPED * median(before[-5:]) > 0 and after[0] > 1.1 * max(before[-10:]):
+            found.append(
+                Finding(
+                    row,
+                    f"loss jumps right after resume from {median(before[-5:]):.3g} to "
+                    f"{after[0]:.3g}",
+                    "C1",
+                )
+            )
+        old, new = _sides(lr, row) if lr else ([], [])
+        if old and len(new) >= BESIDE and new[0] < FELL * old[-1] and max(new) > 3 * new[0]:
+            found.append(Finding(row, "learning rate replays its warm-up after resume", "C14"))
+        elif (
+            old
+            and len(new) >= BESIDE
+            and old[-1] < 0.9 * max(old)
+            and max(new) > 1.5 * old[-1]
+            and new[0] < 0.9 * max(new)
+        ):
+            found.append(
+                Finding(row, "learning rate restarts after resume and replays its warm-up", "C14")
+            )
+        elif old and new and old[-1] > 0 and new[0] > 2 * old[-1]:
+            found.append(
+                Finding(
+                    row,
+                    f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, "
+                    "the scheduler starts again",
+                    "C14",
+                )
+            )
+        last = next(
+            ((count, what) for at, count, what in reversed(numbers.counts) if at < row and what),
+            None,
+        )
+        first = next(
+            (count for at, count, what in numbers.counts if at > row and last and what == last[1]),
+            None,
+        )
+        if first is not None and first <= 1 and last[0] > 5:
+            found.append(
+                Finding(
+                    row,
+                    f"resumed run counts from {first:.0f} again, it was at {last[0]:.0f}",
+                    "C12",
+                )
+            )
+        if found:
+            return found
+    return []
+
+
+def _sides(series: Series, row: int) -> tuple[list[float], list[float]]:
+    return [v for at, v in zip(series.rows, series.values) if at < row], [
+        v for at, v in zip(series.rows, series.values) if at > row
+    ]

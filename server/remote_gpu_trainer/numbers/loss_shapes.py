@@ -369,3 +369,14 @@ def plain(series: Series) -> str:
 def unit(series: Series) -> float:
     """Return 100 for values in percent, else 1."""
     return 100.0 if max(series.values) > 1.5 else 1.0
+
+
+def quarters(values: list[float]) -> list[float]:
+    """The medians of the four quarters of a long positive series, otherwise an empty list."""
+    quarter = len(values) // 4
+    found = (
+        [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
+        if len(values) >= 2 * TREND
+        else []
+    )
+    return found if found and min(found) > 0 else []

@@ -341,3 +341,28 @@ def _number(text: str, unit: str) -> float:
     value = float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text)
     factors = {"ms": 0.001, "m": 0.001, "mb": 0.001, "mib": 0.001, "it/s": 1.0}
     return value * factors.get(unit.strip().lower(), 1.0)
+
+
+def main_of(losses: list[Series]) -> Series | None:
+    """The training loss: by its name, otherwise the loss that the log prints most often."""
+    for series in losses:
+        if series.name.lower().strip() in (
+            "loss",
+            "total_loss",
+            "total loss",
+            "train_loss",
+            "train loss",
+            "training loss",
+            "lm loss",
+            "损失",
+            "训练损失",
+        ):
+            return series
+    return (
+        max(
+            losses,
+            key=lambda series: (len(series.values) * 2 > len(losses[0].values), series.values[0]),
+        )
+        if losses
+        else None
+    )

@@ -12,8 +12,8 @@ from datetime import date
 from pathlib import Path
 
 from ..catalogue import bundle
-from ..catalogue.entry import read_all
-from . import ages, staleness
+from ..catalogue.entry import read_all, read_limits
+from . import staleness
 
 MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue
 SHOWN = 8  # findings of a section that a terminal shows without --all
@@ -43,7 +43,7 @@ def check(
         packages=packages,
         released=released,
         scope=scope,
-        limits=ages.read_limits(limits or []),
+        limits=read_limits(limits or []),
     )
 
 

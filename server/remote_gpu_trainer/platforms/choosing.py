@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
-from .ages import LIMITS
+from ..catalogue.entry import LIMITS
 from .profile import Fact, Facts, Profile
 
 

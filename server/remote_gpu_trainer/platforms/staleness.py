@@ -18,10 +18,8 @@ from pathlib import Path
 
 from .. import __version__
 from ..catalogue import bundle
-from ..catalogue.entry import Entry, FactError, FactHead, split
+from ..catalogue.entry import LIMITS, BadQuestion, Entry, FactError, FactHead, past, split
 from ..catalogue.entry import value as value_of
-from . import ages
-from .ages import BadQuestion
 
 _RELEASED = re.compile(
     r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*"
@@ -82,7 +80,7 @@ def check(
     packages: str | None = None,
     released: str | None = None,
     scope: str | None = None,
-    limits: Mapping[str, int] = ages.LIMITS,
+    limits: Mapping[str, int] = LIMITS,
 ) -> Report:
     """Check entries, facts and statements as of the day `on`.
 
@@ -98,7 +96,7 @@ def check(
         )
     if scope:
         entries, facts = _within(scope, entries, facts)
-    report = Report([item.as_dict() for item in ages.past(entries, facts, on, limits)])
+    report = Report([item.as_dict() for item in past(entries, facts, on, limits)])
     for fact in facts:
         if fact.date is None:
             report.doubt.append(

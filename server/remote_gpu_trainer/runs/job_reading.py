@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from ..text.errors import UserError
+from ..text import UserError
 from .job import Job
 
 MOST_FILE = 2_000_000  # bytes

@@ -89,7 +89,7 @@ def forget(name: str, address: str, *, own: bool, now: float | None = None) -> s
     this machine or when it isn't known. An own machine isn't remembered again. Returns the address
     of the box, '' when it isn't on the list. Raises BadRequest.
     """
-    from ..text.errors import BadRequest
+    from ..text import BadRequest
     from ..text.masking import shown
 
     boxes = still_open()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..platforms import profile
-from ..text import whole_file
+from ..text import write_whole
 from . import job_reading
 from .job_reading import JobError, from_object
 from .render import ENDINGS, OURS, SHEBANG, Rendered, render, usual_target
@@ -113,7 +113,7 @@ def _write(path: Path, made: Rendered) -> None:
                 f"write_to: {path} exists and isn't a rendered script; "
                 "pass a new name or a rendered script"
             )
-        whole_file.write(
+        write_whole(
             path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755
         )
     except OSError as error:
