@@ -117,11 +117,9 @@ def look_up(
     candidates = sorted(
         found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0)
     )
-    in_words = said or asked_in_words
-    if evidence.is_log and not (evidence.failed() or evidence.seen or in_words):
-        # Nothing failed and nobody complains: likeness to an entry is no failure.
-        if not (candidates and candidates[0].hit):
-            found = replace(found, confidence="")
+    told_of = evidence.failed() or evidence.seen or said or asked_in_words
+    if evidence.is_log and not told_of and not (candidates and candidates[0].hit):
+        found = replace(found, confidence="")  # likeness to an entry is no failure
     elsewhere = (
         platform_not_shown(entries[candidates[0].id], text)
         if candidates and not candidates[0].hit
