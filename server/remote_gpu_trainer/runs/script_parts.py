@@ -169,6 +169,8 @@ def _both(*conditions: Condition) -> Condition:
 
 
 _shared = _either(remote, queued)  # can several machines see the run folder?
+_kept = _either(results, checkpoints, durable, notified, _given("RGT_ON_NAN"))
+_ending = _either(results, checkpoints, _given("RGT_FINAL_STEP"))
 _before = _either(setup, staged, restored)
 
 # Part, when it is in. Later parts may use the settings and tables of earlier ones at once, and
@@ -239,6 +241,10 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("without/stall_step.sh", _both(stall, without(stall_step))),
     ("without/stall.sh", without(stall)),
     ("run/attempts.sh", always),
+    ("run/nan.sh", _kept),
+    ("without/nan.sh", without(_kept)),
+    ("run/early_end.sh", _ending),
+    ("without/early_end.sh", without(_ending)),
     ("run/before.sh", _before),
     ("without/before.sh", without(_before)),
     ("run/stage.sh", staged),
@@ -303,4 +309,4 @@ def parts(values: Values) -> list[Static]:
 @lru_cache(maxsize=1)
 def engines() -> list[Static]:
     """What an engine puts between the parts and the last line: it reads a few variables more."""
-    return [part(f"engines/{name}.sh") for name in ("rendezvous", "slurm", "stopped")]
+    return [part(f"engines/{name}.sh") for name in ("rendezvous", "slurm")]

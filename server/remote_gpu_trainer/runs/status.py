@@ -1,6 +1,7 @@
 """How a run on a box is: one ssh call to the run's own script, its answer judged, and a wait.
 
-States: alive, finished, failed, preempted, stalled; nothing (no run there); unreachable (no answer
+States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
+preempted, stalled; nothing (no run there); unreachable (no answer
 from the box); unknown (an answer that can't be read). Nothing in an answer is trusted: types are
 checked, texts are cut, cleaned and masked.
 """
@@ -25,9 +26,9 @@ LOST = 900.0  # seconds without an answer after which the box counts as unreacha
 FOR_GOOD = ("host-key-unknown", "host-key-changed", "restricted", "no-ssh")  # waiting doesn't help
 AT_FIRST = ("name", "auth")  # nor here, unless the box has answered before
 
-ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted"}
+ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
-BAD = ("failed", "stalled", "preempted", "nothing")
+BAD = ("failed", "stalled", "preempted", "nothing", "unsaved")
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 
@@ -274,6 +275,11 @@ def _judge(status: Status, data: dict, now: float) -> None:
     alive, stalled, said = data.get("alive") is True, data.get("stalled") is True, status.evidence
     if status.phase in ENDED:
         status.state = ENDED[status.phase]
+        if status.state == "unsaved":
+            said.append(
+                "what the run made is on that box only: keep it, run bash run.sh sync there, or "
+                "bring it home with rgt release"
+            )
     elif status.phase == "new" and not alive:
         status.state = "nothing"
         status.text = f"the run in {status.dir} has not been started; run bash run.sh start there"
@@ -339,7 +345,13 @@ def _warn(status: Status, data: dict, now: float) -> None:
             f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"
         )
         if going and data.get("keeper_alive") is False:
-            said.append("the keeper is gone: nothing on the box ends the run at the deadline")
+            backstop = shown(_text(data, "backstop"), 40)
+            ends = (
+                f"only {backstop} ends the program then"
+                if backstop
+                else "nothing ends the run then"
+            )
+            said.append(f"the keeper is gone: {ends}, and nothing stops the box")
     sync = data.get("last_sync")
     if isinstance(sync, dict):
         t = _number(sync, "t")

@@ -18,11 +18,9 @@ MAIN = 'rgt_main "$@"\n'
 # An engine tells only at the start which host is node 0.
 RENDEZVOUS = part("engines/rendezvous.sh")
 
-# A scheduler takes 0 for "finished". A run that was stopped after a save ends with 75 instead,
-# whatever its program said, so that it is started again; not one that its user or its deadline
-# ended.
+# Of all exit codes of the run script (`exit_codes` in ../script_parts.py), the one of a run that
+# is to be started again.
 AGAIN = 75
-STOPPED = part("engines/stopped.sh")
 
 
 def refuse(field: str, found: object, expected: str, do: str) -> ValueError:

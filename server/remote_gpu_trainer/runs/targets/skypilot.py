@@ -101,7 +101,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     """
     fields.same("nodes", options.nodes, values, "RGT_NODES")
     return fields.dump(
-        [_task(values, options, fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED))]
+        [_task(values, options, fields.before_main(script, fields.RENDEZVOUS))]
     )
 
 

@@ -44,6 +44,7 @@ rgt_beat() {
     if [[ "$rgt_log_file $size $when" != "${rgt_log_seen:-}" ]]; then
       rgt_log_seen="$rgt_log_file $size $when" rgt_log_at=$rgt_up
       rgt_find_step
+      rgt_look_for_nan
     fi
     rgt_now
     rgt_log_age=$((rgt_t > when ? rgt_t - when : 0))
