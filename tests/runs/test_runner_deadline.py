@@ -1,11 +1,13 @@
 """The deadline is kept by a process that outlives everything else, and the meter stops within a minute of it."""
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.runs.status import read
 
 from tests.runs.runner_box import Box, undisturbed
 
@@ -74,6 +76,55 @@ def test_the_deadline_holds_when_the_runner_is(box: Box, how):
         timeout=10,
         what="all but the keeper end",
     )
+
+
+@pytest.mark.parametrize("ignores", [False, True], ids=["saves", "ignores the signal"])
+def test_the_program_ends_when_runner_and_keeper_are_both_killed(box: Box, ignores):
+    more = ["--ignore-term"] if ignores else []
+    box.make("--steps", 4000, *more, RGT_SAVE_SECONDS=3, **soon(10))
+    box.start()
+    box.at_step(3)
+    for name in ("runner", "keeper"):
+        os.kill(box.pid(name), signal.SIGKILL)
+    now = box.status()
+    assert (now["alive"], now["keeper_alive"], now["backstop"]) == (True, False, "timeout")
+    told = read("here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time())
+    assert "only timeout ends the program" in " ".join(told.evidence)
+    end = int((box.run_dir / "deadline").read_text())
+    box.until(lambda: not box.processes(), timeout=60)
+    assert end <= time.time() <= end + 20 + 3 + 10
+    assert (b"leaving" in box.output()) != ignores
+
+
+def test_a_clock_that_jumps_over_the_save_takes_nothing_from_it(box: Box):
+    """Two hours forwards, beyond the deadline: the box's clock as the runner reads it, the program's own seconds as they are."""
+    slow = "import os, signal, sys, time\ndef save(*_):\n time.sleep(3)\n print('saved', flush=True); os._exit(85)\n"
+    slow += "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\nwhile True: time.sleep(0.1)"
+    box.make(RGT_COMMAND=["python3", "-c", slow], RGT_EXPECT=[], RGT_SAVE_SECONDS=8)
+    jumps = f"rgt_now() {{ printf -v rgt_t '%(%s)T' -1; [[ ! -e {box.folder}/jump ]] || rgt_t=$((rgt_t + 7200)); }}\n"
+    text = box.script.read_text()
+    box.script.write_text(text.replace('\nrgt_main "$@"', "\n" + jumps + 'rgt_main "$@"'))
+    box.start()
+    box.until(lambda: b"ready" in box.output())
+    begin = time.monotonic()
+    (box.folder / "jump").touch()
+    box.until(lambda: (box.run_dir / ".preempted").exists(), timeout=40)
+    assert box.output().endswith(b"saved\n"), "it was killed at once"
+    assert time.monotonic() - begin < 20
+    assert (box.marker("preempted")["class"], box.marker("preempted")["exit"]) == ("deadline", 85)
+
+
+def test_a_program_that_never_ends_has_its_save_seconds_after_a_jump_and_no_more(box: Box):
+    box.make("--ignore-term", "--steps", 4000, RGT_SAVE_SECONDS=4)
+    jumps = f"rgt_now() {{ printf -v rgt_t '%(%s)T' -1; [[ ! -e {box.folder}/jump ]] || rgt_t=$((rgt_t + 7200)); }}\n"
+    text = box.script.read_text()
+    box.script.write_text(text.replace('\nrgt_main "$@"', "\n" + jumps + 'rgt_main "$@"'))
+    box.start()
+    box.at_step(3)
+    (box.folder / "jump").touch()
+    begin = time.monotonic()
+    box.until(lambda: (box.run_dir / ".preempted").exists(), timeout=40)
+    assert 3 <= time.monotonic() - begin < 20
 
 
 def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):

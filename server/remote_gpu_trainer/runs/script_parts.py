@@ -203,6 +203,7 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("program/launch.sh", always),
     ("program/variables.sh", _either(secrets, self_stopped)),
     ("program/secrets.sh", secrets),
+    ("program/mask_secrets.py", secrets),
     ("without/secrets.sh", without(secrets)),
     ("program/results.sh", results),
     ("without/results.sh", without(results)),

@@ -94,6 +94,7 @@ rgt_sync_worker() {
       result=failed ok=false
     fi
     rgt_now
+    rgt_mask_detail
     rgt_detail=${rgt_detail//[$'\t\n']/ }
     printf -v row '%s\t' "$rgt_t" "$mode" "$result" "$item" "$rgt_to" $((rgt_t - begin))
     { printf '%s%s\n' "$row" "$rgt_detail" >>"$RGT_RUN_DIR/synced.tsv"; } 2>/dev/null

@@ -56,7 +56,7 @@ rgt_keeper_end_run() {
 rgt_is_over() { rgt_ended || rgt_gone runner; }
 
 rgt_keeper() {
-  local asked=0 monotonic save=$RGT_SAVE_SECONDS end='' left wide=0
+  local asked=0 monotonic save=$RGT_SAVE_SECONDS end='' left wide
   exec </dev/null
   trap '' HUP
   { echo -500 >/proc/self/oom_score_adj; } 2>/dev/null
@@ -73,6 +73,7 @@ rgt_keeper() {
   rgt_now && rgt_uptime
   # Either clock ends the run: one may be set back, the other stands still in a suspended machine.
   monotonic=${rgt_keep_up:-$((rgt_up + rgt_deadline - rgt_t + 1))}
+  wide=$((rgt_deadline - rgt_t > save))
   rgt_start_last_resort $((monotonic + 48))
   while :; do
     rgt_nap 1

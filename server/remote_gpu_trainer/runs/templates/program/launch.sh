@@ -33,6 +33,7 @@ rgt_start_writer() {
     )
   fi
   rgt_writer_pid=$!
+  rgt_mask_log
 }
 
 # Starts the command in rgt_argv in a session of its own.

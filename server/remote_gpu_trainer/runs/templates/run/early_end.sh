@@ -2,6 +2,7 @@
 
 : "${RGT_FINAL_STEP:=0}"
 declare -p RGT_EXPECT >/dev/null 2>&1 || RGT_EXPECT=()
+declare -gA rgt_signs
 rgt_signs[signal]='SIGTERM
 SIGINT
 signal 15
