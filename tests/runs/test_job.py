@@ -299,3 +299,14 @@ def test_the_cells_of_any_sweep_have_names_that_a_job_takes(values):
     cells = expand({"grid": {"--odd name": texts}})
     job = from_object({**LEAST, "queue": {"cells": cells}})
     assert [cell.arguments[1] for cell in job.queue.cells] == [str(value) for value in texts]
+
+
+def test_the_end_of_a_run_is_named_by_results_or_a_step_and_a_warning_asks_for_one():
+    def asked(**fields) -> list[str]:
+        job = from_object({**LEAST, **fields})
+        made = render(job, profile.get("local"), "local", date(2026, 8, 25))
+        assert f"RGT_FINAL_STEP={fields.get('final_step', 0)}\n" in made.script or "RGT_EXPECT=(out)" in made.script or not fields
+        return [warning.text for warning in made.warnings if "nothing tells the end" in warning.text]
+
+    assert asked() and not asked(results=["out"]) and not asked(final_step=200)
+    assert "final_step: " in refusal(final_step=0) and "on_nan: " in refusal(on_nan="perhaps")

@@ -224,7 +224,7 @@ def test_without_a_verified_copy_the_box_stays_and_says_so_and_stops_at_the_dead
         **alarm(box),
     )
     box.start()
-    box.wait("done", timeout=30)
+    box.wait("unsaved", timeout=30)
     said = box.until(
         lambda: [line for line in lines(box.folder / "alarms") if "not verified" in line],
         timeout=10,
@@ -248,7 +248,7 @@ def test_the_deadline_is_written_once_and_a_run_past_it_does_not_start(box: Box)
     assert (box.run_dir / "deadline").read_text() == first
     box.make("--sleep", 0, RGT_DEADLINE=f"at:{int(time.time()) - 5}")
     again = box.verb("resume")
-    assert again.returncode == 1 and "the deadline of toy passed" in box.log()
+    assert again.returncode == 78 and "the deadline of toy passed" in box.log()
 
 
 def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
@@ -260,7 +260,7 @@ def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
     box.make("--sleep", 0, RGT_DEADLINE="hours:ten")
     done = box.verb("resume")
     assert (
-        done.returncode == 1
+        done.returncode == 78
         and done.stderr == "RGT_DEADLINE is 'hours:ten'; use hours:N or at:EPOCH\n"
     )
     assert box.verb("resume-run").returncode == 2

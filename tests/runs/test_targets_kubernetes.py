@@ -336,11 +336,10 @@ def test_a_text_that_is_no_script_of_ours_is_refused():
 
 @pytest.mark.parametrize(
     ("verb", "class_", "codes"),
-    # 143: the trainer saw the file of "save now" first, and the signal met it while it left.
     [
         ("", "preempted", {75}),
-        ("stop", "preempted", {85, 143}),
-        ("deadline", "deadline", {85, 143}),
+        ("stop", "preempted", {77}),
+        ("deadline", "deadline", {76}),
     ],
     ids=["an eviction", "a stop by the user", "the deadline"],
 )

@@ -6,6 +6,7 @@ part is there: where a job leaves one out, a small one from `without/` answers i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -295,6 +296,13 @@ def _program(name: str, text: str) -> str:
     if _PROGRAM in text.split("\n") or not text.endswith("\n"):
         raise ValueError(f"{name}.py: found {_PROGRAM} on a line or no line end, expected neither")
     return f"rgt_{name}_program() {{\n  cat <<'{_PROGRAM}'\n{text}{_PROGRAM}\n}}\n"
+
+
+@cache
+def exit_codes() -> list[tuple[int, str, str]]:
+    """[(code, name of the end, what it means)] of a script, from the table that it has itself."""
+    rows = re.findall(r"^ +(\d+)  (\w+) +([^'\n]+)", part("core/settings.sh"), re.M)
+    return [(int(code), name, meaning) for code, name, meaning in rows]
 
 
 def names(values: Values) -> list[str]:

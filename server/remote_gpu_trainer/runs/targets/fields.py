@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import yaml
 
-from ..script_parts import Value, part
+from ..script_parts import Value, exit_codes, part
 
 SHEBANG = "#!/usr/bin/env bash\n"
 MAIN = 'rgt_main "$@"\n'
@@ -20,7 +20,7 @@ RENDEZVOUS = part("engines/rendezvous.sh")
 
 # Of all exit codes of the run script (`exit_codes` in ../script_parts.py), the one of a run that
 # is to be started again.
-AGAIN = 75
+AGAIN = next(code for code, name, _ in exit_codes() if name == "preempted")
 
 
 def refuse(field: str, found: object, expected: str, do: str) -> ValueError:

@@ -31,13 +31,13 @@ rgt_usage='usage: bash run.sh VERB
   resume         like start, even after the same failure at the same step'
 # The one table of what the shell is told.
 rgt_exits='exit codes; of run any other is the code of the program
-   0  done       all that is expected is there, and copied
-   1  failed     the program said 0, but too early; another verb failed
+   0  done       all that is expected is there and copied
+   1  failed     ended with 0, but too early; another verb failed
    2  usage      an unknown verb or setting
   74  unsaved    trained to its end, but the last copy is not verified
   75  preempted  saved, to be started again; or another run holds the lock
   76  deadline   ended by its deadline
-  77  stopped    ended by the verb stop
+  77  stopped    ended by stop
   78  refused    nothing was started'
 
 # Also for a script that was written from memory: see rgt_keep_script_from_memory.

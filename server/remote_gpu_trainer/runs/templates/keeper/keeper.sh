@@ -61,18 +61,10 @@ rgt_keeper() {
   trap '' HUP
   { echo -500 >/proc/self/oom_score_adj; } 2>/dev/null
   rgt_write_pid keeper "$$"
-  # From the runner that started this keeper; from the file where one was started by hand.
-  rgt_deadline=${rgt_keep_until:-}
-  if [[ -z $rgt_deadline ]]; then
-    if rgt_read_number "$RGT_RUN_DIR/deadline"; then
-      rgt_deadline=$rgt_number
-    else
-      rgt_set_deadline
-    fi
-  fi
   rgt_now && rgt_uptime
-  # Either clock ends the run: one may be set back, the other stands still in a suspended machine.
-  monotonic=${rgt_keep_up:-$((rgt_up + rgt_deadline - rgt_t + 1))}
+  # From the runner that started this keeper. Either clock ends the run: one may be set back, the
+  # other stands still in a suspended machine.
+  rgt_deadline=$rgt_keep_until monotonic=$rgt_keep_up
   wide=$((rgt_deadline - rgt_t > save))
   rgt_start_last_resort $((monotonic + 48))
   while :; do

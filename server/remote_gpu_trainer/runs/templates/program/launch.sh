@@ -116,19 +116,16 @@ rgt_save_targets() {
 
 # "Save now", once: whoever creates the file sends the signal, so runner and keeper can both ask.
 rgt_save_now() {
-  local signal=$RGT_SAVE_SIGNAL
   # Looked for first: a program that watches the file could be on its way out when a late signal
   # comes.
   rgt_pids=()
   if [[ ! -e $RGT_RUN_DIR/save-now ]] && rgt_alive train; then rgt_save_targets "$rgt_pid"; fi
-  # torchrun and its kin pass on TERM only, and die of the others with their workers left behind.
-  [[ $RGT_LAUNCHER == none ]] || signal=TERM
   # A name needs no room: on a full disk the text may be missing, the file and the signal not.
   if ! (set -C && : >"$RGT_RUN_DIR/save-now") 2>/dev/null; then
     [[ -e $RGT_RUN_DIR/save-now ]] && return 1
   fi
-  ((${#rgt_pids[@]})) && kill -s "$signal" "${rgt_pids[@]}" 2>/dev/null
+  ((${#rgt_pids[@]})) && kill -s "$RGT_SAVE_SIGNAL" "${rgt_pids[@]}" 2>/dev/null
   { printf '%s\n' "$1" >"$RGT_RUN_DIR/save-now"; } 2>/dev/null
-  rgt_event save-now reason "$1" signal "$signal"
+  rgt_event save-now reason "$1" signal "$RGT_SAVE_SIGNAL"
   ((${#rgt_pids[@]}))
 }

@@ -9,6 +9,7 @@ import sys
 
 
 def secrets(names):
+    """The values to mask, as bytes, the longest first."""
     found = set()
     for name in names:
         value = os.environ.get(name, "")
@@ -28,6 +29,7 @@ def begun(text, found):
 
 
 def main():
+    """Copy until the end of the input."""
     found = secrets(sys.argv[1:])
     text = b""
     while True:
