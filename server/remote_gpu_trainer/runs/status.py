@@ -1,9 +1,9 @@
 """How a run on a box is: one ssh call to the run's own script, its answer judged, and a wait.
 
 States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
-preempted, stalled; nothing (no run there); unreachable (no answer
-from the box); unknown (an answer that can't be read). Nothing in an answer is trusted: types are
-checked, texts are cut, cleaned and masked.
+preempted, stalled; nothing (no run there); unreachable (no answer from the box); unknown (an answer
+that can't be read). Nothing in an answer is trusted: types are checked, texts are cut, cleaned and
+masked.
 """
 
 from __future__ import annotations
@@ -345,13 +345,9 @@ def _warn(status: Status, data: dict, now: float) -> None:
             f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"
         )
         if going and data.get("keeper_alive") is False:
-            backstop = shown(_text(data, "backstop"), 40)
-            ends = (
-                f"only {backstop} ends the program then"
-                if backstop
-                else "nothing ends the run then"
-            )
-            said.append(f"the keeper is gone: {ends}, and nothing stops the box")
+            last = shown(_text(data, "backstop"), 40)
+            then = f"only {last} ends the program" if last else "nothing on the box ends the run"
+            said.append(f"the keeper is gone: {then} at the deadline")
     sync = data.get("last_sync")
     if isinstance(sync, dict):
         t = _number(sync, "t")
