@@ -220,7 +220,6 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("launchers/deepspeed.sh", launched_by("deepspeed")),
     ("without/launcher.sh", without(launched)),
     ("gpus/checks.sh", gpus),
-    ("gpus/check_kernel.py", gpus),
     ("gpus/watch.sh", gpus),
     ("gpus/failures.sh", gpus),
     ("without/gpus.sh", without(gpus)),

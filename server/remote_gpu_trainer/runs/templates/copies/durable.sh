@@ -61,7 +61,8 @@ rgt_sync_worker() {
   local mode=$1 whole='' missing='' item ok=true again='' begin mark=$RGT_RUN_DIR/.sync-mark.$$
   local result row code=1 copied=0 absent=''
   [[ -n $RGT_DURABLE ]] || return 0
-  if [[ $mode == whole || ($mode == full && (-e $RGT_RUN_DIR/.done || -e $RGT_RUN_DIR/.unsaved)) ]]; then
+  if [[ $mode == whole ||
+    ($mode == full && (-e $RGT_RUN_DIR/.done || -e $RGT_RUN_DIR/.unsaved)) ]]; then
     mode=full
     [[ $rgt_rank != 0 ]] || whole=1 # other nodes may have nothing of it
   fi

@@ -10,9 +10,9 @@ rgt_state_text() {
   out+=",\"started\":$rgt_started,\"updated\":$rgt_t"
   out+=",\"heartbeat_age\":${beat:-null},\"log_age\":${rgt_log_age:-null}"
   rgt_json "${rgt_log_file:-}" && out+=",\"log\":$rgt_j"
-  out+=",\"deadline\":${rgt_deadline:-0},\"keeper_alive\":$keeper,\"backstop\":\"$rgt_backstop\",\"stalled\":$rgt_stalled"
+  out+=",\"deadline\":${rgt_deadline:-0},\"keeper_alive\":$keeper,\"stalled\":$rgt_stalled"
   if [[ -n ${rgt_gpu:-} ]]; then rgt_json "$rgt_gpu"; else rgt_j=null; fi
-  out+=",\"gpu\":$rgt_j,\"disk_free_mb\":${rgt_free_mb:-null}"
+  out+=",\"gpu\":$rgt_j,\"disk_free_mb\":${rgt_free_mb:-null},\"backstop\":\"$rgt_backstop\""
   rgt_last_sync
   out+=",\"last_sync\":$rgt_j"
   out+=",\"runner_alive\":$rgt_runner_alive,\"elsewhere\":$rgt_elsewhere"

@@ -29,8 +29,8 @@ rgt_try() {
   rgt_attempt=$((${rgt_number:-0} + 1))
   rgt_write "$RGT_RUN_DIR/attempt" "$rgt_attempt"$'\n'
   rm -f -- "$RGT_RUN_DIR/save-now"
-  rgt_stalled=false rgt_class='' rgt_entry='' rgt_reason='' rgt_exit='' rgt_stall_reason='' rgt_nan=''
-  rgt_owed=()
+  rgt_stalled=false rgt_class='' rgt_entry='' rgt_reason='' rgt_exit='' rgt_stall_reason=''
+  rgt_owed=() rgt_nan=''
   rgt_begin_with_checkpoint
   rgt_held=$rgt_checkpoint_id
   ((rgt_attempt > 1)) || rgt_trust_later_results
