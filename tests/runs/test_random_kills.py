@@ -9,7 +9,6 @@ import random
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from tests.runs.runner_box import Box, assert_nothing_repeated, undisturbed
 
 pytest_plugins = ["tests.runs.runner_box"]
 
-RUNS, KILLS, SECONDS, STEPS, EVERY = 5, 40, 80, 600, 10
+RUNS, KILLS, SECONDS, STEPS, EVERY = 5, 40, 80, 900, 10
 MOST_LOST = 0.12
 
 
@@ -46,14 +45,15 @@ def disturbed(box: Box, seed: int, kills: int, steps: int) -> dict:
 
     for _ in range(kills):
         time.sleep(chance.uniform(0.5, 1.5) * SECONDS / KILLS)
-        who = chance.choice(("train", "runner", "keeper"))
-        how = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP))
-        if how == signal.SIGSTOP and who != "keeper":
-            how = signal.SIGKILL  # what stands still isn't killed; a keeper is replaced
-        with suppress(OSError, ValueError):
-            os.kill(box.pid(who), how)
+        how = chance.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+        for who in chance.sample(("train", "runner", "keeper"), 3):
+            try:
+                os.kill(box.pid(who), how)
+            except (OSError, ValueError):
+                continue  # it isn't there at the moment: another one
             name = f"{who} {how.name}"
             told["kills"][name] = told["kills"].get(name, 0) + 1
+            break
         time.sleep(0.1)
         look_after()
     while box.wait(timeout=240)["phase"] != "done":
@@ -82,11 +82,11 @@ def test_random_kills_change_no_result_and_cost_few_steps(tmp_path, campaign):
         finally:
             box.close()
 
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
         runs = list(pool.map(one, told.live(list(range(RUNS)))))
     assert all(run["right"] and run["steps"] == steps for run in runs), runs
     recorded = told.recorded(runs)
     assert len(recorded) == RUNS and all(run["right"] for run in recorded)
     for run in recorded:
-        assert sum(run["kills"].values()) >= KILLS * 0.9 and run["steps"] == STEPS
+        assert sum(run["kills"].values()) == KILLS and run["steps"] == STEPS
         assert run["lost"] <= MOST_LOST * run["steps"], run
