@@ -89,5 +89,5 @@ def test_random_kills_change_no_result_and_cost_few_steps(tmp_path, campaign):
     assert len(recorded) == RUNS and all(run["right"] for run in recorded)
     for run in recorded:
         # One may find nobody there, between the end of one runner and the start of the next.
-        assert sum(run["kills"].values()) >= KILLS - 1 and run["steps"] == STEPS
+        assert sum(run["kills"].values()) >= KILLS * 0.9 and run["steps"] == STEPS
         assert run["lost"] <= MOST_LOST * run["steps"], run
