@@ -40,17 +40,6 @@ def test_a_signal_to_the_runner_saves_and_the_next_start_resumes(box: Box, name)
     assert [s for _, s, _ in box.steps()] == list(range(1, 41))
 
 
-def test_a_hang_up_takes_the_terminal_and_the_run_goes_on(box: Box):
-    box.make()
-    box.start()
-    box.at_step(7)
-    os.kill(box.pid("runner"), signal.SIGHUP)
-    assert box.wait()["phase"] == "done"
-    assert len(box.events("attempt")) == 2 and box.events("save-now")[0]["reason"] == "hangup"
-    assert final(box) == undisturbed()
-    assert [s for _, s, _ in box.steps()] == list(range(1, 41))
-
-
 def test_stop_saves_and_marks_the_run_as_preempted_because_asked(box: Box):
     box.make()
     box.start()

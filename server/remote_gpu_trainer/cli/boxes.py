@@ -23,7 +23,8 @@ def add_to(commands) -> None:
         "status",
         help="show the state of the run on a box, or wait for a change",
         description="Show the state of the run on a box, with one ssh call. Exit 0: alive or "
-        "finished. Exit 1: failed, preempted, stalled, or no run there. Exit 2: could not tell.",
+        "finished. Exit 1: failed, unsaved, preempted, stalled, or no run there. Exit 2: could not "
+        "tell.",
     )
     told.add_argument("box", help=BOX)
     told.add_argument(

@@ -111,6 +111,15 @@ def _resume(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         )
 
 
+def _end(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    if not job.results and job.final_step is None:
+        yield Warning(
+            "job.results",
+            "nothing tells the end of the run: a program that is told to leave, saves and exits "
+            "with 0 looks finished. Name its results, or final_step.",
+        )
+
+
 def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     most = job.slurm.most_hours if target == "slurm" else profile.facts.limits.value.most_hours
     if (
@@ -251,6 +260,7 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
 RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (
     _durable,
     _resume,
+    _end,
     _deadline,
     _meter,
     _notice,

@@ -74,6 +74,8 @@ def values(
         "RGT_SYNC": job.durable.what if job.durable else [],
         "RGT_SYNC_MINUTES": _number(job.durable.every_minutes if job.durable else 15),
         "RGT_EXPECT": job.results,
+        "RGT_FINAL_STEP": job.final_step or 0,
+        "RGT_ON_NAN": "stop" if job.on_nan == "stop" else "",
         "RGT_DEADLINE": job.deadline,
         "RGT_AT_END": job.at_end.do,
         "RGT_SELF_STOP": stop,

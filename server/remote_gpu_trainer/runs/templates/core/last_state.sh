@@ -29,5 +29,6 @@ rgt_read_last_state() {
   rgt_number_field updated 0 && rgt_t=$rgt_text
   rgt_field boot_id && rgt_boot=$rgt_text
   rgt_field stalled && rgt_stalled=${rgt_text:-false}
+  rgt_field backstop && rgt_backstop=$rgt_text
   rgt_number_field deadline 0 && rgt_deadline=$rgt_text
 }

@@ -22,6 +22,8 @@ rgt_write_pid() {
 # it is gone.
 rgt_alive() { rgt_alive_by "$RGT_RUN_DIR/$1.pid"; }
 
+rgt_gone() { ! rgt_alive "$1"; }
+
 # The same for the process that a pid file names.
 rgt_alive_by() {
   rgt_pid='' rgt_start=''
@@ -98,7 +100,7 @@ rgt_kill_program() {
 # A program that outlived its runner is writing to the same checkpoints: it saves and ends before
 # another one starts.
 rgt_end_orphans() {
-  local leader='' until
+  local leader=''
   rgt_alive train && leader=$rgt_pid
   rgt_program_pids "$leader"
   ((${#rgt_pids[@]})) || return 0
@@ -107,8 +109,7 @@ rgt_end_orphans() {
   if [[ -n $leader ]]; then
     rm -f -- "$RGT_RUN_DIR/save-now"
     rgt_save_now orphan
-    rgt_uptime && until=$((rgt_up + RGT_SAVE_SECONDS))
-    while rgt_alive train && rgt_uptime && ((rgt_up < until)); do rgt_nap 0.2; done
+    rgt_within "$RGT_SAVE_SECONDS" rgt_gone train
   fi
   rgt_kill_program
   return 0

@@ -153,7 +153,10 @@ rgt_rehearse_launch() {
   rgt_launch
 }
 
+# With the end of what the program said: the log is on the box, and the reader often isn't.
 rgt_rehearse_fail() {
   rgt_kill_program
   printf 'failed %s: %s\n' "$1" "$2"
+  rgt_attempt_tail 16384 | LC_ALL=C tr '\r' '\n' | LC_ALL=C tr -cd '\11\12\40-\176\200-\377' |
+    tail -n 20
 }

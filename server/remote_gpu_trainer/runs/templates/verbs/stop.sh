@@ -1,13 +1,10 @@
 # The verb stop.
 
 rgt_stop() {
-  local until
   if rgt_alive runner; then
     rgt_write "$RGT_RUN_DIR/asked" "asked"$'\n'
     kill -TERM "$rgt_pid"
-    rgt_uptime && until=$((rgt_up + RGT_SAVE_SECONDS + 30))
-    while rgt_alive runner && rgt_uptime && ((rgt_up < until)); do rgt_nap 0.2; done
-    rgt_alive runner && {
+    rgt_within $((RGT_SAVE_SECONDS + 30)) rgt_gone runner || {
       echo "$RGT_NAME is still saving or syncing; the deadline still applies" >&2
       return 1
     }
