@@ -90,7 +90,7 @@ rgt_attempts() {
     }
     ! rgt_is_to_end || return 0
     # A newer whole checkpoint is progress: then the same failure may come again.
-    rgt_look_for_checkpoint
+    rgt_doubt_checkpoint && continue
     now="$rgt_class ${rgt_step:-none} $rgt_checkpoint_id" before=''
     { IFS= read -r before <"$RGT_RUN_DIR/last-failure"; } 2>/dev/null
     # A lost peer is the other node's failure.

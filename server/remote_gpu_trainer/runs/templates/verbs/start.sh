@@ -31,14 +31,9 @@ rgt_start() {
   }
   rgt_lock_run
   exec 9>&-
-  if [[ $again != again && ${#RGT_CELLS[@]} == 0 ]]; then
-    if [[ -e $RGT_RUN_DIR/.done ]]; then
-      echo "$RGT_NAME is already done; nothing was started (resume runs it again)"
-      exit 0
-    elif [[ -e $RGT_RUN_DIR/.same-failure ]]; then
-      echo "$RGT_NAME failed twice at the same step; fix it, then: bash $rgt_self resume" >&2
-      exit 1
-    fi
+  if [[ $again != again && ${#RGT_CELLS[@]} == 0 && -e $RGT_RUN_DIR/.done ]]; then
+    echo "$RGT_NAME is already done; nothing was started (resume runs it again)"
+    exit 0
   fi
   rgt_keep_script || exit 1
   rm -f -- "$RGT_RUN_DIR/start.refused" "$RGT_RUN_DIR/start.begun"
