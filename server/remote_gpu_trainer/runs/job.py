@@ -166,7 +166,7 @@ class Copy(Strict):
 class Checkpoint(Strict):
     """Where the program saves, how often and for how long."""
 
-    folder: BoxPath
+    folder: BoxPath = Field(description="the program must save to RGT_CHECKPOINT_DIR, this folder")
     pattern: Line = Field(
         "", description="glob of complete checkpoints, such as step_*.pt; empty: any file"
     )
@@ -225,7 +225,7 @@ class Floors(Strict):
 
 
 class Rehearsal(Strict):
-    """A short trial of the run on the box."""
+    """A short trial of the run on the box, with another folder in RGT_CHECKPOINT_DIR."""
 
     arguments: list[Text] = Field(
         [], description="arguments added to the command, to save and evaluate after a few steps"

@@ -124,7 +124,7 @@ rgt_attempts() {
     [[ -z $rgt_asked ]] || return 0
     # A newer whole checkpoint is progress: then the same failure may come again, and what was tried
     # before counts no more.
-    rgt_look_for_checkpoint
+    rgt_doubt_checkpoint && continue
     rgt_note_original
     [[ -z $rgt_checkpoint_id || $rgt_checkpoint_id == "$rgt_held" ]] || rgt_used=()
     now="$rgt_class ${rgt_step:-none} $rgt_checkpoint_id" before=''

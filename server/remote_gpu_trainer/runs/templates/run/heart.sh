@@ -56,5 +56,6 @@ rgt_beat() {
   rgt_now
   rgt_write "$RGT_RUN_DIR/heartbeat" "$rgt_t"$'\n'
   rgt_state
+  rgt_note_checkpoint
   rgt_beat_sync
 }
