@@ -304,7 +304,7 @@ def test_the_target_local_is_judged_as_ones_own_machine():
     given = {"name": "a", "deadline": "2h", "command": ["x"]}
     for named in ("generic-ssh", "local"):
         answer = rendered(given, named, "local", on=date(2028, 12, 31))
-        assert [warning["id"] for warning in answer["warnings"]] == ["C3"]
+        assert [warning["id"] for warning in answer["warnings"]] == ["C3", "job.results"]
         assert "\nRGT_PROFILE=local\n" in answer["script"]
     rented = rendered(given, "runpod", "local", on=DAY)  # whoever names a meter stands on it
     assert "RP14" in [warning["id"] for warning in rented["warnings"]]

@@ -114,10 +114,11 @@ rgt_has_stepped() {
 # pickle can't be checked. Where the older one crashes too, it was not to blame and gets its name
 # back. Not on several nodes, which would have to agree.
 rgt_doubt_checkpoint() {
-  local from=$rgt_checkpoint id=$rgt_checkpoint_id
+  local from
   rgt_look_for_checkpoint
-  [[ $rgt_class == @(bug|unknown) && -n $from && $rgt_checkpoint_id == "$id" && $RGT_NODES == 1 &&
-    $RGT_RESUME != none ]] && ! rgt_has_stepped || return 1
+  from=$rgt_checkpoint
+  [[ $rgt_class == @(bug|unknown) && $rgt_exit != 0 && -n $from && $RGT_NODES == 1 &&
+    $rgt_checkpoint_id == "$rgt_held" && $RGT_RESUME != none ]] && ! rgt_has_stepped || return 1
   if [[ -n ${rgt_doubted:-} ]]; then
     [[ -e $rgt_doubted || ! -e $rgt_moved ]] || {
       mv -n -- "$rgt_moved" "$rgt_doubted" && rgt_event renamed from "$rgt_moved" to "$rgt_doubted"

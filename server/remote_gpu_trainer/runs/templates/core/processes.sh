@@ -1,13 +1,16 @@
 # Processes: who lives, and what belongs to the program.
 
-# The fields of /proc/PID/stat behind the name, in rgt_stat; fails for a process that is gone or
-# only waits to be reaped. No here-string: bash 4.4 would need room in /tmp for it.
+# The name in /proc/PID/stat, in rgt_stat_name, and the fields behind it, in rgt_stat; fails for a
+# process that is gone or only waits to be reaped. No here-string: bash 4.4 would need room in /tmp
+# for it.
 rgt_read_stat() {
   local line=''
   { IFS= read -r -d '' line <"/proc/$1/stat"; } 2>/dev/null
   [[ -n $line ]] || return 1
   # shellcheck disable=SC2206
   rgt_stat=(${line##*) })
+  line=${line#*(}
+  rgt_stat_name=${line%)*}
   [[ ${rgt_stat[0]} != [ZX] ]]
 }
 
@@ -41,18 +44,12 @@ rgt_find_host() {
 }
 
 rgt_scan() {
-  local file pid line
+  local file pid
   declare -gA rgt_parent=() rgt_session=() rgt_comm=()
   for file in /proc/[0-9]*/stat; do
     pid=${file#/proc/} pid=${pid%/stat}
-    line=''
-    { IFS= read -r -d '' line <"$file"; } 2>/dev/null
-    [[ -n $line ]] || continue
-    # shellcheck disable=SC2206
-    rgt_stat=(${line##*) })
-    [[ ${rgt_stat[0]} == [ZX] ]] && continue
-    line=${line#*(}
-    rgt_parent[$pid]=${rgt_stat[1]} rgt_session[$pid]=${rgt_stat[3]} rgt_comm[$pid]=${line%)*}
+    rgt_read_stat "$pid" || continue
+    rgt_parent[$pid]=${rgt_stat[1]} rgt_session[$pid]=${rgt_stat[3]} rgt_comm[$pid]=$rgt_stat_name
   done
 }
 

@@ -14,24 +14,19 @@ rgt_start_writer() {
     wait "$end"
     rm -f -- "${probe}0000"
   fi
-  if [[ $rgt_writer == split ]]; then
-    exec {rgt_out}> >(
-      trap '' HUP INT TERM USR1 USR2
+  exec {rgt_out}> >(
+    trap '' HUP INT TERM USR1 USR2
+    exec 9>&-
+    [[ $rgt_writer != split ]] ||
       exec setsid split -b "$RGT_LOG_BYTES" -a 4 "--numeric-suffixes=$first" - "$to" \
-        9>&- 2>>"$RGT_RUN_DIR/log/runner.log"
-    )
-  else
-    exec {rgt_out}> >(
-      trap '' HUP INT TERM USR1 USR2
-      exec 9>&-
-      number=$first
-      printf -v name '%s%04d' "$to" "$number"
-      while dd bs=65536 "count=$((RGT_LOG_BYTES / 65536 + 1))" of="$name" status=none &&
-        [[ -s $name ]]; do
-        printf -v name '%s%04d' "$to" $((++number))
-      done
-    )
-  fi
+        2>>"$RGT_RUN_DIR/log/runner.log"
+    number=$first
+    printf -v name '%s%04d' "$to" "$number"
+    while dd bs=65536 "count=$((RGT_LOG_BYTES / 65536 + 1))" of="$name" status=none &&
+      [[ -s $name ]]; do
+      printf -v name '%s%04d' "$to" $((++number))
+    done
+  )
   rgt_writer_pid=$!
   rgt_mask_log
 }

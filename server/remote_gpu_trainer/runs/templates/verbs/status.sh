@@ -67,12 +67,8 @@ rgt_read_marker() {
   rgt_state_line=''
   { IFS= read -r rgt_state_line <"$RGT_RUN_DIR/.$1"; } 2>/dev/null
   if [[ $rgt_state_line == '{'*'}' ]]; then
-    rgt_number_field exit '' && rgt_exit=$rgt_text
-    rgt_field class && rgt_class=$rgt_text
-    rgt_field entry && rgt_entry=$rgt_text
+    rgt_take_attempt
     rgt_field reason && rgt_reason_raw=$rgt_raw
-    rgt_number_field step "$rgt_step" && rgt_step=$rgt_text
-    rgt_number_field attempt "$rgt_attempt" && rgt_attempt=$rgt_text
   fi
   rgt_state_line=$state
 }
