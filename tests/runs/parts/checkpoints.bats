@@ -47,3 +47,21 @@ setup() {
   [ "$(printf '%s\n' "${rgt_strays[@]##*/}" | sort | xargs)" = 'step-2 step-4' ]
   [ "${rgt_gone[*]##*/}" = step-3 ]
 }
+
+@test "a crash casts doubt on the checkpoint it began from, and an end with 0 or a save does not" {
+  RGT_NODES=1 RGT_RESUME=automatic RGT_STEP_PATTERN='' rgt_class=bug rgt_exit=0
+  cd "$RGT_CHECKPOINT_DIR"
+  rgt_notify() { :; }
+  echo '{}' >step-1.json
+  echo '{}' >step-2.json
+  call rgt_look_for_checkpoint
+  rgt_held=$rgt_checkpoint_id
+  run ! rgt_doubt_checkpoint
+  rgt_exit=1
+  echo '{}' >step-3.json
+  run ! rgt_doubt_checkpoint
+  [ -e step-2.json ] && [ -e step-3.json ]
+  rm step-3.json
+  call rgt_doubt_checkpoint
+  [ -e step-2.json.torn ] && [ "$rgt_checkpoint" = "$PWD/step-1.json" ]
+}
