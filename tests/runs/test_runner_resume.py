@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runs.status import read
@@ -306,9 +307,11 @@ def test_checkpoints_that_vanish_in_the_first_attempt_are_missed_aloud(box: Box)
     box.start()
     last = box.run_dir / "last-checkpoint"
     box.until(lambda: last.exists() and "step-5.pt" in last.read_text())
-    os.kill(box.pid("train"), signal.SIGSTOP)
+    timeout = box.pid("train")  # the program itself is its child
+    program = int(Path(f"/proc/{timeout}/task/{timeout}/children").read_text().split()[0])
+    os.kill(program, signal.SIGSTOP)
     shutil.rmtree(box.checkpoints)
-    os.kill(box.pid("train"), signal.SIGKILL)
+    os.kill(program, signal.SIGKILL)
     lost = box.until(lambda: box.events("lost-checkpoints"))
     told_of = [event["event"] for event in box.events()]
     before = told_of[: told_of.index("lost-checkpoints")]
