@@ -95,7 +95,7 @@ rgt_may_retry() {
 
 # The first failure of a chain of tries that came no further: no newer checkpoint, no higher step.
 rgt_note_original() {
-  [[ $rgt_class != preempted ]] || return 0
+  [[ $rgt_class != preempted && $rgt_exit != 0 ]] || return 0
   if ((${#rgt_original[@]} && ${rgt_step:-0} <= ${rgt_original[5]:-0})); then
     [[ $rgt_checkpoint_id != "${rgt_original[4]}" ]] || return 0
   fi
