@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Check that a folder of pulled results is complete, unaltered and loadable.
 
-Python 3.8 and the standard library; with torch it also loads checkpoints.
+Python 3.8 and the standard library; with torch it also loads checkpoints. Without torch it checks
+an archive's checksums, its pickle, and that every tensor has its bytes.
 
 usage:
-  verify_local.py FOLDER --manifest FILE [--expect N] [--allow-pickle | --no-load]
-                  [--list-metrics] [--json]
+  verify_local.py FOLDER --manifest FILE [--expect N] [--checkpoints GLOB] [--unlisted PATH]
+                  [--allow-pickle | --no-load] [--list-metrics] [--json]
   verify_local.py --make FOLDER -o FILE [--run-id ID] [--roster FILE]
   verify_local.py --show FILE [--folder NAME]
 
@@ -19,8 +20,8 @@ If all of this holds, it writes FOLDER/PULL_VERIFIED.json, the file that `releas
 older one becomes PULL_VERIFIED.old.json first. It writes nothing else and deletes nothing.
 
 Exit 0: verified. Exit 1: something is bad. Exit 2: could not tell (wrong usage, an unreadable
-manifest, no torch, a checkpoint with more than plain tensors). PULL_VERIFIED.json is there only
-after exit 0.
+manifest, an old pickle without torch, a checkpoint with more than plain tensors).
+PULL_VERIFIED.json is there only after exit 0; it says whether the checkpoints were loaded.
 
 Not covered: whether the weights are any good, and whether the source was right when its manifest
 was made.
@@ -34,6 +35,7 @@ import hashlib
 import json
 import math
 import os
+import pickle
 import re
 import struct
 import sys
@@ -254,13 +256,22 @@ def import_torch() -> Any:
     return torch
 
 
-def is_checkpoint(path: str) -> bool:
-    """Whether a file's name is that of saved weights or training state."""
+def has_torch_name(path: str) -> bool:
+    """Whether a file's name is that of what torch.save writes."""
     name, suffix = PurePosixPath(path).name, PurePosixPath(path).suffix.lower()
+    return suffix in TORCH_SUFFIXES or WEIGHTS_BIN.fullmatch(name) is not None
+
+
+def is_checkpoint(path: str, pattern: str = "") -> bool:
+    """Whether a file's name is that of saved weights or training state.
+
+    `pattern`: a glob of the job's own checkpoints, files or folders.
+    """
+    pure = PurePosixPath(path)
     return (
-        suffix in TORCH_SUFFIXES
-        or suffix in (".safetensors", ".distcp")
-        or WEIGHTS_BIN.fullmatch(name) is not None
+        has_torch_name(path)
+        or pure.suffix.lower() in (".safetensors", ".distcp")
+        or bool(pattern and any(place.match(pattern) for place in (pure, *pure.parents)))
     )
 
 
@@ -330,6 +341,75 @@ def zip_fault(path: Path) -> Optional[str]:
     return None if broken is None else f"a wrong CRC in {ascii(broken)[:80]}"
 
 
+class Anything:
+    """Stands in for every object of a pickle, so that reading one runs none of its code."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        """An object, whatever it is given."""
+        return object.__new__(cls)
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def _ignore(self, *_: Any) -> None: ...
+
+    __setstate__ = __setitem__ = append = extend = add = update = _ignore
+
+
+class Storages(pickle.Unpickler):
+    """Reads a pickle of torch.save without torch. `found`: (kind, key, number of elements)."""
+
+    found: List[Tuple[str, str, int]]
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A stand-in: nothing is imported."""
+        return type(name, (Anything,), {})
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Note a storage: ('storage', its class, its key, a device, its number of elements)."""
+        self.found.append((pid[1].__name__, str(pid[2]), int(pid[4])))
+        return Anything()
+
+
+# Bytes of an element, by the name of the storage's class.
+STORAGES = {
+    name + "Storage": size
+    for size, names in {
+        1: "Untyped Byte Char Bool QInt8 QUInt8",
+        2: "Half BFloat16 Short",
+        4: "Float Int QInt32",
+        8: "Double Long ComplexFloat",
+        16: "ComplexDouble",
+    }.items()
+    for name in names.split()
+}
+
+
+def archive_fault(path: Path, side: bool) -> Optional[str]:
+    """What is wrong with what an archive of torch.save says of itself; None if nothing is.
+
+    `side`: it needs no tensors. An archive of another program isn't judged.
+    """
+    with zipfile.ZipFile(str(path)) as archive:
+        sizes = {item.filename: item.file_size for item in archive.infolist()}
+        place = next((name[:-8] for name in sizes if name.split("/", 1)[-1] == "data.pkl"), None)
+        if place is None:
+            return None
+        with archive.open(place + "data.pkl") as file:
+            reader = Storages(file)
+            reader.found = []
+            try:
+                reader.load()
+            except Exception as error:
+                return f"a pickle that can't be read ({type(error).__name__}: {str(error)[:80]})"
+    for kind, key, count in reader.found:
+        size, wanted = sizes.get(f"{place}data/{key}"), count * STORAGES.get(kind, 0)
+        if size is None or (kind in STORAGES and size != wanted):
+            return f"tensor data {ascii(key)[:40]} of {size or 0} bytes, not {wanted}"
+    if side or any(count for _, _, count in reader.found):
+        return None
+    return "no weights in its archive"
+
+
 def holds_tensor(torch: Any, value: Any, depth: int = 0) -> bool:
     """Whether a loaded value holds a tensor that isn't empty, at most eight levels deep."""
     if isinstance(value, torch.Tensor):
@@ -384,8 +464,16 @@ def try_checkpoint(
             if load
             else None
         )
+    if suffix == ".json":
+        try:
+            json.loads(full.read_bytes().decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            return report("bad", f"not JSON ({str(error)[:80]})")
+    if not has_torch_name(path):
+        return None
     start = first_bytes(full)
-    fault = zip_fault(full) if start == b"PK\x03\x04" else None
+    archived = start == b"PK\x03\x04"
+    fault = zip_fault(full) if archived else None
     if fault is None and load and start[:2] != b"PK" and start[:1] != b"\x80":
         fault = f"a file that begins with {start!r}: neither an archive nor a pickle"
     if fault:
@@ -393,10 +481,15 @@ def try_checkpoint(
     if not load:
         return None
     if torch is None:
+        fault = archive_fault(full, side) if archived else None
+        if fault:
+            return report("bad", fault)
         return report(
-            "note" if side else "unknown",
-            "not loaded: torch missing",
-            do="run this where torch is installed, or pass --no-load",
+            "note" if side or archived else "unknown",
+            "not loaded, no torch here: " + ("whole archive" if archived else "unchecked pickle"),
+            do="run this where torch is installed, if you want it loaded"
+            if archived
+            else "run this where torch is installed, or pass --no-load",
         )
     try:
         value = torch_load(torch, full, allow_pickle)
@@ -520,7 +613,7 @@ def is_side_file(path: str) -> bool:
     return SIDE_FILE.match(PurePosixPath(path).name) is not None
 
 
-def cells_of(manifest: Manifest) -> List[str]:
+def cells_of(manifest: Manifest, pattern: str) -> List[str]:
     """The names of the roster, or without one the folders that hold weights."""
     if manifest.cells is not None:
         return manifest.cells
@@ -528,9 +621,24 @@ def cells_of(manifest: Manifest) -> List[str]:
         {
             cell_of(item.path)
             for item in manifest.files
-            if is_checkpoint(item.path) and not is_side_file(item.path)
+            if is_checkpoint(item.path, pattern) and not is_side_file(item.path)
         }
     )
+
+
+def merged(findings: List[Finding]) -> List[Finding]:
+    """The findings, with one in place of all that were not loaded for the same reason."""
+    groups: Dict[Tuple[str, ...], List[Finding]] = {}
+    for number, finding in enumerate(findings):
+        same = finding.found.startswith("not loaded")
+        key = (finding.level, finding.found, finding.do) if same else (str(number),)
+        groups.setdefault(key, []).append(finding)
+    return [
+        group[0]
+        if len(group) == 1
+        else group[0]._replace(path=f"{len(group)} checkpoints, first {group[0].path}")
+        for group in groups.values()
+    ]
 
 
 def look_inside(
@@ -538,16 +646,15 @@ def look_inside(
 ) -> Tuple[List[Finding], List[str], Dict[str, Dict[str, str]], Any]:
     """(findings, names of the cells, their metrics, torch or None)."""
     findings: List[Finding] = []
-    cells = cells_of(manifest)
+    pattern = args.checkpoints
+    cells = cells_of(manifest, pattern)
     metrics: Dict[str, Dict[str, str]] = {}
-    weights = [path for path in good if is_checkpoint(path)]
-    needs_torch = any(
-        PurePosixPath(path).suffix.lower() in TORCH_SUFFIXES | {".bin"} for path in weights
-    )
-    torch = import_torch() if needs_torch and not args.no_load else None
+    weights = [path for path in good if is_checkpoint(path, pattern)]
+    torch = import_torch() if any(map(has_torch_name, weights)) and not args.no_load else None
     for path in weights:
         finding = try_checkpoint(folder, path, torch, args.allow_pickle, not args.no_load)
         findings += [finding] if finding else []
+    findings = merged(findings)
     for path in filter(is_metrics, good):
         try:
             metrics.setdefault(cell_of(path), {}).update(numbers(read_metrics(folder / path)))
@@ -564,7 +671,9 @@ def look_inside(
             )
     for cell in cells:
         if not any(
-            cell_of(item.path) == cell and is_checkpoint(item.path) and not is_side_file(item.path)
+            cell_of(item.path) == cell
+            and is_checkpoint(item.path, pattern)
+            and not is_side_file(item.path)
             for item in manifest.files
         ):
             findings.append(
@@ -625,7 +734,7 @@ def verify(args: argparse.Namespace) -> int:
     skip = set(OURS)
     if folder.resolve() in source.resolve().parents:
         skip.add(source.resolve().relative_to(folder.resolve()).as_posix())
-    more, good = compare(folder, manifest, skip)
+    more, good = compare(folder, manifest, skip | set(args.unlisted))
     inside, cells, metrics, torch = look_inside(folder, manifest, good, args)
     findings += more + inside
     levels = {finding.level for finding in findings}
@@ -637,7 +746,9 @@ def verify(args: argparse.Namespace) -> int:
         "cells": len(cells),
         "files": len(manifest.files),
         "bytes": total,
-        "loaded": not args.no_load and verdict == "ok",
+        "loaded": not args.no_load
+        and verdict == "ok"
+        and not any(finding.found.startswith("not loaded, no torch") for finding in findings),
         "findings": [finding._asdict() for finding in findings],
         "marker": None,
     }
@@ -778,6 +889,19 @@ def main() -> int:
         help="the list of what should be there; nothing is verified without it",
     )
     parser.add_argument("--expect", type=int, metavar="N", help="how many cells there must be")
+    parser.add_argument(
+        "--checkpoints",
+        default="",
+        metavar="GLOB",
+        help="the job's own checkpoints, such as 'ckpt/step_*.json', besides those known by name",
+    )
+    parser.add_argument(
+        "--unlisted",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file that may be there although the manifest can't hold its name; repeatable",
+    )
     parser.add_argument(
         "--list-metrics",
         action="store_true",

@@ -1,10 +1,10 @@
 """The cases of render_run_script: a job and a platform, and what the answer must hold.
 
 A case is a line of evals/sets/render.jsonl: `job`, `profile`, `target`, `on`, and `expect`. That is
-{"error": part of a line} or any of `warnings` (ids in order, facts left out), `stale` (ids of
-facts), `values` {variable: what a bash that reads the script holds}, `objects` {path into the YAML:
-value}, `start` (parts of the start commands). Every shell script must also pass `bash -n`, and
-every answer, without the script, must have fewer than 400 tokens of four characters.
+{"error": part of a line} or any of `warnings` (ids of entries in order), `stale` (ids of facts and
+of fields), `values` {variable: what a bash that reads the script holds}, `objects` {path into the
+YAML: value}, `start` (parts of the start commands). Every shell script must also pass `bash -n`,
+and every answer, without the script, must have fewer than 400 tokens of four characters.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Box:
     def wait(self, *phases: str, timeout: float = 60) -> dict:
         until = time.monotonic() + timeout
         while (now := self.status())["phase"] not in (
-            phases or ("done", "failed", "preempted")
+            phases or ("done", "failed", "preempted", "unsaved")
         ) or (not phases and now["alive"]):
             assert time.monotonic() < until, (now, self.log())
             time.sleep(0.1)

@@ -2,10 +2,12 @@
 
 import json
 import re
+from datetime import date
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.job import MOST_BYTES, Job
 from remote_gpu_trainer.runs.job_reading import (
     CellError,
@@ -17,6 +19,7 @@ from remote_gpu_trainer.runs.job_reading import (
     with_options,
     with_queue,
 )
+from remote_gpu_trainer.runs.launch_risks import warnings
 
 LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 
@@ -299,3 +302,13 @@ def test_the_cells_of_any_sweep_have_names_that_a_job_takes(values):
     cells = expand({"grid": {"--odd name": texts}})
     job = from_object({**LEAST, "queue": {"cells": cells}})
     assert [cell.arguments[1] for cell in job.queue.cells] == [str(value) for value in texts]
+
+
+def test_a_job_that_names_no_end_is_warned_of():
+    def warned(**fields) -> bool:
+        job = from_object({**LEAST, **fields})
+        found = warnings(job, profile.get("local"), "local", date(2026, 8, 25))
+        return any("nothing tells the end of the run" in warning.text for warning in found)
+
+    assert warned() and not warned(results=["out"]) and not warned(final_step=200)
+    assert "final_step: " in refusal(final_step=0) and "on_nan: " in refusal(on_nan="perhaps")

@@ -291,6 +291,6 @@ def test_a_cell_goes_on_from_the_copy_of_another_box(box, tmp_path):
     )
     queue = one.popen("queue")
     until(lambda: (one.effects / "saved.now").exists())
-    assert one.run("stop").returncode == 0 and queue.wait(90) == 75
+    assert one.run("stop").returncode == 0 and queue.wait(90) == 77
     assert two.run("queue").returncode == 0
     assert two.ran() == {"a": ["from step_1.txt: half"]}

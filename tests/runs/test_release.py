@@ -11,6 +11,7 @@ from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.platforms import profile, teardown
 from remote_gpu_trainer.runs import ledger, release
 from remote_gpu_trainer.runs.release import Unreleased
+from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import engine
 from tests.engines.fake_run import fake_run
@@ -165,7 +166,6 @@ def test_a_broken_connection_is_no_verdict(ended, sshd):
         b"[]",
         b'{"files": [["../../x", 1, "a"]], "links": []}',
         b'{"files": [["/etc/x", 1, "a"]], "links": []}',
-        b'{"files": [["a\\\\..\\\\b", 1, "a"]], "links": []}',
         b'{"files": [["", 1, "a"]], "links": []}',
         b'{"files": [["a", "b", "c"]], "links": []}',
         b'{"files": [["a"]]}',
@@ -176,6 +176,70 @@ def test_a_list_that_leads_elsewhere_is_refused(reply):
     with pytest.raises(Unreleased) as refused:
         release.read_list(reply)
     assert str(refused.value).isprintable()
+
+
+def test_a_backslash_is_a_plain_character_but_where_it_parts_folders(monkeypatch):
+    told = b'{"files": [["a\\\\..\\\\b", 1, "a"]], "links": []}'
+    assert list(release.read_list(told)[0]) == ["a\\..\\b"]
+    monkeypatch.setattr(os, "sep", "\\")
+    with pytest.raises(Unreleased, match="unsafe path"):
+        release.read_list(told)
+
+
+def test_a_name_that_no_manifest_can_hold_is_told_and_the_rest_is_verified(ended):
+    for name in ("code/a\\b.txt", "code/new\nline"):
+        (ended / name).write_text("x")
+    found = bring(ended)
+    assert (found.verdict, found.files) == ("verified", 8)
+    assert found.checked == [
+        f"note: {name}: compared, but no manifest can hold such a name; rename it"
+        for name in ("code/a\\b.txt", "code/new line")
+    ]
+    assert (Path(found.to) / "PULL_VERIFIED.json").exists()
+
+
+def test_a_copy_here_that_differs_is_pulled_again_though_size_and_time_are_equal(ended):
+    here, there = Path(bring(ended).to) / "code/out/weights.bin", ended / "code/out/weights.bin"
+    here.write_bytes(bytes(300_000))
+    os.utime(here, ns=(there.stat().st_atime_ns, there.stat().st_mtime_ns))
+    assert bring(ended).verdict == "verified"
+    assert here.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("folder", "pattern"),
+    [("out/ckpt", "step_*.json"), ("out/ckpt", "*"), ("out", "**/step_*.json"), (".", "step_*")],
+)
+def test_checkpoints_are_those_of_the_jobs_own_pattern(ended, folder, pattern):
+    (ended / "code/model.safetensors").unlink()
+    (ended / "code/out/ckpt").mkdir()
+    (ended / "code/out/ckpt/step_5.json").write_text('{"w": [1, 2]}')
+    assert bring(ended).verdict == "bad"
+    text = (ended / "run.sh").read_text()
+    (ended / "run.sh").write_text(
+        f"{text}RGT_CHECKPOINT_DIR={folder}\nRGT_CHECKPOINT_GLOB='{pattern}'\n"
+    )
+    assert bring(ended).verdict == "verified"
+
+
+@pytest.mark.parametrize("listing", ["[]", '[{"id": "zz9", "name": "of another account"}]'])
+def test_an_id_that_no_list_has_shown_proves_nothing(listing, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(box, "address", lambda one, *_: f"{one.host}:22")
+    runpod = profile.get("runpod")
+
+    def gone(ids, text):
+        return release.confirm(GPU, runpod, ids=ids, listing=text).gone
+
+    ledger.opened("gpu:22", "gpu")
+    assert gone(["anything"], listing) is None
+    assert gone(["abc123"], LIST) is False
+    assert gone(["anything"], listing) is None
+    assert [one.name for one in ledger.still_open()] == ["gpu"]
+    assert gone(["abc123"], listing) is True
+    assert not ledger.still_open()
+    ledger.opened("gpu:22", "gpu")  # another box, with an id of its own
+    assert gone(["abc123"], listing) is None
 
 
 LIST = '[\n {"id": "abc123", "name": "old-pod", "desiredStatus": "EXITED"},\n {"id": "zz9", "publicIp": "203.0.113.7"}\n]\n'
@@ -320,7 +384,7 @@ def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_pat
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     vast = profile.get("vastai")
     assert (
-        release.run_listing("vastai show instances --raw", vast)
+        teardown.run_listing("vastai show instances --raw", vast)
         == '[{"id": 777}] show instances --raw\n'
     )
     for typed, says in (
@@ -328,17 +392,17 @@ def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_pat
         ("vastai show instances --raw; touch x", "the page of vastai has no such listing command"),
         ("", "needs a shell"),
     ):
-        with pytest.raises(Unreleased) as refused:
-            release.run_listing(typed, vast)
+        with pytest.raises(BadRequest) as refused:
+            teardown.run_listing(typed, vast)
         assert says in str(refused.value)
-    with pytest.raises(Unreleased) as refused:
-        release.run_listing(
+    with pytest.raises(BadRequest) as refused:
+        teardown.run_listing(
             'curl -sS -H "Authorization: Bearer $RUNPOD_API_KEY"', profile.get("runpod")
         )
     assert "this command needs a shell" in str(refused.value)
     (tmp_path / "vastai").write_text("#!/bin/sh\necho no key >&2; exit 1\n")
-    with pytest.raises(Unreleased) as refused:
-        release.run_listing("vastai show instances --raw", vast)
+    with pytest.raises(BadRequest) as refused:
+        teardown.run_listing("vastai show instances --raw", vast)
     assert "ended with 1 (no key)" in str(refused.value)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.runs import script_parts, shell_text
+from remote_gpu_trainer.runs import runner_values, script_parts, shell_text
 from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import JobError, from_object
 from remote_gpu_trainer.runs.render import OURS, TARGETS, render, usual_target
@@ -223,6 +223,106 @@ def test_each_risk_is_named_with_its_entry_and_nothing_else_is(fields, platform,
     assert [warning.id for warning in made.warnings if "." not in warning.id] == ids
 
 
+def about(fields: dict, target: str = "local", name: str = "job") -> list[str]:
+    """The texts of the warnings about the job's fields. `fields` alone, not beside FULL."""
+    made = render(
+        from_object({"name": "a", "deadline": "2h", **fields}), profile.get("local"), target, DAY
+    )
+    return [warning.text for warning in made.warnings if warning.id.startswith(name)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"command": ["python", "train.py"]}, "train.py"),
+        ({"command": "cd x && python src/train.py --lr 1"}, "src/train.py"),
+        ({"command": ["accelerate", "launch", "--config=conf/a.yaml"]}, "conf/a.yaml"),
+        ({"command": ["nvidia-smi"], "environment": "requirements.txt"}, "requirements.txt"),
+        ({"command": ["python", "/opt/train.py", "~/conf.yaml"]}, ""),
+        ({"command": ["python", "-m", "train"]}, ""),
+        ({"command": ["python", "train.py"], "code": "/src"}, ""),
+    ],
+)
+def test_a_job_without_code_is_told_what_will_not_be_there(fields, named):
+    told = about(fields, name="job.code")
+    assert len(told) == bool(named)
+    assert not named or f"nothing is sent: {named} must lie in ~/runs/a on the box" in told[0]
+
+
+def test_the_code_of_a_cluster_is_in_its_image():
+    given = {"command": ["python", "train.py"], "kubernetes": {"image": "x"}}
+    assert not about(given, "kubernetes", "job.code")
+
+
+@pytest.mark.parametrize(
+    ("command", "held"),
+    [
+        (["python", "train.py"], ["/x/python", "train.py"]),
+        (["python3", "-m", "a"], ["/x/python", "-m", "a"]),
+        (["python3.11", "a.py", "python"], ["python3.11", "a.py", "python"]),
+        ("python train.py | tee a", ["bash", "-c", "/x/python train.py | tee a"]),
+        ("pythonic a", ["bash", "-c", "pythonic a"]),
+    ],
+)
+def test_a_first_word_python_is_the_interpreter_that_the_job_names(command, held):
+    given = {"name": "a", "deadline": "2h", "command": command}
+    assert runner_values.command(from_object({**given, "python": "/x/python"})) == held
+    line = isinstance(command, str)
+    assert runner_values.command(from_object(given)) == (
+        ["bash", "-c", command] if line else command
+    )
+
+
+def test_an_interpreter_that_the_command_does_not_use_is_told_or_refused():
+    line = "cd a && python train.py"
+    assert (
+        "calls PATH's python, not /x/python"
+        in about({"command": line, "python": "/x/python"}, name="job.python")[0]
+    )
+    assert not about({"command": line}, name="job.python")
+    assert not about({"command": "python -c 1", "python": "/x/python"}, name="job.python")
+    with pytest.raises(Unfit, match="python: nothing reads the ~ there"):
+        about({"command": ["x"], "python": "~/venv/bin/python"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"command": ["x"]}, True),
+        ({"command": ["x", "--out=./out/ckpt/"]}, False),
+        ({"command": "x --out out/ckpt"}, False),
+        ({"command": ["x"], "variables": {"OUT": "out/ckpt"}}, False),
+    ],
+)
+def test_a_program_that_is_not_given_its_folder_is_told_what_a_rehearsal_needs(fields, told):
+    given = {**fields, "checkpoint": {"folder": "out/ckpt/"}}
+    texts = about(given, name="job.checkpoint")
+    assert len(texts) == told and all("RGT_CHECKPOINT_DIR" in text for text in texts)
+
+
+def test_the_target_local_is_judged_as_ones_own_machine():
+    given = {"name": "a", "deadline": "2h", "command": ["x"]}
+    for named in ("generic-ssh", "local"):
+        answer = rendered(given, named, "local", on=date(2028, 12, 31))
+        assert [warning["id"] for warning in answer["warnings"]] == ["C3", "job.results"]
+        assert "\nRGT_PROFILE=local\n" in answer["script"]
+    rented = rendered(given, "runpod", "local", on=DAY)  # whoever names a meter stands on it
+    assert "RP14" in [warning["id"] for warning in rented["warnings"]]
+
+
+@pytest.mark.parametrize("place", ["/", "//", "/usr", "/home/", "home", "above home", "."])
+def test_code_that_is_a_root_the_system_or_a_home_folder_is_refused(place, tmp_path, monkeypatch):
+    home = tmp_path / "users/me"
+    (home / "project").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home)
+    code = {"home": str(home), "above home": str(home.parent)}.get(place, place)
+    given = {"name": "a", "deadline": "2h", "command": ["x"]}
+    with pytest.raises(JobError, match="^code: .* all of it would be sent; name the folder with"):
+        rendered({**given, "code": code}, "generic-ssh")
+    assert rendered({**given, "code": "project"}, "generic-ssh")["start"]
+
+
 def test_every_warning_names_an_entry_that_exists_or_a_fact():
     from remote_gpu_trainer.catalogue import bundle
     from remote_gpu_trainer.runs import launch_risks
@@ -246,7 +346,7 @@ def test_a_stale_fact_that_the_script_rests_on_is_named_with_its_source():
         for w in render(
             job(at_end={"do": "stop"}), profile.get("runpod"), "ssh", date(2028, 1, 1)
         ).warnings
-        if "." in w.id
+        if w.id.startswith("runpod.")
     ]
     assert {w.id for w in stale} >= {
         "runpod.self_stop",
@@ -425,6 +525,11 @@ def test_a_wrong_command_line_is_one_line_and_exit_2(args, said, capsys):
     assert main(["render", *args]) == 2
     err = capsys.readouterr().err
     assert said in err and "Traceback" not in err
+
+
+def test_the_schema_says_where_a_program_saves(capsys):
+    assert main(["render", "--schema"]) == 0
+    assert "the program must save to RGT_CHECKPOINT_DIR" in capsys.readouterr().out
 
 
 def test_the_schema_is_published(capsys):

@@ -1,11 +1,13 @@
 """The deadline is kept by a process that outlives everything else, and the meter stops within a minute of it."""
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.runs.status import read
 
 from tests.runs.runner_box import Box, undisturbed
 
@@ -74,6 +76,55 @@ def test_the_deadline_holds_when_the_runner_is(box: Box, how):
         timeout=10,
         what="all but the keeper end",
     )
+
+
+@pytest.mark.parametrize("ignores", [False, True], ids=["saves", "ignores the signal"])
+def test_the_program_ends_when_runner_and_keeper_are_both_killed(box: Box, ignores):
+    more = ["--ignore-term"] if ignores else []
+    box.make("--steps", 4000, *more, RGT_SAVE_SECONDS=3, **soon(10))
+    box.start()
+    box.at_step(3)
+    for name in ("runner", "keeper"):
+        os.kill(box.pid(name), signal.SIGKILL)
+    now = box.status()
+    assert (now["alive"], now["keeper_alive"], now["backstop"]) == (True, False, "timeout")
+    told = read("here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time())
+    assert "only timeout ends the program" in " ".join(told.evidence)
+    end = int((box.run_dir / "deadline").read_text())
+    box.until(lambda: not box.processes(), timeout=60)
+    assert end <= time.time() <= end + 20 + 3 + 10
+    assert (b"leaving" in box.output()) != ignores
+
+
+def test_a_clock_that_jumps_over_the_save_takes_nothing_from_it(box: Box):
+    """Two hours forwards, beyond the deadline: the box's clock as the runner reads it, the program's own seconds as they are."""
+    slow = "import os, signal, sys, time\ndef save(*_):\n time.sleep(3)\n print('saved', flush=True); os._exit(85)\n"
+    slow += "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\nwhile True: time.sleep(0.1)"
+    box.make(RGT_COMMAND=["python3", "-c", slow], RGT_EXPECT=[], RGT_SAVE_SECONDS=8)
+    jumps = f"rgt_now() {{ printf -v rgt_t '%(%s)T' -1; [[ ! -e {box.folder}/jump ]] || rgt_t=$((rgt_t + 7200)); }}\n"
+    text = box.script.read_text()
+    box.script.write_text(text.replace('\nrgt_main "$@"', "\n" + jumps + 'rgt_main "$@"'))
+    box.start()
+    box.until(lambda: b"ready" in box.output())
+    begin = time.monotonic()
+    (box.folder / "jump").touch()
+    box.until(lambda: (box.run_dir / ".preempted").exists(), timeout=40)
+    assert box.output().endswith(b"saved\n"), "it was killed at once"
+    assert time.monotonic() - begin < 20
+    assert (box.marker("preempted")["class"], box.marker("preempted")["exit"]) == ("deadline", 85)
+
+
+def test_a_program_that_never_ends_has_its_save_seconds_after_a_jump_and_no_more(box: Box):
+    box.make("--ignore-term", "--steps", 4000, RGT_SAVE_SECONDS=4)
+    jumps = f"rgt_now() {{ printf -v rgt_t '%(%s)T' -1; [[ ! -e {box.folder}/jump ]] || rgt_t=$((rgt_t + 7200)); }}\n"
+    text = box.script.read_text()
+    box.script.write_text(text.replace('\nrgt_main "$@"', "\n" + jumps + 'rgt_main "$@"'))
+    box.start()
+    box.at_step(3)
+    (box.folder / "jump").touch()
+    begin = time.monotonic()
+    box.until(lambda: (box.run_dir / ".preempted").exists(), timeout=40)
+    assert 3 <= time.monotonic() - begin < 20
 
 
 def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):
@@ -173,12 +224,12 @@ def test_without_a_verified_copy_the_box_stays_and_says_so_and_stops_at_the_dead
         **alarm(box),
     )
     box.start()
-    box.wait("done", timeout=30)
+    box.wait("unsaved", timeout=30)
     said = box.until(
-        lambda: [line for line in lines(box.folder / "alarms") if "not verified" in line],
+        lambda: [line for line in lines(box.folder / "alarms") if "stays on" in line],
         timeout=10,
     )
-    assert "stays on" in said[0] and not (box.folder / "stopped").exists()
+    assert "not verified" in said[0] and not (box.folder / "stopped").exists()
     box.until(lambda: lines(box.folder / "stopped"), timeout=70)
     end = int((box.run_dir / "deadline").read_text())
     assert end <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 60
@@ -197,7 +248,7 @@ def test_the_deadline_is_written_once_and_a_run_past_it_does_not_start(box: Box)
     assert (box.run_dir / "deadline").read_text() == first
     box.make("--sleep", 0, RGT_DEADLINE=f"at:{int(time.time()) - 5}")
     again = box.verb("resume")
-    assert again.returncode == 1 and "the deadline of toy passed" in box.log()
+    assert again.returncode == 78 and "the deadline of toy passed" in box.log()
 
 
 def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
@@ -209,7 +260,7 @@ def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
     box.make("--sleep", 0, RGT_DEADLINE="hours:ten")
     done = box.verb("resume")
     assert (
-        done.returncode == 1
+        done.returncode == 78
         and done.stderr == "RGT_DEADLINE is 'hours:ten'; use hours:N or at:EPOCH\n"
     )
     assert box.verb("resume-run").returncode == 2
@@ -237,17 +288,24 @@ def test_a_keeper_that_was_stopped_is_replaced(box: Box):
     )
 
 
-def test_the_box_is_stopped_when_the_keeper_hangs_and_the_runner_is_dead(box: Box):
-    box.env["BOX_KEY"] = "k"
-    box.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(box))
-    box.start()
-    os.kill(box.pid("runner"), signal.SIGKILL)
-    os.kill(box.pid("keeper"), signal.SIGSTOP)
-    box.until(lambda: lines(box.folder / "stopped"), timeout=80)
-    assert (
-        int(lines(box.folder / "stopped")[0].split()[0])
-        <= int((box.run_dir / "deadline").read_text()) + 60
-    )
+def test_the_box_is_stopped_when_the_runner_is_dead_and_the_keeper_hangs_or_is_dead_too(
+    box: Box, tmp_path
+):
+    (tmp_path / "other").mkdir()
+    boxes = {signal.SIGSTOP: box, signal.SIGKILL: Box(tmp_path / "other")}
+    try:
+        for how, one in boxes.items():
+            one.env["BOX_KEY"] = "k"
+            one.make("--steps", 4000, RGT_SAVE_SECONDS=1, **soon(10), **stop_command(one))
+            one.start()
+            os.kill(one.pid("runner"), signal.SIGKILL)
+            os.kill(one.pid("keeper"), how)
+        for one in boxes.values():
+            box.until(lambda: lines(one.folder / "stopped"), timeout=80)  # noqa: B023
+            end = int((one.run_dir / "deadline").read_text())
+            assert int(lines(one.folder / "stopped")[0].split()[0]) <= end + 60
+    finally:
+        boxes[signal.SIGKILL].close()
 
 
 def test_a_stop_command_that_leaves_something_behind_holds_up_no_alarm(box: Box):

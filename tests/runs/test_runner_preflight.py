@@ -153,7 +153,7 @@ def test_a_kernel_that_does_not_launch_is_refused_in_the_program_s_own_interpret
 def test_a_refused_start_says_why_and_leaves_a_failed_marker(box: Box):
     plain(box, RGT_MIN_FREE_MB=10**9, RGT_PROFILE="autodl")
     done = box.verb("start")
-    assert done.returncode == 1 and done.stderr.startswith("refused AD5 the run folder")
+    assert done.returncode == 78 and done.stderr.startswith("refused AD5 the run folder")
     marker = box.marker("failed")
     assert (marker["class"], marker["entry"], marker["exit"]) == ("disk", "AD5", None)
     assert not box.events("attempt")

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import zipfile
 
 from tests.runs.runner_box import Box
 
@@ -50,7 +51,8 @@ def test_a_program_that_cannot_resume_is_told(box: Box):
     box.make(RGT_COMMAND=["python3", "-c", never], RGT_EXPECT=[])
     done = box.verb("rehearse")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("failed resume: ended with 1")
+    assert "\nfailed resume: ended with 1" in done.stdout
+    assert done.stdout.splitlines()[-1] == "cannot load", "what the program said last"
     kept = list((box.run_dir / "rehearsal").glob("checkpoints-*"))
     assert len(kept) == 1 and list(kept[0].iterdir())
     box.verb("rehearse")
@@ -131,3 +133,64 @@ def test_a_run_folder_below_the_folder_of_checkpoints_is_replaced_once(box: Box)
         RGT_CHECKPOINT_DIR=str(box.folder),
     )
     assert said.startswith("['--out', 'NEW'] ")
+
+
+STRAYS = """
+import os, pathlib, sys, time, zipfile
+folder = pathlib.Path(__file__).parent / 'ckpt'
+folder.mkdir(exist_ok=True)
+steps = sorted(int(path.stem[5:]) for path in folder.glob('step-*.pt'))
+print('from', steps, flush=True)
+for step in range(1 + max(steps, default=0), 5 + max(steps, default=0)):
+    with zipfile.ZipFile(folder / f'step-{step}.pt', 'w') as archive: archive.writestr('a', 'b')
+    for old in sorted(folder.glob('step-*.pt'), key=lambda path: int(path.stem[5:]))[:-3]: old.unlink()
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+def strays(box: Box, sleep: float = 0, **values) -> Box:
+    """A program that saves to a folder of its own, the run's, whatever it is told."""
+    (box.folder / "strays.py").write_text(STRAYS)
+    command = [sys.executable, str(box.folder / "strays.py"), str(sleep)]
+    return box.make(RGT_COMMAND=command, RGT_EXPECT=[], **values)
+
+
+def test_a_program_that_saves_among_the_runs_checkpoints_is_refused_and_nothing_goes_on_from_it(
+    box: Box,
+):
+    strays(box)
+    done = box.verb("rehearse")
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        f"failed save: the program saved to {box.checkpoints}, not to the folder in "
+        "RGT_CHECKPOINT_DIR; make it read that variable"
+    )
+    assert not list(box.checkpoints.iterdir())
+    aside = next((box.run_dir / "rehearsal").glob("strays-*"))
+    assert sorted(path.name for path in aside.iterdir()) == ["step-2.pt", "step-3.pt", "step-4.pt"]
+    assert f"  moved to {aside}: step-4.pt\n" in done.stdout
+    box.start()
+    box.wait()
+    assert box.output() == b"from []\n" and box.events("attempt")[0]["resume"] == ""
+
+
+def test_a_rehearsal_ends_before_such_a_program_has_deleted_the_runs_checkpoints(box: Box):
+    box.checkpoints.mkdir()
+    for step in (10, 20, 30):
+        with zipfile.ZipFile(box.checkpoints / f"step-{step}.pt", "w") as archive:
+            archive.writestr("a", "b")
+    strays(box, sleep=20)
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and f"  the rehearsal deleted {box.checkpoints}/step-10.pt\n" in (
+        done.stdout
+    )
+    assert sorted(path.name for path in box.checkpoints.iterdir()) == ["step-20.pt", "step-30.pt"]
+
+
+def test_a_rehearsal_that_is_refused_before_it_begins_moves_nothing(box: Box):
+    box.checkpoints.mkdir()
+    with zipfile.ZipFile(box.checkpoints / "step-10.pt", "w") as archive:
+        archive.writestr("a", "b")
+    strays(box, RGT_MIN_FREE_MB=10**9)
+    assert box.verb("rehearse").returncode == 1
+    assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt"]

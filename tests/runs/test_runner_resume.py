@@ -2,10 +2,13 @@
 
 import json
 import os
+import pickle
+import shutil
 import signal
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runs.status import read
@@ -37,17 +40,6 @@ def test_a_signal_to_the_runner_saves_and_the_next_start_resumes(box: Box, name)
     assert not (box.run_dir / ".preempted").exists()
     assert final(box) == undisturbed()
     assert_nothing_repeated(box)
-    assert [s for _, s, _ in box.steps()] == list(range(1, 41))
-
-
-def test_a_hang_up_takes_the_terminal_and_the_run_goes_on(box: Box):
-    box.make()
-    box.start()
-    box.at_step(7)
-    os.kill(box.pid("runner"), signal.SIGHUP)
-    assert box.wait()["phase"] == "done"
-    assert len(box.events("attempt")) == 2 and box.events("save-now")[0]["reason"] == "hangup"
-    assert final(box) == undisturbed()
     assert [s for _, s, _ in box.steps()] == list(range(1, 41))
 
 
@@ -241,3 +233,87 @@ def test_a_checkpoint_that_another_node_may_be_writing_keeps_its_name(box: Box, 
         (box.run_dir / ".done").unlink()
         assert box.verb("run", "--node-rank", "0").returncode == 0
         assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt.torn"]
+
+
+PICKLES = """
+import os, pickle, sys
+from pathlib import Path
+path = os.environ['RGT_RESUME_FROM']
+print('Loading checkpoint shards:  50%| | 1/2\\rLoading checkpoint shards: 100%| | 2/2', flush=True)
+step = pickle.loads(Path(path).read_bytes())['step'] if path else 0
+if 'bug' in sys.argv: raise KeyError('lr')
+for step in range(step + 1, step + 4): print(f'step {step}', flush=True)
+if 'late' in sys.argv: raise KeyError('lr')
+new = Path(os.environ['RGT_CHECKPOINT_DIR'], f'step-{step}.pkl')
+new.write_bytes(pickle.dumps({'step': step}))
+"""
+
+
+def pickled(box: Box, *words: str, steps=(10, 20), torn: bool = False, **values) -> Box:
+    """Old pickles, whose ends the runner can't check."""
+    box.checkpoints.mkdir()
+    for step in steps:
+        path = box.checkpoints / f"step-{step}.pkl"
+        path.write_bytes(pickle.dumps({"step": step, "weights": bytes(1000)}))
+    if torn:
+        path.write_bytes(path.read_bytes()[:-40])
+    (box.folder / "pickles.py").write_text(PICKLES)
+    return box.make(
+        RGT_COMMAND=[sys.executable, str(box.folder / "pickles.py"), *words],
+        RGT_EXPECT=[],
+        RGT_CHECKPOINT_GLOB="step-*.pkl",
+        **values,
+    )
+
+
+@pytest.mark.parametrize("resume", ["automatic", "flag"])
+def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Box, resume):
+    told = box.folder / "told"
+    pickled(
+        box,
+        torn=True,
+        RGT_RESUME=resume,
+        RGT_RESUME_NAME="--from" if resume == "flag" else "",
+        RGT_NOTIFY=["bash", "-c", f"cat >>{told}"],
+    )
+    assert box.verb("run").returncode == 0, box.log()
+    resumed = [event["resume"] for event in box.events("attempt")]
+    assert resumed == [str(box.checkpoints / name) for name in ("step-20.pkl", "step-10.pkl")]
+    names = sorted(path.name for path in box.checkpoints.iterdir())
+    assert names == ["step-10.pkl", "step-13.pkl", "step-20.pkl.torn"]
+    assert "no attempt has ever loaded it (C2)" in told.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "attempts", "why"),
+    [
+        (["bug"], (10, 20), 2, "the older one crashes too, so the program is to blame"),
+        (["late"], (10, 20), 1, "it loaded, and went on"),
+        (["bug"], (20,), 1, "there is no older one"),
+    ],
+)
+def test_a_checkpoint_that_is_not_to_blame_keeps_its_name(box: Box, words, steps, attempts, why):
+    pickled(box, *words, steps=steps)
+    assert box.verb("run").returncode == 1
+    assert box.marker("failed")["class"] == "bug"
+    assert len(box.events("attempt")) == attempts, why
+    names = sorted(path.name for path in box.checkpoints.iterdir())
+    assert names == [f"step-{step}.pkl" for step in steps], why
+
+
+def test_checkpoints_that_vanish_in_the_first_attempt_are_missed_aloud(box: Box):
+    told = box.folder / "told"
+    box.make("--sleep", 0.1, RGT_NOTIFY=["bash", "-c", f"cat >>{told}"])
+    box.start()
+    last = box.run_dir / "last-checkpoint"
+    box.until(lambda: last.exists() and "step-5.pt" in last.read_text())
+    timeout = box.pid("train")  # the program itself is its child
+    program = int(Path(f"/proc/{timeout}/task/{timeout}/children").read_text().split()[0])
+    os.kill(program, signal.SIGSTOP)
+    shutil.rmtree(box.checkpoints)
+    os.kill(program, signal.SIGKILL)
+    lost = box.until(lambda: box.events("lost-checkpoints"))
+    told_of = [event["event"] for event in box.events()]
+    before = told_of[: told_of.index("lost-checkpoints")]
+    assert (lost[0]["entry"], before.count("attempt")) == ("C4", 1)
+    box.until(lambda: told.exists() and "training starts from nothing" in told.read_text())

@@ -1,6 +1,8 @@
 """Secrets reach the program and nothing else."""
 
+import json
 import os
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +39,63 @@ def test_a_secret_is_in_the_program_s_environment_and_nowhere_else(box: Box):
     for path in box.folder.rglob("*"):
         if path.is_file() and path.name != "key file":
             assert VALUE.encode() not in path.read_bytes(), path
+
+
+PRINTS = """
+import os, sys, time
+value = os.environ['FROM_VAR']
+print('the key is', value, 'and', os.environ['FROM_FILE'])
+sys.stdout.write('in two ' + value[:7]); sys.stdout.flush()
+time.sleep(0.5)
+sys.stdout.write(value[7:] + ' pieces\\n' + 'x' * 200000 + value + '\\n50% 5/9\\r'); sys.stdout.flush()
+time.sleep(4)
+sys.exit('wrong key ' + value)
+"""
+
+
+@pytest.mark.parametrize("python", [True, False], ids=["Python", "no Python"])
+def test_a_secret_that_the_program_prints_leaves_the_box_masked(box: Box, python):
+    (box.folder / "key file").write_text("first-Line-1234\nsecond-Line-5678\n")
+    box.env["FROM_VAR"] = VALUE
+    (box.folder / "program").write_text(PRINTS)
+    box.make(
+        RGT_COMMAND=[sys.executable, str(box.folder / "program")],
+        RGT_EXPECT=[],
+        RGT_SECRET_FILES=[f"FROM_FILE={box.folder}/key file"],
+        RGT_SECRET_VARS=["FROM_VAR"],
+        RGT_NOTIFY=["bash", "-c", f"cat >>{box.folder}/alarms"],
+        RGT_DURABLE=str(box.folder / "durable"),
+        RGT_SYNC=[str(box.checkpoints)],
+        RGT_RETRY=["unknown=0"],
+    )
+    if not python:
+        box.env["PATH"] = only(box.folder / "bin", "python")
+    box.popen("run")
+    if python:
+        box.until(lambda: box.output().endswith(b"\r"), what="a line that has no end yet")
+    del box.env["FROM_VAR"]  # `status` comes from another login
+    assert "5/9" in box.until(lambda: "5/9" in (tail := box.status()["tail"]) and tail)
+    now = box.wait()
+    box.until(lambda: list((box.folder / "durable").rglob("train.log.*")))
+    said = box.output()
+    assert b"the key is *** and ***" in said and b"in two *** pieces" in said
+    assert b"x" * 200000 + b"***\n" in said and b"wrong key ***" in said
+    for text in (VALUE, "first-Line-1234", "second-Line-5678"):
+        assert text not in json.dumps(now)
+        for path in box.folder.rglob("*"):
+            if path.is_file() and path.name != "key file" and "bin" not in path.parts:
+                assert text.encode() not in path.read_bytes(), path
+
+
+def only(folder: Path, *absent: str) -> str:
+    """A PATH with all that is on this machine, without the programs whose names begin so."""
+    folder.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for program in Path(place).iterdir() if Path(place).is_dir() else ():
+            link = folder / program.name
+            if not program.name.startswith(absent) and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
 
 
 @pytest.mark.parametrize(

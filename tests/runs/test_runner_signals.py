@@ -63,8 +63,7 @@ def test_what_reads_the_output_outlives_the_save(box: Box, program):
     assert b"saving" in (box.folder / "log.txt").read_bytes()
 
 
-def test_a_box_without_tmux_does_not_take_the_interrupt_from_the_program(box: Box):
-    without(box, "tmux")
+def test_a_detached_run_does_not_take_the_interrupt_from_the_program(box: Box):
     waits = "import os, time\nprint('ready', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: open(os.environ['RGT_RUN_DIR'] + '/saved', 'w').write('x')"
     assert stopped(
         box, RGT_COMMAND=[sys.executable, "-c", waits], RGT_SAVE_SIGNAL="INT", RGT_SAVE_SECONDS=4

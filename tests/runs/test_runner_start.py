@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import engine
 from tests.runs.runner_box import Box, undisturbed
 
 pytest_plugins = ["tests.runs.runner_box"]
@@ -60,15 +62,30 @@ def test_of_two_starts_at_once_exactly_one_runs_and_the_other_exits_75(box: Box)
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
 
 
-def test_a_run_survives_without_tmux(box: Box, tmp_path):
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "tmux").write_text("#!/bin/sh\nexit 1\n")
-    (tools / "tmux").chmod(0o755)
-    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+def test_a_detached_run_belongs_to_no_terminal_and_hears_no_hang_up(box: Box):
     box.make()
-    assert "own session" in box.verb("start").stdout
+    box.start()
+    box.at_step(7)
+    fields = Path(f"/proc/{box.pid('runner')}/stat").read_text().rpartition(")")[2].split()
+    assert (int(fields[3]), int(fields[4])) == (box.pid("runner"), 0), "its own session, no tty"
+    for name in ("runner", "keeper"):
+        os.kill(box.pid(name), signal.SIGHUP)
     assert box.wait()["phase"] == "done"
+    assert len(box.events("attempt")) == 1 and not box.events("save-now")
+
+
+def test_a_run_in_a_tmux_whose_server_is_killed_goes_on(box: Box):
+    tmux = [engine("tmux", "apt-get install -y tmux"), "-S", str(box.folder / "socket")]
+    box.make()
+    line = ["new-session", "-d", "bash", str(box.script), "run"]
+    subprocess.run([*tmux, *line], env=box.env, check=True)
+    box.at_step(7)
+    asked = [*tmux, "display-message", "-p", "#{pid}"]
+    server = int(subprocess.run(asked, capture_output=True, check=True).stdout)
+    os.kill(server, signal.SIGKILL)
+    assert box.wait()["phase"] == "done"
+    assert len(box.events("attempt")) == 1
+    assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
 
 
 def test_a_missing_result_is_a_failure_although_the_program_said_zero(box: Box):

@@ -81,18 +81,18 @@ def test_a_network_that_is_cut_during_a_copy_is_waited_for(box: Box):
     assert (box.folder / "durable/final.bin").read_bytes() == undisturbed()
 
 
-def test_a_destination_that_never_answers_does_not_fail_the_run(box: Box):
+def test_a_destination_that_never_answers_leaves_the_run_unsaved_and_not_failed(box: Box):
     (box.folder / "durable").mkdir()
     (box.folder / "durable/ckpt").write_text("in the way")
     box.make("--sleep", 0, **durable(box, RGT_SYNC_TRIES=2))
-    assert box.verb("run").returncode == 0
-    assert box.marker("done")["exit"] == 0
+    assert box.verb("run").returncode == 74
+    assert box.marker("unsaved")["exit"] == 0
     assert box.status()["last_sync"]["ok"] is False
 
 
 def test_what_was_never_there_is_not_called_verified_after_a_good_end(box: Box):
     box.make("--sleep", 0, **durable(box, RGT_SYNC=[str(box.checkpoints), "resluts"]))
-    assert box.verb("run").returncode == 0
+    assert box.verb("run").returncode == 74
     assert box.status()["last_sync"]["ok"] is False and len(box.events("sync-failed")) == 1
     last = {row["item"]: row for row in rows(box) if row["mode"] == "full"}
     assert last[str(box.checkpoints)]["result"] == "ok" and last["resluts"]["result"] == "failed"
@@ -323,7 +323,7 @@ def test_a_link_that_leads_nowhere_is_not_verified(box: Box, tool):
         RGT_EXPECT=[],
         **durable(box, RGT_SYNC=["ckpt", "final.pt"], RGT_SYNC_TRIES=1),
     )
-    assert box.verb("run").returncode == 0
+    assert box.verb("run").returncode == 74
     assert {row["result"] for row in rows(box)} == {"failed"} and not (
         box.run_dir / "final-sync"
     ).exists()
@@ -335,7 +335,7 @@ def test_a_link_back_to_its_own_folder_fills_no_disk(box: Box):
     box.checkpoints.mkdir()
     (box.checkpoints / "self").symlink_to(box.folder)
     box.make("--sleep", 0, **durable(box, RGT_SYNC_TRIES=1))
-    assert box.verb("run").returncode == 0
+    assert box.verb("run").returncode == 74
     assert "leads back to" in next(row["detail"] for row in rows(box) if row["result"] == "failed")
     assert (box.folder / "durable/ckpt/step-40.pt").exists() and (
         box.folder / "durable/ckpt/self"

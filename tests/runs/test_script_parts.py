@@ -21,7 +21,7 @@ def name_of(path: Path) -> str:
 
 
 def test_every_file_is_a_part_and_every_part_a_file():
-    engines = {f"engines/{name}.sh" for name in ("rendezvous", "slurm", "stopped")}
+    engines = {f"engines/{name}.sh" for name in ("rendezvous", "slurm")}
     assert {name_of(path) for path in [*BASH, *PYTHON]} == {*NAMES, *engines}
     assert len(set(NAMES)) == len(NAMES)
 

@@ -119,9 +119,7 @@ def test_one_node_is_a_job_with_its_script_and_nothing_else(made):
     text, script = made()
     found = objects(text)
     assert list(found) == ["ConfigMap", "Job"]
-    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(
-        script, fields.RENDEZVOUS + fields.STOPPED
-    )
+    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(script, fields.RENDEZVOUS)
     job = found["Job"]["spec"]
     assert "completionMode" not in job
     assert job["backoffLimit"] == 3
@@ -221,9 +219,7 @@ def test_any_value_comes_back_exactly_or_is_refused(made, command, value):
         return
     text, script = made(**given)
     found = objects(text)
-    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(
-        script, fields.RENDEZVOUS + fields.STOPPED
-    )
+    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(script, fields.RENDEZVOUS)
     assert found["Job"] == objects(made()[0])["Job"], (
         "a value reached something else than the script"
     )
@@ -336,11 +332,10 @@ def test_a_text_that_is_no_script_of_ours_is_refused():
 
 @pytest.mark.parametrize(
     ("verb", "class_", "codes"),
-    # 143: the trainer saw the file of "save now" first, and the signal met it while it left.
     [
         ("", "preempted", {75}),
-        ("stop", "preempted", {85, 143}),
-        ("deadline", "deadline", {85, 143}),
+        ("stop", "preempted", {77}),
+        ("deadline", "deadline", {76}),
     ],
     ids=["an eviction", "a stop by the user", "the deadline"],
 )

@@ -360,29 +360,121 @@ def without_torch(tmp_path) -> str:
 
 
 def archive(path: Path, spoil: bool = False) -> None:
+    """An archive of another program: only its checksums can be checked."""
     with zipfile.ZipFile(path, "w") as out:
-        out.writestr("archive/data.pkl", b"weights" * 100)
+        out.writestr("archive/data", b"weights" * 100)
     if spoil:
         data = bytearray(path.read_bytes())
         data[100] ^= 1
         path.write_bytes(bytes(data))
 
 
-def test_without_torch_an_archive_is_unknown_and_with_no_load_it_is_checked_by_crc(
-    pulled, tmp_path
-):
+def test_archives_are_checked_by_crc_where_they_are_not_loaded(pulled, tmp_path):
     archive(pulled / "seed0/best.pth")
     place = without_torch(tmp_path)
-    code, _, err = run(pulled, "--manifest", manifest(pulled), PYTHONPATH=place)
-    assert code == 2
-    assert "not loaded: torch missing" in err
     code, out, _ = run(pulled, "--manifest", manifest(pulled), "--no-load", PYTHONPATH=place)
     assert (code, out.rstrip().endswith("not loaded as asked")) == (0, True)
     assert json.loads((pulled / MARKER).read_text())["loaded"] is False
     archive(pulled / "seed0/best.pth", spoil=True)
-    code, _, err = run(pulled, "--manifest", manifest(pulled), "--no-load", PYTHONPATH=place)
-    assert code == 1
-    assert "a wrong CRC" in err
+    for more in ([], ["--no-load"]):
+        code, _, err = run(pulled, "--manifest", manifest(pulled), *more, PYTHONPATH=place)
+        assert code == 1
+        assert "a wrong CRC" in err
+
+
+def test_without_torch_whole_archives_are_verified_and_one_line_says_what_was_not_done(
+    weights, tmp_path
+):
+    torch, save = weights
+    shared = torch.ones(3)
+    state = {"a": shared, "b": shared[1:], "half": torch.ones(5).half(), "n": torch.arange(4)}
+    model = torch.nn.Linear(2, 2)
+    values = [
+        state, torch.optim.Adam(model.parameters()).state_dict() | state, model,
+        {"args": argparse.Namespace(lr=1), **state}, {"bits": torch.ones(3, dtype=torch.bool)},
+    ]  # fmt: skip
+    for number, value in enumerate(values):
+        folder = save(value, f"step_{number}.pt")
+    code, out, err = run(
+        folder, "--manifest", manifest(folder), "--json", PYTHONPATH=without_torch(tmp_path)
+    )
+    assert (code, json.loads(out)["loaded"]) == (0, False)
+    assert err == (
+        "verify_local: note: 5 checkpoints, first seed0/step_0.pt: not loaded, no torch here: "
+        "whole archive, expected a checkpoint that loads; run this where torch is installed, if "
+        "you want it loaded\n"
+    )
+    assert json.loads((folder / MARKER).read_text())["loaded"] is False
+
+
+def test_without_torch_an_old_pickle_is_unknown(weights, tmp_path):
+    torch, save = weights
+    folder = save({"a": torch.ones(3)}, _use_new_zipfile_serialization=False)
+    code, _, err = run(folder, "--manifest", manifest(folder), PYTHONPATH=without_torch(tmp_path))
+    assert code == 2 and "not loaded, no torch here: unchecked pickle" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda name, data: data[:-4] if name.endswith("data/0") else data, "of 8 bytes, not 12"),
+        (lambda name, data: None if name.endswith("data/0") else data, "of 0 bytes, not 12"),
+        (lambda name, data: data[:-9] if name.endswith(".pkl") else data, "pickle that can't be"),
+    ],
+)
+def test_without_torch_an_archive_that_lacks_what_it_names_is_bad(weights, tmp_path, change, says):
+    torch, save = weights
+    folder = save({"a": torch.ones(3)})
+    path = folder / "seed0/best.pth"
+    with zipfile.ZipFile(path) as old:
+        entries = {name: change(name, old.read(name)) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in entries.items():
+            if data is not None:
+                new.writestr(name, data)
+    place = without_torch(tmp_path)
+    code, _, err = run(folder, "--manifest", manifest(folder), PYTHONPATH=place)
+    assert code == 1 and says in err
+
+
+def test_without_torch_a_checkpoint_without_a_tensor_is_bad_and_none_runs_its_code(
+    weights, tmp_path
+):
+    torch, save = weights
+    made = tmp_path / "made"
+
+    class Runs:
+        def __reduce__(self):
+            return (os.mkdir, (str(made),))
+
+    folder = save({"epoch": 3, "x": Runs()})
+    place = without_torch(tmp_path)
+    code, _, err = run(folder, "--manifest", manifest(folder), PYTHONPATH=place)
+    assert code == 1 and "no weights in its archive" in err
+    assert not made.exists()
+
+
+# ---------------------------------------------------------------- the job's own form
+
+
+@pytest.mark.parametrize("pattern", ["ckpt/step_*.json", "ckpt/*", "step_*"])
+def test_checkpoints_of_the_jobs_own_form_are_checkpoints(tmp_path, pattern):
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt/step_5.json").write_text('{"w": [1, 2]}')
+    listing = manifest(tmp_path)
+    assert run(tmp_path, "--manifest", listing)[0] == 1
+    code, out, _ = run(tmp_path, "--manifest", listing, "--checkpoints", pattern)
+    assert (code, out.split(",")[0]) == (0, "verified: 1 cells")
+    (tmp_path / "ckpt/step_5.json").write_text('{"w": [1, ')
+    code, _, err = run(tmp_path, "--manifest", manifest(tmp_path), "--checkpoints", pattern)
+    assert code == 1 and "not JSON" in err
+
+
+def test_a_name_that_no_manifest_can_hold_may_be_there_when_it_is_named(pulled):
+    listing = manifest(pulled)
+    (pulled / "a\\b").write_text("x")
+    assert run(pulled, "--manifest", listing)[0] == 1
+    assert run(pulled, "--manifest", listing, "--unlisted", "a\\b")[0] == 0
 
 
 @pytest.mark.skipif(not OLD_PYTHON.exists(), reason="Python 3.8 is not installed here")

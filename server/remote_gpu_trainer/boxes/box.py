@@ -156,12 +156,13 @@ def pull(
     *,
     limit: float = 6 * 3600,
     exclude: tuple[str, ...] = (),
+    by_content: bool = False,
     ssh_config: str = "",
 ) -> Reply:
     """Copy the contents of the folder `source` on the box into the folder `to` here, by rsync.
 
     A copy that broke off continues. Nothing here is deleted, and symbolic links aren't copied. The
-    limit is in seconds.
+    limit is in seconds. `by_content`: files of equal size and time are compared as well.
     """
     rsync = [
         "rsync",
@@ -170,6 +171,7 @@ def pull(
         "--partial",
         "--partial-dir=.rsync-partial",
         *(f"--exclude={name}" for name in exclude),
+        *(["--checksum"] if by_content else []),
     ]
     place = source.rstrip("/") + "/"
     if not box.local:

@@ -23,7 +23,8 @@ def add_to(commands) -> None:
         "status",
         help="show the state of the run on a box, or wait for a change",
         description="Show the state of the run on a box, with one ssh call. Exit 0: alive or "
-        "finished. Exit 1: failed, preempted, stalled, or no run there. Exit 2: could not tell.",
+        "finished. Exit 1: failed, unsaved, preempted, stalled, or no run there. Exit 2: could not "
+        "tell.",
     )
     told.add_argument("box", help=BOX)
     told.add_argument(
@@ -88,7 +89,7 @@ def add_to(commands) -> None:
     left.add_argument(
         "--confirm-gone",
         action="store_true",
-        help="look the box up in the provider's list, once you have ended it",
+        help="look the box up in the provider's list, before you end it and once more afterwards",
     )
     left.add_argument(
         "--id",
@@ -260,14 +261,13 @@ def _forget(args: argparse.Namespace) -> int:
 
 def _listing(args: argparse.Namespace, profile) -> str | None:
     """The provider's list; None when none was given."""
-    from ..platforms.teardown import decoded
-    from ..runs import release as releasing
+    from ..platforms.teardown import decoded, run_listing
     from ..text import BadRequest
 
     if args.listing and args.run_listing:
         raise BadRequest("--listing and --run-listing can't be combined; pass one of them")
     if args.run_listing:
-        return releasing.run_listing(args.run_listing, profile)
+        return run_listing(args.run_listing, profile)
     if args.listing is None:
         return None
     try:

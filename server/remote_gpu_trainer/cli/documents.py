@@ -156,6 +156,13 @@ def _limits(page: str, read: Catalogue) -> dict[str, Any]:
     return {"limits": LIMITS}
 
 
+def _exits(page: str, read: Catalogue) -> dict[str, Any]:
+    """The exit codes of a run script."""
+    from ..runs.script_parts import exit_codes
+
+    return {"rows": exit_codes()}
+
+
 PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
@@ -164,6 +171,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
+    "exits": _exits,
 }
 
 

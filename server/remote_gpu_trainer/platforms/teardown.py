@@ -11,14 +11,18 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import subprocess
 from dataclasses import dataclass
 from datetime import date
 
-from ..text.masking import ANSI, shown
+from ..text import BadRequest
+from ..text.masking import ANSI, shown, shown_lines
 from .choosing import mark
 from .profile import Profile
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{2,120}\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]+\Z")  # a word that no shell would change
+LISTING = 120  # seconds
 _NONE = re.compile(
     r"(?:no (?:active |running )?"
     r"(?:sessions|instances|machines|pods|containers|jobs|resources|kernels)\b.{0,60}"
@@ -118,10 +122,14 @@ def ways_as_text(found: list[Way]) -> str:
 
 @dataclass(frozen=True)
 class Listed:
-    """`gone` is True, False, or None if the list doesn't show it; `text` says why."""
+    """`gone` is True, False, or None if the list doesn't show it; `text` says why.
+
+    `by`: the id or address that the list shows.
+    """
 
     gone: bool | None
     text: str
+    by: str = ""
 
 
 def decoded(data: bytes) -> str:
@@ -133,6 +141,42 @@ def decoded(data: bytes) -> str:
         return data.decode(next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8"))
     except UnicodeDecodeError:
         return "\0"
+
+
+def run_listing(command: str, profile: Profile) -> str:
+    """What the platform's own listing command prints.
+
+    It must stand on the platform's page, in plain words: no shell sees it. Raises BadRequest.
+    """
+    listing = profile.facts.listing
+    words = command.split()
+    if not listing or " ".join(words) not in " ".join(listing.value.text.split()):
+        raise BadRequest(
+            f"the page of {profile.name} has no such listing command; copy it from what "
+            f"rgt profile {profile.name} prints"
+        )
+    if not words or not all(_PLAIN.match(word) for word in words):
+        raise BadRequest("this command needs a shell; run it yourself and pipe it to --listing -")
+    try:
+        done = subprocess.run(
+            words, check=False, capture_output=True, timeout=LISTING, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise BadRequest(
+            f"{words[0]} isn't installed here; install it, or give the list with --listing FILE"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise BadRequest(
+            f"the listing command took more than {LISTING} s; run it yourself and pipe it "
+            "to --listing -"
+        ) from None
+    if done.returncode:
+        last = next(iter(shown_lines(done.stderr.decode("utf-8", "replace"), 1, 160)), "no message")
+        raise BadRequest(
+            f"the listing command ended with {done.returncode} ({last}); run it yourself and pipe "
+            "it to --listing -"
+        )
+    return decoded(done.stdout)
 
 
 def listed(text: str, ids: list[str], address: str = "") -> Listed:
@@ -156,6 +200,7 @@ def listed(text: str, ids: list[str], address: str = "") -> Listed:
             return Listed(
                 False,
                 f"{one} is in the list ({line}); stopped boxes are listed too and may be billed",
+                one,
             )
     if not text.strip():
         return Listed(

@@ -14,10 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
 MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included
-Failure = Literal[
-    "preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom", "host-oom", "disk",
-    "gpu",
-]  # fmt: skip
+Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom",
+                  "host-oom", "disk", "gpu"]  # fmt: skip
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|min|h|d)\Z")
 _HOURS = {"m": 1 / 60, "min": 1 / 60, "h": 1.0, "d": 24.0}
 _TOKEN = re.compile(
@@ -168,7 +166,7 @@ class Copy(Strict):
 class Checkpoint(Strict):
     """Where the program saves, how often and for how long."""
 
-    folder: BoxPath
+    folder: BoxPath = Field(description="the program must save to RGT_CHECKPOINT_DIR, this folder")
     pattern: Line = Field(
         "", description="glob of complete checkpoints, such as step_*.pt; empty: any file"
     )
@@ -227,7 +225,7 @@ class Floors(Strict):
 
 
 class Rehearsal(Strict):
-    """A short trial of the run on the box."""
+    """A short trial of the run on the box, with another folder in RGT_CHECKPOINT_DIR."""
 
     arguments: list[Text] = Field(
         [], description="arguments added to the command, to save and evaluate after a few steps"
@@ -334,6 +332,7 @@ class Job(Strict):
         [],
         description="files that must exist and have content at the end; {cell} is a cell's name",
     )
+    final_step: int | None = Field(None, ge=1, description="an end before this step isn't the end")
     budget: float | None = Field(None, gt=0, description="money, in the currency of price")
     price: float | None = Field(None, gt=0, description="price of one box for an hour")
     hours_between_kills: float | None = Field(
@@ -349,6 +348,7 @@ class Job(Strict):
         "",
         description="extended regular expression that finds the step: the last number of a match",
     )
+    on_nan: Literal["go-on", "stop"] = Field("go-on", description="at a loss of nan; told anyway")
     floors: Floors = Floors()
     rehearsal: Rehearsal = Rehearsal()
     queue: Queue | None = None

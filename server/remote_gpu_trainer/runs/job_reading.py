@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -229,6 +230,16 @@ MOST_DIFFERENCE = 60_000  # bytes that travel in the script
 MOST_NAMES = 400  # of ignored files
 
 
+# Folders of a whole machine: sent in full they would carry its keys along.
+_NOBODYS_CODE = frozenset(
+    f"/{name}"
+    for name in (
+        "bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "proc",
+        "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var", "Users", "Volumes",
+    )
+)  # fmt: skip
+
+
 class CodeError(Exception):
     """A folder that can't be recorded. One line: what is wrong; what to do."""
 
@@ -251,6 +262,12 @@ def take(folder: Path) -> Snapshot:
     """The state of a code folder. Raises CodeError."""
     if not folder.is_dir():
         raise CodeError(f"code: no folder at {str(folder)[:100]}; name the folder with the program")
+    whole, home = folder.resolve(), Path(os.path.expanduser("~")).resolve()
+    if whole == Path(whole.anchor) or whole in (home, *home.parents) or str(whole) in _NOBODYS_CODE:
+        raise CodeError(
+            f"code: {str(folder)[:100]} is a root, the system's or your home folder, and all of it "
+            "would be sent; name the folder with the program"
+        )
     if _git(folder, "rev-parse", "--is-inside-work-tree").strip() != "true":
         return Snapshot(
             "no git repository: the files were sent as they were\n", "", "", tracked=False

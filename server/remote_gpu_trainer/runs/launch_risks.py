@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -13,6 +14,11 @@ from .runner_values import self_stop
 
 # The facts that a script or a warning here rests on.
 USED = ("self_stop", "limits", "preemption", "paths", "survives")
+
+
+# A file that the program needs, named from where it starts.
+_FILE = re.compile(r"(?:\./)?\w[\w.+/-]*\.(?:py|sh|ya?ml|toml|txt|lock)\Z")
+_LATER_PYTHON = re.compile(r"\S.*(?:\s|[;&|(])python3?\s", re.S)
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,15 @@ def _resume(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         )
 
 
+def _end(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    if not job.results and job.final_step is None:
+        yield Warning(
+            "job.results",
+            "nothing tells the end of the run: a program that is told to leave, saves and exits "
+            "with 0 looks finished. Name its results, or final_step.",
+        )
+
+
 def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     most = job.slurm.most_hours if target == "slurm" else profile.facts.limits.value.most_hours
     if (
@@ -206,6 +221,41 @@ def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         )
 
 
+def _code(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    words = [*_words(job), job.environment or ""]
+    wanted = next((word for word in words if _FILE.match(word)), "")
+    if wanted and not job.code and target != "kubernetes":  # there the image holds the code
+        yield Warning(
+            "job.code",
+            f"code isn't set, so nothing is sent: {wanted[:80]} must lie in {job.folder} on the "
+            "box before the start. Set code to the folder that holds it.",
+        )
+    line = job.command if isinstance(job.command, str) else ""
+    if "python" in job.model_fields_set and _LATER_PYTHON.search(line):
+        yield Warning(
+            "job.python",
+            f"the command line calls PATH's python, not {job.python[:80]}. Write that into it.",
+        )
+
+
+def _rehearsal(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    if job.checkpoint is None:
+        return
+    folder = job.checkpoint.folder.removeprefix("./").rstrip("/")
+    if not any(folder in text for text in (*_words(job), *job.variables.values())):
+        yield Warning(
+            "job.checkpoint",
+            f"the command doesn't name {folder[:80]}: the program must save to the folder in "
+            "RGT_CHECKPOINT_DIR. A rehearsal names another one there, and fails if the program "
+            "saves to a fixed folder.",
+        )
+
+
+def _words(job: Job) -> list[str]:
+    line = job.command if isinstance(job.command, str) else " ".join(job.command)
+    return re.split(r"[\s;&|()<>'\"=]+", line)
+
+
 def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if target == "kubernetes" and job.code:
         yield Warning(
@@ -237,6 +287,8 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 
 
 def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
+    if profile.kind == "own":
+        return  # what a machine of one's own bills and deletes is in its owner's hands
     for name in USED:
         fact = getattr(profile.facts, name)
         if fact is None or (name == "self_stop" and job.at_end.do != "stop"):
@@ -251,9 +303,12 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
 RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (
     _durable,
     _resume,
+    _end,
     _deadline,
     _meter,
     _notice,
     _queue,
+    _code,
+    _rehearsal,
     _target,
 )

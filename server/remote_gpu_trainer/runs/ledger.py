@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ except ImportError:  # Windows: an append of one line is all the protection ther
     fcntl = None
 
 MOST_BYTES = 4 << 20  # of the file's end that are read
-OPENED, GONE, OWN, REMINDED = "opened", "gone", "own", "reminded"
+OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
 DAY = 24 * 3600  # seconds between two reminders
@@ -80,6 +81,23 @@ def opened(
 def gone(address: str, name: str, why: str, now: float | None = None) -> bool:
     """Forget a box that is gone; `why` stays in the file. False when it can't be written."""
     return _append(GONE, now, address=address, name=name, why=why)
+
+
+def shown_as(address: str, name: str, now: float | None = None) -> bool:
+    """Note the id by which a provider's list shows a box. False when it can't be written."""
+    return name in ids_of(address) or _append(LISTED, now, address=address, id=name)
+
+
+def ids_of(address: str) -> set[str]:
+    """The ids by which lists have shown a box since it was last gone."""
+    found: set[str] = set()
+    for event, _ in _events():
+        if event.get("address") == address:
+            if event["event"] in (GONE, OWN):
+                found.clear()
+            elif event["event"] == LISTED:
+                found.add(str(event.get("id")))
+    return found
 
 
 def forget(name: str, address: str, *, own: bool, now: float | None = None) -> str:
@@ -153,15 +171,8 @@ def _read() -> tuple[dict[str, Opened], set[str], float]:
     boxes: dict[str, Opened] = {}
     own: set[str] = set()
     reminded = float("-inf")
-    for line in _lines():
-        try:
-            event = json.loads(line)
-            kind, when = event["event"], finite(event["t"], LATEST)
-            address = event.get("address")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
-        if when is None or when < 0:
-            continue
+    for event, when in _events():
+        kind, address = event["event"], event.get("address")
         if kind == REMINDED:
             reminded = when
         if not isinstance(address, str):
@@ -181,6 +192,19 @@ def _read() -> tuple[dict[str, Opened], set[str], float]:
                 price if price is not None else before.price if before else None,
             )
     return boxes, own, reminded
+
+
+def _events() -> Iterator[tuple[dict, float]]:
+    """(event, seconds since 1970) of each line that holds one."""
+    for line in _lines():
+        try:
+            event = json.loads(line)
+            when = finite(event["t"], LATEST)
+            known = isinstance(event, dict) and "event" in event
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        if known and when is not None and when >= 0:
+            yield event, when
 
 
 def _lines() -> list[bytes]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -25,17 +26,17 @@ from ..boxes import box as boxes
 from ..boxes.box import Box, Reply
 from ..catalogue import bundle
 from ..platforms.profile import Profile
-from ..platforms.teardown import Listed, decoded, listed
+from ..platforms.teardown import Listed, listed
 from ..text.masking import shown, shown_lines
 from . import ledger, status
 
 HASHING = 3 * 3600  # seconds; a terabyte from a network disk
-LISTING = 120  # seconds
 MOST_LIST = 256 << 20  # bytes of the list of files
 # The runner's own, at the top of its folder: two change while they are read, one is a rehearsal's.
 LEFT_THERE = ("lock", "heartbeat", "rehearsal")
 MANIFEST = "PULL_MANIFEST.json"
-_PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]+\Z")  # a word that no shell would change
+# In a name: what verify_local.py takes into no manifest, for it isn't the same on every system.
+_ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
 
 # Runs on the box: each plain file below a folder with its size and SHA-256, each link's target.
 LIST = r"""
@@ -157,16 +158,22 @@ def bring_home(
         sizes.update({(f"{name}/{path}" if name else path): what for path, what in files.items()})
     found.files, found.bytes = len(sizes), sum(size for size, _ in sizes.values())
     found.outside, apart = outside(to / "run.sh", source, also)
+    odd = [path for path in sizes if _ODD.search(path)]
     rows = [
         {"path": path, "bytes": size, "sha256": digest}
         for path, (size, digest) in sorted(sizes.items())
+        if path not in odd
     ]
     manifest = {"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}
     (to / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     if found.differing:
         found.verdict = "bad"
         return found
-    _verify(found, script, to, expect, load)
+    _verify(found, script, to, expect, load, odd)
+    found.checked += [
+        f"note: {shown(path)}: compared, but no manifest can hold such a name; rename it"
+        for path in odd
+    ]
     if apart and found.verdict == "verified":
         found.verdict = "unknown"  # what the run was for isn't all here
     return found
@@ -177,10 +184,12 @@ def _pull(
 ) -> tuple[dict[str, tuple[int, str]], list[str], list[str]]:
     """(files there, links there, files that differ here). `left`: names at the top that stay there.
 
-    A file that changed during the copy gets a second chance.
+    A file that changed during the copy gets a second chance, and so does one whose copy here
+    differs although its size and time don't.
     """
-    for _ in range(2):
-        copied = boxes.pull(box, folder, str(here), exclude=tuple(f"/{name}" for name in left))
+    exclude = tuple(f"/{name}" for name in left)
+    for by_content in (False, True):
+        copied = boxes.pull(box, folder, str(here), exclude=exclude, by_content=by_content)
         if copied.outcome != "ok" or copied.code not in (0, 24):
             raise Unreleased(_why(copied, f"copying {shown(folder)}"))
         reply = boxes.run(
@@ -210,7 +219,7 @@ def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
         raise Unreleased("the box's list of files can't be read; try again") from None
     for path in files:
         pure = PurePosixPath(path)
-        odd = not pure.parts or "\0" in path or "\\" in path
+        odd = not pure.parts or "\0" in path or ("\\" in path and os.sep == "\\")
         if odd or pure.is_absolute() or ".." in pure.parts:
             raise Unreleased(f"the box lists an unsafe path, {ascii(path)[:100]}; rename it there")
     return files, links
@@ -229,22 +238,37 @@ def _same(path: Path, size: int, digest: str) -> bool:
     return found.hexdigest() == digest
 
 
+def _said(script: Path) -> dict[str, list[str]]:
+    """The words that a rendered script gives to the variables that say where results lie."""
+    named = {name: [] for name in ("WORK_DIR", "CHECKPOINT_DIR", "CHECKPOINT_GLOB", "EXPECT")}
+    try:
+        text = script.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return named
+    for name, value in re.findall(rf"^RGT_({'|'.join(named)})=\(?(.*?)\)?$", text, re.M):
+        try:
+            named[name] += shlex.split(value)
+        except ValueError:
+            continue
+    return named
+
+
+def _checkpoints(script: Path) -> str:
+    """The job's own checkpoints as a glob of the end of a path; '' when it names none."""
+    named = _said(script)
+    if not any(named["CHECKPOINT_GLOB"]):
+        return ""
+    glob, folder = named["CHECKPOINT_GLOB"][-1], "".join(named["CHECKPOINT_DIR"][-1:])
+    name = PurePosixPath(folder).name.strip("~.")
+    return glob.replace("**/", "") if "**" in glob or not name else f"{name}/{glob}"
+
+
 def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str], bool]:
     """(places that the run's script names and that weren't pulled, whether results lie there).
 
     Results are the checkpoints and the expected files; a relative one lies in the work folder.
     """
-    try:
-        text = script.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return [], False
-    named: dict[str, list[str]] = {"WORK_DIR": [], "CHECKPOINT_DIR": [], "EXPECT": []}
-    assignment = r"^RGT_(CHECKPOINT_DIR|EXPECT|WORK_DIR)=\(?(.*?)\)?$"
-    for name, value in re.findall(assignment, text, re.M):
-        try:
-            named[name] += shlex.split(value)
-        except ValueError:
-            continue
+    named = _said(script)
     inside = (source.rstrip("/") + "/", *(folder.rstrip("/") + "/" for folder in also))
     inside += ("~/" + "/".join(PurePosixPath(source).parts[-2:]) + "/",)
 
@@ -258,8 +282,12 @@ def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str]
     return [shown(word) for word in (*apart, *work)], bool(apart) or bool(work and within)
 
 
-def _verify(found: Released, script: Path, to: Path, expect: int | None, load: bool) -> None:
+def _verify(
+    found: Released, script: Path, to: Path, expect: int | None, load: bool, odd: list[str]
+) -> None:
     command = [sys.executable, str(script), str(to), "--manifest", str(to / MANIFEST), "--json"]
+    command += [f"--checkpoints={_checkpoints(to / 'run.sh')}"]
+    command += [f"--unlisted={path}" for path in odd]
     command += [] if expect is None else ["--expect", str(expect)]
     command += [] if load else ["--no-load"]
     done = subprocess.run(
@@ -303,7 +331,7 @@ def default_name(box: Box, folder: str) -> str:
 
 
 def next_step(box: Box, profile: Profile) -> str:
-    """What to type once the user has ended the box."""
+    """What to type before and after the user ends the box."""
     if profile.facts.stop_billing is None:
         return "nothing is billed here"
     listing = profile.facts.listing
@@ -313,15 +341,16 @@ def next_step(box: Box, profile: Profile) -> str:
         else "this platform's page names no listing command: copy the list from its console"
     )
     return (
-        f"once you have ended it: rgt release {box.argument} --profile {profile.name} "
-        f"--confirm-gone --id ID --listing FILE; {source}"
+        f"before you end it, and once more afterwards: rgt release {box.argument} --profile "
+        f"{profile.name} --confirm-gone --id ID --listing FILE; {source}"
     )
 
 
 def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) -> Listed:
     """Whether the box is gone; if it is, the ledger forgets it.
 
-    `ids`: the box's id or name in `listing`, the text of the provider's list.
+    `ids`: the box's id or name in `listing`, the text of the provider's list. Only an id that an
+    earlier list has shown proves anything by being absent.
     """
     address = boxes.address(box)
     if profile.kind == "own":
@@ -340,45 +369,18 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
         )
     else:
         found = listed(listing, ids, address)
+        if found.by in ids:
+            ledger.shown_as(address, found.by)
+        elif found.gone and not set(ids) & ledger.ids_of(address):
+            found = Listed(
+                None,
+                f"{found.text}, but no list has shown it before, so the id may be wrong or the "
+                "list another account's. Look it up before you end the box, and once more "
+                "afterwards; or --forget gone takes your word",
+            )
     if found.gone:
         ledger.gone(address, box.name, found.text)
     return found
-
-
-def run_listing(command: str, profile: Profile) -> str:
-    """What the platform's own listing command prints.
-
-    It must stand on the platform's page, in plain words: no shell sees it. Raises Unreleased.
-    """
-    listing = profile.facts.listing
-    words = command.split()
-    if not listing or " ".join(words) not in " ".join(listing.value.text.split()):
-        raise Unreleased(
-            f"the page of {profile.name} has no such listing command; copy it from what "
-            f"rgt profile {profile.name} prints"
-        )
-    if not words or not all(_PLAIN.match(word) for word in words):
-        raise Unreleased("this command needs a shell; run it yourself and pipe it to --listing -")
-    try:
-        done = subprocess.run(
-            words, check=False, capture_output=True, timeout=LISTING, stdin=subprocess.DEVNULL
-        )
-    except FileNotFoundError:
-        raise Unreleased(
-            f"{words[0]} isn't installed here; install it, or give the list with --listing FILE"
-        ) from None
-    except subprocess.TimeoutExpired:
-        raise Unreleased(
-            f"the listing command took more than {LISTING} s; run it yourself and pipe it "
-            "to --listing -"
-        ) from None
-    if done.returncode:
-        last = next(iter(shown_lines(done.stderr.decode("utf-8", "replace"), 1, 160)), "no message")
-        raise Unreleased(
-            f"the listing command ended with {done.returncode} ({last}); run it yourself and pipe "
-            "it to --listing -"
-        )
-    return decoded(done.stdout)
 
 
 def as_text(found: Released) -> str:

@@ -137,7 +137,7 @@ class Commands:
 
 def commands(job: Job, target: str, file: str, snapshot: Snapshot | None) -> Commands:
     """The lines for a target. `file`: the rendered script here."""
-    code = (job.code or "").rstrip("/") or "/"
+    code = (job.code or "").rstrip("/")
     secrets = sorted({secret.variable for secret in job.secrets.values() if secret.variable})
     lines = shell_text.blocks(
         f"commands/{target}.j2",

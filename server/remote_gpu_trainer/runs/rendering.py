@@ -29,10 +29,13 @@ def rendered(
     """The answer of `render_run_script`.
 
     With `write_to`, a folder or a file, `path` stands in place of `script`; it must be inside the
-    working folder unless `outside`. Raises JobError, and ProfileError for an unknown platform.
+    working folder unless `outside`. Where no platform is named, this machine is judged as one's
+    own. Raises JobError, and ProfileError for an unknown platform.
     """
     job = from_object(given)
     platform = profile.get(profile_name)
+    if target == "local" and platform.kind == "unnamed":
+        platform = profile.get("local")
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:

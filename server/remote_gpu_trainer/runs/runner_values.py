@@ -6,6 +6,7 @@ Each part in runs/templates/ names those that it reads.
 from __future__ import annotations
 
 import re
+import shlex
 
 from ..platforms.profile import Profile
 from .job import Job, Resume, Secret
@@ -20,6 +21,7 @@ NOTICES = {
     "aws": "aws",
     "gcp": "gcp",
 }  # whose metadata service tells of a preemption; the others send signals, or nothing
+_PYTHON = re.compile(r"\A\s*python3?(?=\s|\Z)")
 _KEY = re.compile(r"\$\{?([A-Z][A-Z0-9_]*(?:KEY|TOKEN)[A-Z0-9_]*)")
 
 
@@ -46,7 +48,7 @@ def values(
         "RGT_NAME": job.name,
         "RGT_RUN_DIR": folders[0],
         "RGT_WORK_DIR": folders[1],
-        "RGT_COMMAND": ["bash", "-c", job.command] if isinstance(job.command, str) else job.command,
+        "RGT_COMMAND": command(job),
         "RGT_LAUNCHER": job.launcher,
         "RGT_PYTHON": job.python,
         "RGT_GPUS": job.gpus,
@@ -74,6 +76,8 @@ def values(
         "RGT_SYNC": job.durable.what if job.durable else [],
         "RGT_SYNC_MINUTES": _number(job.durable.every_minutes if job.durable else 15),
         "RGT_EXPECT": job.results,
+        "RGT_FINAL_STEP": job.final_step or 0,
+        "RGT_ON_NAN": "stop" if job.on_nan == "stop" else "",
         "RGT_DEADLINE": job.deadline,
         "RGT_AT_END": job.at_end.do,
         "RGT_SELF_STOP": stop,
@@ -135,6 +139,21 @@ def self_stop(job: Job, profile: Profile) -> tuple[str, str]:
     if given and given.variable and given.variable != name:
         return f'{name}="${given.variable}"; export {name}; {line}', given.variable
     return line, name
+
+
+def command(job: Job) -> list[str]:
+    """The program's words. Where the job names an interpreter, a first `python` becomes it.
+
+    Raises Unfit.
+    """
+    if job.python.startswith("~"):
+        raise Unfit("python: nothing reads the ~ there; write an absolute path")
+    named = "python" in job.model_fields_set
+    if isinstance(job.command, str):
+        line = shlex.quote(job.python)
+        return ["bash", "-c", _PYTHON.sub(lambda _: line, job.command) if named else job.command]
+    first, *rest = job.command
+    return [job.python if named and first in ("python", "python3") else first, *rest]
 
 
 def setup(job: Job) -> list[str]:

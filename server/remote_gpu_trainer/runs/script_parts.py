@@ -6,6 +6,7 @@ part is there: where a job leaves one out, a small one from `without/` answers i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -174,6 +175,8 @@ def _both(*conditions: Condition) -> Condition:
 
 
 _shared = _either(remote, queued)  # can several machines see the run folder?
+_kept = _either(results, checkpoints, durable, notified, _given("RGT_ON_NAN"))
+_ending = _either(results, checkpoints, _given("RGT_FINAL_STEP"))
 _before = _either(setup, staged, restored)
 
 # Part, when it is in. Later parts may use the settings and tables of earlier ones at once, and
@@ -206,6 +209,7 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("program/launch.sh", always),
     ("program/variables.sh", _either(secrets, self_stopped)),
     ("program/secrets.sh", secrets),
+    ("program/mask_secrets.py", secrets),
     ("without/secrets.sh", without(secrets)),
     ("program/results.sh", results),
     ("without/results.sh", without(results)),
@@ -223,7 +227,6 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("launchers/flight_recorder.sh", several),
     ("without/flight_recorder.sh", without(several)),
     ("gpus/checks.sh", gpus),
-    ("gpus/check_kernel.py", gpus),
     ("gpus/watch.sh", gpus),
     ("gpus/failures.sh", gpus),
     ("without/gpus.sh", without(gpus)),
@@ -246,6 +249,10 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("without/stall_step.sh", _both(stall, without(stall_step))),
     ("without/stall.sh", without(stall)),
     ("run/attempts.sh", always),
+    ("run/nan.sh", _kept),
+    ("without/nan.sh", without(_kept)),
+    ("run/early_end.sh", _ending),
+    ("without/early_end.sh", without(_ending)),
     ("run/before.sh", _before),
     ("without/before.sh", without(_before)),
     ("run/stage.sh", staged),
@@ -297,6 +304,13 @@ def _program(name: str, text: str) -> str:
     return f"rgt_{name}_program() {{\n  cat <<'{_PROGRAM}'\n{text}{_PROGRAM}\n}}\n"
 
 
+@cache
+def exit_codes() -> list[tuple[int, str, str]]:
+    """[(code, name of the end, what it means)] of a script, from the table that it has itself."""
+    rows = re.findall(r"^ +(\d+)  (\w+) +([^'\n]+)", part("core/settings.sh"), re.M)
+    return [(int(code), name, meaning) for code, name, meaning in rows]
+
+
 def names(values: Values) -> list[str]:
     """The parts that a job with these values needs, in their order."""
     return [name for name, needed in PARTS if needed(values)]
@@ -310,4 +324,4 @@ def parts(values: Values) -> list[Static]:
 @lru_cache(maxsize=1)
 def engines() -> list[Static]:
     """What an engine puts between the parts and the last line: it reads a few variables more."""
-    return [part(f"engines/{name}.sh") for name in ("rendezvous", "slurm", "stopped")]
+    return [part(f"engines/{name}.sh") for name in ("rendezvous", "slurm")]

@@ -1,8 +1,9 @@
 """How a run on a box is: one ssh call to the run's own script, its answer judged, and a wait.
 
-States: alive, finished, failed, preempted, stalled; nothing (no run there); unreachable (no answer
-from the box); unknown (an answer that can't be read). Nothing in an answer is trusted: types are
-checked, texts are cut, cleaned and masked.
+States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
+preempted, stalled; nothing (no run there); unreachable (no answer from the box); unknown (an answer
+that can't be read). Nothing in an answer is trusted: types are checked, texts are cut, cleaned and
+masked.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ LOST = 900.0  # seconds without an answer after which the box counts as unreacha
 FOR_GOOD = ("host-key-unknown", "host-key-changed", "restricted", "no-ssh")  # waiting doesn't help
 AT_FIRST = ("name", "auth")  # nor here, unless the box has answered before
 
-ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted"}
+ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
-BAD = ("failed", "stalled", "preempted", "nothing")
+BAD = ("failed", "stalled", "preempted", "nothing", "unsaved")
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 
@@ -265,6 +266,11 @@ def _judge(status: Status, data: dict, now: float) -> None:
         if status.state == "finished" and (status.exit or status.failure or missing):
             status.state = "failed"
             said.append("the run calls itself done, and what it left says otherwise: see below")
+        if status.state == "unsaved":
+            said.append(
+                "what the run made is on that box only: keep it, run bash run.sh sync there, or "
+                "bring it home with rgt release"
+            )
     elif status.phase == "new" and not alive:
         status.state = "nothing"
         status.text = f"the run in {status.dir} has not been started; run bash run.sh start there"
@@ -330,7 +336,9 @@ def _warn(status: Status, data: dict, now: float) -> None:
             f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"
         )
         if going and data.get("keeper_alive") is False:
-            said.append("the keeper is gone: nothing on the box ends the run at the deadline")
+            last = shown(_text(data, "backstop"), 40)
+            then = f"only {last} ends the program" if last else "nothing on the box ends the run"
+            said.append(f"the keeper is gone: {then} at the deadline")
     sync = data.get("last_sync")
     if isinstance(sync, dict):
         t = _number(sync, "t")

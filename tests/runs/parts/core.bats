@@ -95,3 +95,36 @@ load load
   call rgt_read_last_state
   [ "$rgt_phase $rgt_attempt $rgt_step $rgt_deadline" = 'running 3 12 99' ]
 }
+
+@test "how a run ended, or its program, gives the exit code" {
+  parts core/tools.sh run/run.sh
+  rgt_exit=0
+  run -0 rgt_leave
+  run -78 rgt_leave refused
+  rgt_class=bug
+  run -1 rgt_leave
+  rgt_exit=9
+  run -9 rgt_leave
+  rgt_class=preempted
+  run -75 rgt_leave
+  rgt_asked=asked
+  run -77 rgt_leave
+}
+
+@test "a wait ends with what it waits for, or with its time" {
+  parts core/tools.sh
+  rgt_within 5 true
+  run ! rgt_within 1 false
+}
+
+@test "three losses of nan at the end of the log are told once" {
+  parts core/tools.sh core/evidence.sh without/notify.sh run/nan.sh
+  rgt_log_file=$RGT_RUN_DIR/log/train.log.0000
+  printf '%s\n' "{'loss': nan}" 'loss=NaN, lr 1' >"$rgt_log_file"
+  call rgt_look_for_nan
+  [ -z "${rgt_nan:-}" ]
+  echo 'train_loss: tensor(nan, device=0)' >>"$rgt_log_file"
+  rgt_step=7
+  call rgt_look_for_nan
+  [ "$rgt_nan" = 'the loss is nan, first seen at step 7' ]
+}

@@ -86,3 +86,21 @@ load load
   rgt_load_secrets
   [ "$A_KEY" = s3cret ]
 }
+
+@test "a secret is masked in what a tool for copies said, and a short one is left" {
+  parts core/tools.sh program/secrets.sh
+  RGT_SECRET_VARS=(LONG SHORT=OTHER) LONG=s3cr3t-1 SHORT=ab
+  rgt_detail='401 for s3cr3t-1 at ab'
+  rgt_mask_detail
+  [ "$rgt_detail" = '401 for *** at ab' ]
+}
+
+@test "an end with 0 before its final step is no end" {
+  parts core/tools.sh core/failure_names.sh core/evidence.sh without/checkpoints.sh run/early_end.sh
+  RGT_FINAL_STEP=10 rgt_step=9 rgt_held=''
+  call rgt_judge_end
+  [ "$rgt_class $rgt_reason" = 'bug it ended with 0 at step 9 of 10' ]
+  rgt_class='' rgt_step=10
+  call rgt_judge_end
+  [ -z "$rgt_class" ]
+}

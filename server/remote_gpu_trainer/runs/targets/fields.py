@@ -11,18 +11,16 @@ from collections.abc import Iterable, Mapping
 
 import yaml
 
-from ..script_parts import Value, part
+from ..script_parts import Value, exit_codes, part
 
 SHEBANG = "#!/usr/bin/env bash\n"
 MAIN = 'rgt_main "$@"\n'
 # An engine tells only at the start which host is node 0.
 RENDEZVOUS = part("engines/rendezvous.sh")
 
-# A scheduler takes 0 for "finished". A run that was stopped after a save ends with 75 instead,
-# whatever its program said, so that it is started again; not one that its user or its deadline
-# ended.
-AGAIN = 75
-STOPPED = part("engines/stopped.sh")
+# Of all exit codes of the run script (`exit_codes` in ../script_parts.py), the one of a run that
+# is to be started again.
+AGAIN = next(code for code, name, _ in exit_codes() if name == "preempted")
 
 
 def refuse(field: str, found: object, expected: str, do: str) -> ValueError:

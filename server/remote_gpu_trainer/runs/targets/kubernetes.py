@@ -157,7 +157,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
         raise fields.refuse(
             "claim", "", "a ReadWriteMany PersistentVolumeClaim, which all nodes see", "name one"
         )
-    whole = fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED)
+    whole = fields.before_main(script, fields.RENDEZVOUS)
     if (size := fields.encodable("script", whole)) > MIB:
         raise fields.refuse(
             "script",

@@ -100,9 +100,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     Raises ValueError where values, options and script don't belong together.
     """
     fields.same("nodes", options.nodes, values, "RGT_NODES")
-    return fields.dump(
-        [_task(values, options, fields.before_main(script, fields.RENDEZVOUS + fields.STOPPED))]
-    )
+    return fields.dump([_task(values, options, fields.before_main(script, fields.RENDEZVOUS))])
 
 
 def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:

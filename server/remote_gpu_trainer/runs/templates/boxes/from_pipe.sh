@@ -1,8 +1,9 @@
 # A script that a box reads from a pipe.
 
 # What such a script keeps beside its functions, where a part defines it.
-rgt_tables=(rgt_tables rgt_retry_defaults rgt_usage rgt_signs rgt_entries rgt_torn rgt_follow)
-rgt_tables+=(rgt_links rgt_ssh rgt_cut_short rgt_sync_seconds rgt_synced_at rgt_code_absent)
+rgt_tables=(rgt_tables rgt_retry_defaults rgt_usage rgt_exits rgt_ends rgt_signs rgt_entries)
+rgt_tables+=(rgt_torn rgt_follow rgt_links rgt_ssh rgt_cut_short rgt_sync_seconds)
+rgt_tables+=(rgt_synced_at rgt_code_absent)
 
 # The text is made of what is in memory.
 rgt_keep_script_from_memory() {

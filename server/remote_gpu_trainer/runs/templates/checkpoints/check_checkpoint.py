@@ -1,6 +1,8 @@
 """Which checkpoint of a folder is the newest whole one? Standard library, Python 3.8.
 
-usage: check_checkpoint.py FOLDER GLOB [CACHE]      or      check_checkpoint.py PATH
+usage: check_checkpoint.py FOLDER GLOB [CACHE]
+       check_checkpoint.py --list FOLDER GLOB      all with their stamps, newest first, unchecked
+       check_checkpoint.py PATH
 A zip (.pt, .pth, .bin, .ckpt) must pass its checksums, safetensors must have the size that their
 header gives, JSON must parse, an index must find its shards, a folder must hold whole files and the
 weights and states that its older neighbours hold. What can't be read from a format, such as the
@@ -184,6 +186,8 @@ def tell(kind, path, why):
 
 def main(arguments):
     """Judge a path, or a folder's newest ones until one is whole. Returns the exit code."""
+    listing = arguments[0] == "--list"
+    arguments = arguments[listing:]
     if len(arguments) == 1:
         fault = fault_of(arguments[0])
         print(fault or "whole")
@@ -209,6 +213,10 @@ def main(arguments):
         item for item in found if not os.path.isdir(item[1])
     ]
     found = newest_first(found)
+    if listing:
+        for stamp, path in found:
+            tell("there", path, "{} {}".format(*stamp[0]))
+        return 0
 
     def fault_now(stamp, path):
         key = "{} {} {}".format(*stamp[0], path.replace("\n", "?"))

@@ -19,28 +19,34 @@ rgt_find_python() {
   return 1
 }
 
+# What the program says of a folder, in rgt_told: kind, path, text, and so on to the kind `end`.
+# Fails without Python.
+rgt_ask_about_checkpoints() {
+  local file=$RGT_RUN_DIR/check_checkpoint.py
+  rgt_told=()
+  rgt_find_python || return
+  [[ -s $file ]] || rgt_write "$file" "$(rgt_check_checkpoint_program)"
+  mapfile -d '' -t rgt_told < <("$rgt_found_python" -I "$file" "$@" \
+    2>>"$RGT_RUN_DIR/log/runner.log" 9>&- && [[ -s $file ]] && printf 'end\0\0\0')
+}
+
 # The newest whole checkpoint in rgt_checkpoint ('' for none), a text that changes with it in
 # rgt_checkpoint_id, torn newer ones in rgt_torn (path, reason, path, reason).
 rgt_look_for_checkpoint() {
-  local -a answer=()
   local at newest='' file
   rgt_checkpoint='' rgt_checkpoint_id='' rgt_torn=()
   [[ -n $RGT_CHECKPOINT_GLOB && -d $RGT_CHECKPOINT_DIR ]] || return 0
-  if rgt_find_python; then
-    file=$RGT_RUN_DIR/check_checkpoint.py
-    [[ -s $file ]] || rgt_write "$file" "$(rgt_check_checkpoint_program)"
-    mapfile -d '' -t answer < <("$rgt_found_python" -I "$file" \
-      "$RGT_CHECKPOINT_DIR" "$RGT_CHECKPOINT_GLOB" "$RGT_RUN_DIR/whole.cache" \
-      2>>"$RGT_RUN_DIR/log/runner.log" 9>&- && [[ -s $file ]] && printf 'end\0\0\0')
-    for ((at = 0; at + 2 < ${#answer[@]}; at += 3)); do
-      case ${answer[at]} in
+  if rgt_ask_about_checkpoints "$RGT_CHECKPOINT_DIR" "$RGT_CHECKPOINT_GLOB" \
+    "$RGT_RUN_DIR/whole.cache"; then
+    for ((at = 0; at + 2 < ${#rgt_told[@]}; at += 3)); do
+      case ${rgt_told[at]} in
         whole)
-          rgt_checkpoint=${answer[at + 1]}
-          rgt_checkpoint_id="$rgt_checkpoint ${answer[at + 2]}"
+          rgt_checkpoint=${rgt_told[at + 1]}
+          rgt_checkpoint_id="$rgt_checkpoint ${rgt_told[at + 2]}"
           ;;
-        torn) rgt_torn+=("${answer[at + 1]}" "${answer[at + 2]}") ;;
+        torn) rgt_torn+=("${rgt_told[at + 1]}" "${rgt_told[at + 2]}") ;;
         end) return 0 ;;
-        unread) rgt_log "can't read ${answer[at + 1]}: ${answer[at + 2]}" ;;
+        unread) rgt_log "can't read ${rgt_told[at + 1]}: ${rgt_told[at + 2]}" ;;
       esac
     done
     # A check that failed isn't "no checkpoint": a program that was told so would begin again from
@@ -73,10 +79,17 @@ rgt_is_quiet() {
   [[ $rgt_rank == 0 && -z $(find "$1" -newermt '-60 seconds' -print -quit 2>&1) ]]
 }
 
-# Before an attempt: a torn file in the way of an automatic resume gets another name. Nothing is
-# deleted.
+# Gives a checkpoint that nothing must go on from another name, in rgt_moved. Nothing is deleted.
+rgt_move_away() {
+  local number=2
+  rgt_moved=$1.torn
+  while [[ -e $rgt_moved ]]; do rgt_moved=$1.torn.$((number++)); done
+  mv -n -- "$1" "$rgt_moved" && rgt_event renamed from "$1" to "$rgt_moved"
+}
+
+# Before an attempt: a torn file must not be in the way of an automatic resume.
 rgt_choose_checkpoint() {
-  local at path to number
+  local at path
   rgt_look_for_checkpoint
   for ((at = 0; at + 1 < ${#rgt_torn[@]}; at += 2)); do
     path=${rgt_torn[at]}
@@ -86,10 +99,54 @@ rgt_choose_checkpoint() {
     [[ $RGT_RESUME == automatic ]] || continue
     # Where nodes share the folder, another node may be writing it at this moment.
     if ((RGT_NODES > 1)) && ! rgt_is_quiet "$path"; then continue; fi
-    to=$path.torn number=2
-    while [[ -e $to ]]; do to=$path.torn.$((number++)); done
-    mv -n -- "$path" "$to" && rgt_event renamed from "$path" to "$to"
+    rgt_move_away "$path"
   done
+}
+
+# Did this attempt get to a second step? The bars of a program that loads count none.
+rgt_has_stepped() {
+  [[ -n $RGT_STEP_PATTERN && $(rgt_attempt_tail 65536 | LC_ALL=C grep -av 'oading' |
+    LC_ALL=C grep -aoE -e "$RGT_STEP_PATTERN" | sort -u | head -n 2 | wc -l) == 2 ]]
+}
+
+# After a failed attempt: the newest checkpoint as it is now. Succeeds where a resume from one
+# that no attempt ever loaded has crashed, and it was set aside for an older one: the end of an old
+# pickle can't be checked. Where the older one crashes too, it was not to blame and gets its name
+# back. Not on several nodes, which would have to agree.
+rgt_doubt_checkpoint() {
+  local from
+  rgt_look_for_checkpoint
+  from=$rgt_checkpoint
+  [[ $rgt_class == @(bug|unknown) && $rgt_exit != 0 && -n $from && $RGT_NODES == 1 &&
+    $rgt_checkpoint_id == "$rgt_held" && $RGT_RESUME != none ]] && ! rgt_has_stepped || return 1
+  if [[ -n ${rgt_doubted:-} ]]; then
+    [[ -e $rgt_doubted || ! -e $rgt_moved ]] || {
+      mv -n -- "$rgt_moved" "$rgt_doubted" && rgt_event renamed from "$rgt_moved" to "$rgt_doubted"
+      rgt_look_for_checkpoint
+    }
+    return 1
+  fi
+  rgt_doubted=$from
+  rgt_move_away "$from" || return 1
+  rgt_look_for_checkpoint
+  if [[ -z $rgt_checkpoint ]]; then
+    mv -n -- "$rgt_moved" "$from"
+    rgt_look_for_checkpoint
+    rgt_reason+="; $from is the only checkpoint, and no attempt has loaded it"
+    return 1
+  fi
+  rgt_entry_of torn
+  rgt_log "no attempt has loaded $from ($rgt_id): set aside as $rgt_moved"
+  rgt_notify "the resume from $from failed, and no attempt has ever loaded it ($rgt_id): \
+it is now $rgt_moved, and training goes on from $rgt_checkpoint"
+}
+
+# At a heartbeat: which checkpoint is the newest, for the day when there is none.
+rgt_note_checkpoint() {
+  [[ $RGT_CHECKPOINT_DIR -nt $RGT_RUN_DIR/last-checkpoint ]] &&
+    rgt_ask_about_checkpoints --list "$RGT_CHECKPOINT_DIR" "$RGT_CHECKPOINT_GLOB" || return 0
+  [[ ${rgt_told[0]:-} != there ]] ||
+    rgt_write "$RGT_RUN_DIR/last-checkpoint" "${rgt_told[1]}"$'\n'
 }
 
 rgt_begin_with_checkpoint() {

@@ -61,7 +61,8 @@ rgt_sync_worker() {
   local mode=$1 whole='' missing='' item ok=true again='' begin mark=$RGT_RUN_DIR/.sync-mark.$$
   local result row code=1 copied=0 absent=''
   [[ -n $RGT_DURABLE ]] || return 0
-  if [[ $mode == whole || ($mode == full && -e $RGT_RUN_DIR/.done) ]]; then
+  if [[ $mode == whole ||
+    ($mode == full && (-e $RGT_RUN_DIR/.done || -e $RGT_RUN_DIR/.unsaved)) ]]; then
     mode=full
     [[ $rgt_rank != 0 ]] || whole=1 # other nodes may have nothing of it
   fi
@@ -94,6 +95,7 @@ rgt_sync_worker() {
       result=failed ok=false
     fi
     rgt_now
+    rgt_mask_detail
     rgt_detail=${rgt_detail//[$'\t\n']/ }
     printf -v row '%s\t' "$rgt_t" "$mode" "$result" "$item" "$rgt_to" $((rgt_t - begin))
     { printf '%s%s\n' "$row" "$rgt_detail" >>"$RGT_RUN_DIR/synced.tsv"; } 2>/dev/null
@@ -122,6 +124,22 @@ rgt_sync_worker() {
   rgt_now
   rgt_write "$RGT_RUN_DIR/last-sync" "$rgt_t"$'\t'"$ok"$'\t'"$RGT_DURABLE"$'\t'"$copied$absent"$'\n'
   [[ $ok == true ]] || return "$code"
+  # A run that had trained to its end lacked nothing else.
+  if [[ $mode == full && -e $RGT_RUN_DIR/.unsaved ]]; then
+    rgt_write "$RGT_RUN_DIR/final-sync" "$rgt_t true"$'\n'
+    rgt_read_marker unsaved
+    rgt_class='' rgt_reason='' rgt_reason_raw=''
+    rgt_mark 'done'
+  fi
+}
+
+# A run that had trained to its end, but was not copied, needs no more than its copy.
+rgt_finish_unsaved() {
+  [[ -e $RGT_RUN_DIR/.unsaved ]] || return 0
+  rgt_read_marker unsaved
+  rgt_class='' rgt_reason_raw=''
+  rgt_finish 'done'
+  rgt_leave
 }
 
 # The limit is kept by `timeout`; the session is known by its pid, so that nothing of it is left.
@@ -152,7 +170,14 @@ rgt_cut_sync() {
   [[ -n $rgt_outcome ]] || return 0
   rgt_cut_short=soon
   [[ $1 == asked || $1 == deadline ]] && rgt_cut_short=now
+  [[ $rgt_outcome != 'done' ]] || rgt_unsaved
   rgt_mark "$rgt_outcome"
+}
+
+# A run that is done, but only here.
+rgt_unsaved() {
+  rgt_outcome=unsaved rgt_class=unsaved
+  rgt_reason="the last copy to $RGT_DURABLE is not verified${rgt_reason:+; $rgt_reason}"
 }
 
 # Tries until it is verified, the tries are spent, or the deadline is near.
@@ -170,12 +195,8 @@ rgt_final_sync() {
     ((code == 0)) && return 0
     rgt_event sync-failed try "$try"
     [[ -n $rgt_cut_short || $code == "$rgt_code_absent" ]] && return 1
-    rgt_uptime
-    local until=$((rgt_up + wait))
-    while rgt_uptime && ((rgt_up < until)); do
-      rgt_beat
-      rgt_nap 0.5
-    done
+    ((try < RGT_SYNC_TRIES)) || return 1
+    rgt_within "$wait" rgt_beat_until_asked
     wait=$((wait * 2))
   done
   return 1
@@ -272,19 +293,23 @@ rgt_beat_sync() {
 # The last copies of a run.
 rgt_finish_sync() {
   rgt_rows_before_end
+  ((rgt_attempt > 0)) || return 0
   if [[ $rgt_asked != deadline ]] || { rgt_now && ((rgt_t < rgt_deadline - 2)); }; then
-    if [[ $rgt_attempt -gt 0 ]]; then
-      rgt_set_phase syncing
-      rgt_stop_sync
-      if rgt_final_sync; then
-        rgt_now
-        rgt_write "$RGT_RUN_DIR/final-sync" "$rgt_t true"$'\n'
-      else
-        rgt_log "the copy to $RGT_DURABLE is not verified: see $RGT_RUN_DIR/synced.tsv"
-      fi
+    rgt_set_phase syncing
+    rgt_stop_sync
+    if rgt_final_sync; then
+      rgt_now
+      rgt_write "$RGT_RUN_DIR/final-sync" "$rgt_t true"$'\n'
+      [[ $rgt_outcome != unsaved ]] || rgt_outcome='done' rgt_class='' rgt_reason=''
+      return
     fi
   fi
-  return 0
+  rgt_log "the copy to $RGT_DURABLE is not verified: see $RGT_RUN_DIR/synced.tsv"
+  case $rgt_outcome in
+    unsaved) ;;
+    'done') rgt_unsaved ;;
+    *) rgt_reason+="; the last copy to $RGT_DURABLE is not verified" ;;
+  esac
 }
 
 # After the program's end any earlier verification says nothing.

@@ -12,6 +12,7 @@ rgt_fetch() {
       rgt_load_secrets
       rgt_copy quick "$1" "$2" "$3"
       code=$?
+      rgt_mask_detail
       printf '%s' "$rgt_detail" >"$out"
       exit "$code"
     ) 9>&- &

@@ -21,7 +21,7 @@ rgt_set_deadline() {
   elif [[ $RGT_DEADLINE =~ ^(at:)?([0-9]+)$ ]]; then
     rgt_deadline=${BASH_REMATCH[2]}
   else
-    rgt_refuse_start "RGT_DEADLINE is '$RGT_DEADLINE'; use hours:N or at:EPOCH" 2
+    rgt_refuse_start "RGT_DEADLINE is '$RGT_DEADLINE'; use hours:N or at:EPOCH" usage
   fi
   rgt_write "$RGT_RUN_DIR/deadline.from" "$first"$'\t'"$RGT_DEADLINE"$'\n'
   rgt_write "$RGT_RUN_DIR/deadline" "$rgt_deadline"$'\n'

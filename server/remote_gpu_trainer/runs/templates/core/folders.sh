@@ -66,7 +66,7 @@ rgt_lock_run() {
   flock -n -E 75 9 || code=$?
   # A run that says it has ended is just leaving.
   if ((code == 75)) && { rgt_ended ||
-    [[ $(rgt_read_last_state && printf '%s' "$rgt_phase") == @(done|failed|preempted) ]]; }; then
+    [[ " ${rgt_ends[*]} " == *" $(rgt_read_last_state && printf '%s' "$rgt_phase") "* ]]; }; then
     code=0
     flock -w 5 -E 75 9 || code=$?
   fi

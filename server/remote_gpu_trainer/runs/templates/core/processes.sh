@@ -1,13 +1,16 @@
 # Processes: who lives, and what belongs to the program.
 
-# The fields of /proc/PID/stat behind the name, in rgt_stat; fails for a process that is gone or
-# only waits to be reaped. No here-string: bash 4.4 would need room in /tmp for it.
+# The name in /proc/PID/stat, in rgt_stat_name, and the fields behind it, in rgt_stat; fails for a
+# process that is gone or only waits to be reaped. No here-string: bash 4.4 would need room in /tmp
+# for it.
 rgt_read_stat() {
   local line=''
   { IFS= read -r -d '' line <"/proc/$1/stat"; } 2>/dev/null
   [[ -n $line ]] || return 1
   # shellcheck disable=SC2206
   rgt_stat=(${line##*) })
+  line=${line#*(}
+  rgt_stat_name=${line%)*}
   [[ ${rgt_stat[0]} != [ZX] ]]
 }
 
@@ -21,6 +24,8 @@ rgt_write_pid() {
 # The run's process of that name (runner, train, keeper, sync), in rgt_pid and rgt_start; fails when
 # it is gone.
 rgt_alive() { rgt_alive_by "$RGT_RUN_DIR/$1.pid"; }
+
+rgt_gone() { ! rgt_alive "$1"; }
 
 # The same for the process that a pid file names.
 rgt_alive_by() {
@@ -39,18 +44,12 @@ rgt_find_host() {
 }
 
 rgt_scan() {
-  local file pid line
+  local file pid
   declare -gA rgt_parent=() rgt_session=() rgt_comm=()
   for file in /proc/[0-9]*/stat; do
     pid=${file#/proc/} pid=${pid%/stat}
-    line=''
-    { IFS= read -r -d '' line <"$file"; } 2>/dev/null
-    [[ -n $line ]] || continue
-    # shellcheck disable=SC2206
-    rgt_stat=(${line##*) })
-    [[ ${rgt_stat[0]} == [ZX] ]] && continue
-    line=${line#*(}
-    rgt_parent[$pid]=${rgt_stat[1]} rgt_session[$pid]=${rgt_stat[3]} rgt_comm[$pid]=${line%)*}
+    rgt_read_stat "$pid" || continue
+    rgt_parent[$pid]=${rgt_stat[1]} rgt_session[$pid]=${rgt_stat[3]} rgt_comm[$pid]=$rgt_stat_name
   done
 }
 
@@ -98,7 +97,7 @@ rgt_kill_program() {
 # A program that outlived its runner is writing to the same checkpoints: it saves and ends before
 # another one starts.
 rgt_end_orphans() {
-  local leader='' until
+  local leader=''
   rgt_alive train && leader=$rgt_pid
   rgt_program_pids "$leader"
   ((${#rgt_pids[@]})) || return 0
@@ -107,8 +106,7 @@ rgt_end_orphans() {
   if [[ -n $leader ]]; then
     rm -f -- "$RGT_RUN_DIR/save-now"
     rgt_save_now orphan
-    rgt_uptime && until=$((rgt_up + RGT_SAVE_SECONDS))
-    while rgt_alive train && rgt_uptime && ((rgt_up < until)); do rgt_nap 0.2; done
+    rgt_within "$RGT_SAVE_SECONDS" rgt_gone train
   fi
   rgt_kill_program
   return 0

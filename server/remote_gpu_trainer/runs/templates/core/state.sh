@@ -12,7 +12,7 @@ rgt_state_text() {
   rgt_json "${rgt_log_file:-}" && out+=",\"log\":$rgt_j"
   out+=",\"deadline\":${rgt_deadline:-0},\"keeper_alive\":$keeper,\"stalled\":$rgt_stalled"
   if [[ -n ${rgt_gpu:-} ]]; then rgt_json "$rgt_gpu"; else rgt_j=null; fi
-  out+=",\"gpu\":$rgt_j,\"disk_free_mb\":${rgt_free_mb:-null}"
+  out+=",\"gpu\":$rgt_j,\"disk_free_mb\":${rgt_free_mb:-null},\"backstop\":\"$rgt_backstop\""
   rgt_last_sync
   out+=",\"last_sync\":$rgt_j"
   out+=",\"runner_alive\":$rgt_runner_alive,\"elsewhere\":$rgt_elsewhere"
@@ -54,6 +54,8 @@ rgt_read_probe() {
   return 0
 }
 
+rgt_ends=('done' failed preempted unsaved)
+
 # A full disk must not hide the end of a run: 64 KB are kept back for it, and a name needs no block.
 rgt_mark() {
   local text name
@@ -65,11 +67,13 @@ rgt_mark() {
     rm -f -- "$RGT_RUN_DIR/.spare"
     rgt_write "$RGT_RUN_DIR/.$1" "$text" || : >"$RGT_RUN_DIR/.$1"
   fi
-  for name in 'done' failed preempted; do
+  for name in "${rgt_ends[@]}"; do
     [[ $name == "$1" ]] || rm -f -- "$RGT_RUN_DIR/.$name"
   done
 }
 
 rgt_ended() {
-  [[ -e $RGT_RUN_DIR/.done || -e $RGT_RUN_DIR/.failed || -e $RGT_RUN_DIR/.preempted ]]
+  local name
+  for name in "${rgt_ends[@]}"; do [[ ! -e $RGT_RUN_DIR/.$name ]] || return 0; done
+  return 1
 }

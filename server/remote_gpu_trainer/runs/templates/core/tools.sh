@@ -26,6 +26,19 @@ rgt_nap() {
   [[ -z $rgt_pending ]] || rgt_serve_signals
 }
 
+# Asks again until the command succeeds, for so many seconds at most.
+rgt_within() {
+  local end
+  rgt_uptime
+  end=$((rgt_up + $1))
+  shift
+  until "$@"; do
+    rgt_uptime
+    ((rgt_up < end)) || return 1
+    rgt_nap 0.1
+  done
+}
+
 # JSON text of a string, in rgt_j.
 rgt_json() {
   local LC_ALL=C
@@ -98,7 +111,7 @@ rgt_attend() {
     rgt_nap 0.1
     rgt_uptime
     ((rgt_up >= end)) && return 124
-    [[ -n ${3:-} ]] && rgt_is_to_end && return 125
+    [[ -n ${3:-} && -n $rgt_asked ]] && return 125
   done
   wait "$pid"
 }

@@ -4,8 +4,8 @@
 rgt_keeper_after_end() {
   rgt_alive runner && return 1
   rgt_leaves_box && return 0
-  [[ $RGT_AT_END == stop && (-e $RGT_RUN_DIR/.done || -e $RGT_RUN_DIR/.failed) &&
-    ! -e $RGT_RUN_DIR/.refused ]] || return 1
+  [[ $RGT_AT_END == stop && ! -e $RGT_RUN_DIR/.preempted && ! -e $RGT_RUN_DIR/.refused ]] ||
+    return 1
   if ! rgt_sync_is_whole; then
     # The data are here only: keep the box, say so, try again until the deadline.
     ((rgt_up - ${rgt_alarm_at:--100000} >= RGT_NOTIFY_EVERY)) || return 1

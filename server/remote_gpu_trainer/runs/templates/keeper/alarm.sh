@@ -41,7 +41,8 @@ rgt_last_resort() {
   exec >/dev/null 2>&1
   while :; do
     sleep 5
-    rgt_same "$1" "$2" || exit 0
+    # Where the keeper was killed and nobody replaces it, this one stays.
+    rgt_same "$1" "$2" || { rgt_gone keeper && ! rgt_ended; } || exit 0
     rgt_uptime
     if ((rgt_up >= $3)); then break; fi
   done

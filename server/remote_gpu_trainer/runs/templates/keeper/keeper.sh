@@ -24,14 +24,10 @@ rgt_start_keeper() {
 # Asks runner and program to save: the runner by signal, and itself when the runner is dead, stopped
 # or hung.
 rgt_keeper_ask() {
-  local wait
   [[ -s $RGT_RUN_DIR/asked ]] || rgt_write "$RGT_RUN_DIR/asked" "$1"$'\n'
   if rgt_alive runner; then
     kill -TERM "$rgt_pid" 2>/dev/null
-    for wait in {1..20}; do
-      [[ ! -e $RGT_RUN_DIR/save-now ]] || return 0
-      rgt_nap 0.1
-    done
+    rgt_within 2 test -e "$RGT_RUN_DIR/save-now" && return
   fi
   rgt_alive train && rgt_save_now "$1"
   return 0
@@ -40,14 +36,9 @@ rgt_keeper_ask() {
 # Ends the program at the deadline, and a runner that doesn't notice. The marker is there
 # afterwards.
 rgt_keeper_end_run() {
-  local wait
   rgt_kill_program && rgt_event killed why deadline
   rgt_stop_sync
-  for wait in {1..40}; do
-    rgt_ended && break
-    rgt_alive runner || break
-    rgt_nap 0.1
-  done
+  rgt_within 4 rgt_is_over
   if rgt_alive runner; then
     kill -KILL "$rgt_pid" 2>/dev/null
     # A runner that was between two attempts may just have started one.
@@ -62,35 +53,37 @@ rgt_keeper_end_run() {
   rgt_state
 }
 
+rgt_is_over() { rgt_ended || rgt_gone runner; }
+
 rgt_keeper() {
-  local asked=0 monotonic save=$RGT_SAVE_SECONDS
+  local asked=0 monotonic save=$RGT_SAVE_SECONDS end='' left wide
   exec </dev/null
   trap '' HUP
   { echo -500 >/proc/self/oom_score_adj; } 2>/dev/null
   rgt_write_pid keeper "$$"
-  # From the runner that started this keeper; from the file where one was started by hand.
-  rgt_deadline=${rgt_keep_until:-}
-  if [[ -z $rgt_deadline ]]; then
-    if rgt_read_number "$RGT_RUN_DIR/deadline"; then
-      rgt_deadline=$rgt_number
-    else
-      rgt_set_deadline
-    fi
-  fi
   rgt_now && rgt_uptime
-  # Either clock ends the run: one may be set back, the other stands still in a suspended machine.
-  monotonic=${rgt_keep_up:-$((rgt_up + rgt_deadline - rgt_t + 1))}
+  # From the runner that started this keeper. Either clock ends the run: one may be set back, the
+  # other stands still in a suspended machine.
+  rgt_deadline=$rgt_keep_until monotonic=$rgt_keep_up
+  wide=$((rgt_deadline - rgt_t > save))
   rgt_start_last_resort $((monotonic + 48))
   while :; do
     rgt_nap 1
     rgt_now && rgt_uptime
-    if ((rgt_t >= rgt_deadline || rgt_up >= monotonic)); then break; fi
+    left=$((rgt_deadline - rgt_t < monotonic - rgt_up ? rgt_deadline - rgt_t : monotonic - rgt_up))
+    if [[ -z $end ]] && ((left <= save)); then
+      # A clock that jumped, or a machine that slept, over the whole time for the save takes none
+      # of it away: it is counted from here.
+      end=$((rgt_up + (wide ? save : left)))
+    fi
+    if [[ -n $end ]] && ((rgt_up >= end)); then break; fi
+    wide=$((left > save))
     if rgt_ended; then
       rgt_keeper_after_end && exit 0
       continue
     fi
     rgt_look_for_runner
-    if ((!asked && (rgt_t + save >= rgt_deadline || rgt_up + save >= monotonic))); then
+    if [[ -n $end ]] && ((!asked)); then
       asked=1
       rgt_log 'deadline: asking to save'
       rgt_keeper_ask deadline

@@ -1,6 +1,8 @@
 # A launcher around the program: torchrun, accelerate or deepspeed.
 
 : "${RGT_RDZV_HOST=}" "${RGT_RDZV_PORT:=29500}"
+# torchrun and its kin pass on TERM only, and die of the others with their workers left behind.
+RGT_SAVE_SIGNAL=TERM
 
 rgt_is_python() {
   [[ $1 == "$RGT_PYTHON" || ${1##*/} == python || ${1##*/} == python[23] ||

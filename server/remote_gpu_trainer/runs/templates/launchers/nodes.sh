@@ -15,7 +15,7 @@ rgt_check_rendezvous() {
   local until=$((rgt_up + RGT_NAME_WAIT))
   while ! timeout -k 1 10 getent ahosts "$RGT_RDZV_HOST" >/dev/null 2>&1; do
     rgt_uptime
-    if ((rgt_up >= until)) || rgt_is_to_end; then
+    if ((rgt_up >= until)) || [[ -n $rgt_asked ]]; then
       rgt_refuse '' "can't resolve the first node's name, $RGT_RDZV_HOST"
       return
     fi

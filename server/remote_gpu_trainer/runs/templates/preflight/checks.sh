@@ -17,22 +17,17 @@ rgt_check_tools() {
 }
 
 rgt_check_folder() {
-  local what=$1 folder=$2
-  if ! { mkdir -p -- "$folder" && printf 'x' |
-    timeout -k 1 20 dd "of=$folder/.rgt-write-$$" conv=fsync status=none; } 2>/dev/null; then
-    { rm -f -- "$folder/.rgt-write-$$"; } 2>/dev/null
-    # A full disk is told as one; anything else as a folder that can't be written.
-    rgt_room "$folder"
-    if [[ $rgt_kb == 0 ]]; then
-      rgt_refuse disk "$what $folder is full: 0 MB free, expected $RGT_MIN_FREE_MB MB"
-    else
-      rgt_refuse unwritable "$what $folder is not writable"
-    fi
+  local what=$1 folder=$2 file=$2/.rgt-write-$$ failed=0
+  { mkdir -p -- "$folder" && printf 'x' |
+    timeout -k 1 20 dd "of=$file" conv=fsync status=none; } 2>/dev/null || failed=1
+  { rm -f -- "$file"; } 2>/dev/null
+  rgt_room "$folder"
+  # A full disk is told as one; anything else as a folder that can't be written.
+  if ((failed)) && [[ $rgt_kb != 0 ]]; then
+    rgt_refuse unwritable "$what $folder is not writable"
     return
   fi
-  rm -f -- "$folder/.rgt-write-$$"
-  rgt_room "$folder"
-  [[ -n $rgt_kb ]] && ((rgt_kb / 1024 < RGT_MIN_FREE_MB)) &&
+  [[ -n $rgt_kb ]] && ((rgt_kb / 1024 < RGT_MIN_FREE_MB + failed)) &&
     rgt_refuse disk "$what $folder has $((rgt_kb / 1024)) MB free, expected $RGT_MIN_FREE_MB MB"
   [[ -n $rgt_inodes ]] && ((rgt_inodes < RGT_MIN_FREE_INODES)) &&
     rgt_refuse inodes "$what $folder has $rgt_inodes inodes free, expected $RGT_MIN_FREE_INODES"

@@ -14,25 +14,21 @@ rgt_start_writer() {
     wait "$end"
     rm -f -- "${probe}0000"
   fi
-  if [[ $rgt_writer == split ]]; then
-    exec {rgt_out}> >(
-      trap '' HUP INT TERM USR1 USR2
+  exec {rgt_out}> >(
+    trap '' HUP INT TERM USR1 USR2
+    exec 9>&-
+    [[ $rgt_writer != split ]] ||
       exec setsid split -b "$RGT_LOG_BYTES" -a 4 "--numeric-suffixes=$first" - "$to" \
-        9>&- 2>>"$RGT_RUN_DIR/log/runner.log"
-    )
-  else
-    exec {rgt_out}> >(
-      trap '' HUP INT TERM USR1 USR2
-      exec 9>&-
-      number=$first
-      printf -v name '%s%04d' "$to" "$number"
-      while dd bs=65536 "count=$((RGT_LOG_BYTES / 65536 + 1))" of="$name" status=none &&
-        [[ -s $name ]]; do
-        printf -v name '%s%04d' "$to" $((++number))
-      done
-    )
-  fi
+        2>>"$RGT_RUN_DIR/log/runner.log"
+    number=$first
+    printf -v name '%s%04d' "$to" "$number"
+    while dd bs=65536 "count=$((RGT_LOG_BYTES / 65536 + 1))" of="$name" status=none &&
+      [[ -s $name ]]; do
+      printf -v name '%s%04d' "$to" $((++number))
+    done
+  )
   rgt_writer_pid=$!
+  rgt_mask_log
 }
 
 # Starts the command in rgt_argv in a session of its own.
@@ -42,28 +38,36 @@ rgt_launch() {
   rgt_start_writer "$rgt_log_first"
   (
     trap - HUP INT QUIT TERM USR1 USR2 PIPE
-    # Found before the user's own PATH counts. What ignored INT from its start, as behind `&`, can't
-    # reset it by a trap.
+    # Found before the user's own PATH counts. What ignored a signal from its start, as behind
+    # `&`, can't reset it by a trap.
     local front=("$(type -P setsid)" --)
-    env --default-signal=INT,QUIT true 2>/dev/null &&
-      front=("$(type -P env)" "--default-signal=INT,QUIT" "${front[@]}")
+    env --default-signal=HUP,INT,QUIT true 2>/dev/null &&
+      front=("$(type -P env)" "--default-signal=HUP,INT,QUIT" "${front[@]}")
+    # Where runner and keeper are killed, it ends the program all the same. (A rehearsal has no
+    # deadline.)
+    rgt_now
+    if ((rgt_deadline)); then
+      front+=("$(type -P timeout)" -s "$RGT_SAVE_SIGNAL" -k "$RGT_SAVE_SECONDS"
+      $((rgt_deadline > rgt_t ? rgt_deadline - rgt_t + 20 : 1)))
+    fi
     rgt_child_environment
     cd -- "$RGT_WORK_DIR" || exit 126
     exec "${front[@]}" "${rgt_argv[@]}"
   ) >&"$rgt_out" 2>&1 </dev/null 9>&- {rgt_out}>&- {rgt_tick}>&- &
-  rgt_program=$!
+  rgt_program=$! rgt_backstop=timeout
   exec {rgt_out}>&-
   rgt_read_stat "$rgt_program" && rgt_program_start=${rgt_stat[19]} || rgt_program_start=''
   rgt_write "$RGT_RUN_DIR/train.pid" "$rgt_program $rgt_program_start"$'\n'
 }
 
 # After the program's end: workers left behind hold memory and the log's pipe. Five seconds for
-# those that end by themselves.
+# those that end by themselves; none where it was killed.
 rgt_reap() {
   local _
   rgt_program_code=0
   wait "$rgt_program" || rgt_program_code=$?
   for _ in {1..10}; do
+    ((rgt_program_code != 137)) || break
     rgt_program_pids
     ((${#rgt_pids[@]})) || break
     rgt_nap 0.5
@@ -107,19 +111,16 @@ rgt_save_targets() {
 
 # "Save now", once: whoever creates the file sends the signal, so runner and keeper can both ask.
 rgt_save_now() {
-  local signal=$RGT_SAVE_SIGNAL
   # Looked for first: a program that watches the file could be on its way out when a late signal
   # comes.
   rgt_pids=()
   if [[ ! -e $RGT_RUN_DIR/save-now ]] && rgt_alive train; then rgt_save_targets "$rgt_pid"; fi
-  # torchrun and its kin pass on TERM only, and die of the others with their workers left behind.
-  [[ $RGT_LAUNCHER == none ]] || signal=TERM
   # A name needs no room: on a full disk the text may be missing, the file and the signal not.
   if ! (set -C && : >"$RGT_RUN_DIR/save-now") 2>/dev/null; then
     [[ -e $RGT_RUN_DIR/save-now ]] && return 1
   fi
-  ((${#rgt_pids[@]})) && kill -s "$signal" "${rgt_pids[@]}" 2>/dev/null
+  ((${#rgt_pids[@]})) && kill -s "$RGT_SAVE_SIGNAL" "${rgt_pids[@]}" 2>/dev/null
   { printf '%s\n' "$1" >"$RGT_RUN_DIR/save-now"; } 2>/dev/null
-  rgt_event save-now reason "$1" signal "$signal"
+  rgt_event save-now reason "$1" signal "$RGT_SAVE_SIGNAL"
   ((${#rgt_pids[@]}))
 }

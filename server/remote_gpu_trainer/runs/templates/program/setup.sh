@@ -8,6 +8,8 @@ rgt_set_up() {
   if [[ ! -e $RGT_RUN_DIR/setup.done || $(<"$RGT_RUN_DIR/setup.done") != "$text" ]]; then
     rgt_event setup
     rgt_log 'setup'
+    exec {rgt_out}>"$RGT_RUN_DIR/log/setup.log"
+    rgt_mask_log
     (
       trap - HUP INT QUIT TERM USR1 USR2 PIPE
       local front
@@ -15,7 +17,8 @@ rgt_set_up() {
       rgt_child_environment
       cd -- "$RGT_WORK_DIR" || exit 126
       exec "$front" -- "${RGT_SETUP[@]}"
-    ) >"$RGT_RUN_DIR/log/setup.log" 2>&1 </dev/null 9>&- &
+    ) >&"$rgt_out" 2>&1 </dev/null 9>&- {rgt_out}>&- &
+    exec {rgt_out}>&-
     rgt_wait_stage "$!" || code=$?
     if ((code)); then
       rgt_log_first=0

@@ -29,10 +29,9 @@ render the script with a later one"
   if ! rgt_queue_may_start "$@"; then
     rgt_queue_write
     rgt_finish failed
-    exit 1
+    rgt_leave refused
   fi
-  if [[ -z $rgt_asked || $rgt_asked == hangup ]] && ! rgt_stage &&
-    [[ -z $rgt_asked || $rgt_asked == hangup ]]; then
+  if [[ -z $rgt_asked ]] && ! rgt_stage && [[ -z $rgt_asked ]]; then
     rgt_finish failed
     exit 1
   fi
@@ -104,7 +103,6 @@ rgt_queue_work() {
   rgt_set_phase running
   while :; do
     rgt_uptime
-    [[ $rgt_asked != hangup ]] || rgt_asked=''
     rgt_queue_reap
     if ((rgt_up - rgt_queue_beaten >= every)); then rgt_queue_beat; fi
     rgt_beat
@@ -144,7 +142,6 @@ rgt_queue_end() {
     outcome=preempted
     rgt_verdict preempted preempted "$rgt_asked; $rgt_queue_sum"
     [[ $rgt_asked != deadline ]] || rgt_class=deadline
-    rgt_exit=75
   elif [[ -n $rgt_queue_halt ]]; then
     outcome=failed rgt_exit=1 rgt_class=$rgt_queue_halt_class rgt_entry=$rgt_queue_halt_entry
     rgt_reason="no more cells on $rgt_queue_halt; $rgt_queue_sum"
@@ -153,7 +150,7 @@ rgt_queue_end() {
   fi
   rgt_finish "$outcome"
   [[ $outcome != preempted ]] || rgt_requeue
-  exit "$rgt_exit"
+  rgt_leave
 }
 
 rgt_queue_save() {

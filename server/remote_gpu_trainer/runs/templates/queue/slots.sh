@@ -39,11 +39,11 @@ rgt_queue_launch() {
     rgt_event adopted cell "$name"
     return
   fi
-  if [[ -e $dir/.done ]] && rgt_queue_same_cell "$dir" "$index"; then
+  if [[ -e $dir/.done || -e $dir/.unsaved ]] && rgt_queue_same_cell "$dir" "$index"; then
     rgt_event found-done cell "$name"
     return
   fi
-  rm -f -- "$dir/.done" "$dir/.failed" "$dir/.preempted" "$dir/.orphan"
+  rm -f -- "$dir"/{.done,.failed,.preempted,.unsaved,.orphan}
   rgt_write "$dir/cell" "${RGT_CELLS[index]}"
   rgt_queue_share "$slot"
   # A queue that is killed takes its cells with it: they save and end, so that nothing runs beside
@@ -74,13 +74,15 @@ rgt_queue_end_line() {
 # marker's text).
 rgt_queue_outcome() {
   local kind
-  for kind in "done" failed preempted; do
+  for kind in "${rgt_ends[@]}"; do
     rgt_queue_kind=$kind rgt_queue_line=''
     [[ -e $1/.$kind ]] || continue
     { read -r rgt_queue_line <"$1/.$kind"; } 2>/dev/null
     # A marker of a full disk may be empty.
     [[ $rgt_queue_line == '{'*'}' ]] ||
       rgt_queue_end_line null "$([[ $kind == failed ]] && echo disk)" ''
+    # Its result is there; the copy is tried again with the queue's own.
+    [[ $kind != unsaved ]] || rgt_queue_kind='done'
     return
   done
   rgt_queue_kind=none rgt_queue_line=''
@@ -190,7 +192,7 @@ rgt_queue_orphan() {
   rgt_json "the claim was taken over while this box gave no sign of life"
   rgt_write "$dir/.orphan" "{\"t\":$rgt_t,\"cell\":\"$name\",\
 \"token\":\"${rgt_queue_token_of[slot]}\",\"reason\":$rgt_j}"$'\n'
-  for kind in "done" failed preempted; do
+  for kind in "${rgt_ends[@]}"; do
     [[ -e $dir/.$kind ]] && mv -f -- "$dir/.$kind" "$dir/.$kind.orphan"
   done
   rgt_event orphan cell "$name"

@@ -11,6 +11,7 @@ done
 rgt_rehearse() {
   local code=0
   rgt_rehearse_phases || code=$?
+  ! rgt_move_strays || code=1
   rgt_set_aside
   ((code)) || rm -rf -- "$RGT_RUN_DIR"/checkpoints-*
   return "$code"
@@ -27,11 +28,12 @@ rgt_set_aside() {
 }
 
 rgt_rehearse_phases() {
-  local real=$RGT_CHECKPOINT_DIR given=$rgt_checkpoint_as_given at name kind begin limit
+  local given=$rgt_checkpoint_as_given at name kind begin limit
   local first='' first_id='' grew='' code took=0
   rgt_make_folders
   rgt_lock_run
   rgt_boot_id
+  rgt_real=$RGT_CHECKPOINT_DIR
   RGT_RUN_DIR=$RGT_RUN_DIR/rehearsal
   RGT_CHECKPOINT_DIR=$RGT_RUN_DIR/checkpoints-$$
   rgt_self=$RGT_RUN_DIR/run.sh
@@ -70,11 +72,13 @@ rgt_rehearse_phases() {
     [[ -e $rgt_path || -L $rgt_path ]] || rgt_aside+=("$rgt_path")
   done
   rgt_note_results
+  rgt_note_real
   rgt_rehearse_launch
   while rgt_same "$rgt_program" "$rgt_program_start"; do
     rgt_nap 0.2
     rgt_uptime
     [[ -n $rgt_asked ]] && rgt_rehearse_fail train 'interrupted' && return 1
+    rgt_has_strayed && rgt_kill_program && return 1
     if [[ -z $first ]]; then
       rgt_log_files
       [[ -s $rgt_log_file ]] && first=$rgt_up
@@ -112,6 +116,7 @@ rgt_rehearse_phases() {
     rgt_nap 0.2
     rgt_uptime
     [[ -n $rgt_asked ]] && rgt_rehearse_fail resume 'interrupted' && return 1
+    rgt_has_strayed && rgt_kill_program && return 1
     rgt_look_for_checkpoint
     [[ -n $rgt_checkpoint_id && $rgt_checkpoint_id != "$first_id" ]] && break
     ((rgt_up < limit)) || {
@@ -153,7 +158,11 @@ rgt_rehearse_launch() {
   rgt_launch
 }
 
+# With the end of what the program said: the log is on the box, and the reader often isn't.
 rgt_rehearse_fail() {
   rgt_kill_program
+  rgt_find_strays && return
   printf 'failed %s: %s\n' "$1" "$2"
+  rgt_attempt_tail 16384 | LC_ALL=C tr '\r' '\n' | LC_ALL=C tr -cd '\11\12\40-\176\200-\377' |
+    tail -n 20
 }

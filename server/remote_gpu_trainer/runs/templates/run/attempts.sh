@@ -29,10 +29,10 @@ rgt_try() {
   rgt_attempt=$((${rgt_number:-0} + 1))
   rgt_write "$RGT_RUN_DIR/attempt" "$rgt_attempt"$'\n'
   rm -f -- "$RGT_RUN_DIR/save-now"
-  [[ $rgt_asked == hangup ]] && rgt_asked=''
   rgt_stalled=false rgt_class='' rgt_entry='' rgt_reason='' rgt_exit='' rgt_stall_reason=''
-  rgt_owed=()
+  rgt_owed=() rgt_nan=''
   rgt_begin_with_checkpoint
+  rgt_held=$rgt_checkpoint_id
   ((rgt_attempt > 1)) || rgt_trust_later_results
   rgt_resume_words
   rgt_with_arguments ${rgt_extra[@]+"${rgt_extra[@]}"} ${rgt_resume_with[@]+"${rgt_resume_with[@]}"}
@@ -49,20 +49,27 @@ rgt_try() {
   rgt_exit=$rgt_program_code
   rgt_log_files
   [[ -z $rgt_log_file ]] || rgt_find_step
+  rgt_look_for_nan
   rgt_missing_results
-  if [[ $rgt_exit == 0 && $rgt_stalled == false && ${#rgt_missing[@]} == 0 ]] &&
-    [[ -z $rgt_asked || ${#rgt_owed[@]} -gt 0 ]]; then
-    rgt_class='' rgt_entry='' rgt_reason='' rgt_asked=''
-  elif [[ $rgt_exit == 0 && $rgt_stalled == false && -z $rgt_asked ]]; then
-    rgt_blame_missing
+  if [[ $rgt_exit == 0 && $rgt_stalled == false ]] &&
+    [[ -z $rgt_asked || (${#rgt_missing[@]} == 0 && ${#rgt_owed[@]} -gt 0) ]]; then
+    rgt_asked=''
+    rgt_judge_end
   else
     rgt_classify "$rgt_exit"
   fi
+  rgt_judge_nan
   rgt_event ended attempt "$rgt_attempt" exit "$rgt_exit" \
     class "$rgt_class" entry "$rgt_entry" reason "$rgt_reason" step "$rgt_step"
   [[ -z $rgt_class ]] ||
     rgt_log "ended: $rgt_class${rgt_entry:+ ($rgt_entry)}: $rgt_reason, exit $rgt_exit, \
 step ${rgt_step:-unknown}"
+}
+
+# For a wait between two tries.
+rgt_beat_until_asked() {
+  rgt_beat
+  [[ -n $rgt_asked ]]
 }
 
 # May this class be tried again? Counts what was used up in this start.
@@ -71,6 +78,13 @@ rgt_may_retry() {
   for pair in "${rgt_retry_defaults[@]}" ${RGT_RETRY[@]+"${RGT_RETRY[@]}"}; do
     [[ ${pair%%=*} == "$1" ]] && most=${pair#*=}
   done
+  rgt_uptime
+  rgt_tries+=("$rgt_up")
+  used=$((${#rgt_tries[@]} - RGT_TRIES_AN_HOUR - 1))
+  if ((used >= 0 && rgt_up - rgt_tries[used] < 3600)); then
+    rgt_reason+="; $RGT_TRIES_AN_HOUR tries within an hour"
+    return 1
+  fi
   used=$((${rgt_used[$1]:-0} + 1))
   rgt_used[$1]=$used
   if ((used > most)); then
@@ -81,9 +95,9 @@ rgt_may_retry() {
 
 # The first failure of a chain of tries that came no further: no newer checkpoint, no higher step.
 rgt_note_original() {
-  [[ $rgt_class != preempted ]] || return 0
-  if [[ -n ${rgt_original[0]:-} && $rgt_checkpoint_id == "${rgt_original[4]}" ]]; then
-    [[ -n $rgt_step && $rgt_step -gt ${rgt_original[5]:-0} ]] || return 0
+  [[ $rgt_class != preempted && $rgt_exit != 0 ]] || return 0
+  if ((${#rgt_original[@]} && ${rgt_step:-0} <= ${rgt_original[5]:-0})); then
+    [[ $rgt_checkpoint_id != "${rgt_original[4]}" ]] || return 0
   fi
   rgt_original=("$rgt_class" "$rgt_entry" "$rgt_reason" "$rgt_exit"
     "$rgt_checkpoint_id" "$rgt_step")
@@ -100,17 +114,19 @@ rgt_tell_original() {
 rgt_attempts() {
   local before wait now
   declare -gA rgt_used=()
-  rgt_original=()
+  rgt_original=() rgt_tries=()
   while :; do
     rgt_try
     [[ -z $rgt_class ]] && {
       rm -f -- "$RGT_RUN_DIR/last-failure"
       return
     }
-    ! rgt_is_to_end || return 0
-    # A newer whole checkpoint is progress: then the same failure may come again.
-    rgt_look_for_checkpoint
+    [[ -z $rgt_asked ]] || return 0
+    # A newer whole checkpoint is progress: then the same failure may come again, and what was tried
+    # before counts no more.
+    rgt_doubt_checkpoint && continue
     rgt_note_original
+    [[ -z $rgt_checkpoint_id || $rgt_checkpoint_id == "$rgt_held" ]] || rgt_used=()
     now="$rgt_class ${rgt_step:-none} $rgt_checkpoint_id" before=''
     { IFS= read -r before <"$RGT_RUN_DIR/last-failure"; } 2>/dev/null
     # A lost peer is the other node's failure.
@@ -128,15 +144,9 @@ rgt_attempts() {
     [[ $rgt_class == network ]] && wait=$((wait * 4 * ${rgt_used[network]}))
     ((wait > 300)) && wait=300
     rgt_event retry class "$rgt_class" after "$wait"
-    rgt_uptime
-    local until=$((rgt_up + wait))
-    while rgt_uptime && ((rgt_up < until)); do
-      rgt_beat
-      rgt_nap 0.2
-      rgt_is_to_end && {
-        rgt_verdict preempted preempted "$rgt_asked"
-        return
-      }
-    done
+    rgt_within "$wait" rgt_beat_until_asked && {
+      rgt_verdict preempted preempted "$rgt_asked"
+      return
+    }
   done
 }

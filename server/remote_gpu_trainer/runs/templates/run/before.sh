@@ -17,7 +17,7 @@ rgt_wait_stage() {
   while rgt_same "$pid" "$start"; do
     rgt_nap 0.2
     rgt_beat
-    if rgt_is_to_end; then
+    if [[ -n $rgt_asked ]]; then
       kill -TERM "$pid" 2>/dev/null
       rgt_nap 1
       rgt_kill_program

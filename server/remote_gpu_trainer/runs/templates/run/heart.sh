@@ -2,12 +2,13 @@
 
 # What may hang (df, nvidia-smi) runs apart and is read when it is there.
 rgt_probe() {
-  local free other
+  local free
   rgt_gpu_hot='' rgt_gpu_text=''
-  free=$(timeout -k 1 15 df -k --output=avail -- \
-    "$RGT_RUN_DIR" "${RGT_CHECKPOINT_DIR:-$RGT_RUN_DIR}" 2>/dev/null |
-    while read -r other; do [[ $other == [0-9]* ]] && echo $((other / 1024)); done |
-    sort -n | head -n 1)
+  rgt_room "$RGT_RUN_DIR"
+  free=$rgt_kb
+  rgt_room "${RGT_CHECKPOINT_DIR:-$RGT_RUN_DIR}"
+  free=$(printf '%s\n' $free $rgt_kb | sort -n | head -n 1)
+  [[ -z $free ]] || free=$((free / 1024))
   rgt_probe_gpus
   rgt_write "$RGT_RUN_DIR/probe" "${free:--} $rgt_gpu_text"$'\n'"${rgt_gpu_hot:-0}"$'\n'
 }
@@ -44,6 +45,7 @@ rgt_beat() {
     if [[ "$rgt_log_file $size $when" != "${rgt_log_seen:-}" ]]; then
       rgt_log_seen="$rgt_log_file $size $when" rgt_log_at=$rgt_up
       rgt_find_step
+      rgt_look_for_nan
     fi
     rgt_now
     rgt_log_age=$((rgt_t > when ? rgt_t - when : 0))
@@ -54,5 +56,6 @@ rgt_beat() {
   rgt_now
   rgt_write "$RGT_RUN_DIR/heartbeat" "$rgt_t"$'\n'
   rgt_state
+  rgt_note_checkpoint
   rgt_beat_sync
 }

@@ -4,16 +4,9 @@ rgt_run() {
   local again=$1
   rgt_make_folders
   rgt_lock_run
+  rgt_end_if_over "$again"
   exec 2>>"$RGT_RUN_DIR/log/runner.log"
-  if [[ -e $RGT_RUN_DIR/.done && $again != again ]]; then
-    rgt_log "$RGT_NAME is already done; nothing was started (resume runs it again)"
-    exit 0
-  fi
-  if [[ $again == again ]]; then
-    rm -f -- "$RGT_RUN_DIR/.same-failure" "$RGT_RUN_DIR/last-failure"
-  elif [[ -e $RGT_RUN_DIR/.same-failure ]]; then
-    rgt_refuse_start "$RGT_NAME failed twice at the same step; fix it, then: bash $rgt_self resume"
-  fi
+  [[ $again != again ]] || rm -f -- "$RGT_RUN_DIR"/{.same-failure,last-failure,.unsaved}
   rgt_keep_script || exit 1
   rgt_set_deadline
   rgt_now
@@ -33,7 +26,8 @@ render the script with a later one"
   { head -c 65536 /dev/zero >"$RGT_RUN_DIR/.spare"; } 2>/dev/null
   rgt_write_code_notes
   rgt_plan_sync
-  if ! rgt_preflight && ! rgt_is_to_end; then
+  rgt_finish_unsaved
+  if ! rgt_preflight && [[ -z $rgt_asked ]]; then
     : >"$RGT_RUN_DIR/.refused"
     rgt_tell_refusals
     rgt_class=preflight
@@ -44,28 +38,42 @@ render the script with a later one"
     rgt_entry=${rgt_refusals[0]#*$'\t'} rgt_entry=${rgt_entry%%$'\t'*}
     rgt_reason="preflight: ${rgt_refusals[0]##*$'\t'}"
     rgt_finish failed
-    exit 1
+    rgt_leave refused
   fi
-  if rgt_is_to_end || ! rgt_stage; then
-    if rgt_is_to_end; then
-      rgt_verdict preempted preempted "$rgt_asked"
-      rgt_finish preempted
-    else
-      rgt_finish failed
-    fi
-    exit "${rgt_exit:-1}"
+  if [[ -z $rgt_asked ]] && rgt_stage; then
+    rgt_attempts
+    rgt_tell_original
+  elif [[ -n $rgt_asked ]]; then
+    rgt_verdict preempted preempted "$rgt_asked"
   fi
-  rgt_attempts
-  rgt_tell_original
   case $rgt_class in
     '') rgt_finish 'done' ;;
     preempted | deadline) rgt_finish preempted ;;
     *) rgt_finish failed ;;
   esac
   [[ $rgt_class != preempted ]] || rgt_requeue
-  # A missing result is a failure even where the program said 0.
-  [[ $rgt_class != bug || $rgt_exit != 0 ]] || exit 1
-  exit "$rgt_exit"
+  rgt_leave
+}
+
+# Ends with the code of how the run ended, else with the program's.
+rgt_leave() {
+  local end=${1:-${rgt_class:-done}}
+  [[ $end != preempted || $rgt_asked != asked ]] || end=stopped
+  [[ $rgt_exits =~ ([0-9]+)\ \ "$end"\  ]] && exit "${BASH_REMATCH[1]}"
+  exit $((rgt_exit ? rgt_exit : 1))
+}
+
+# Ends the script where there is nothing to start; `resume` starts all the same.
+rgt_end_if_over() {
+  [[ $1 != again ]] || return 0
+  if [[ -e $RGT_RUN_DIR/.done ]]; then
+    echo "$RGT_NAME is already done; nothing was started (resume runs it again)"
+    exit 0
+  fi
+  [[ ! -e $RGT_RUN_DIR/.same-failure ]] || {
+    echo "$RGT_NAME failed twice at the same step; fix it, then: bash $rgt_self resume" >&2
+    rgt_leave refused
+  }
 }
 
 # The last run's end is forgotten, and whoever started this one is told.
@@ -86,17 +94,17 @@ rgt_finish() {
     rgt_mark preempted
   fi
   rgt_finish_sync
-  rgt_phase=$1
+  rgt_phase=$rgt_outcome
   rgt_state
-  rgt_event "$1" class "$rgt_class" entry "$rgt_entry" reason "$rgt_reason" exit "$rgt_exit"
-  rgt_log "$1${rgt_reason:+: $rgt_reason}"
-  rgt_mark "$1"
+  rgt_event "$rgt_phase" class "$rgt_class" entry "$rgt_entry" reason "$rgt_reason" exit "$rgt_exit"
+  rgt_log "$rgt_phase${rgt_reason:+: $rgt_reason}"
+  rgt_mark "$rgt_phase"
   rm -f -- "$RGT_RUN_DIR/runner.pid"
-  [[ $1 == preempted ]] || rgt_notify "$1${rgt_reason:+: $rgt_reason}"
+  [[ $1 == preempted ]] || rgt_notify "$rgt_phase${rgt_reason:+: $rgt_reason}"
 }
 
 rgt_refuse_start() {
   rgt_log "$1"
   rgt_write "$RGT_RUN_DIR/start.refused" "$1"$'\n'
-  exit "${2:-1}"
+  rgt_leave "${2:-refused}"
 }

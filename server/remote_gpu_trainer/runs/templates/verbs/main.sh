@@ -13,7 +13,6 @@ rgt_main() {
       --node-rank) node=${2:-} && shift ;;
       --part) RGT_PART=${2:-} && shift ;;
       --queue) ;;
-      --environment) rgt_take_environment "${2:-}" && shift ;;
       *) left+=("$1") ;;
     esac
     (($#)) && shift
@@ -21,7 +20,7 @@ rgt_main() {
   rgt_find_node "$node"
   case $verb in
     --help | -h | help)
-      printf '%s\n' "$rgt_usage"
+      printf '%s\n' "$rgt_usage" "$rgt_exits"
       exit 0
       ;;
     '')

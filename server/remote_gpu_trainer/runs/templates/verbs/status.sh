@@ -9,7 +9,7 @@ rgt_status() {
   # These stay as they were written, already quoted.
   rgt_field reason && rgt_reason_raw=$rgt_raw
   rgt_field expect_missing && rgt_missing_raw=$rgt_raw
-  for name in 'done' failed preempted; do
+  for name in "${rgt_ends[@]}"; do
     [[ -e $RGT_RUN_DIR/.$name && $rgt_phase != syncing ]] || continue
     rgt_phase=$name
     rgt_read_marker "$name"
@@ -54,7 +54,7 @@ rgt_status() {
   fi
   rgt_state_line=$text
   for name in name phase alive runner_alive elsewhere host attempt step exit class entry reason \
-    heartbeat_age log_age stalled gpu disk_free_mb last_sync deadline keeper_alive log; do
+    heartbeat_age log_age stalled gpu disk_free_mb last_sync deadline keeper_alive backstop log; do
     rgt_field "$name"
     printf '%-14s %s\n' "$name" "$rgt_text"
   done
@@ -67,12 +67,8 @@ rgt_read_marker() {
   rgt_state_line=''
   { IFS= read -r rgt_state_line <"$RGT_RUN_DIR/.$1"; } 2>/dev/null
   if [[ $rgt_state_line == '{'*'}' ]]; then
-    rgt_number_field exit '' && rgt_exit=$rgt_text
-    rgt_field class && rgt_class=$rgt_text
-    rgt_field entry && rgt_entry=$rgt_text
+    rgt_take_attempt
     rgt_field reason && rgt_reason_raw=$rgt_raw
-    rgt_number_field step "$rgt_step" && rgt_step=$rgt_text
-    rgt_number_field attempt "$rgt_attempt" && rgt_attempt=$rgt_text
   fi
   rgt_state_line=$state
 }

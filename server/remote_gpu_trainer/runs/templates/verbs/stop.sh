@@ -1,30 +1,25 @@
 # The verb stop.
 
 rgt_stop() {
-  local until
   if rgt_alive runner; then
     rgt_write "$RGT_RUN_DIR/asked" "asked"$'\n'
     kill -TERM "$rgt_pid"
-    rgt_uptime && until=$((rgt_up + RGT_SAVE_SECONDS + 30))
-    while rgt_alive runner && rgt_uptime && ((rgt_up < until)); do rgt_nap 0.2; done
-    rgt_alive runner && {
+    rgt_within $((RGT_SAVE_SECONDS + 30)) rgt_gone runner || {
       echo "$RGT_NAME is still saving or syncing; the deadline still applies" >&2
       return 1
     }
-    echo "$RGT_NAME has stopped"
-    return 0
-  fi
-  if rgt_alive train; then
+  elif rgt_alive train; then
     # The runner is gone; its program is not.
     rgt_make_folders
     rgt_end_orphans
     rgt_read_last_state
     rgt_class=preempted rgt_reason=asked rgt_entry='' rgt_exit=''
     rgt_mark preempted
-    echo "$RGT_NAME has stopped"
-    return 0
+  else
+    rgt_quiet_alarm
+    rgt_not_elsewhere || return
+    echo "$RGT_NAME is not running$rgt_quiet"
+    return
   fi
-  rgt_quiet_alarm
-  rgt_not_elsewhere || return
-  echo "$RGT_NAME is not running$rgt_quiet"
+  echo "$RGT_NAME has stopped"
 }

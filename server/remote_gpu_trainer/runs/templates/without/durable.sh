@@ -3,6 +3,7 @@ rgt_last_sync() { rgt_j=null; }
 rgt_plan_sync() { :; }
 rgt_beat_sync() { :; }
 rgt_finish_sync() { :; }
+rgt_finish_unsaved() { :; }
 rgt_stop_sync() { :; }
 rgt_cut_sync() { :; }
 rgt_sync_is_whole() { :; }

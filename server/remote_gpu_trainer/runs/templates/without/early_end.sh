@@ -1,0 +1,2 @@
+# Nothing tells the end of the program but its exit status.
+rgt_judge_end() { :; }
