@@ -100,7 +100,7 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
     reply = call({"job": JOB, "profile": "runpod"}, "render_run_script")
     expected = rendered(JOB, "runpod")
     assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
-    assert [w["id"] for w in expected["warnings"][:3]] == ["RP3", "C3", "RP14"]
+    assert [w["id"] for w in expected["warnings"][:4]] == ["RP3", "C3", "job.results", "RP14"]
     written = call(
         {"job": JOB, "profile": "runpod", "write_to": str(tmp_path), "outside": True},
         "render_run_script",

@@ -249,11 +249,16 @@ def sources(reader: str) -> dict[str, str]:
 def _imported(importer: str, node: ast.ImportFrom) -> list[str]:
     """The modules of this package that a relative import in `importer` names."""
     base = ".".join([*importer.split(".")[: -node.level], *([node.module] if node.module else [])])
-    return [base] if _file_of(base).is_file() else [f"{base}.{alias.name}" for alias in node.names]
+    if _file_of(base).name != "__init__.py":
+        return [base]
+    inside = [f"{base}.{alias.name}" for alias in node.names]
+    return [name if _file_of(name).is_file() else base for name in inside]
 
 
 def _file_of(module: str) -> Path:
-    return HERE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    """The file of a module, or of a package what it holds itself."""
+    place = HERE.joinpath(*module.split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 def _without_docstrings(text: str, tree: ast.Module) -> str:
