@@ -194,12 +194,21 @@ class SignatureIndex:
         lines = evidence.lines
         whole = _one_quote("\n".join([line.text for line in lines])).lower()
         normals = _single_blanks(whole)
-        joined = " ".join(normals)[:MAX_TEXT]
+        joined, searched = " ".join(normals), normals
+        if len(joined) > MAX_TEXT:  # what failed comes first; it may stand far behind
+            kept = {id(line) for line in evidence.decisive}
+            failing = [
+                text
+                for text, line in zip(normals, lines, strict=True)
+                if id(line) in kept or line.kind in ("exception", "message", "failure")
+            ]
+            joined = f"{' '.join(failing)[:MAX_TEXT]} {joined[:MAX_TEXT]}"
+            searched = [*failing, *normals]
         # In two parts: `translate` is ten times slower on a text with a letter beyond ASCII.
         held = {
             "",
-            *_words_of([text for text in normals if text.isascii()]),
-            *_words_of([text for text in normals if not text.isascii()]),
+            *_words_of([text for text in searched if text.isascii()]),
+            *_words_of([text for text in searched if not text.isascii()]),
         }
         places = sorted(
             place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor]
