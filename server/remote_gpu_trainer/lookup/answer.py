@@ -102,7 +102,7 @@ def look_up(
 
     alone = judging.without_cascade(evidence)
     told, found = ranked(alone)
-    if alone is not evidence and not found.confidence:
+    if alone is not evidence and not (found.confidence or found.worth_a_look):
         told, found = ranked(evidence)
         found = search.of_these_first(judging.CRASHED, found)
     elif alone is not evidence:
