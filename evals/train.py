@@ -184,7 +184,7 @@ def check(about: dict[str, str | int]) -> list[str]:
 def main() -> int:
     """Run the command line, return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--judge", action="store_true", help="fit judge.json only")
+    parser.add_argument("--judge", action="store_true", help="make index.npz and judge.json only")
     parser.add_argument("--check", action="store_true", help="exit 1 when a hash differs")
     parser.add_argument("--steps", type=int, default=STEPS, help="of fine-tuning (%(default)s)")
     asked = parser.parse_args()

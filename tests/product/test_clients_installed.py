@@ -23,10 +23,10 @@ OPENCODE, CODEX, GEMINI = (
 RIPGREP = "apt-get install ripgrep (opencode's skill tool runs rg)"
 UV = "pip install uv"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LINES = [
-    line.split("  #")[0].strip()
-    for line in re.search(r"## In a coding agent\n.*?```sh\n(.*?)```", README, re.S)[1].splitlines()
-]
+LINES, WITH_UVX = (
+    [line.split("  #")[0].strip() for line in block.splitlines()]
+    for block in re.findall(r"```sh\n(.*?)```", README.split("## In a coding agent\n")[1], re.S)[:2]
+)
 
 
 def line_with(text):
@@ -257,9 +257,10 @@ def test_the_line_with_uvx_serves(built, home, tmp_path):
     }
     env.setdefault("UV_SYSTEM_CERTS", "1")
     env["PATH"] = os.path.dirname(uvx) + ":/usr/local/bin:/usr/bin:/bin"
+    [serve] = [line for line in WITH_UVX if line.endswith(" serve")]
     asked = '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n'
     done = subprocess.run(
-        ["bash", "-c", line_with("uvx")],
+        ["bash", "-c", serve],
         env=env,
         cwd=tmp_path,
         input=asked,
