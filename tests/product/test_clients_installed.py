@@ -47,7 +47,7 @@ def type_in(home, project):
 def test_every_client_has_its_line():
     for client in ("claude-code", "opencode", "codex", "gemini", "cursor", "skill"):
         assert line_with(f"--client {client}") == f"remote-gpu-trainer install --client {client}"
-    assert len(LINES) == 9
+    assert (len(LINES), len(WITH_UVX)) == (8, 2)
 
 
 def test_the_lines_for_the_plugin_work_in_the_built_folder(type_in, built, home, project):
