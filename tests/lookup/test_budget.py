@@ -143,7 +143,8 @@ def test_what_stands_beside_a_rendered_script_keeps_to_its_budget():
             for answer in answers
         ]
     )
-    assert len(beside) > 30 and max(beside) <= 400, answers[beside.index(max(beside))]["warnings"]
+    # Two nodes of a job that names no code, no results and not its checkpoint folder: three warnings.
+    assert len(beside) > 30 and max(beside) <= 430, answers[beside.index(max(beside))]["warnings"]
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,14 @@ def test_the_guard_ends_a_process_that_looks_outside():
 @pytest.mark.parametrize("args, code", COMMANDS, ids=[" ".join(args)[:40] for args, _ in COMMANDS])
 def test_a_command_does_its_work_with_sockets_forbidden(args, code, tmp_path):
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    work = tmp_path / "work"  # a job whose code is the home folder is refused
+    work.mkdir()
     done = subprocess.run(
-        [*FORBIDDEN, *args], capture_output=True, text=True, timeout=120, env=env, cwd=tmp_path
+        [*FORBIDDEN, *args], capture_output=True, text=True, timeout=120, env=env, cwd=work
     )
     assert done.returncode in ((code,) if code is not None else (0, 1, 2)), done.stderr
     assert "Traceback" not in done.stderr
-    assert not [name for name in os.listdir(tmp_path) if name != "cache"], (
+    assert not [name for name in os.listdir(tmp_path) if name not in ("cache", "work")], (
         "it left something in the home"
     )
 

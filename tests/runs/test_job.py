@@ -308,7 +308,7 @@ def test_a_job_that_names_no_end_is_warned_of():
     def warned(**fields) -> bool:
         job = from_object({**LEAST, **fields})
         found = warnings(job, profile.get("local"), "local", date(2026, 8, 25))
-        return any("nothing tells the end of the run" in warning.text for warning in found)
+        return any("an early exit with 0 looks finished" in warning.text for warning in found)
 
     assert warned() and not warned(results=["out"]) and not warned(final_step=200)
     assert "final_step: " in refusal(final_step=0) and "on_nan: " in refusal(on_nan="perhaps")

@@ -246,7 +246,7 @@ def about(fields: dict, target: str = "local", name: str = "job") -> list[str]:
 def test_a_job_without_code_is_told_what_will_not_be_there(fields, named):
     told = about(fields, name="job.code")
     assert len(told) == bool(named)
-    assert not named or f"nothing is sent: {named} must lie in ~/runs/a on the box" in told[0]
+    assert not named or f"nothing is sent, and {named} must lie in ~/runs/a already" in told[0]
 
 
 def test_the_code_of_a_cluster_is_in_its_image():

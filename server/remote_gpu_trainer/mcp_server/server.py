@@ -156,7 +156,7 @@ def make_server() -> MCPServer:
     async def render_run_script(
         context: Context,
         job: Annotated[
-            dict[str, Any], Field(description="name, command, deadline and more; read schema://job")
+            dict[str, Any], Field(description="name, command, deadline; see schema://job")
         ],
         profile: Annotated[
             str, Field(description="the platform, such as runpod, slurm or generic-ssh")
@@ -167,7 +167,7 @@ def make_server() -> MCPServer:
         ] = None,
         write_to: Annotated[
             str | None,
-            Field(description="a folder or file here for the script"),
+            Field(description="folder or file for the script"),
         ] = None,
         outside: Annotated[
             bool, Field(description="write_to may leave the working folder")

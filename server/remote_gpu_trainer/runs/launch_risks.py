@@ -121,8 +121,7 @@ def _end(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if not job.results and job.final_step is None:
         yield Warning(
             "job.results",
-            "nothing tells the end of the run: a program that is told to leave, saves and exits "
-            "with 0 looks finished. Name its results, or final_step.",
+            "name results or final_step: an early exit with 0 looks finished.",
         )
 
 
@@ -227,8 +226,7 @@ def _code(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if wanted and not job.code and target != "kubernetes":  # there the image holds the code
         yield Warning(
             "job.code",
-            f"code isn't set, so nothing is sent: {wanted[:80]} must lie in {job.folder} on the "
-            "box before the start. Set code to the folder that holds it.",
+            f"code isn't set: nothing is sent, and {wanted[:80]} must lie in {job.folder} already.",
         )
     line = job.command if isinstance(job.command, str) else ""
     if "python" in job.model_fields_set and _LATER_PYTHON.search(line):
@@ -245,9 +243,8 @@ def _rehearsal(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if not any(folder in text for text in (*_words(job), *job.variables.values())):
         yield Warning(
             "job.checkpoint",
-            f"the command doesn't name {folder[:80]}: the program must save to the folder in "
-            "RGT_CHECKPOINT_DIR. A rehearsal names another one there, and fails if the program "
-            "saves to a fixed folder.",
+            f"the command doesn't name {folder[:80]}: save to RGT_CHECKPOINT_DIR, which names "
+            "another folder in a rehearsal.",
         )
 
 
