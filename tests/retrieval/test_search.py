@@ -175,13 +175,13 @@ def test_what_a_survivor_says_is_claimed_where_nothing_else_is_known_and_only_th
     assert alone.candidates[0].id == "D20" and alone.confidence
     own = ranked(
         log
-        + "[rank0]: RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn"
+        + "[rank0]: RuntimeError: element 0 of tensors does not require grad"
     )
     assert own.candidates[0].id == "O3"
 
 
 def test_a_match_that_rests_on_another_line_than_the_first_failure_says_so():
-    put_in = "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.\n"
+    put_in = "RuntimeError: Expected to have finished reduction in the prior iteration\n"
     steps = "".join(f"step {step} loss 2.0\n" for step in range(20))
     real = (
         '[rank0]: Traceback (most recent call last):\n[rank0]:   File "train.py", line 10, in <module>\n'

@@ -145,6 +145,7 @@ def test_a_keeper_whose_stop_command_failed_ends_with_1_once_it_is_told_to_be_qu
         RGT_NOTIFY_EVERY=600,
     )
     box.run_dir.mkdir()
+    box.env |= {"rgt_keep_until": "1", "rgt_keep_up": "1"}  # as the runner hands them over
     keeper = box.popen("keeper")
     box.until(lambda: box.events("notify"), what="no alarm")
     (box.run_dir / "quiet").touch()
