@@ -173,10 +173,7 @@ def test_what_a_survivor_says_is_claimed_where_nothing_else_is_known_and_only_th
     log = f"rank 1: step 3 loss 2.7\n[rank1]: Traceback (most recent call last):\n[rank1]: {lost}\n"
     alone = ranked(log)
     assert alone.candidates[0].id == "D20" and alone.confidence
-    own = ranked(
-        log
-        + "[rank0]: RuntimeError: element 0 of tensors does not require grad"
-    )
+    own = ranked(log + "[rank0]: RuntimeError: element 0 of tensors does not require grad")
     assert own.candidates[0].id == "O3"
 
 
