@@ -25,7 +25,9 @@ IN_SCOPE, STRANGE = 90, 50
 SEALED_IN_SCOPE, SEALED_STRANGE = 42, 18
 TASK = (
     "Each line below holds a report of a failed training run. Name the entries that explain it by "
-    "id, best first, at most three; name none if no entry does, which is so for many reports. "
+    "id, best first: one if you are sure, up to three if you would check more than one. An entry "
+    "explains a report that tells what its title says, even if the report doesn't prove the cause. "
+    "Name none if no entry does, which is so for many reports. "
     'Write one line for each report: {"id": "…", "ids": ["…"]}.'
 )
 
