@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..catalogue.entry import Entry
+from .index import tokens, words
 from .search import MOST_PIECES, Candidate, Found, Retriever, behind, put_first
-from .words import tokens, words
 
 GENERAL = ("U10", "U24", "U3", "D20")
 SHORT = 4  # known words of a report up to which it is too short to tell entries apart
