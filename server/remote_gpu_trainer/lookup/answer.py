@@ -15,8 +15,12 @@ from ..logs import judging
 from ..logs.judging import Evidence
 from ..numbers.out_of_memory import told_by
 from ..retrieval import search
-from ..retrieval.neighbours import special_of, splitting_first
-from ..retrieval.platform_mentions import general_first, platform_not_shown
+from ..retrieval.general_or_special import (
+    general_first,
+    platform_not_shown,
+    special_of,
+    splitting_first,
+)
 from ..text import BadRequest
 from ..text.masking import shown
 from .excerpts import (
