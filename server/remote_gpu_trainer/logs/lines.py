@@ -63,6 +63,7 @@ _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 
 APART = ("told", "aside", "routine")  # kinds that `routine` gives to plain lines of a long log
 QUIET = ("plain", "aside", "routine")  # kinds of lines that report no fault
+FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
 
 
 class Line:
