@@ -11,8 +11,8 @@ import re
 
 from ..text.masking import ANSI, HINTS, hints_in, mask
 from .detectors import FAILS, Sign, Watch, is_figure, is_raised
-from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 from .windows import Row
+from .wrapping import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 
 MAX_LINE = 2000
 # What a line can be. This module decides line by line; `judging` changes some kinds once it has

@@ -17,8 +17,8 @@ from ..catalogue import bundle
 from ..catalogue.entry import Entry
 from ..catalogue.signatures import Pattern
 from ..logs.files import Unreadable
-from ..logs.prefixes import unfolded
 from ..logs.routine import is_command
+from ..logs.wrapping import unfolded
 from ..numbers import log_reading
 from ..retrieval import search
 from ..text import BadRequest
