@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.retrieval import general_or_special
 

@@ -81,16 +81,14 @@ def add_to(commands) -> None:
 
 def lookup(args: argparse.Namespace) -> int:
     """`lookup`: 0 found, 1 nothing fits."""
-    from ..lookup.answer import check_limit
-
     text, log, stream = _question(args)
-    check_limit(args.limit)
-    if args.id is not None:
-        return _show_entry(args)
     gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:
-        from ..lookup.look_up import answer_for, prepare
+        from ..lookup.answer import answer_for, check_limit, prepare
 
+        check_limit(args.limit)
+        if args.id is not None:
+            return _show_entry(args)
         prepare()
     finally:
         gc.enable()
@@ -187,7 +185,7 @@ def _show_entry(args: argparse.Namespace) -> int:
 
     entry = bundle.load().get(args.id)
     if args.json:
-        from ..lookup.look_up import whole_entry
+        from ..lookup.excerpts import whole_entry
 
         print(json.dumps(whole_entry(entry), ensure_ascii=False, indent=1))
     elif terminal.has_colours(sys.stdout):
