@@ -25,8 +25,8 @@ from ..catalogue.entry import split
 from ..lookup.answer import answer_for, plain
 from ..retrieval import encoder, index, search
 from ..text import write_whole
-from .answer_view import draw
 from .main import leaves, make_parser
+from .terminal import draw
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 INDEX = "server/remote_gpu_trainer/retrieval/index.npz"

@@ -119,9 +119,9 @@ def health(args: argparse.Namespace) -> int:
     """`health`: 0 fit, 1 care or unfit, 2 could not tell."""
     _check_options(args)
     if args.expect.strip() == "help":
-        from ..health.examine import script_path
-
         import subprocess
+
+        from ..health.examine import script_path
 
         return subprocess.run(
             [sys.executable, "-I", str(script_path()), "--expect", "help"], check=False

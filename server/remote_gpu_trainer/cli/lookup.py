@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..text import BadRequest
 from . import terminal
 from .main import program
+from .terminal import WHOLE, first_failure, place_of
 
 if TYPE_CHECKING:
     from ..catalogue.entry import Entry
@@ -119,9 +120,7 @@ def _print(answer, full: bool) -> None:
 
     command = f"{program()} lookup --id {{id}}"
     if terminal.has_colours(sys.stdout):
-        from .answer_view import draw
-
-        draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command)
+        terminal.draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command)
         return
 
     whole = full or terminal.is_terminal(sys.stdout)
@@ -209,7 +208,6 @@ def _installed(path: str | None) -> str | None:
         raise BadRequest(f"--installed: {error}") from None
 
 
-WHOLE = {"root_cause": "cause", "fix": "fix", "check": "check"}  # an entry's field: its label
 LABELS = {**WHOLE, "distinguish": "don't confuse with"}
 
 
@@ -261,28 +259,6 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
     if answer.also:
         out += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
     return "\n".join(out) or answer.ask
-
-
-def place_of(line: dict) -> str:
-    """Where a line of evidence is: 'train.log:45 rank 1'."""
-    rank = "" if line["rank"] is None else f" rank {line['rank']}"
-    return f"{line['source']}:{line['line']}{rank}"
-
-
-def first_failure(answer: Answer) -> str:
-    """Which rank failed first or is behind the others, and the line that shows it, or ''."""
-    from ..logs.waiting import is_step
-
-    first = answer.first_failure
-    if not first or first["rank"] is None:
-        return ""
-    said = [
-        line["text"]
-        for line in answer.evidence
-        if (line["source"], line["line"]) == (first["source"], first["line"])
-    ]
-    what = "is behind" if said and is_step(said[0]) else "failed first"
-    return f"{what}: rank {first['rank']} ({first['source']} line {first['line']})"
 
 
 def _wrap(text: str, width: int = 108) -> str:
