@@ -51,7 +51,7 @@ def warm(quick: bool) -> list[Row]:
     """Reports of 10 KB in one process, beside BM25 over the same entries."""
     from grading.cases import Case
     from grading.systems import bm25
-    from remote_gpu_trainer.lookup.look_up import answer_for
+    from remote_gpu_trainer.lookup.answer import answer_for
 
     texts = reports.ten_kilobytes(20 if quick else 200)
     middle, late = measure.of_calls(lambda text: answer_for(text=text), texts)

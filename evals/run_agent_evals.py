@@ -33,7 +33,7 @@ import agent_runs
 from agent_runs import NAME, Run
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.clients import installing
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 
 TYPES = {
     "id": int,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.answer import Answer
-from remote_gpu_trainer.retrieval.words import words
+from remote_gpu_trainer.retrieval.index import words
 
 from . import report, systems, unseen
 from .cases import Case

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from reading.long import noise
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import log_reading
 
 from . import ranks, report, systems, unseen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 
 from .cases import Case
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 
 from . import report, systems, unseen
 from .cases import Case, read_cases

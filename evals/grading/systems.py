@@ -17,8 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.answer import Answer
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import Answer, answer_for
 
 from .cases import BadCase, Case
 from .grade import SHOWN

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 
 from . import systems
 from .cases import Case

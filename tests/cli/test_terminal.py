@@ -11,7 +11,7 @@ import time
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli import answer_view, terminal
+from remote_gpu_trainer.cli import terminal
 from remote_gpu_trainer.cli.main import main
 from rich.console import Console
 
@@ -165,7 +165,7 @@ def test_what_comes_from_a_log_is_no_markup():
         first_failure, ask = None, "[link=https://x.example]z[/link]"
 
     console = Console(file=io.StringIO(), width=100)
-    answer_view.draw(Told, {}, console, "")
+    terminal.draw(Told, {}, console, "")
     told = console.file.getvalue()
     assert "[red]x:1  [bold]y[/] :smile:" in told and "[link=https://x.example]z[/link]" in told
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from remote_gpu_trainer.logs import judging
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.logs.files import Unreadable
 from remote_gpu_trainer.logs.lines import rank_of
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers.log_reading import from_path, from_stream, from_text
 
 from tests.conftest import ROOT

@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.cli.lookup import as_text
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
 WAITED = "[rank{rank}]: RuntimeError: Timed out waiting 4000ms for recv operation to complete\n"

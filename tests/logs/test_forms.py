@@ -5,8 +5,8 @@ import sys
 import time
 
 import pytest
-from remote_gpu_trainer.logs.prefixes import unfolded
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.logs.wrapping import unfolded
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT

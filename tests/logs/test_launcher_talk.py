@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.logs.salient_lines import salient
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import log_reading
 
 OWN = """Traceback (most recent call last):

@@ -8,7 +8,7 @@ import json
 import pytest
 from remote_gpu_trainer.logs import judging
 from remote_gpu_trainer.logs.judging import disagreement
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 from remote_gpu_trainer.retrieval import search
 

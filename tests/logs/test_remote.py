@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.logs import remote as remote_logs
 from remote_gpu_trainer.logs.files import Unreadable
-from remote_gpu_trainer.lookup import look_up
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT
@@ -34,18 +34,13 @@ def old(boxes):
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
 def test_a_log_on_the_box_gets_the_answer_that_it_gets_here(sshd, log):
-    assert (
-        look_up.answer_for(log=f"gpu:{log}").as_dict() == look_up.answer_for(log=str(log)).as_dict()
-    )
+    assert answer_for(log=f"gpu:{log}").as_dict() == answer_for(log=str(log)).as_dict()
 
 
 def test_python_3_8_reads_it_as_well(old):
     assert old.run("python3 -V").stdout == "Python 3.8.18\n"
     for log in LOGS:
-        assert (
-            look_up.answer_for(log=f"gpu:{log}").as_dict()
-            == look_up.answer_for(log=str(log)).as_dict()
-        )
+        assert answer_for(log=f"gpu:{log}").as_dict() == answer_for(log=str(log)).as_dict()
 
 
 def test_a_large_log_stays_there_and_its_findings_come_back(sshd):
@@ -57,8 +52,8 @@ def test_a_large_log_stays_there_and_its_findings_come_back(sshd):
     log.write_text("".join(rows))
     assert log.stat().st_size > 15_000_000
     name = f"gpu:{log}"
-    assert look_up.answer_for(log=name).as_dict() == look_up.answer_for(log=str(log)).as_dict()
-    assert look_up.answer_for(log=name).matches[0]["id"] == "O3"
+    assert answer_for(log=name).as_dict() == answer_for(log=str(log)).as_dict()
+    assert answer_for(log=name).matches[0]["id"] == "O3"
     there = box.run(
         box.parse("gpu"), remote_logs.program(log_reading, str(log)), interpreter=box.PYTHON
     )
@@ -82,7 +77,7 @@ def test_more_lines_than_may_come_back_lose_the_plain_ones(sshd):
     found = remote_logs.from_path(f"gpu:{folder}", log_reading)
     assert found.first.rank == 3 and found.decisive[0] in found.lines
     assert 10_000 < len(found.lines) < 16 * 5500
-    assert look_up.answer_for(log=f"gpu:{folder}").matches[0]["id"] == "O3"
+    assert answer_for(log=f"gpu:{folder}").matches[0]["id"] == "O3"
 
 
 def test_the_command_line_and_the_tool_take_it(sshd):
@@ -107,9 +102,7 @@ def test_a_pasted_line_takes_a_path_too(sshd, monkeypatch, tmp_path):
     key = sshd.place / "id"
     log = ROOT / "examples/logs/detached-loss.log"
     assert (
-        look_up.answer_for(log=f"ssh -p {sshd.port} -i {key} {sshd.user}@127.0.0.1:{log}").matches[
-            0
-        ]["id"]
+        answer_for(log=f"ssh -p {sshd.port} -i {key} {sshd.user}@127.0.0.1:{log}").matches[0]["id"]
         == "O3"
     )
 
@@ -158,7 +151,7 @@ def test_a_path_here_is_not_taken_for_a_box(given):
 def test_a_file_here_wins_over_a_box(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("gpu:train.log").write_bytes((ROOT / "examples/logs/detached-loss.log").read_bytes())
-    assert look_up.answer_for(log="gpu:train.log").matches[0]["id"] == "O3"
+    assert answer_for(log="gpu:train.log").matches[0]["id"] == "O3"
 
 
 @settings(max_examples=200, deadline=None)

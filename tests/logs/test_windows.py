@@ -7,7 +7,7 @@ import time
 import pytest
 from remote_gpu_trainer.logs import windows
 from remote_gpu_trainer.logs.files import of_stream
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 
 
 def rows(data: bytes, needles=()) -> dict[int, list[bytes]]:

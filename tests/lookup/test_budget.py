@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.excerpts import (
     cut,
     first_paragraph,
@@ -16,7 +17,6 @@ from remote_gpu_trainer.lookup.excerpts import (
     tokens,
     tokens_of_json,
 )
-from remote_gpu_trainer.lookup.look_up import answer_for
 from remote_gpu_trainer.runs.rendering import rendered
 
 from tests.conftest import ROOT

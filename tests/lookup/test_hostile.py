@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.logs.files import Unreadable
-from remote_gpu_trainer.lookup.answer import Answer
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import Answer, answer_for
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import search
 from remote_gpu_trainer.text import BadRequest

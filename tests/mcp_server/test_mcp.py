@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms.checking import check
 from remote_gpu_trainer.runs.rendering import rendered

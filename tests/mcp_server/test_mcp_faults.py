@@ -738,7 +738,7 @@ def test_two_sessions_of_one_server_over_http_each_get_their_own_answers():
 
 NOISY = """
 import os, subprocess, sys
-import remote_gpu_trainer.lookup.look_up as answering
+import remote_gpu_trainer.lookup.answer as answering
 whole = answering.prepare
 def noisy():
     print("a stray print", flush=True); os.write(1, b"bytes\\n"); subprocess.run(["echo", "a child speaks"]); return whole()

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import curves, metric_series
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 

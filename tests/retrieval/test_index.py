@@ -10,7 +10,7 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.bundle import CatalogueError
 from remote_gpu_trainer.cli import documents
 from remote_gpu_trainer.retrieval import encoder, index
-from remote_gpu_trainer.retrieval.words import tokens, words
+from remote_gpu_trainer.retrieval.index import tokens, words
 
 from tests.conftest import ROOT
 

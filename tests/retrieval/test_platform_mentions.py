@@ -2,9 +2,9 @@
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.retrieval import platform_mentions
+from remote_gpu_trainer.retrieval import general_or_special
 
 
 def first_of(answer) -> str:
@@ -58,7 +58,7 @@ def test_the_providers_name_in_the_report_is_sign_enough():
 
 def test_every_token_of_a_platforms_page_is_a_sign():
     for name, page in profile.load().items():
-        assert {token.lower() for token in page.tokens} <= set(platform_mentions.signs(name)), name
+        assert {token.lower() for token in page.tokens} <= set(general_or_special.signs(name)), name
 
 
 def test_entries_of_any_box_and_of_a_country_need_no_sign():
@@ -66,24 +66,24 @@ def test_entries_of_any_box_and_of_a_country_need_no_sign():
     told = {
         entry.family
         for entry in read.entries
-        if platform_mentions.platform_not_shown(entry, "it fails")
+        if general_or_special.platform_not_shown(entry, "it fails")
     }
     assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= told and told.isdisjoint(
         {"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"}
     )
-    assert platform_mentions.platform_not_shown(
+    assert general_or_special.platform_not_shown(
         read.get("NB5"), "Colab disconnected"
-    ) == "" and "colab" in platform_mentions.platform_not_shown(read.get("NB5"), "disconnected")
+    ) == "" and "colab" in general_or_special.platform_not_shown(read.get("NB5"), "disconnected")
 
 
 def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():
     entry = bundle.load().get
-    assert platform_mentions.platform_shown(
+    assert general_or_special.platform_shown(
         entry("NB3"), "kaggle notebook stopped"
-    ) and not platform_mentions.platform_shown(entry("NB3"), "the run stopped")
-    assert not platform_mentions.platform_shown(
+    ) and not general_or_special.platform_shown(entry("NB3"), "the run stopped")
+    assert not general_or_special.platform_shown(
         entry("GEN1"), "kaggle"
-    ) and not platform_mentions.platform_shown(entry("O1"), "kaggle")
+    ) and not general_or_special.platform_shown(entry("O1"), "kaggle")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-from remote_gpu_trainer.lookup.answer import WORDS_ALONE, look_up
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import WORDS_ALONE, answer_for, look_up
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import encoder, search
 

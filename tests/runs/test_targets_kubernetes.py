@@ -12,8 +12,8 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from remote_gpu_trainer.runs import shell_text
-from remote_gpu_trainer.runs.targets import fields, kubernetes
+from remote_gpu_trainer.runs import shell_text, targets
+from remote_gpu_trainer.runs.targets import kubernetes
 
 from tests.conftest import ROOT
 from tests.runs import stub_runner
@@ -119,7 +119,7 @@ def test_one_node_is_a_job_with_its_script_and_nothing_else(made):
     text, script = made()
     found = objects(text)
     assert list(found) == ["ConfigMap", "Job"]
-    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(script, fields.RENDEZVOUS)
+    assert found["ConfigMap"]["data"]["run.sh"] == targets.before_main(script, targets.RENDEZVOUS)
     job = found["Job"]["spec"]
     assert "completionMode" not in job
     assert job["backoffLimit"] == 3
@@ -219,7 +219,7 @@ def test_any_value_comes_back_exactly_or_is_refused(made, command, value):
         return
     text, script = made(**given)
     found = objects(text)
-    assert found["ConfigMap"]["data"]["run.sh"] == fields.before_main(script, fields.RENDEZVOUS)
+    assert found["ConfigMap"]["data"]["run.sh"] == targets.before_main(script, targets.RENDEZVOUS)
     assert found["Job"] == objects(made()[0])["Job"], (
         "a value reached something else than the script"
     )
@@ -230,7 +230,7 @@ def test_any_value_comes_back_exactly_or_is_refused(made, command, value):
 @settings(deadline=None)
 def test_any_text_is_the_same_text_after_yaml(value, others):
     document = {"value": value, "others": others, "list": [value, 1, True, None]}
-    assert yaml.safe_load(fields.dump([document])) == document
+    assert yaml.safe_load(targets.dump([document])) == document
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_any_text_is_the_same_text_after_yaml(value, others):
     ],
 )
 def test_a_word_that_some_yaml_reads_as_something_else_gets_quotes(word):
-    assert fields.dump([{"a": word}]) == f'---\na: "{word}"\n'
+    assert targets.dump([{"a": word}]) == f'---\na: "{word}"\n'
 
 
 @pytest.mark.parametrize(

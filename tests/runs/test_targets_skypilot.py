@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import yaml
 from hypothesis import example, given, settings
-from remote_gpu_trainer.runs import shell_text
-from remote_gpu_trainer.runs.targets import fields, skypilot
+from remote_gpu_trainer.runs import shell_text, targets
+from remote_gpu_trainer.runs.targets import skypilot
 
 from tests.runs import stub_runner
 from tests.runs.test_targets_kubernetes import HOSTILE
@@ -140,7 +140,7 @@ def test_skypilot_gets_hostile_text_exactly(load, made):
     ]
     text, script = made(RGT_COMMAND=hard)
     found = load(text)[0]["run"]
-    assert fields.before_main(script, fields.RENDEZVOUS) in found
+    assert targets.before_main(script, targets.RENDEZVOUS) in found
     assert found == yaml.safe_load(text)["run"]
 
 
@@ -166,7 +166,7 @@ def test_the_run_text_writes_the_script_and_runs_it(execute, made):
     assert (home / "runs/tiny/command").read_bytes().decode().split("\0")[:-1] == command
     assert (home / "runs/tiny/calls").read_text().startswith("run|rdzv=|")
     kept = home / ".remote-gpu-trainer/tiny/run.sh"
-    assert kept.read_bytes().decode() == fields.before_main(script, fields.RENDEZVOUS)
+    assert kept.read_bytes().decode() == targets.before_main(script, targets.RENDEZVOUS)
     assert not [path for path in home.rglob("*") if path.name == "bad"]
 
 
@@ -205,7 +205,7 @@ def test_any_value_comes_back_exactly_or_is_refused(made, value):
         return
     text, script = made(RGT_ENV=[f"V={value}"])
     task = yaml.safe_load(text)
-    assert fields.before_main(script, fields.RENDEZVOUS) in task["run"]
+    assert targets.before_main(script, targets.RENDEZVOUS) in task["run"]
     assert {**task, "run": ""} == {**yaml.safe_load(made()[0]), "run": ""}, (
         "a value reached something else than the script"
     )

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..logs.judging import Evidence
-from ..logs.lines import Line
+from ..logs.lines import FAILED, Line
 from .entry import Signature
 
 MAX_CHARS = 2000  # of a line, for regular expressions
@@ -200,7 +200,7 @@ class SignatureIndex:
             failing = [
                 text
                 for text, line in zip(normals, lines, strict=True)
-                if id(line) in kept or line.kind in ("exception", "message", "failure")
+                if id(line) in kept or line.kind in FAILED
             ]
             joined = f"{' '.join(failing)[:MAX_TEXT]} {joined[:MAX_TEXT]}"
             searched = [*failing, *normals]

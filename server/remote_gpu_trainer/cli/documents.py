@@ -22,12 +22,11 @@ from rich.text import Text
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.entry import split
-from ..lookup.answer import plain
-from ..lookup.look_up import answer_for
+from ..lookup.answer import answer_for, plain
 from ..retrieval import encoder, index, search
 from ..text import write_whole
-from .answer_view import draw
 from .main import leaves, make_parser
+from .terminal import draw
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 INDEX = "server/remote_gpu_trainer/retrieval/index.npz"

@@ -1,19 +1,21 @@
-"""The command `health`: whether a box is fit to train on."""
+"""The command `health`: whether a box is fit to train on, and how a user names a box."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from ..text import BadRequest
 from . import terminal
-from .boxes import BOX
 from .main import program
 
+BOX = (
+    "a name of the ssh configuration, user@host, 'local', or the provider's line: "
+    "'ssh -p 40122 root@203.0.113.7 -i KEY'"
+)
 ALONE = {
     "--hosts": "hosts",
     "--record": "record",
@@ -117,6 +119,8 @@ def health(args: argparse.Namespace) -> int:
     """`health`: 0 fit, 1 care or unfit, 2 could not tell."""
     _check_options(args)
     if args.expect.strip() == "help":
+        import subprocess
+
         from ..health.examine import script_path
 
         return subprocess.run(
@@ -149,7 +153,6 @@ def _check_options(args: argparse.Namespace) -> None:
 def _examine(args: argparse.Namespace) -> int:
     from ..health.examine import Question, examine
     from ..health.reading import as_text
-    from .boxes import box_of, remember
 
     box = box_of(args.box)
     if args.replay is not None and not os.path.lexists(args.replay):
@@ -198,7 +201,6 @@ def _hosts(args: argparse.Namespace) -> int:
 
 def _watch(args: argparse.Namespace) -> int:
     from ..health import watching as health_watching
-    from .boxes import box_of
 
     box = box_of(args.box)
     if box.local:
@@ -217,3 +219,22 @@ def _report(args: argparse.Namespace) -> int:
 
     print(write(args.report, args.output or args.report.with_suffix(".html")))
     return 0
+
+
+def box_of(text: str):
+    """The box that a user names. Raises BadRequest."""
+    from ..boxes.box import BadBox, parse
+
+    try:
+        return parse(text)
+    except BadBox as error:
+        raise BadRequest(str(error)) from None
+
+
+def remember(box, profile: str = "") -> None:
+    """Note in the ledger that the box may be billed. This machine is never noted."""
+    if not box.local:
+        from ..boxes.box import address
+        from ..runs import ledger
+
+        ledger.opened(address(box), box.name, profile=profile)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..text import BadRequest
 from . import terminal
 from .main import program
+from .terminal import WHOLE, first_failure, place_of
 
 if TYPE_CHECKING:
     from ..catalogue.entry import Entry
@@ -81,16 +82,14 @@ def add_to(commands) -> None:
 
 def lookup(args: argparse.Namespace) -> int:
     """`lookup`: 0 found, 1 nothing fits."""
-    from ..lookup.answer import check_limit
-
     text, log, stream = _question(args)
-    check_limit(args.limit)
-    if args.id is not None:
-        return _show_entry(args)
     gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:
-        from ..lookup.look_up import answer_for, prepare
+        from ..lookup.answer import answer_for, check_limit, prepare
 
+        check_limit(args.limit)
+        if args.id is not None:
+            return _show_entry(args)
         prepare()
     finally:
         gc.enable()
@@ -121,9 +120,7 @@ def _print(answer, full: bool) -> None:
 
     command = f"{program()} lookup --id {{id}}"
     if terminal.has_colours(sys.stdout):
-        from .answer_view import draw
-
-        draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command)
+        terminal.draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command)
         return
 
     whole = full or terminal.is_terminal(sys.stdout)
@@ -187,7 +184,7 @@ def _show_entry(args: argparse.Namespace) -> int:
 
     entry = bundle.load().get(args.id)
     if args.json:
-        from ..lookup.look_up import whole_entry
+        from ..lookup.excerpts import whole_entry
 
         print(json.dumps(whole_entry(entry), ensure_ascii=False, indent=1))
     elif terminal.has_colours(sys.stdout):
@@ -211,7 +208,6 @@ def _installed(path: str | None) -> str | None:
         raise BadRequest(f"--installed: {error}") from None
 
 
-WHOLE = {"root_cause": "cause", "fix": "fix", "check": "check"}  # an entry's field: its label
 LABELS = {**WHOLE, "distinguish": "don't confuse with"}
 
 
@@ -263,28 +259,6 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
     if answer.also:
         out += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
     return "\n".join(out) or answer.ask
-
-
-def place_of(line: dict) -> str:
-    """Where a line of evidence is: 'train.log:45 rank 1'."""
-    rank = "" if line["rank"] is None else f" rank {line['rank']}"
-    return f"{line['source']}:{line['line']}{rank}"
-
-
-def first_failure(answer: Answer) -> str:
-    """Which rank failed first or is behind the others, and the line that shows it, or ''."""
-    from ..logs.waiting import is_step
-
-    first = answer.first_failure
-    if not first or first["rank"] is None:
-        return ""
-    said = [
-        line["text"]
-        for line in answer.evidence
-        if (line["source"], line["line"]) == (first["source"], first["line"])
-    ]
-    what = "is behind" if said and is_step(said[0]) else "failed first"
-    return f"{what}: rank {first['rank']} ({first['source']} line {first['line']})"
 
 
 def _wrap(text: str, width: int = 108) -> str:

@@ -1,4 +1,4 @@
-"""What a person at a terminal gets beyond plain text: colours, a progress bar, a spinner.
+"""What a person at a terminal gets beyond plain text: colours, progress, an answer drawn.
 
 rich is imported only where something is drawn, so a piped or --json answer doesn't pay for it.
 """
@@ -11,9 +11,28 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.markdown import Markdown
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from ..catalogue.entry import Entry
+    from ..lookup.answer import Answer
 
 DIFF = {r"(?m)^\+.*$": "green", r"(?m)^-.*$": "red", r"(?m)^@@.*$": "cyan"}  # styles for `write`
 PATIENCE = 2.0  # seconds until a person is told that the command is still working
+WHOLE = {"root_cause": "cause", "fix": "fix", "check": "check"}  # an entry's field: its label
+CONFIDENCE = {"high": "bold green", "medium": "bold yellow", "low": "bold red"}
+SEVERITY = {
+    "blocks": "stops the run",
+    "corrupts": "spoils the result",
+    "wastes": "wastes time or money",
+    "misleads": "shows misleading numbers",
+}
+THEME = {"markdown.code": "cyan", "markdown.code_block": "cyan"}
 
 
 def is_terminal(stream) -> bool:
@@ -141,3 +160,130 @@ class Progress:
         self._bar = progress.Progress(*columns, console=console(sys.stderr), transient=True)
         self._bar.start()
         self._task = self._bar.add_task(self.text, total=self.total, completed=done)
+
+
+def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
+    """Print an answer on a console: the first match in full, no title cut.
+
+    `entries`: by id. `command` prints a whole entry; `{id}` in it stands for the entry's id.
+    """
+    from rich.table import Table
+    from rich.text import Text
+    from rich.theme import Theme
+
+    from ..lookup.excerpts import plain
+
+    with console.use_theme(Theme(THEME)):
+        _matches(answer, entries, console, command)
+    if answer.also:
+        console.print(Text("Also possible", "bold"))
+        rows = Table.grid(padding=(0, 2))
+        for also in answer.also:
+            title = Text(plain(entries[also["id"]].title))
+            rows.add_row(Text(f"    {also['id']}", "cyan"), title)
+        console.print(rows)
+        console.print()
+    if answer.evidence:
+        console.print(Text("Evidence", "bold"))
+        for line in answer.evidence:
+            console.print(_indented(Text.assemble((place_of(line), "dim"), "  ", line["text"])))
+    if told := first_failure(answer):
+        console.print(_indented(Text(told)))
+    if answer.ask:
+        console.print(Text(answer.ask))
+
+
+def _matches(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
+    from rich.text import Text
+
+    from ..lookup.excerpts import plain
+
+    for place, match in enumerate(answer.matches):
+        title = plain(entries[match["id"]].title)
+        console.print(Text.assemble((match["id"], "bold cyan"), "  ", (title, "bold")))
+        console.print(_indented(_about(match)))
+        console.print(
+            _first(match, entries[match["id"]], command)
+            if place == 0
+            else _further(entries[match["id"]])
+        )
+
+
+def _about(match: dict) -> Text:
+    from rich.text import Text
+
+    severity = SEVERITY.get(match["severity"], match["severity"])
+    about = Text.assemble(
+        (f"{match['confidence']} confidence", CONFIDENCE[match["confidence"]]),
+        (f" · {severity} · {match['why']}", "dim"),
+    )
+    if match["stale"]:
+        about.append(f"\nin doubt: {match['stale']}", "yellow")
+    return about
+
+
+def _first(match: dict, entry: Entry, command: str) -> Group:
+    """Cause, fix and check, word for word as in the entry."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from ..lookup.excerpts import plain
+
+    parts = []
+    for name, label in WHOLE.items():
+        parts += [_label(label.capitalize()), _indented(_markdown(getattr(entry, name)))]
+    apart = "\n".join(f"{other}: {plain(how)}" for other, how in entry.tell_apart)
+    if apart := apart or match.get("distinguish"):
+        parts += [_label("Don't confuse with"), _indented(Text(apart))]
+    told = [f"{name}: {match[name]}" for name in ("domain", "retry") if match.get(name)]
+    if told:
+        parts.append(_indented(Text("\n" + " · ".join(told), "dim")))
+    whole = command.format(id=entry.id)
+    return Group(*parts, Text.assemble("\n    Whole entry: ", (whole, "cyan"), "\n"))
+
+
+def _further(entry: Entry) -> Group:
+    """The first paragraph of the check: enough to tell whether this entry fits better."""
+    from rich.console import Group
+
+    return Group(_indented(_markdown(f"Check: {entry.check.split(chr(10) * 2)[0]}")), "")
+
+
+def _markdown(text: str) -> Markdown:
+    from rich.markdown import Markdown
+
+    return Markdown(text, code_theme="ansi_dark")  # the terminal's own colours, no background
+
+
+def _label(text: str) -> Text:
+    from rich.text import Text
+
+    return Text(f"\n    {text}", "bold magenta")
+
+
+def _indented(part) -> Padding:
+    from rich.padding import Padding
+
+    return Padding(part, (0, 0, 0, 4))
+
+
+def place_of(line: dict) -> str:
+    """Where a line of evidence is: 'train.log:45 rank 1'."""
+    rank = "" if line["rank"] is None else f" rank {line['rank']}"
+    return f"{line['source']}:{line['line']}{rank}"
+
+
+def first_failure(answer: Answer) -> str:
+    """Which rank failed first or is behind the others, and the line that shows it, or ''."""
+    from ..logs.waiting import is_step
+
+    first = answer.first_failure
+    if not first or first["rank"] is None:
+        return ""
+    said = [
+        line["text"]
+        for line in answer.evidence
+        if (line["source"], line["line"]) == (first["source"], first["line"])
+    ]
+    what = "is behind" if said and is_step(said[0]) else "failed first"
+    return f"{what}: rank {first['rank']} ({first['source']} line {first['line']})"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 
-from .launcher import TERM, Summary, summary_of
 from .lines import APART, Line
 from .waiting import (
     FOLDED,
@@ -23,6 +22,7 @@ from .waiting import (
     victims_of,
     waited_for,
 )
+from .wrapping import TERM, Summary, summary_of
 
 
 def attempt_of(source: str) -> int | None:

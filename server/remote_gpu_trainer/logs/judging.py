@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, replace
 
 from .first_failure import attempt_of, first_failure, only_reports
-from .launcher import ABORT, TERM, launcher_talk, summary_of
 from .lines import Line
 from .routine import MESSAGE, Routine, is_sentence, routine_of, set_apart, survived
 from .waiting import Failure, clean_up, only_victims, who
+from .wrapping import ABORT, TERM, launcher_talk, summary_of
 
 # How lines begin that tell nothing.
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")

@@ -11,8 +11,8 @@ import re
 
 from ..text.masking import ANSI, HINTS, hints_in, mask
 from .detectors import FAILS, Sign, Watch, is_figure, is_raised
-from .prefixes import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 from .windows import Row
+from .wrapping import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 
 MAX_LINE = 2000
 # What a line can be. This module decides line by line; `judging` changes some kinds once it has
@@ -63,6 +63,7 @@ _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 
 APART = ("told", "aside", "routine")  # kinds that `routine` gives to plain lines of a long log
 QUIET = ("plain", "aside", "routine")  # kinds of lines that report no fault
+FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
 
 
 class Line:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 
 from .judging import Evidence
-from .launcher import launcher_talk
 from .lines import APART, Line
+from .wrapping import launcher_talk
 
 MAX_LINES = 120  # distinct lines that count
 MOST_ASIDE, MOST_ROUTINE = 12, 2

@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from .detectors import FAILS, says
-from .launcher import ABORT, KILL, TERM, Summary, summary_of
 from .lines import APART, Line
+from .wrapping import ABORT, KILL, TERM, Summary, summary_of
 
 FOLDED = re.compile(r"\d+|0x[0-9a-f]+")
 _SPOKEN = ("plain", "message", "warning", *APART)

@@ -1,43 +1,57 @@
-"""Turn ranked entries into the answer that an agent reads, within its token budget.
+"""A look-up from a text or a log to its answer, within the token budget of an agent.
 
-Every answer is made here. The command line and the MCP server both call `look_up` and return the
-same object. Everything in it that comes from a log is cut and masked.
+The command line and the MCP server call `answer_for`, which opens the log, reads the clock and
+loads the catalogue once. `look_up` turns the evidence into the answer. Everything in it that comes
+from a log is cut and masked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from functools import lru_cache
+from typing import BinaryIO
 
+from ..catalogue import bundle
 from ..catalogue.entry import Entry, stale_entry
+from ..catalogue.signatures import Pattern
 from ..logs import judging
+from ..logs.files import Unreadable
 from ..logs.judging import Evidence
+from ..logs.routine import is_command
+from ..logs.wrapping import unfolded
+from ..numbers import log_reading
 from ..numbers.out_of_memory import told_by
 from ..retrieval import search
-from ..retrieval.neighbours import special_of, splitting_first
-from ..retrieval.platform_mentions import general_first, platform_not_shown
+from ..retrieval.general_or_special import (
+    general_first,
+    platform_not_shown,
+    special_of,
+    splitting_first,
+)
 from ..text import BadRequest
-from ..text.masking import shown
 from .excerpts import (
-    NAME,
+    Answer,
     cut,
     evidence_lines,
+    fill,
     first_paragraph,
-    fitting,
-    opening,
+    fit,
+    match_of,
+    missing_information,
     place_of,
-    tokens,
-    tokens_of_json,
+    plain,
+    titles,
+    why_of,
 )
 
 LIMITS = (1, 10)
 ALSO = 15  # titles of further candidates, unless the first match is sure
 # Room is counted in estimated tokens, which are more than the true ones.
 TITLES = 450  # of all titles
-LEADS = 430  # of cause, fix and check of the first match
-OTHER = 50  # of each further match, its title and check
-DISTINGUISH = 45
 LINES, CHARS = 2, 90  # of evidence, and of each line
 WHOLE, FURTHER = 1000, 95  # of an answer with three matches, and of each match beyond
 NOTHING_FITS = "Nothing in the catalogue fits."
@@ -46,33 +60,110 @@ WORDS_ALONE = (
     "Ranked by words alone: the sentence encoder's file is missing or damaged; "
     "reinstall remote-gpu-trainer."
 )
-MOST_WORDS = 3  # of those that speak for a match
-LONG_REPORT = 160  # characters of a report from which a sentence about it helps
+MAX_TEXT = 20_000_000  # characters of a pasted report
+WORDS = (4, 20)  # of a sentence before a report; two Chinese characters count as a word
+LONGEST_SENTENCE = 240  # characters of it
+CHECK = 60  # tokens of the check of an entry that explains a run
+LONG = 100_000  # characters from which a report may be read in windows
 
 
-class Answer:
-    """The answer, in the shape that `models.Lookup` describes.
+@lru_cache(maxsize=1)
+def _needles() -> tuple[bytes, ...]:
+    """The texts by which a reader of large logs chooses lines."""
+    return tuple(search.load().signatures.needles())
 
-    `matches`: likeliest first, none when nothing fits. `also`: further candidates, by id and title
-    only. Titles without a match: the report is near these entries, but not near enough to claim
-    one, so a reader should choose. `ask`: what would help if nothing fits or the answer is unsure.
+
+@lru_cache(maxsize=1)
+def prepare() -> None:
+    """Read everything that stays in memory, once.
+
+    The garbage collector skips it, now and during each look-up.
     """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        bundle.load_cache(), search.load()
+        gc.freeze()
+    finally:
+        if collects:
+            gc.enable()
 
-    def __init__(self, evidence: list[dict], first_failure: dict | None):
-        self.matches: list[dict] = []
-        self.evidence, self.first_failure = evidence, first_failure
-        self.ask = ""
-        self.also: list[dict] = []
 
-    def __eq__(self, other) -> bool:
-        return isinstance(other, Answer) and self.as_dict() == other.as_dict()
+def answer_for(
+    *,
+    text: str | None = None,
+    log: str | None = None,
+    stream: BinaryIO | None = None,
+    limit: int = 3,
+    installed: str | None = None,
+    progress: Callable[[int], None] | None = None,
+    seconds: float = 40,
+    today: date | None = None,
+) -> Answer:
+    """Answer a text, the path of a log or of a folder of logs, or a binary stream.
 
-    def as_dict(self) -> dict:
-        """The answer as JSON has it."""
-        return {
-            name: getattr(self, name)
-            for name in ("matches", "evidence", "first_failure", "ask", "also")
-        }
+    A text beside a log or stream is what somebody says about it. `seconds` bounds the
+    reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
+    read. `today` is the day that ages are judged by (default: the clock's).
+    Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
+    """
+    check_limit(limit)
+    prepare()
+    if text and len(text) > MAX_TEXT:
+        raise BadRequest(
+            f"the text has {len(text)} characters, more than the limit of {MAX_TEXT}; "
+            "save it as a file and pass the path"
+        )
+    text = unfolded(text) if text else text
+    if log is not None:
+        found = _of_path(log, progress, seconds)
+    elif stream is not None:
+        found = log_reading.from_stream(stream, needles=_needles(), progress=progress)
+    else:
+        found = log_reading.from_text(
+            text or "", needles=_needles() if text and len(text) > LONG else ()
+        )
+    beside = log is not None or stream is not None
+    if beside and text and text.strip():
+        found = log_reading.with_words(found, text)
+    said = sentence_of(text, beside) if text else ""
+    answer = look_up(
+        found,
+        bundle.load_cache(),
+        search.load(),
+        limit=limit,
+        today=today or date.today(),
+        installed=installed,
+        said=said,
+        asked_in_words=bool(said or (beside and text and text.strip())),
+    )
+    numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
+    answer.ask = " ".join(filter(None, (found.left_out, numbers, answer.ask)))
+    return answer
+
+
+def sentence_of(text: str, with_log: bool = False) -> str:
+    """The sentence about a report in the first line of a text, or ''.
+
+    A blank line and the report follow it. `with_log`: nothing need follow; the report is a log.
+    """
+    head, _, rest = text.strip()[: LONGEST_SENTENCE * 4].partition("\n")
+    if not (rest.partition("\n")[0].strip() == "" if rest.strip() else with_log):
+        return ""
+    chinese = sum(0.5 for c in head if "\u3000" < c < "\uffef")
+    words = chinese + len([word for word in head.split() if word.isascii()])
+    fits = WORDS[0] <= words <= WORDS[1] and len(head) <= LONGEST_SENTENCE
+    return head.strip() if fits and not is_command(head) else ""
+
+
+def _of_path(
+    log: str, progress: Callable[[int], None] | None, seconds: float
+) -> log_reading.Evidence:
+    if ":" not in log:
+        return log_reading.from_path(log, _needles(), progress, seconds)
+    from ..logs import remote  # imports ssh and much else
+
+    return remote.from_path(log, log_reading, _needles(), progress, seconds)
 
 
 def look_up(
@@ -142,13 +233,13 @@ def look_up(
     chosen = [(c, entries[c.id]) for c in candidates[:limit]] if found.confidence else []
     for place, (candidate, entry) in enumerate(chosen):
         by_numbers = told and entry.id == told.entry and not candidate.hit
-        why = told.why if by_numbers else _why(candidate)
+        why = told.why if by_numbers else why_of(candidate)
         confidence = found.confidence if place == 0 else _further(candidate, found)
-        match = _match(entry, why, confidence, doubts.get(entry.id, ""))
+        match = match_of(entry, why, confidence, doubts.get(entry.id, ""))
         if place == 0:
             if special:
                 match["why"] += f"; narrower: {special}"
-            _fill(match, entry, [other for _, other in chosen[1:]])
+            fill(match, entry, [other for _, other in chosen[1:]])
         answer.matches.append(match)
     if elsewhere and found.confidence:
         answer.ask = f"Not sure. {elsewhere}"
@@ -165,75 +256,9 @@ def look_up(
     answer.ask = " ".join(filter(None, [*told_first, answer.ask]))
     if is_open or found.confidence in ("medium", "low"):
         rest = candidates[len(chosen) : len(chosen) + ALSO]
-        answer.also = _titles([entries[c.id] for c in rest], TITLES)
-    _fit(answer, WHOLE + FURTHER * max(0, limit - 3))
+        answer.also = titles([entries[c.id] for c in rest], TITLES)
+    fit(answer, WHOLE + FURTHER * max(0, limit - 3))
     return answer
-
-
-def _fit(answer: Answer, most: float) -> None:
-    """Keep an answer within its budget.
-
-    Titles go first, from the end, then evidence. The first match loses sentences only after those.
-    """
-
-    def over() -> float:
-        return tokens_of_json(answer.as_dict()) - most
-
-    while answer.also and over() > 0:
-        answer.also.pop()
-    if over() > 0:
-        del answer.evidence[1:]
-    if (too_many := over()) > 0 and answer.matches:
-        first = answer.matches[0]
-        first["distinguish"] = ""
-        leads = {name: first[name] for name in ("root_cause", "fix", "check")}
-        first |= fitting(leads, max(0.0, sum(map(tokens, leads.values())) - too_many))
-
-
-def _match(entry: Entry, why: str, confidence: str, stale: str) -> dict:
-    title = plain(entry.title)
-    room = max(OTHER - tokens(title), 20.0)
-    return {
-        "id": entry.id,
-        "title": title,
-        "why": why,
-        "confidence": confidence,
-        "severity": entry.severity,
-        "check": cut(first_paragraph(entry.check), room) or f"see entry {entry.id}",
-        "stale": stale,
-    }
-
-
-def missing_information(
-    evidence: Evidence, said: str, *, most: int = 9, with_sentence: bool = True
-) -> str:
-    """`said`, and at most `most` things that would help and aren't there yet.
-
-    `with_sentence`: whether a sentence about the report may be among them.
-    """
-    sound = evidence.seen == "sound"
-    wanted = []
-    if with_sentence and sum(len(line.text) for line in evidence.lines) > LONG_REPORT:
-        wanted.append(
-            "one sentence of 4 to 16 words that says what you see and when, "
-            "then a blank line and the report"
-        )
-    if not evidence.is_log and not any(line.kind == "routine" for line in evidence.lines):
-        wanted.append("the last 50 lines of the log with the last exception")
-    elif not sound and not evidence.failed():
-        wanted.append("the lines around the first error, from the rank that failed first")
-    if len(evidence.ranks) > 1 or any(
-        "gpus" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]
-    ):
-        wanted.append(
-            "the folder of per-rank logs (torchrun --log-dir), "
-            "and `py-spy dump` of each rank if the run hangs"
-        )
-    wanted.append(
-        "numbers (loss, step time, memory, exit code), and the change after which it began"
-    )
-    lead = "If something is wrong anyway, this would help" if sound else "What would help"
-    return f"{said} {lead}: {'; '.join(wanted[:most])}."
 
 
 def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
@@ -249,34 +274,6 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     return replace(found, candidates=candidates, confidence="", worth_a_look=True)
 
 
-def _titles(entries: list[Entry], room: float) -> list[dict]:
-    """As many ids with whole titles, from the start, as fit into about `room` tokens."""
-    found: list[dict] = []
-    for entry in entries:
-        title = {"id": entry.id, "title": plain(entry.title)}
-        room -= tokens_of_json(title)
-        if room < 0:
-            break
-        found.append(title)
-    return found
-
-
-def _fill(match: dict, entry: Entry, others: list[Entry]) -> None:
-    """Put the texts of the first match into it."""
-    match |= fitting(
-        {
-            "root_cause": first_paragraph(entry.root_cause),
-            "fix": opening(entry.fix),
-            "check": first_paragraph(entry.check),
-        },
-        LEADS,
-    )
-    match["distinguish"] = cut(_distinguish(entry, others), DISTINGUISH)
-    for name in ("domain", "retry"):
-        if value := getattr(entry, name, ""):
-            match[name] = value
-
-
 def check_limit(limit: int) -> None:
     """Raises BadRequest unless the limit is a whole number from 1 to 10."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not LIMITS[0] <= limit <= LIMITS[1]:
@@ -285,46 +282,10 @@ def check_limit(limit: int) -> None:
         )
 
 
-def plain(text: str) -> str:
-    """The text without Markdown's backticks."""
-    return text.replace("`", "")
-
-
-def _why(candidate: search.Candidate) -> str:
-    """The literal text of a match, or the words that speak for it, as the report writes them."""
-    if candidate.hit:
-        line = candidate.hit.line
-        rank = f", rank {line.rank}" if line.rank is not None else ""
-        found = plain(shown(candidate.hit.text, 80))
-        return f"`{found}` in {shown(line.source, NAME)} line {line.number}{rank}"
-    told: list[str] = []
-    for word in candidate.words:
-        if not any(word in other or other in word for other in told):
-            told.append(word)
-    return f"words: {', '.join(told[:MOST_WORDS])}" if told else "similar wording"
-
-
 def _further(candidate: search.Candidate, found: search.Found) -> str:
     """The confidence of a match after the first: low, unless a literal text of it decides too."""
     decides = candidate.hit and candidate.hit.decisive and found.confidence != "low"
     return "medium" if decides else "low"
-
-
-def _distinguish(entry: Entry, others: list[Entry]) -> str:
-    """How to tell the first match from the next.
-
-    What the entry says about a neighbour, otherwise what the neighbour says about it, otherwise the
-    check of the next match.
-    """
-    apart = dict(entry.tell_apart)
-    named = [f"{other.id}: {apart[other.id]}" for other in others if other.id in apart]
-    if named:
-        return "; ".join(named[:2])
-    for other in others:
-        turned = dict(other.tell_apart).get(entry.id)
-        if turned:
-            return f"{entry.id} rather than {other.id}: {turned}"
-    return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
 
 
 def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[str, str]:
@@ -349,3 +310,43 @@ def _doubts(entries: list[Entry], today: date, installed: str | None) -> dict[st
             if why:
                 doubts[entry.id] = why
     return doubts
+
+
+def explanations(
+    lines: list[str], named: str, by: str, reason: str, further: bool = True
+) -> list[dict]:
+    """Return the entries that explain how a run ended.
+
+    Each is {id, title, by, domain, retry, proof, check}, texts that may be empty behind `by`.
+    `lines` are the end of its log. `named`: the id that `by` names, '' for none; `reason` is why.
+    `further`: whether the log's end may name others.
+    """
+    found, matches, seen = [], [], ""
+    if further and lines:
+        with suppress(Unreadable):
+            answer = answer_for(text="\n".join(lines))
+            matches = answer.matches
+            seen = f"log: {answer.evidence[0]['text']}" if answer.first_failure else ""
+    if named:
+        with suppress(bundle.CatalogueError):  # an id of another release
+            proof = "; ".join(filter(None, (reason, seen)))
+            found.append(_explained(bundle.load().get(named), by, lines, proof))
+    for match in matches:
+        if match["id"] not in [entry["id"] for entry in found]:
+            by = f"the log's end, {match['confidence']} confidence"
+            found.append(_explained(bundle.load().get(match["id"]), by, lines, match["why"]))
+    return found
+
+
+def _explained(entry: Entry, by: str, lines: list[str], reason: str) -> dict:
+    patterns = [Pattern(s) for s in entry.signatures if s.role == "root"]
+    shows = [line for line in lines if any(pattern.matches(line) for pattern in patterns)]
+    return {
+        "id": entry.id,
+        "title": plain(entry.title),
+        "by": by,
+        "domain": entry.domain,
+        "retry": entry.retry,
+        "proof": f"log: {shows[-1].strip()}" if shows else reason,
+        "check": cut(first_paragraph(entry.check), CHECK),
+    }

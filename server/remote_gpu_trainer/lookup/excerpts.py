@@ -1,4 +1,4 @@
-"""Cut the texts of an answer to their share of its token budget: fields of entries, lines of logs.
+"""The texts of an answer, each cut to its share of the token budget: of entries and of logs.
 
 Tokens are estimated without a tokenizer. The estimate was fitted to a GPT tokenizer on the
 catalogue and on reports, and errs on the high side: a whole answer as JSON has 74 to 90 % of the
@@ -11,18 +11,26 @@ import json
 import math
 import re
 from bisect import bisect_right
+from dataclasses import fields
 from functools import lru_cache
 from itertools import accumulate
 
+from ..catalogue.entry import Entry
 from ..logs.judging import Evidence
 from ..logs.lines import Line
 from ..numbers.out_of_memory import Told
+from ..retrieval.search import Candidate
 from ..text.masking import shown
 
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
 READ = "read from the numbers: "  # goes before text that is in no line of the log
 MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
+LEADS = 430  # tokens of cause, fix and check of the first match
+OTHER = 50  # of each further match, its title and check
+DISTINGUISH = 45
+MOST_WORDS = 3  # of those that speak for a match
+LONG_REPORT = 160  # characters of a report from which a sentence about it helps
 KEPT = 20_000  # texts and words whose cost is remembered; most are from the catalogue and recur
 
 _AS_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -176,3 +184,175 @@ def _line_shown(line: Line, chars: int, by: str = "", said: str = "") -> dict:
 def place_of(line: Line) -> dict:
     """Where a line is: its rank, the name of its log and its number."""
     return {"rank": line.rank, "source": shown(line.source, NAME), "line": line.number}
+
+
+def plain(text: str) -> str:
+    """The text without Markdown's backticks."""
+    return text.replace("`", "")
+
+
+class Answer:
+    """The answer, in the shape that `models.Lookup` describes.
+
+    `matches`: likeliest first, none when nothing fits. `also`: further candidates, by id and title
+    only. Titles without a match: the report is near these entries, but not near enough to claim
+    one, so a reader should choose. `ask`: what would help if nothing fits or the answer is unsure.
+    """
+
+    def __init__(self, evidence: list[dict], first_failure: dict | None):
+        self.matches: list[dict] = []
+        self.evidence, self.first_failure = evidence, first_failure
+        self.ask = ""
+        self.also: list[dict] = []
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, Answer) and self.as_dict() == other.as_dict()
+
+    def as_dict(self) -> dict:
+        """The answer as JSON has it."""
+        return {
+            name: getattr(self, name)
+            for name in ("matches", "evidence", "first_failure", "ask", "also")
+        }
+
+
+def fit(answer: Answer, most: float) -> None:
+    """Keep an answer within its budget.
+
+    Titles go first, from the end, then evidence. The first match loses sentences only after those.
+    """
+
+    def over() -> float:
+        return tokens_of_json(answer.as_dict()) - most
+
+    while answer.also and over() > 0:
+        answer.also.pop()
+    if over() > 0:
+        del answer.evidence[1:]
+    if (too_many := over()) > 0 and answer.matches:
+        first = answer.matches[0]
+        first["distinguish"] = ""
+        leads = {name: first[name] for name in ("root_cause", "fix", "check")}
+        first |= fitting(leads, max(0.0, sum(map(tokens, leads.values())) - too_many))
+
+
+def match_of(entry: Entry, why: str, confidence: str, stale: str) -> dict:
+    """A match of an answer: its title, and as much of its check as it has room for."""
+    title = plain(entry.title)
+    room = max(OTHER - tokens(title), 20.0)
+    return {
+        "id": entry.id,
+        "title": title,
+        "why": why,
+        "confidence": confidence,
+        "severity": entry.severity,
+        "check": cut(first_paragraph(entry.check), room) or f"see entry {entry.id}",
+        "stale": stale,
+    }
+
+
+def fill(match: dict, entry: Entry, others: list[Entry]) -> None:
+    """Put the texts of the first match into it."""
+    match |= fitting(
+        {
+            "root_cause": first_paragraph(entry.root_cause),
+            "fix": opening(entry.fix),
+            "check": first_paragraph(entry.check),
+        },
+        LEADS,
+    )
+    match["distinguish"] = cut(_distinguish(entry, others), DISTINGUISH)
+    for name in ("domain", "retry"):
+        if value := getattr(entry, name, ""):
+            match[name] = value
+
+
+def _distinguish(entry: Entry, others: list[Entry]) -> str:
+    """How to tell the first match from the next.
+
+    What the entry says about a neighbour, otherwise what the neighbour says about it, otherwise the
+    check of the next match.
+    """
+    apart = dict(entry.tell_apart)
+    named = [f"{other.id}: {apart[other.id]}" for other in others if other.id in apart]
+    if named:
+        return "; ".join(named[:2])
+    for other in others:
+        turned = dict(other.tell_apart).get(entry.id)
+        if turned:
+            return f"{entry.id} rather than {other.id}: {turned}"
+    return f"{others[0].id} instead, if: {first_paragraph(others[0].check)}" if others else ""
+
+
+def why_of(candidate: Candidate) -> str:
+    """The literal text of a match, or the words that speak for it, as the report writes them."""
+    if candidate.hit:
+        line = candidate.hit.line
+        rank = f", rank {line.rank}" if line.rank is not None else ""
+        found = plain(shown(candidate.hit.text, 80))
+        return f"`{found}` in {shown(line.source, NAME)} line {line.number}{rank}"
+    told: list[str] = []
+    for word in candidate.words:
+        if not any(word in other or other in word for other in told):
+            told.append(word)
+    return f"words: {', '.join(told[:MOST_WORDS])}" if told else "similar wording"
+
+
+def titles(entries: list[Entry], room: float) -> list[dict]:
+    """As many ids with whole titles, from the start, as fit into about `room` tokens."""
+    found: list[dict] = []
+    for entry in entries:
+        title = {"id": entry.id, "title": plain(entry.title)}
+        room -= tokens_of_json(title)
+        if room < 0:
+            break
+        found.append(title)
+    return found
+
+
+def missing_information(
+    evidence: Evidence, said: str, *, most: int = 9, with_sentence: bool = True
+) -> str:
+    """`said`, and at most `most` things that would help and aren't there yet.
+
+    `with_sentence`: whether a sentence about the report may be among them.
+    """
+    sound = evidence.seen == "sound"
+    wanted = []
+    if with_sentence and sum(len(line.text) for line in evidence.lines) > LONG_REPORT:
+        wanted.append(
+            "one sentence of 4 to 16 words that says what you see and when, "
+            "then a blank line and the report"
+        )
+    if not evidence.is_log and not any(line.kind == "routine" for line in evidence.lines):
+        wanted.append("the last 50 lines of the log with the last exception")
+    elif not sound and not evidence.failed():
+        wanted.append("the lines around the first error, from the rank that failed first")
+    if len(evidence.ranks) > 1 or any(
+        "gpus" in line.text.lower() or "rank" in line.text.lower() for line in evidence.lines[:50]
+    ):
+        wanted.append(
+            "the folder of per-rank logs (torchrun --log-dir), "
+            "and `py-spy dump` of each rank if the run hangs"
+        )
+    wanted.append(
+        "numbers (loss, step time, memory, exit code), and the change after which it began"
+    )
+    lead = "If something is wrong anyway, this would help" if sound else "What would help"
+    return f"{said} {lead}: {'; '.join(wanted[:most])}."
+
+
+def whole_entry(entry: Entry) -> dict:
+    """An entry for JSON: every field except its Markdown and its line, with lists as lists.
+
+    A signature is a text as on the page, without its backticks: `/…/` is a regular expression, and
+    (cascade) or (advice) may stand behind it.
+    """
+    found = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    found["verified"] = entry.verified.isoformat()
+    found["tell_apart"] = dict(entry.tell_apart)
+    found["signatures"] = [
+        (f"/{s.text}/" if s.is_regex else s.text) + (f" ({s.role})" if s.role != "root" else "")
+        for s in entry.signatures
+    ]
+    return {name: value for name, value in found.items() if name not in ("markdown", "line")}

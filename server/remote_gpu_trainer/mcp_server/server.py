@@ -29,8 +29,7 @@ from .. import __version__
 from ..catalogue import bundle
 from ..catalogue.entry import BadQuestion, FactError, read_day
 from ..logs.files import Unreadable
-from ..lookup.answer import LIMITS
-from ..lookup.look_up import answer_for
+from ..lookup.answer import LIMITS, answer_for
 from ..lookup.models import BoxHealth, Lookup, RunScript, Staleness
 from ..text import BadRequest
 from . import prompts

@@ -22,7 +22,7 @@ import numpy
 from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.judging import Evidence
-from ..logs.lines import APART
+from ..logs.lines import APART, FAILED
 from ..logs.salient_lines import only_versions, salient
 from . import encoder, index
 from .encoder import Encoder
@@ -38,7 +38,6 @@ RELATED = 0.5  # meaning of the first entry from which a report gets titles in a
 COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
 REASONED = 3  # first entries that say by which words they were found
 CONFIDENCES = ("high", "medium", "low")
-FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
 FEATURES = (
     "meaning",  # cosine of the report and the nearer of the entry's two cards
     "words",  # BM25F, relative to the best entry

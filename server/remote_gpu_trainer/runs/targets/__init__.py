@@ -1,1 +1,159 @@
-"""What only Slurm, Kubernetes and SkyPilot need."""
+"""What only Slurm, Kubernetes and SkyPilot need; here, what the three share.
+
+That is the checks of the values that reach an engine's own files, and the one place where an
+engine's own bash is put into a script.
+Every refusal is a ValueError with the field, what it must be, what it is, and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import yaml
+
+from ..script_parts import Value, exit_codes, part
+
+SHEBANG = "#!/usr/bin/env bash\n"
+MAIN = 'rgt_main "$@"\n'
+# An engine tells only at the start which host is node 0.
+RENDEZVOUS = part("engines/rendezvous.sh")
+
+# Of all exit codes of the run script (`exit_codes` in ../script_parts.py), the one of a run that
+# is to be started again.
+AGAIN = next(code for code, name, _ in exit_codes() if name == "preempted")
+
+
+def refuse(field: str, found: object, expected: str, do: str) -> ValueError:
+    """The error for a field, on one line. A long value is cut."""
+    shown = repr(found)
+    if len(shown) > 80:
+        shown = shown[:77] + "..."
+    return ValueError(f"{field}: must be {expected}, not {shown}; {do}")
+
+
+def matched(field: str, value: object, pattern: str, expected: str, do: str) -> None:
+    """Raises ValueError unless the value is a text that the pattern matches from end to end."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise refuse(field, value, expected, do)
+
+
+def whole(field: str, value: object, low: int, high: int, do: str) -> None:
+    """Raises ValueError unless the value is a whole number from low to high.
+
+    True and False are no numbers.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise refuse(field, value, f"a whole number from {low} to {high}", do)
+
+
+def hours(field: str, value: object, do: str) -> None:
+    """Raises ValueError unless the value is None or a number of hours.
+
+    A number must be above 0 and at most a year.
+    """
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 8784
+    ):
+        raise refuse(field, value, "a number of hours above 0 and up to 8784", do)
+
+
+def same(field: str, value: object, values: Mapping[str, Value], variable: str) -> None:
+    """Raises ValueError when the script's variable says something else than the engine's option."""
+    if str(values.get(variable, value)) != str(value):
+        raise refuse(
+            field, value, f"{values[variable]!r}, which is {variable}", "give both the same value"
+        )
+
+
+def encodable(field: str, value: str) -> int:
+    """The value's length in bytes.
+
+    Raises ValueError for a NUL and for half a character, which UTF-8 can't hold.
+    """
+    try:
+        size = len(value.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise refuse(
+            field,
+            value[error.start : error.end],
+            "text that UTF-8 can hold",
+            "write the whole character",
+        ) from None
+    if "\0" in value:
+        raise refuse(field, "\0", "text without NUL", "leave it out: no shell can hold it")
+    return size
+
+
+def before_main(script: str, lines: str) -> str:
+    """The script with an engine's bash between its functions and its last line.
+
+    Raises ValueError when the script isn't one of ours from its first line to its last, or holds
+    what no text file can.
+    """
+    if not script.startswith(SHEBANG) or not script.endswith("\n" + MAIN):
+        raise refuse(
+            "script",
+            script[-40:],
+            f"a script from {SHEBANG.strip()} to {MAIN.strip()}",
+            "give the text that shell_text.script returns",
+        )
+    encodable("script", script)
+    return script[: -len(MAIN)] + lines + MAIN
+
+
+_BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*\Z")
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+# A tab may stand inside a line, but a block must not begin with one, nor with a blank or an empty
+# line.
+_BLOCK = re.compile(
+    r"[^\n\t ](?:[\t\n\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2030-\ud7ff"
+    r"\uf900-\ufefe\uff00-\uffef\U00010000-\U0010ffff])*\n\Z"
+)
+_BLANK_END = re.compile(r"[\t ]\n")
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
+        analysis = super().analyze_scalar(scalar)
+        if _is_block(scalar):
+            # PyYAML refuses blocks with a tab, which its reader and the others take as it is.
+            analysis.allow_block = True
+        return analysis
+
+
+def _is_block(value: str) -> bool:
+    return (
+        value.count("\n") > 1
+        and bool(_BLOCK.match(value))
+        and not _BLANK_END.search(value)
+        and not value.endswith("\n\n")
+    )
+
+
+def _text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    bare = _BARE.match(value) and value.lower() not in _WORDS
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", value, style=None if bare else "|" if _is_block(value) else '"'
+    )
+
+
+_Dumper.add_representer(str, _text)
+
+
+def dump(documents: Iterable[dict]) -> str:
+    """The documents, each below its own `---`. The same values give the same bytes."""
+    return yaml.dump_all(
+        documents,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        explicit_start=True,
+        width=10**9,
+    )

@@ -16,11 +16,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .. import targets
 from ..script_parts import Value
-from . import fields
 
 MIB = 1024 * 1024  # The limit of a ConfigMap's data; MaxSecretSize in pkg/apis/core/types.go
-_AGAIN = [fields.AGAIN, 137, 143]  # stopped after a save, KILL, TERM
+_AGAIN = [targets.AGAIN, 137, 143]  # stopped after a save, KILL, TERM
 _FINAL_SYNC_SECONDS = 60
 _CONTAINER, _SCRIPT_DIR, _SHM_DIR = "run", "/rgt", "/dev/shm"
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?"
@@ -63,32 +63,32 @@ class Options:
 
     def __post_init__(self) -> None:
         letter = "[a-z]" if self.nodes != 1 else ""  # the Service's name must begin with one
-        fields.matched(
+        targets.matched(
             "name",
             self.name,
             f"(?={letter}){_LABEL}" if letter else _LABEL,
             "1 to 50 of a-z, 0-9 and '-', and begin with a letter for several nodes",
             "choose another name",
         )
-        fields.matched(
+        targets.matched(
             "image", self.image, _IMAGE, "the name of an image", "leave out everything else"
         )
-        fields.hours("hours", self.hours, "give the job a deadline")
-        fields.hours(
+        targets.hours("hours", self.hours, "give the job a deadline")
+        targets.hours(
             "wait_hours", self.wait_hours or None, "give the hours that the job may wait for a node"
         )
-        fields.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
-        fields.whole("nodes", self.nodes, 1, 10_000, "give the number of pods")
+        targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
+        targets.whole("nodes", self.nodes, 1, 10_000, "give the number of pods")
         for field, high in (
             ("shm_gb", 100_000),
             ("cpus", 4096),
             ("memory_gb", 100_000),
             ("backoff_limit", 1000),
         ):
-            fields.whole(field, getattr(self, field), 0, high, "give it for one node, or 0")
+            targets.whole(field, getattr(self, field), 0, high, "give it for one node, or 0")
         for field in ("claim", "secret", "pull_secret"):
             if getattr(self, field):
-                fields.matched(
+                targets.matched(
                     field,
                     getattr(self, field),
                     _SUBDOMAIN,
@@ -96,14 +96,14 @@ class Options:
                     "write it as kubectl shows it",
                 )
         if self.namespace:
-            fields.matched(
+            targets.matched(
                 "namespace",
                 self.namespace,
                 _LABEL.replace("48", "61"),
                 "1 to 63 of a-z, 0-9 and '-'",
                 "look at `kubectl get namespaces`",
             )
-        fields.matched(
+        targets.matched(
             "mount",
             self.mount,
             _PATH,
@@ -114,21 +114,21 @@ class Options:
             _inside(taken, self.mount) or _inside(self.mount, taken)
             for taken in (_SCRIPT_DIR, _SHM_DIR)
         ):
-            raise fields.refuse(
+            raise targets.refuse(
                 "mount",
                 self.mount,
                 f"a folder other than {_SCRIPT_DIR} and {_SHM_DIR}",
                 "choose another folder",
             )
         for key, value in self.node_selector:
-            fields.matched(
+            targets.matched(
                 "node_selector",
                 key,
                 _KEY,
                 "a label's name",
                 "look at `kubectl get nodes --show-labels`",
             )
-            fields.matched(
+            targets.matched(
                 "node_selector",
                 value,
                 _VALUE,
@@ -143,23 +143,23 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     Raises ValueError where values, options and script don't belong together, and for a script over
     1 MiB.
     """
-    fields.same("nodes", options.nodes, values, "RGT_NODES")
-    fields.same("gpus", options.gpus, values, "RGT_GPUS")
+    targets.same("nodes", options.nodes, values, "RGT_NODES")
+    targets.same("gpus", options.gpus, values, "RGT_GPUS")
     run_dir = str(values.get("RGT_RUN_DIR", ""))
     if options.claim and not _inside(run_dir, options.mount):
-        raise fields.refuse(
+        raise targets.refuse(
             "RGT_RUN_DIR",
             run_dir,
             f"a folder below {options.mount}, where the claim is mounted",
             f"use {options.mount}/runs/{options.name}",
         )
     if (options.nodes > 1) and not options.claim:
-        raise fields.refuse(
+        raise targets.refuse(
             "claim", "", "a ReadWriteMany PersistentVolumeClaim, which all nodes see", "name one"
         )
-    whole = fields.before_main(script, fields.RENDEZVOUS)
-    if (size := fields.encodable("script", whole)) > MIB:
-        raise fields.refuse(
+    whole = targets.before_main(script, targets.RENDEZVOUS)
+    if (size := targets.encodable("script", whole)) > MIB:
+        raise targets.refuse(
             "script",
             f"{size:,} bytes",
             f"at most {MIB:,} bytes, the limit of a ConfigMap",
@@ -168,7 +168,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
     documents = [_config_map(values, options, whole)]
     if options.nodes > 1:
         documents.append(_service(values, options))
-    return fields.dump([*documents, _job(values, options)])
+    return targets.dump([*documents, _job(values, options)])
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -179,7 +179,7 @@ def _inside(path: str, folder: str) -> bool:
 def _labels(values: Mapping[str, Value]) -> dict:
     # A label holds 63 characters, one less than a SHA-256.
     sha = str(values.get("RGT_JOB_SHA", ""))[:16]
-    fields.matched("RGT_JOB_SHA", sha, _VALUE, "hexadecimal digits", "give the job's SHA-256")
+    targets.matched("RGT_JOB_SHA", sha, _VALUE, "hexadecimal digits", "give the job's SHA-256")
     return {"app.kubernetes.io/managed-by": "remote-gpu-trainer", "remote-gpu-trainer/job": sha}
 
 
@@ -269,7 +269,7 @@ def grace(values: Mapping[str, Value]) -> int:
     Raises ValueError when RGT_SAVE_SECONDS is no number.
     """
     seconds = str(values.get("RGT_SAVE_SECONDS", 30))
-    fields.matched(
+    targets.matched(
         "RGT_SAVE_SECONDS",
         seconds,
         r"[0-9]{1,6}",
@@ -303,7 +303,7 @@ def _container(values: Mapping[str, Value], options: Options, mounts: list[dict]
 def _secret_variable(item: str, options: Options) -> dict:
     """`NAME`, or `NAME=KEY`: the runner reads KEY and gives it to the program as NAME."""
     key = item.partition("=")[2] or item
-    fields.matched(
+    targets.matched(
         "RGT_SECRET_VARS",
         key,
         r"[A-Za-z_][A-Za-z0-9_]{0,127}",
@@ -320,7 +320,7 @@ def _secret_variable(item: str, options: Options) -> dict:
 
 def _secret(options: Options, field: str, found: str) -> str:
     if not options.secret:
-        raise fields.refuse(
+        raise targets.refuse(
             field,
             found,
             "the name of the Secret that holds it",
@@ -346,14 +346,14 @@ def _storage(values: Mapping[str, Value], options: Options) -> tuple[list[dict],
     items = []
     for item in sorted(values.get("RGT_SECRET_FILES", [])):
         key, _, path = item.partition("=")
-        fields.matched(
+        targets.matched(
             "RGT_SECRET_FILES",
             key,
             r"[A-Za-z_][A-Za-z0-9_]{0,127}",
             "the name of a variable",
             "name it in letters, digits and '_'",
         )
-        fields.matched(
+        targets.matched(
             "RGT_SECRET_FILES",
             path,
             _PATH,

@@ -11,9 +11,8 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .. import shell_text
+from .. import shell_text, targets
 from ..script_parts import Static, Value
-from . import fields
 
 _NAME = r"[a-zA-Z0-9]+(?:[._-]{1,2}[a-zA-Z0-9]+)*"  # sky/task.py, _VALID_NAME_REGEX
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
@@ -44,19 +43,19 @@ class Options:
     file_mounts: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        fields.matched(
+        targets.matched(
             "name",
             self.name,
             _NAME,
             "letters and digits, with '.', '_' or '-' between them",
             "choose another name",
         )
-        fields.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
-        fields.whole("nodes", self.nodes, 1, 10_000, "give the number of boxes")
+        targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
+        targets.whole("nodes", self.nodes, 1, 10_000, "give the number of boxes")
         for field in ("disk_gb", "cpus", "memory_gb"):
-            fields.whole(field, getattr(self, field), 0, 1_000_000, "give it for one node, or 0")
+            targets.whole(field, getattr(self, field), 0, 1_000_000, "give it for one node, or 0")
         if self.accelerator or self.gpus:
-            fields.matched(
+            targets.matched(
                 "accelerator",
                 self.accelerator,
                 r"[A-Za-z][A-Za-z0-9._-]{0,63}",
@@ -64,9 +63,9 @@ class Options:
                 "take it from `sky show-gpus`",
             )
         if self.accelerator and not self.gpus:
-            raise fields.refuse("accelerator", self.accelerator, "empty if gpus is 0", "set gpus")
+            raise targets.refuse("accelerator", self.accelerator, "empty if gpus is 0", "set gpus")
         if self.infra:
-            fields.matched(
+            targets.matched(
                 "infra",
                 self.infra,
                 _PART,
@@ -74,7 +73,7 @@ class Options:
                 "look at `sky check`",
             )
         if self.image:
-            fields.matched(
+            targets.matched(
                 "image",
                 self.image,
                 _PART,
@@ -85,8 +84,8 @@ class Options:
             ("workdir", self.workdir),
             *(("file_mounts", path) for pair in self.file_mounts for path in pair),
         ]:
-            if fields.encodable(field, path) and ("$" in path or not path.isprintable()):
-                raise fields.refuse(
+            if targets.encodable(field, path) and ("$" in path or not path.isprintable()):
+                raise targets.refuse(
                     field,
                     path,
                     "a path without variables and line breaks",
@@ -99,8 +98,8 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
 
     Raises ValueError where values, options and script don't belong together.
     """
-    fields.same("nodes", options.nodes, values, "RGT_NODES")
-    return fields.dump([_task(values, options, fields.before_main(script, fields.RENDEZVOUS))])
+    targets.same("nodes", options.nodes, values, "RGT_NODES")
+    return targets.dump([_task(values, options, targets.before_main(script, targets.RENDEZVOUS))])
 
 
 def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
@@ -112,7 +111,7 @@ def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
             cpus=f"{options.cpus}+" if options.cpus else None,
             memory=f"{options.memory_gb}+" if options.memory_gb else None,
             use_spot=options.spot,
-            job_recovery={"recover_on_exit_codes": [fields.AGAIN]} if options.spot else None,
+            job_recovery={"recover_on_exit_codes": [targets.AGAIN]} if options.spot else None,
             disk_size=options.disk_gb,
             image_id=options.image,
         ),
@@ -134,7 +133,7 @@ def _given(**items: object) -> dict:
 def _on_the_box(item: str) -> str:
     """`NAME` or `NAME=VARIABLE` -> the variable that the box must have."""
     variable = item.partition("=")[2] or item
-    fields.matched(
+    targets.matched(
         "RGT_SECRET_VARS",
         variable,
         _VARIABLE,

@@ -17,9 +17,8 @@ from functools import lru_cache
 
 from jinja2 import Template
 
-from .. import shell_text
+from .. import shell_text, targets
 from ..script_parts import Value, part
-from . import fields
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _FEATURES = r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}"
@@ -62,18 +61,18 @@ class Options:
     output: str = ""
 
     def __post_init__(self) -> None:
-        fields.matched("name", self.name, _WORD, _WORD_SAYS, "choose another name")
-        fields.hours("hours", self.hours, "give the job a deadline")
-        fields.hours("limit_hours", self.limit_hours, "look at the TIMELIMIT of `sinfo`")
-        fields.whole("nodes", self.nodes, 1, 10_000, "look at `sinfo`")
-        fields.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
-        fields.whole("cpus", self.cpus, 0, 4096, "give the cores of one node, or 0")
-        fields.whole(
+        targets.matched("name", self.name, _WORD, _WORD_SAYS, "choose another name")
+        targets.hours("hours", self.hours, "give the job a deadline")
+        targets.hours("limit_hours", self.limit_hours, "look at the TIMELIMIT of `sinfo`")
+        targets.whole("nodes", self.nodes, 1, 10_000, "look at `sinfo`")
+        targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
+        targets.whole("cpus", self.cpus, 0, 4096, "give the cores of one node, or 0")
+        targets.whole(
             "memory_mb", self.memory_mb, 0, 100_000_000, "give the memory of one node in MB, or 0"
         )
         for field in ("gpu_type", "partition", "account", "qos"):
             if getattr(self, field) != "":
-                fields.matched(
+                targets.matched(
                     field,
                     getattr(self, field),
                     _WORD,
@@ -81,7 +80,7 @@ class Options:
                     "write it as `sinfo` or `sacctmgr` shows it",
                 )
         if self.constraint:
-            fields.matched(
+            targets.matched(
                 "constraint",
                 self.constraint,
                 _FEATURES,
@@ -89,11 +88,11 @@ class Options:
                 "write them as `sinfo -o %f` shows them",
             )
         if self.gpu_type and not self.gpus:
-            raise fields.refuse("gpu_type", self.gpu_type, "empty if gpus is 0", "set gpus")
-        fields.whole(
+            raise targets.refuse("gpu_type", self.gpu_type, "empty if gpus is 0", "set gpus")
+        targets.whole(
             "cells", self.cells, 0, 1_000_000, "give the number of lines of the queue, or 0"
         )
-        fields.whole(
+        targets.whole(
             "at_once",
             self.at_once,
             0,
@@ -101,13 +100,13 @@ class Options:
             "give how many cells may run at the same time, or 0",
         )
         if self.cells and self.nodes > 1:
-            raise fields.refuse(
+            raise targets.refuse(
                 "nodes",
                 self.nodes,
                 "1 for a queue of cells",
                 "run cells on one node each, or a job without a queue",
             )
-        fields.whole(
+        targets.whole(
             "signal_seconds",
             self.signal_seconds,
             1,
@@ -115,14 +114,14 @@ class Options:
             "give the seconds that a save needs",
         )
         if self.minutes is not None and self.minutes * 60 < self.signal_seconds + 60:
-            raise fields.refuse(
+            raise targets.refuse(
                 "signal_seconds",
                 self.signal_seconds,
                 f"at least a minute less than the time limit of {self.minutes} min",
                 "ask for more time or save faster",
             )
         if self.output:
-            fields.matched(
+            targets.matched(
                 "output",
                 self.output,
                 _FILE,
@@ -206,7 +205,7 @@ def head(options: Options) -> str:
     }
     for field, value in found.items():
         if value != "":
-            fields.matched(
+            targets.matched(
                 field,
                 str(value),
                 _FORMS[field],
@@ -222,7 +221,7 @@ def tail(options: Options) -> str:
 
     It is the same for all options and reads RGT_ and SLURM_ variables only.
     """
-    return "\n" + part("engines/slurm.sh") + fields.RENDEZVOUS
+    return "\n" + part("engines/slurm.sh") + targets.RENDEZVOUS
 
 
 def text(values: Mapping[str, Value], options: Options, script: str) -> str:
@@ -230,15 +229,15 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
 
     Raises ValueError where values, options and script don't belong together.
     """
-    fields.same("nodes", options.nodes, values, "RGT_NODES")
-    fields.same(
+    targets.same("nodes", options.nodes, values, "RGT_NODES")
+    targets.same(
         "requeue",
         "yes" if options.requeue else "no",
         {"RGT_REQUEUE": values.get("RGT_REQUEUE") or "no"},
         "RGT_REQUEUE",
     )
     save = str(values.get("RGT_SAVE_SECONDS", 0))
-    fields.matched(
+    targets.matched(
         "RGT_SAVE_SECONDS",
         save,
         r"[0-9]{1,6}",
@@ -246,7 +245,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
         "give the longest time of a save",
     )
     if int(save) > options.signal_seconds:
-        raise fields.refuse(
+        raise targets.refuse(
             "signal_seconds",
             options.signal_seconds,
             f"at least {save}, the time of a save",
@@ -254,11 +253,11 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
         )
     cells = values.get("RGT_CELLS", [])
     if options.cells != len(cells):
-        raise fields.refuse(
+        raise targets.refuse(
             "cells",
             options.cells,
             f"{len(cells)}, the number of RGT_CELLS",
             "give each cell one array task",
         )
-    whole = fields.before_main(script, tail(options))
-    return fields.SHEBANG + head(options) + whole[len(fields.SHEBANG) :]
+    whole = targets.before_main(script, tail(options))
+    return targets.SHEBANG + head(options) + whole[len(targets.SHEBANG) :]

@@ -1,7 +1,7 @@
 """Few words lead to the entry that splits the cause, more words to the special one that they name."""
 
 import pytest
-from remote_gpu_trainer.lookup.look_up import answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
 
 
 def ids(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.retrieval import encoder
-from remote_gpu_trainer.retrieval.wordpiece import WordPiece
+from remote_gpu_trainer.retrieval.encoder import WordPiece
 
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "out", "of", "mem", "##ory", ":", "cafe", "\u663e", "\u5b58"]
 TEXTS = [
