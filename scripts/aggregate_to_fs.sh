@@ -11,7 +11,7 @@
 #   DURABLE_DIR           folder on storage that outlives the box; copies go to
 #                         DURABLE_DIR/final_ckpts/NAME
 #   RUN_DIR               folder of the runner; a cell is finished when RUN_DIR/cells/NAME/.done
-#                         exists
+#                         exists, or .unsaved: only the runner's own copy of it failed
 #   DATA_DIR              cells are DATA_DIR/checkpoints/NAME, their logs DATA_DIR/logs/NAME.log.
 #                         Set RUN_DIR, DATA_DIR or both
 #   CKPT_DIR              folder with the folders of the cells, if it isn't DATA_DIR/checkpoints
@@ -132,7 +132,7 @@ parts_of() {
   if [ -n "$ckpt_dir" ] && [ -d "$ckpt_dir/$name" ]; then folders+=("$ckpt_dir/$name"); fi
   if [ -n "${RUN_DIR:-}" ]; then
     folder=$RUN_DIR/cells/$name
-    if [ ! -f "$folder/.done" ]; then
+    if [ ! -f "$folder/.done" ] && [ ! -f "$folder/.unsaved" ]; then
       reason='no marker .done'
       for part in .failed .preempted; do
         if [ -f "$folder/$part" ]; then reason="the marker $part"; fi
@@ -150,7 +150,7 @@ parts_of() {
   find_once "$metrics" "${folders[@]}" || return 1
   parts+=("$found" "${metrics##*/}")
   for folder in "${folders[@]}"; do
-    for part in "$folder"/.done "$folder"/log/train.log.* "$folder/train.log"; do
+    for part in "$folder"/.done "$folder"/.unsaved "$folder"/log/train.log.* "$folder/train.log"; do
       if [ -f "$part" ]; then parts+=("$part" "${part##*/}"); fi
     done
     if [ -d "$folder/protocol" ]; then

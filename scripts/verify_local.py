@@ -2,7 +2,7 @@
 """Check that a folder of pulled results is complete, unaltered and loadable.
 
 Python 3.8 and the standard library; with torch it also loads checkpoints. Without torch it checks
-an archive's checksums, its pickle, and that every tensor has its bytes.
+an archive's checksums, a checkpoint's pickle, and that every tensor has its bytes.
 
 usage:
   verify_local.py FOLDER --manifest FILE [--expect N] [--checkpoints GLOB] [--unlisted PATH]
@@ -20,7 +20,7 @@ If all of this holds, it writes FOLDER/PULL_VERIFIED.json, the file that `releas
 older one becomes PULL_VERIFIED.old.json first. It writes nothing else and deletes nothing.
 
 Exit 0: verified. Exit 1: something is bad. Exit 2: could not tell (wrong usage, an unreadable
-manifest, an old pickle without torch, a checkpoint with more than plain tensors).
+manifest, a pickle of another program without torch here, a checkpoint of more than plain tensors).
 PULL_VERIFIED.json is there only after exit 0; it says whether the checkpoints were loaded.
 
 Not covered: whether the weights are any good, and whether the source was right when its manifest
@@ -365,7 +365,12 @@ class Storages(pickle.Unpickler):
         return type(name, (Anything,), {})
 
     def persistent_load(self, pid: Any) -> Any:
-        """Note a storage: ('storage', its class, its key, a device, its number of elements)."""
+        """Note a storage: ('storage', its class, its key, a device, its number of elements).
+
+        Old files also hold ('module', a class, its source).
+        """
+        if pid[0] == "module":
+            return pid[1]
         self.found.append((pid[1].__name__, str(pid[2]), int(pid[4])))
         return Anything()
 
@@ -408,6 +413,45 @@ def archive_fault(path: Path, side: bool) -> Optional[str]:
     if side or any(count for _, _, count in reader.found):
         return None
     return "no weights in its archive"
+
+
+# How a file begins that torch.save wrote before 1.6, or writes when told to: a number, pickled.
+OLD_START = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+
+
+def is_old_file(path: Path) -> bool:
+    """Whether a file has the form that torch.save wrote before 1.6."""
+    with path.open("rb") as file:
+        return file.read(len(OLD_START)) == OLD_START
+
+
+def old_file_fault(path: Path, side: bool) -> Optional[str]:
+    """What is wrong with a file for which `is_old_file` holds; None if nothing is.
+
+    Five pickles (the number, a version, the system, the value, the keys of the tensors' data), then
+    the data of each key: the number of elements in 8 bytes, the elements. `side`: it needs no
+    tensors.
+    """
+    found: List[Tuple[str, str, int]] = []
+    with path.open("rb") as file:
+        try:
+            for _ in range(5):
+                reader = Storages(file)
+                reader.found = found
+                keys = reader.load()
+            kinds = {key: (kind, count) for kind, key, count in found}
+            for key in keys:
+                kind, wanted = kinds[str(key)]
+                (count,) = struct.unpack("<q", file.read(8))
+                if count != wanted:
+                    return f"tensor data {ascii(key)[:40]} of {count} elements, not {wanted}"
+                file.seek(count * STORAGES[kind], os.SEEK_CUR)
+            size, end = path.stat().st_size, file.tell()
+        except Exception as error:
+            return f"a file that can't be read ({type(error).__name__}: {str(error)[:80]})"
+    if size != end or len(keys) != len(kinds):
+        return f"{size} bytes, its contents need {end}"
+    return None if side or any(count for _, _, count in found) else "no weights in it"
 
 
 def holds_tensor(torch: Any, value: Any, depth: int = 0) -> bool:
@@ -481,14 +525,17 @@ def try_checkpoint(
     if not load:
         return None
     if torch is None:
-        fault = archive_fault(full, side) if archived else None
+        old = not archived and is_old_file(full)
+        judge = archive_fault if archived else old_file_fault
+        fault = judge(full, side) if archived or old else None
         if fault:
             return report("bad", fault)
+        whole = "whole archive" if archived else "whole file" if old else ""
         return report(
-            "note" if side or archived else "unknown",
-            "not loaded, no torch here: " + ("whole archive" if archived else "unchecked pickle"),
+            "note" if side or whole else "unknown",
+            "not loaded, no torch here: " + (whole or "unchecked pickle"),
             do="run this where torch is installed, if you want it loaded"
-            if archived
+            if whole
             else "run this where torch is installed, or pass --no-load",
         )
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.health.script import SCRIPT, gpu_health
 
 # index, bus, util, mem_util, used, total, power, limit, temp, sm, max_sm, mask, gen, pstate
@@ -113,7 +114,8 @@ def test_a_gpu_that_is_busy_at_idle_power_is_a_stuck_collective(watched):
 
 
 def test_an_idle_gpu_gets_a_reason(watched):
-    code, lines = watched([[CALM.format(0).replace("98, 40", "0, 0")]] * 4)
+    idle = CALM.format(0).replace("98, 40", "0, 0")
+    code, lines = watched([[idle]] * 4, after="time.sleep(60)", stop_after=2.5)
     got = samples_of(lines)
     assert code == 0
     assert [line.get("why") for line in got] == [None, None] + [
@@ -182,10 +184,8 @@ def test_rows_that_come_one_by_one_lose_no_gpu():
 def test_a_line_that_is_no_row_harms_none(watched):
     stray = "WARNING: infoROM is corrupted at gpu 0000:1B:00.0"
     code, lines = watched([[CALM.format(0), CALM.format(1), stray]] * 4)
-    assert (
-        code == 0
-        and [[one["gpu"] for one in line["gpus"]] for line in samples_of(lines)] == [[0, 1]] * 4
-    )
+    assert code == 2, "no finding, and nvidia-smi ended by itself"
+    assert [[one["gpu"] for one in line["gpus"]] for line in samples_of(lines)] == [[0, 1]] * 4
     assert "infoROM" in lines[-1]["end"]
 
 
@@ -206,6 +206,39 @@ def test_a_tool_that_ends_at_once_cannot_be_watched(watched):
     )
     assert code == 2
     assert "Unknown Error" in lines[-1]["end"]
+
+
+@pytest.mark.parametrize(
+    "end", ["raise SystemExit(0)", "import os; os.kill(os.getpid(), 9)"], ids=["ended", "killed"]
+)
+def test_a_watch_whose_tool_ended_before_the_job_did_not_watch_it(watched, end):
+    code, lines = watched([[CALM.format(0)]] * 2, after=end, arguments=("--pid", str(os.getpid())))
+    assert code == 2 and len(samples_of(lines)) == 2
+    assert lines[-1]["end"].startswith("nvidia-smi ended with")
+
+
+def test_a_finding_is_still_the_code_when_the_tool_ends_afterwards(watched):
+    lost = CALM.format(0).replace("98, 40", "[GPU is lost], 40")
+    assert watched([[CALM.format(0)], [lost]], after="raise SystemExit(3)")[0] == 1
+
+
+def test_a_tool_that_falls_silent_is_told_in_the_exit_code(tmp_path):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n[ $1 != --help-query-gpu ] && exec sleep 60\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    program = (
+        "import sys; from tests.health.script import gpu_health; gpu_health.CALL_SECONDS = 0.5; "
+        "sys.exit(gpu_health.watch(0.1))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}"),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["end"] == "nvidia-smi hangs"
 
 
 @pytest.mark.parametrize(

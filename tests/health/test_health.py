@@ -220,6 +220,36 @@ def test_a_watch_that_cannot_start_says_why(sshd):
     )
 
 
+@pytest.fixture
+def broken(tmp_path):
+    """A PATH whose nvidia-smi knows its fields and can't look at a card."""
+    place = tmp_path / "broken"
+    place.mkdir()
+    (place / "nvidia-smi").write_text(
+        """#!/bin/sh
+[ "$1" = --help-query-gpu ] && { echo '"index" "pci.bus_id"'; exit; }
+sleep 1.5
+echo 'Failed to initialize NVML: Unknown Error'
+exit 255
+"""
+    )
+    (place / "nvidia-smi").chmod(0o755)
+    return f"{place}:{os.environ['PATH']}"
+
+
+def test_the_exit_code_of_a_watch_here_is_that_of_its_look(broken):
+    done = command("--watch", "0.3", env=dict(os.environ, PATH=broken))
+    assert done.returncode == 2
+    assert "Failed to initialize NVML" in json.loads(done.stdout.splitlines()[-1])["end"]
+
+
+def test_a_watch_that_sees_no_card_of_a_box_is_not_told_as_started(boxes, broken):
+    boxes("gpu", path=broken)
+    done = command("gpu", "--watch", "0.4")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no watch started on gpu (nvidia-smi ended with 255: Failed to initialize" in done.stderr
+
+
 # First contact
 
 

@@ -3,8 +3,10 @@
 import asyncio
 import os
 import subprocess
+import time
 import typing
 from datetime import date
+from pathlib import Path
 
 import pytest
 import yaml
@@ -134,20 +136,36 @@ def test_a_retry_that_succeeds_leaves_no_failure(box: Box):
     assert (done.returncode, box.status()["class"], box.status()["phase"]) == (0, "", "done")
 
 
-def test_a_keeper_whose_stop_command_failed_ends_with_1_once_it_is_told_to_be_quiet(box: Box):
+@pytest.mark.parametrize(
+    "command, ended, left, says",
+    [
+        ("false", False, 0, "the deadline has passed: the stop command failed with exit status 1"),
+        ("true", False, 0, "the deadline has passed: it is still on after the stop command"),
+        ("false", True, 4, "the run ended: the stop command failed with exit status 1"),
+    ],
+    ids=["failed", "accepted, and the box is still on", "failed after an end before the deadline"],
+)
+def test_a_keeper_whose_box_was_not_stopped_ends_with_1(box: Box, command, ended, left, says):
+    """Once it is told to be quiet: until then it goes on trying."""
     box.make(
         RGT_COMMAND=["true"],
         RGT_EXPECT=[],
         RGT_TARGET="ssh",
         RGT_AT_END="stop",
-        RGT_SELF_STOP="false",
+        RGT_SELF_STOP=command,
         RGT_DEADLINE="at:1",
+        RGT_NOTIFY=["tee", "-a", str(box.folder / "notices")],
         RGT_NOTIFY_EVERY=600,
+        RGT_STILL_HERE=1,
     )
     box.run_dir.mkdir()
-    box.env |= {"rgt_keep_until": "1", "rgt_keep_up": "1"}  # as the runner hands them over
+    if ended:
+        (box.run_dir / ".done").write_text("{}\n")
+    up = float(Path("/proc/uptime").read_text().split()[0])
+    # As the runner hands them over.
+    box.env |= {"rgt_keep_until": str(int(time.time()) + left), "rgt_keep_up": str(int(up) + left)}
     keeper = box.popen("keeper")
-    box.until(lambda: box.events("notify"), what="no alarm")
+    box.until(lambda: (box.folder / "notices").exists() and says in notices(box), what="no alarm")
     (box.run_dir / "quiet").touch()
     assert keeper.wait(20) == 1
 

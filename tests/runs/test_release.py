@@ -17,6 +17,7 @@ from tests.conftest import engine
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import INSTALL, boxes, sshd  # noqa: F401
 from tests.programs import rgt
+from tests.scripts.test_verify_local import without_torch
 
 GPU = box.Box("gpu", "gpu")
 HEAD = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  '
@@ -61,6 +62,22 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
     assert (
         rgt("release", "gpu", "--profile", "runpod").returncode == 0
     )  # once more, over what is here
+
+
+def test_without_torch_here_archives_are_verified_and_one_line_says_what_was_not_done(
+    ended, tmp_path
+):
+    torch = pytest.importorskip("torch")
+    for step in range(9):
+        torch.save({"w": torch.ones(3)}, ended / f"code/out/step-{step}.pt")
+    env = dict(os.environ, PYTHONPATH=without_torch(tmp_path))
+    done = rgt("release", "gpu", "--profile", "runpod", env=env)
+    assert done.returncode == 0 and done.stdout.startswith("verified: 15 files"), done.stdout
+    told = [line.strip() for line in done.stdout.splitlines() if "torch here" in line]
+    assert told == [
+        "note: 9 checkpoints, first code/out/step-0.pt: not loaded, no torch here: whole archive; "
+        "run this where torch is installed, if you want it loaded"
+    ]
 
 
 def test_a_run_that_lives_is_not_released(ended):

@@ -200,6 +200,9 @@ def test_what_a_reader_on_the_box_wants_to_know_stands_in_the_first_thirty_lines
         "RGT_DEADLINE",
     ):
         assert word in head
+    parts = shell_text.script({"RGT_NAME": "a"})
+    ends = re.search(r"^rgt_ends=\((.*)\)$", parts, re.M)[1].replace("'", "").split()
+    assert len(ends) >= 4 and all(f" .{end}" in head for end in ends)
 
 
 def folders(values: dict) -> set[str]:

@@ -438,7 +438,7 @@ def test_a_box_that_was_opened_is_remembered_once_until_it_is_gone(sshd):
     assert [b.address for b in ledger.still_open()] == [f"127.0.0.1:{sshd.port}"]
     line = rgt("status", "gpu").stderr
     assert line.startswith("may still be billed: gpu since 20") and line.count("\n") == 1
-    assert "rgt release BOX --forget gone, or --forget own" in line
+    assert "rgt release BOX --forget, or --mine" in line
     told = [json.loads(line)["event"] for line in ledger.place().read_text().splitlines()]
     assert told == ["opened", "reminded"]
     ledger.gone(f"127.0.0.1:{sshd.port}", "gpu", "test")
@@ -516,22 +516,24 @@ def test_an_own_machine_is_not_remembered_again_unless_a_platform_bills_it(state
 def test_release_forgets_a_box_on_the_users_word(sshd):
     fake_run(sshd.home)
     assert rgt("status", "gpu").returncode == 0
-    done = rgt("release", "gpu", "--forget", "own")
+    done = rgt("release", "gpu", "--mine")
     assert (done.returncode, done.stdout) == (
         0,
         "forgot gpu and won't remind you again: you said that it is your own machine\n",
     )
     assert rgt("status", "gpu").stderr == "" and ledger.still_open() == []
     ledger.opened("203.0.113.7:40122", "ssh -p 40122 root@203.0.113.7")
-    done = rgt("release", "203.0.113.7:40122", "--forget", "gone", "--json")
+    done = rgt("release", "203.0.113.7:40122", "--forget", "--json")
     assert (done.returncode, json.loads(done.stdout)["forgotten"]) == (0, True)
-    done = rgt("release", "203.0.113.7:40122", "--forget", "gone")
+    done = rgt("release", "203.0.113.7:40122", "--forget")
     assert (done.returncode, done.stdout) == (
         1,
         "203.0.113.7:40122 isn't on the list of boxes that may be billed\n",
     )
-    done = rgt("release", "gpu", "--forget", "gone", "--profile", "runpod")
-    assert done.returncode == 2 and "--forget doesn't ask the provider" in done.stderr
+    for word in ("--forget", "--mine"):
+        done = rgt("release", "gpu", word, "--profile", "runpod")
+        assert done.returncode == 2 and f"{word} doesn't ask the provider" in done.stderr
+    assert rgt("release", "gpu", "--forget", "--mine").returncode == 2
     done = rgt("release", "gpu")
     assert done.returncode == 2 and "--profile is missing" in done.stderr
 

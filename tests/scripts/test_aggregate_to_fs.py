@@ -192,6 +192,14 @@ def test_the_runner_keeps_markers_in_one_place_and_checkpoints_in_another(place)
     assert place.run(RUN_DIR=run_dir)[0] == 1
 
 
+def test_a_cell_of_which_only_the_runners_copy_failed_is_finished(place):
+    for name, marker in (("a", ".done"), ("b", ".unsaved")):
+        (place.root / "run/cells" / name).mkdir(parents=True)
+        (place.root / "run/cells" / name / marker).write_text("{}")
+    assert place.run(RUN_DIR=place.root / "run")[0] == 0
+    assert "final_ckpts/b/.unsaved" in place.tree() and "final_ckpts/b/best.pth" in place.tree()
+
+
 def test_two_files_of_weights_are_not_chosen_between(place):
     folder = place.data / "checkpoints/b"
     (folder / "1").mkdir()

@@ -219,6 +219,24 @@ def test_a_full_disk_is_an_alarm_while_it_runs(run):
     assert seen(**run.env, DISK_PCT_MAX=0)[:2] == (1, "disk")
 
 
+def test_a_disk_that_cannot_be_read_is_no_silent_success(run, tmp_path):
+    run.start()
+    code, out, err = patrol("--json", **run.env, DATA_MOUNT=tmp_path / "not mounted")
+    answer = json.loads(out)
+    assert (code, answer["state"], answer["disk"]) == (2, "alive", None)
+    assert "how full the disk is on local can't be read" in err
+
+
+def test_an_answer_that_was_cut_off_is_none(tmp_path):
+    """As by an out-of-memory killer on the box, or a login that prints and exits with 0."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nprintf 'patrol\\tprocs\\t2\\n'\n")
+    (tmp_path / "ssh").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    code, out, err = patrol("--json", HOST="gpu", RUN_GLOB="x", PATH=path)
+    assert (code, json.loads(out)["state"]) == (2, "unreachable")
+    assert "no answer from gpu" in err
+
+
 def runner(tmp_path, **markers):
     folder = tmp_path / "run dir"
     (folder / "log").mkdir(parents=True, exist_ok=True)
@@ -244,7 +262,12 @@ def test_the_runners_pid_files_count_only_with_their_start_time(tmp_path):
 
 @pytest.mark.parametrize(
     ("marker", "state", "code"),
-    [("done", "finished", 0), ("failed", "crashed", 1), ("preempted", "vanished", 1)],
+    [
+        ("done", "finished", 0),
+        ("failed", "crashed", 1),
+        ("preempted", "vanished", 1),
+        ("unsaved", "unsaved", 1),
+    ],
 )
 def test_the_runners_markers_decide(tmp_path, marker, state, code):
     folder = runner(tmp_path, **{f"dot_{marker}": "{}"})

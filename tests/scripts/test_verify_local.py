@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -407,11 +408,46 @@ def test_without_torch_whole_archives_are_verified_and_one_line_says_what_was_no
     assert json.loads((folder / MARKER).read_text())["loaded"] is False
 
 
-def test_without_torch_an_old_pickle_is_unknown(weights, tmp_path):
+def test_without_torch_a_pickle_that_it_did_not_write_is_unknown(pulled, tmp_path):
+    (pulled / "seed0/best.pth").write_bytes(pickle.dumps({"a": [1.0] * 3}))
+    code, _, err = run(pulled, "--manifest", manifest(pulled), PYTHONPATH=without_torch(tmp_path))
+    assert code == 2 and "not loaded, no torch here: unchecked pickle" in err
+
+
+def test_without_torch_files_of_the_old_form_are_verified_too(weights, tmp_path):
+    torch, save = weights
+    shared = torch.ones(3)
+    model = torch.nn.Linear(2, 2)
+    for number, value in enumerate(
+        [{"a": shared, "b": shared[1:], "half": torch.ones(5).half()}, model, model.state_dict()]
+    ):
+        name = f"step_{number}.pt"
+        folder = save(value, name, _use_new_zipfile_serialization=False)
+    (folder / "seed0/best.pth").unlink(missing_ok=True)
+    code, _, err = run(folder, "--manifest", manifest(folder), PYTHONPATH=without_torch(tmp_path))
+    assert code == 0 and err.count("\n") == 1
+    assert "3 checkpoints, first seed0/step_0.pt: not loaded, no torch here: whole file" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: data[:-4], "bytes, its contents need"),
+        (lambda data: data[:100], "a file that can't be read"),
+        (lambda data: data + b"more", "bytes, its contents need"),
+        (lambda data: data[:-20] + b"\4" + data[-19:], "of 4 elements, not 3"),
+    ],
+    ids=["cut in its data", "cut in its pickle", "more behind it", "another count"],
+)
+def test_without_torch_a_file_of_the_old_form_that_lacks_what_it_names_is_bad(
+    weights, tmp_path, change, says
+):
     torch, save = weights
     folder = save({"a": torch.ones(3)}, _use_new_zipfile_serialization=False)
+    path = folder / "seed0/best.pth"
+    path.write_bytes(change(path.read_bytes()))
     code, _, err = run(folder, "--manifest", manifest(folder), PYTHONPATH=without_torch(tmp_path))
-    assert code == 2 and "not loaded, no torch here: unchecked pickle" in err
+    assert code == 1 and says in err
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def add_to(commands) -> None:
         "what each way of stopping still bills, and the provider's command for you to run. "
         "With --confirm-gone, look the box up in the provider's list. Nothing is deleted or "
         "stopped. The commands about boxes remind you once a day of each box that they reached, "
-        "until you confirm that it is gone, or tell them to --forget it. Exit 0: verified, gone or "
-        "forgotten. Exit 1: not. Exit 2: could not tell.",
+        "until you confirm that it is gone, --forget it, or say that it is --mine. Exit 0: "
+        "verified, gone or forgotten. Exit 1: not. Exit 2: could not tell.",
     )
     left.add_argument("box", help=BOX)
     left.add_argument("--profile", metavar="NAME", help="the platform; rgt profile lists them")
@@ -174,12 +174,17 @@ def add_to(commands) -> None:
         metavar="COMMAND",
         help="run this listing command from the platform's page on this machine",
     )
-    left.add_argument(
-        "--forget",
-        choices=("gone", "own"),
-        help="stop the reminder about this box without a list. gone: you ended it; own: it is your "
-        "own machine, which nobody bills, so you are never reminded of it again. BOX may then be a "
+    word = left.add_mutually_exclusive_group()
+    word.add_argument(
+        "--mine",
+        action="store_true",
+        help="this is your own machine, which nobody bills: never remind of it again. BOX may be a "
         "name or an address from the reminder",
+    )
+    word.add_argument(
+        "--forget",
+        action="store_true",
+        help="you ended this box: stop the reminder without a list. BOX as for --mine",
     )
     left.set_defaults(run=release)
 
@@ -282,7 +287,7 @@ def release(args: argparse.Namespace) -> int:
     from ..platforms import profile as profiles
     from ..runs.release import Unreleased
 
-    if args.forget:
+    if args.forget or args.mine:
         return _forget(args)
     if args.profile is None:
         raise BadRequest("--profile is missing; name the platform (rgt profile lists them)")
@@ -343,19 +348,21 @@ def _forget(args: argparse.Namespace) -> int:
     from ..text.masking import shown
 
     if args.profile or args.confirm_gone or args.id or args.listing or args.run_listing:
-        raise BadRequest("--forget doesn't ask the provider; leave out the profile and the list")
+        option = "--mine" if args.mine else "--forget"
+        raise BadRequest(f"{option} doesn't ask the provider; leave out the profile and the list")
     try:
         box = parse(args.box)
         name, place = box.name, address(box)
     except BadBox:  # an address, or a name that the reminder cut
         name, place = args.box.strip(), ""
-    left = ledger.forget(name, place, own=args.forget == "own")
+    left = ledger.forget(name, place, own=args.mine)
     name = shown(name, 80)
-    text = {
-        "": f"{name} isn't on the list of boxes that may be billed",
-        "gone": f"forgot {name}: you said that it is gone",
-        "own": f"forgot {name} and won't remind you again: you said that it is your own machine",
-    }[args.forget if left else ""]
+    if not left:
+        text = f"{name} isn't on the list of boxes that may be billed"
+    elif args.mine:
+        text = f"forgot {name} and won't remind you again: you said that it is your own machine"
+    else:
+        text = f"forgot {name}: you said that it is gone"
     print(
         json.dumps({"forgotten": bool(left), "text": text}, ensure_ascii=False)
         if args.json

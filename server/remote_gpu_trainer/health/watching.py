@@ -43,11 +43,16 @@ MARK
   local out=$folder/watch-$(date +%Y%m%d-%H%M%S).jsonl
   setsid nohup python3 -I "$folder/gpu_health.py" "$@" >"$out" 2>"$out.err" </dev/null &
   local pid=$!
-  sleep 1
-  if [ ! -d "/proc/$pid" ] && [ ! -s "$out" ]; then
-    printf 'rgt-none %s\n' "$(head -c 300 "$out.err" | tr '\n\r' '??')"
-    return 0
-  fi
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    sleep 0.5
+    if [ ! -d "/proc/$pid" ]; then
+      { sed -n 's/.*"end":"\(.*\)"}$/\1/p' "$out"; cat "$out.err"; } >"$out.why"
+      printf 'rgt-none %s\n' "$(head -c 300 "$out.why" | tr '\n\r' '??')"
+      rm -f "$out.why"
+      return 0
+    fi
+    if grep -q '"gpus"' "$out"; then break; fi
+  done
   printf 'rgt-watch %s %s\n' "$pid" "$out"
 }
 main "$@"

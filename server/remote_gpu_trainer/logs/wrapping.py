@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .lines import Line
 
-# Lines from which a report is a log that nobody cut. In a short one the tag tells where it is from.
+# Lines from which a report is a log that nobody cut.
 WHOLE = 9
 MOST_LINES = 12_000  # of a log; records after them stay as they are
 # The field of a record that holds the line, by logger.
@@ -127,13 +127,11 @@ def tag_of(texts: list[str]) -> re.Pattern | None:
     A tag names the process that wrote the line (Ray, SkyPilot, the journal), or is a level that is
     the same for all lines.
     """
-    some = texts[:: len(texts) // 20 + 1] if len(texts) >= WHOLE else []
+    some = texts[:: len(texts) // 20 + 1]
+    # In a short report the journal's tag is evidence: it names a program, such as kernel or rsync.
+    tags = (_TAG, _JOURNAL, _LEVEL) if len(texts) >= WHOLE else (_TAG,)
     return next(
-        (
-            tag
-            for tag in (_TAG, _JOURNAL, _LEVEL)
-            if len([text for text in some if tag.match(text)]) * 2 > len(some)
-        ),
+        (tag for tag in tags if len([text for text in some if tag.match(text)]) * 2 > len(some)),
         None,
     )
 

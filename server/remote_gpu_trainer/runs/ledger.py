@@ -158,7 +158,7 @@ def reminder(command: str = "", as_json: bool = False, now: float | None = None)
     _append(REMINDED, now)
     return (
         f"may still be billed: {'; '.join(told)}{more}; once it is gone, or if it is your own: "
-        "rgt release BOX --forget gone, or --forget own"
+        "rgt release BOX --forget, or --mine"
     )
 
 

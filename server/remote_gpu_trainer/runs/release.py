@@ -358,7 +358,7 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
             return Listed(
                 None,
                 f"{profile.name} is the page of this machine, not of {shown(box.name, 80)}; name "
-                "the platform that bills it, or if it is your own, use --forget own",
+                "the platform that bills it, or if it is your own, use --mine",
             )
         found = Listed(True, f"nobody bills {profile.name}: nothing to end")
     elif listing is None:
@@ -376,7 +376,7 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
                 None,
                 f"{found.text}, but no list has shown it before, so the id may be wrong or the "
                 "list another account's. Look it up before you end the box, and once more "
-                "afterwards; or --forget gone takes your word",
+                "afterwards; or --forget takes your word",
             )
     if found.gone:
         ledger.gone(address, box.name, found.text)

@@ -227,11 +227,13 @@ class Watch:
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
 
     def end(self, code):
-        """nvidia-smi ended by itself: return why, in words."""
+        """nvidia-smi ended by itself: return why, in words.
+
+        It was to be watched longer, so that is no success, whatever its own code says.
+        """
         self.code = code
         self.stray = f"{self.words}\n{self.stray}\n{self.rest.decode('utf-8', 'replace')}\n"
-        if code != 0 or not (self.sampled or self.rows):
-            self.worst = 2
+        self.worst = self.worst or 2
         return f"nvidia-smi ended with {code}: {short(self.stray, 120)}"
 
     def last_words(self):
@@ -246,7 +248,8 @@ class Watch:
 def watch(interval, pid=None, out=None):
     """Print until a signal, the end of `pid`, or the end of nvidia-smi.
 
-    Returns the exit code: 1 if something was degraded or fatal, 2 if it can't watch, otherwise 0.
+    Returns the exit code: 1 if something was degraded or fatal, 2 if it can't watch or nvidia-smi
+    ended first, otherwise 0.
     """
     smi = shutil.which("nvidia-smi")
     if not smi:
