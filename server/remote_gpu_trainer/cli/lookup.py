@@ -49,6 +49,12 @@ def add_to(commands) -> None:
         help="a log file, or a folder with the logs of all ranks of one run; HOST:PATH reads it "
         "on a box over ssh; - for standard input",
     )
+    look.add_argument(
+        "--good",
+        metavar="LOG",
+        help="a log, or a folder of logs, of a run that went well, such as the last good one; what "
+        "it also printed doesn't count",
+    )
     look.add_argument("--id", metavar="ID", help="print the whole entry, for example O7")
     look.add_argument(
         "--limit",
@@ -102,6 +108,7 @@ def lookup(args: argparse.Namespace) -> int:
             installed=_installed(args.installed),
             progress=progress,
             seconds=600,
+            good=args.good,
         )
     if args.json:
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))

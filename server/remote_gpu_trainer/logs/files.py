@@ -12,10 +12,11 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 
 from ..text import UserError
-from .windows import BLOCK, Row, keep
+from .windows import BLOCK, Row, keep, shapes
 
 HEAD = 1 << 16  # first bytes, which tell whether a file is a log
 MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
@@ -111,6 +112,23 @@ def of_stream(
             f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
         )
     return kept
+
+
+def shapes_of(path: str) -> frozenset[bytes]:
+    """Return the shapes of the rows of a log, or of all logs in a folder. Raises Unreadable.
+
+    Of a large log these are the shapes that `of_file` keeps.
+    """
+    if not os.path.isdir(path):
+        return shapes(of_file(path))
+    found: set[bytes] = set()
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(Unreadable):
+                found |= shapes(of_file(os.path.join(folder, name)))
+    if not found:
+        raise Unreadable(f"no log in the folder {path}; pass the log of a run that went well")
+    return frozenset(found)
 
 
 def of_file(

@@ -17,7 +17,7 @@ from itertools import islice
 
 from .files import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
 from .lines import Line, lines_of, ranks_of
-from .windows import Row, cost
+from .windows import Row, cost, unlike
 
 MAX_ENTRIES, MAX_DEPTH = 200_000, 20  # of a folder that are looked at
 MAX_NAMES, MAX_FILES = 20_000, 512  # files that are seen, and read
@@ -94,10 +94,12 @@ def read(
     progress: Callable[[int], None] | None = None,
     seconds: float | None = None,
     others: frozenset[str] = frozenset(),
+    good: frozenset[bytes] = frozenset(),
 ) -> Folder:
     """Read every log in a folder, as far as `seconds` allow. Raises Unreadable.
 
     `needles` and `progress` are as in `files.of_stream`. `others` are files that are no logs.
+    `good` is as in `windows.unlike`.
     """
     end = None if seconds is None else time.monotonic() + seconds
 
@@ -132,6 +134,7 @@ def read(
     for at, name in enumerate(chosen):
         try:
             rows = of_file(os.path.join(folder, name), needles, told, max(LEAST, min(share, room)))
+            rows = unlike(rows, good) if good else rows
         except NoLog:
             left.blank.append(name)
             continue

@@ -45,6 +45,29 @@ def cost(rows: int, size: int) -> int:
     return size + PER_ROW * rows
 
 
+def shapes(rows: Iterable[Row]) -> frozenset[bytes]:
+    """Return what rows look like without their digits and signs."""
+    return frozenset(_shape(row) for _, row in rows)
+
+
+def unlike(rows: list[Row], known: frozenset[bytes]) -> list[Row]:
+    """Return the rows whose shape isn't known. A traceback is kept whole if its last row is new."""
+    kept, new = [], False
+    for number, row in reversed(rows):
+        of_traceback = row[:1].isspace() or row.startswith(b"Traceback (most")
+        if _shape(row) not in known:
+            new = True
+        elif not of_traceback:
+            new = False
+        if new:
+            kept.append((number, row))
+    return kept[::-1]
+
+
+def _shape(row: bytes) -> bytes:
+    return b" ".join(row.translate(_FOLD).split())
+
+
 def keep(
     blocks: Iterable[bytes], size: int | None, needles: tuple[bytes, ...], most: int | None = None
 ) -> list[Row]:

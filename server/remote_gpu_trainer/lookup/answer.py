@@ -19,7 +19,7 @@ from ..catalogue import bundle
 from ..catalogue.entry import Entry, stale_entry
 from ..catalogue.signatures import Pattern
 from ..logs import judging
-from ..logs.files import Unreadable
+from ..logs.files import Unreadable, shapes_of
 from ..logs.judging import Evidence
 from ..logs.routine import is_command
 from ..logs.wrapping import unfolded
@@ -99,12 +99,14 @@ def answer_for(
     progress: Callable[[int], None] | None = None,
     seconds: float = 40,
     today: date | None = None,
+    good: str | None = None,
 ) -> Answer:
     """Answer a text, the path of a log or of a folder of logs, or a binary stream.
 
     A text beside a log or stream is what somebody says about it. `seconds` bounds the
     reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
-    read. `today` is the day that ages are judged by (default: the clock's).
+    read. `today` is the day that ages are judged by (default: the clock's). `good` is the path of
+    a log, or of a folder of logs, of a run that went well: what it also printed doesn't count.
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
     check_limit(limit)
@@ -115,13 +117,18 @@ def answer_for(
             "save it as a file and pass the path"
         )
     text = unfolded(text) if text else text
+    ordinary = _shapes_of(good, log) if good else frozenset()
     if log is not None:
-        found = _of_path(log, progress, seconds)
+        found = _of_path(log, progress, seconds, ordinary)
     elif stream is not None:
-        found = log_reading.from_stream(stream, needles=_needles(), progress=progress)
+        found = log_reading.from_stream(
+            stream, needles=_needles(), progress=progress, good=ordinary
+        )
     else:
         found = log_reading.from_text(
-            text or "", needles=_needles() if text and len(text) > LONG else ()
+            text or "",
+            needles=_needles() if text and len(text) > LONG else (),
+            good=ordinary,
         )
     beside = log is not None or stream is not None
     if beside and text and text.strip():
@@ -156,11 +163,20 @@ def sentence_of(text: str, with_log: bool = False) -> str:
     return head.strip() if fits and not is_command(head) else ""
 
 
+def _shapes_of(good: str, log: str | None) -> frozenset[bytes]:
+    if ":" in good or ":" in (log or ""):
+        raise BadRequest("a good log is compared on this machine; copy both logs here")
+    return shapes_of(good)
+
+
 def _of_path(
-    log: str, progress: Callable[[int], None] | None, seconds: float
+    log: str,
+    progress: Callable[[int], None] | None,
+    seconds: float,
+    good: frozenset[bytes] = frozenset(),
 ) -> log_reading.Evidence:
     if ":" not in log:
-        return log_reading.from_path(log, _needles(), progress, seconds)
+        return log_reading.from_path(log, _needles(), progress, seconds, good)
     from ..logs import remote  # imports ssh and much else
 
     return remote.from_path(log, log_reading, _needles(), progress, seconds)

@@ -104,18 +104,17 @@ def make_server() -> MCPServer:
             Field(description="a log file or folder of per-rank logs, here or HOST:PATH"),
         ] = None,
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,
+        good_log: Annotated[str | None, Field(description="log of a run that went well")] = None,
     ) -> Annotated[CallToolResult, Lookup]:
         """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
         or is slow or wrong; takes the error text, a log file or folder, or HOST:PATH; may answer
         that nothing fits."""
-        listing, log = _listing(installed), log_path and os.path.expanduser(log_path)
+        listing, home = _listing(installed), os.path.expanduser
+        asked = {"log": log_path and home(log_path), "good": good_log and home(good_log)}
+        asked |= {"text": symptom, "limit": limit, "installed": listing}
         try:
             answer = await look_up(
-                context,
-                lambda reading: answer_for(
-                    text=symptom, log=log, limit=limit, installed=listing, progress=reading
-                ),
-                places=logs,
+                context, lambda reading: answer_for(**asked, progress=reading), places=logs
             )
         except (BadRequest, Unreadable, bundle.CatalogueError) as error:
             raise ToolError(str(error)) from None

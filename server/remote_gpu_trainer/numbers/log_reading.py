@@ -14,20 +14,24 @@ from dataclasses import replace
 from ..logs import files as logfiles
 from ..logs.judging import ENDING, Evidence, judge
 from ..logs.lines import APART, QUIET, Line, lines_of, rank_of
-from ..logs.windows import Row
+from ..logs.windows import Row, unlike
 from .loss_shapes import Finding
 
+NOTHING_NEW = "Every line of this log also stands in the good log."
 
-def from_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> Evidence:
+
+def from_text(
+    text: str,
+    source: str = "text",
+    needles: Iterable[bytes] = (),
+    good: frozenset[bytes] = frozenset(),
+) -> Evidence:
     """Return the evidence in a pasted report. Raises `logs.files.Unreadable` if blank or binary.
 
     `source` names it in evidence and errors. Rows around each of the `needles` are kept in a long
-    report.
+    report. Rows of a shape in `good` (see `logs.windows.unlike`) don't count.
     """
-    rows = logfiles.of_text(text, source, needles)
-    return _with_numbers(
-        judge(lines_of(rows, source, None), pasted=True), rows, source, pasted=True
-    )
+    return _of_rows(logfiles.of_text(text, source, needles), source, None, good, pasted=True)
 
 
 def from_stream(
@@ -35,13 +39,14 @@ def from_stream(
     source: str = "stdin",
     needles: Iterable[bytes] = (),
     progress: Callable[[int], None] | None = None,
+    good: frozenset[bytes] = frozenset(),
 ) -> Evidence:
     """Return the evidence in a binary stream of any length. Raises `logs.files.Unreadable`.
 
-    `progress(bytes_read)` is called for each block.
+    `progress(bytes_read)` is called for each block. `good` is as in `from_text`.
     """
     rows = logfiles.of_stream(stream, source, None, needles, progress)
-    return _with_numbers(judge(lines_of(rows, source, None)), rows, source)
+    return _of_rows(rows, source, None, good)
 
 
 def from_path(
@@ -49,17 +54,19 @@ def from_path(
     needles: Iterable[bytes] = (),
     progress: Callable[[int], None] | None = None,
     seconds: float | None = None,
+    good: frozenset[bytes] = frozenset(),
 ) -> Evidence:
     """Return the evidence in a file, or in a folder of logs read as one run.
 
-    It reads as many files of a folder as `seconds` allow. Raises `logs.files.Unreadable`.
+    It reads as many files of a folder as `seconds` allow. `good` is as in `from_text`. Raises
+    `logs.files.Unreadable`.
     """
     if os.path.isdir(path):
         from ..logs import folder as log_folder  # most logs are single files
         from . import hung_ranks
 
         def logs(others: frozenset[str]) -> Evidence:
-            read = log_folder.read(path, tuple(needles), progress, seconds, others)
+            read = log_folder.read(path, tuple(needles), progress, seconds, others, good)
             return _with_numbers(
                 replace(judge(read.lines, read.silent), left_out=read.left_out),
                 read.numbers,
@@ -69,7 +76,17 @@ def from_path(
         return hung_ranks.with_dumps(path, logs)
     name = os.path.basename(path)
     rows = logfiles.of_file(path, needles, progress)
-    return _with_numbers(judge(lines_of(rows, name, rank_of(name, sure=True))), rows, name)
+    return _of_rows(rows, name, rank_of(name, sure=True), good)
+
+
+def _of_rows(
+    rows: list[Row], source: str, rank: int | None, good: frozenset[bytes], pasted: bool = False
+) -> Evidence:
+    new = unlike(rows, good) if good else rows
+    found = judge(lines_of(new, source, rank), pasted=pasted)
+    if not new:
+        return replace(found, is_log=True, left_out=NOTHING_NEW, seen="sound")
+    return _with_numbers(found, new, source, pasted)
 
 
 def with_words(found: Evidence, text: str) -> Evidence:
