@@ -272,9 +272,7 @@ def _fill(match: dict, entry: Entry, others: list[Entry]) -> None:
         LEADS,
     )
     match["distinguish"] = cut(_distinguish(entry, others), DISTINGUISH)
-    for name in ("domain", "retry"):
-        if value := getattr(entry, name, ""):
-            match[name] = value
+    match |= {"domain": entry.domain, "retry": entry.retry}
 
 
 def check_limit(limit: int) -> None:
