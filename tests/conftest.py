@@ -28,6 +28,10 @@ ENTRY = """\
 
 **Reported as:** backward fails · no gradient · loss has no grad · 没有梯度 · 反向传播报错
 
+**Domain:** code
+
+**Retry:** pointless
+
 **Severity:** blocks
 
 **Verified:** 2026-11-20, read

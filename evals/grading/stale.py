@@ -28,6 +28,10 @@ _ENTRY = """### {id} — a title of five words or more
 
 **Reported as:** a · b · c · 四 · 五
 {applies}
+**Domain:** code
+
+**Retry:** pointless
+
 **Severity:** blocks
 
 **Verified:** {verified}

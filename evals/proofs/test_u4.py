@@ -38,3 +38,20 @@ def test_a_script_on_standard_input_reaches_its_end(name):
 def test_the_count_is_one_with_nothing_running(name):
     assert remote(f"pgrep -fc {name}; true").stdout == "1\n"
     assert remote(f"pgrep -fc '[{name[0]}]{name[1:]}'; true").stdout == "0\n"
+
+
+@pytest.mark.parametrize(
+    "pattern, line, hit",
+    [
+        ("NAME", "pkill -f NAME; echo restarted", True),
+        ("[t]NAME", "pkill -f '[t]NAME'; echo restarted", False),
+        ("[t]NAME", "pkill -f '[t]NAME'; echo python tNAME", True),
+    ],
+)
+def test_the_check_holds_the_pattern_against_the_line(name, pattern, line, hit):
+    pattern, line = pattern.replace("NAME", name), line.replace("NAME", name)
+    found = subprocess.run(
+        ["grep", "-cE", pattern], input=line, capture_output=True, text=True, check=False
+    )
+    assert found.stdout.strip() == str(int(hit))
+    assert (remote(line).returncode == -15) == hit

@@ -17,6 +17,8 @@ ENTRY = """### {id} — a title
 **Check:** see
 **Signatures:** `a text` · `/b+/`
 **Reported as:** words · more words
+**Domain:** data
+**Retry:** may help
 **Severity:** {severity}
 **Verified:** 2026-11-20, read
 **Sources:** somewhere

@@ -37,10 +37,10 @@ def test_a_good_page_has_no_findings(bundle, page):
         ("`element 0 of tensors does not require grad`\n\n**R", "`criterion = nn.CrossEntropyLoss()`\n\n**R", "matches the ordinary line"),
         ("`element 0 of tensors does not require grad`\n\n**R", "`/CUDA_LAUNCH_BLOCKING=\\d/`\n\n**R", "which is printed whatever failed; write (cascade) or (advice) behind it"),
         ("2026-11-20, read", "2027-11-20, read", "Verified is 2027-11-20; write a date from 2026-01-01 to 2026-11-20"),
-        ("**Severity:**", "**Applies to:** torch>>2\n\n**Severity:**", "can't read 'torch>>2' in Applies to"),
+        ("**Domain:**", "**Applies to:** torch>>2\n\n**Domain:**", "can't read 'torch>>2' in Applies to"),
         (" · 没有梯度 · 反向传播报错", "", "Reported as has 3 items, 0 of them Chinese"),
         ("The loss was cut off.", "word " * 90, "root cause has 90 words; keep to 80"),
-        ("**Severity:**", "**Retry:** helps after " + "word " * 11 + "\n\n**Severity:**", "Retry has 13 words; keep to 12"),
+        ("pointless", "helps after " + "word " * 11, "Retry has 13 words; keep to 12"),
         ("the loss has no way back to the weights of the model", "loss", "the title has 1 words"),
     ],
 )  # fmt: skip
@@ -98,7 +98,7 @@ def test_what_is_printed_whatever_failed_may_be_a_cascade_or_advice(bundle, page
 
 def test_a_redirect_into_nothing_is_found(bundle, page):
     assert findings(bundle({"a.md": page() + "\n### O4 → O5\n"})) == [
-        "references/a.md:21: O4 → O5 has no such successor; name the id of an entry"
+        "references/a.md:25: O4 → O5 has no such successor; name the id of an entry"
     ]
 
 
@@ -142,9 +142,7 @@ def test_an_ordinary_expression_is_not(pattern):
 )
 def test_the_ranges_of_the_grammar_pass(bundle, page, item):
     assert (
-        findings(
-            bundle({"a.md": page(("**Severity:**", f"**Applies to:** {item}\n\n**Severity:**"))})
-        )
+        findings(bundle({"a.md": page(("**Domain:**", f"**Applies to:** {item}\n\n**Domain:**"))}))
         == []
     )
 
@@ -166,7 +164,7 @@ def test_the_command_prints_findings_and_exits_1(bundle, page):
     root = bundle({"a.md": page(("blocks", "bad"))})
     done = rgt("dev", "lint", root)
     assert done.returncode == 1
-    assert done.stdout.startswith("references/a.md:15: O3 Severity: can't read 'bad'; write one of")
+    assert done.stdout.startswith("references/a.md:19: O3 Severity: can't read 'bad'; write one of")
     assert "Traceback" not in done.stderr
 
 

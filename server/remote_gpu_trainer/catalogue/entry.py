@@ -28,6 +28,8 @@ REQUIRED = (
     "Fix",
     "Check",
     "Reported as",
+    "Domain",
+    "Retry",
     "Severity",
     "Verified",
     "Sources",
@@ -38,8 +40,6 @@ OPTIONAL = (
     "False alarm",
     "Applies to",
     "Needs",
-    "Domain",
-    "Retry",
 )
 # In their order on a page.
 FIELDS = (
@@ -98,7 +98,6 @@ class Entry:
     the entry was only checked by reading. `section` is the `##` heading above the entry, `path`
     the page below the catalogue's root, `line` the line of the heading. `domain` is one of
     DOMAINS, where the cause lies; `retry` has a form of RETRIES, whether the same run again helps.
-    Both are empty when the page doesn't say.
     """
 
     id: str
@@ -108,6 +107,8 @@ class Entry:
     fix: str
     check: str
     reported_as: tuple[str, ...]
+    domain: str
+    retry: str
     severity: str
     verified: date
     sources: tuple[str, ...]
@@ -116,8 +117,6 @@ class Entry:
     false_alarm: str = ""
     applies_to: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    domain: str = ""
-    retry: str = ""
     ran: str = ""
     section: str = ""
     path: str = ""

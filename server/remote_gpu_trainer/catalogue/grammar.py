@@ -237,8 +237,8 @@ def _values(
     if values["severity"] not in SEVERITIES:
         wrong("Severity", values["severity"], "one of " + ", ".join(SEVERITIES))
     for name, form, right in (("Domain", "|".join(DOMAINS), DOMAINS), ("Retry", RETRY, RETRIES)):
-        values[name.lower()] = told = texts.get(name, "").strip()
-        if name in texts and not re.fullmatch(form, told):
+        values[name.lower()] = told = texts[name].strip()
+        if not re.fullmatch(form, told):
             wrong(name, told, "one of " + ", ".join(right))
     stamp = _VERIFIED.fullmatch(texts["Verified"].strip())
     try:

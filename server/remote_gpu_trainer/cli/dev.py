@@ -243,7 +243,7 @@ def hint() -> str:
     """What to do next with the form of a new entry."""
     further = [name for name in OPTIONAL if f"**{name}:**" not in _FORM]
     return (
-        "fill in every field, or remove Domain and Retry, then run: remote-gpu-trainer dev lint. "
+        "fill in every field, then run: remote-gpu-trainer dev lint. "
         f"There are also {', '.join(further)}; CONTRIBUTING.md says what goes where"
     )
 

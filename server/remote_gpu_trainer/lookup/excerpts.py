@@ -262,9 +262,7 @@ def fill(match: dict, entry: Entry, others: list[Entry]) -> None:
         LEADS,
     )
     match["distinguish"] = cut(_distinguish(entry, others), DISTINGUISH)
-    for name in ("domain", "retry"):
-        if value := getattr(entry, name, ""):
-            match[name] = value
+    match |= {"domain": entry.domain, "retry": entry.retry}
 
 
 def _distinguish(entry: Entry, others: list[Entry]) -> str:

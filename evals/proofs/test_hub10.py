@@ -1,0 +1,79 @@
+"""HUB10: files that don't make one table are refused with both errors; the entry's script tells them from those that do."""
+
+import re
+import subprocess
+import sys
+import traceback
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle
+
+datasets = pytest.importorskip("datasets")
+
+REFUSED = {
+    "a column more": ['{"a": 1}\n', '{"a": 1, "c": 2}\n'],
+    "another type": ['{"a": 1}\n', '{"a": "x"}\n'],
+    "a column that begins empty": ['{"a": null}\n', '{"a": "x"}\n'],
+    "a line that isn't JSON": ['{"a": 1}\n{"a": \n{"a": 2}\n'],
+}
+LOADED = {
+    "the same": ['{"a": 1, "b": "x"}\n', '{"a": 2, "b": "y"}\n'],
+    "whole and broken numbers": ['{"a": 1}\n{"a": 1.5}\n'],
+    "types that differ within one file": ['{"a": 1}\n{"a": "x"}\n'],
+    "one list": ['[{"a": 1}, {"a": 2}]\n'],
+}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+
+    def write(texts):
+        paths = [tmp_path / f"{number}.jsonl" for number in range(len(texts))]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_text(text, encoding="utf-8")
+        return [str(path) for path in paths]
+
+    return write
+
+
+def load(paths, **arguments):
+    return datasets.load_dataset("json", data_files=paths, split="train", **arguments)
+
+
+def script(paths) -> list[str]:
+    [code] = re.findall(r"<<'EOF'\n(.*?)^EOF$", bundle.load().get("HUB10").fix, re.S | re.M)
+    done = subprocess.run(
+        [sys.executable, "-", *paths], input=code, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_files_that_differ_are_refused_and_the_script_says_where(files, says, name):
+    paths = files(REFUSED[name])
+    with pytest.raises(Exception) as error:
+        load(paths)
+    whole = "".join(traceback.format_exception(error.value))
+    says("HUB10", "\n".join(line for line in whole.splitlines() if "generating the" not in line))
+    assert len(script(paths)) == 2
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_what_loads_is_one_table(files, name):
+    paths = files(LOADED[name])
+    assert len(load(paths)) == 2
+    assert (len(script(paths)) > 1) == (name in list(LOADED)[1:3])
+
+
+def test_named_columns_take_the_differing_files_in(files):
+    features = datasets.Features({"a": datasets.Value("string"), "c": datasets.Value("int64")})
+    for name in ("a column more", "another type", "a column that begins empty"):
+        rows = load(files(REFUSED[name]), features=features)
+        assert set(rows.column_names) == {"a", "c"} and rows[0]["c"] is None
+
+
+def test_each_of_the_differing_files_loads_alone(files):
+    for path in files(REFUSED["a column more"]):
+        assert len(load([path])) == 1
