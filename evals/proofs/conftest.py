@@ -1,6 +1,9 @@
 """Proofs run the failure that an entry describes, and its fix. `says` ties the text they see to the entry."""
 
+import contextlib
+import io
 import os
+import re
 import subprocess
 import sys
 
@@ -36,6 +39,20 @@ def says():
         )
 
     return check
+
+
+@pytest.fixture
+def printed():
+    """printed("C14", optimizer=…): what the first line of code with a print under Check prints, given these names."""
+
+    def run(entry_id: str, **names: object) -> str:
+        code = re.search(r"`([^`]*\bprint\([^`]*)`", bundle.load().get(entry_id).check)[1]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(code, names)
+        return out.getvalue().strip()
+
+    return run
 
 
 @pytest.fixture

@@ -72,3 +72,16 @@ def test_saving_the_epoch_that_just_ended_repeats_one(tmp_path):
     first = train(path, 0, dies_after=1, saves_next=False)
     state = torch.load(path)
     assert first + train(path, state["next_epoch"], state) == [0, 1, 1, 2, 3]
+
+
+def test_the_check_shows_a_count_that_starts_at_0_beside_a_schedule_that_does_not(
+    tmp_path, printed
+):
+    path = tmp_path / "latest.pt"
+    train(path, 0, dies_after=1)
+    state = torch.load(path)
+    *_, scheduler = build()
+    scheduler.load_state_dict(state["scheduler"])
+    assert printed("C12", start=0, step=0, scheduler=scheduler) == f"0 0 {2 * STEPS}"
+    done = {"start": state["next_epoch"], "step": state["next_epoch"] * STEPS}
+    assert printed("C12", scheduler=scheduler, **done) == f"2 {2 * STEPS} {2 * STEPS}"

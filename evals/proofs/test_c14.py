@@ -114,3 +114,18 @@ def test_last_epoch_on_a_new_optimizer_stops_with_the_signature(says):
     with pytest.raises(KeyError) as error:
         CosineAnnealingLR(optimizer, T_max=10, last_epoch=5)
     says("C14", str(error.value))
+
+
+def test_the_check_tells_which_of_the_two_was_not_restored(halfway, printed):
+    def shows(optimizer_state, scheduler_state) -> list[float]:
+        optimizer, scheduler = build()
+        if optimizer_state:
+            optimizer.load_state_dict(optimizer_state)
+        if scheduler_state:
+            scheduler.load_state_dict(scheduler_state)
+        return [float(n) for n in printed("C14", optimizer=optimizer, scheduler=scheduler).split()]
+
+    optimizer, scheduler, _ = halfway
+    assert shows(optimizer, scheduler) == pytest.approx([0.05, 0.05, 5])
+    assert shows(optimizer, None) == pytest.approx([0.05, 0.1, 0])
+    assert shows(None, scheduler) == pytest.approx([0.1, 0.05, 5])

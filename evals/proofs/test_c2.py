@@ -1,5 +1,6 @@
 """C2: a process that dies while it saves."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -7,6 +8,7 @@ import zipfile
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 
 DIES_WHILE_SAVING = textwrap.dedent("""
     import os, sys, torch
@@ -130,3 +132,13 @@ def test_the_check_finds_what_torch_load_does_not(tmp_path):
     path.write_bytes(data[:-1])
     with pytest.raises(zipfile.BadZipFile):
         zipfile.ZipFile(path)
+
+
+def test_the_check_for_safetensors_stops_at_a_cut_file_only(tmp_path, run_apart):
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    code = re.search(r'python -c "(import sys, safetensors;.*?)"', bundle.load().get("C2").check)[1]
+    whole, cut = tmp_path / "whole.safetensors", tmp_path / "cut.safetensors"
+    save_file({"a": torch.ones(1000)}, whole)
+    cut.write_bytes(whole.read_bytes()[:2000])
+    assert run_apart(code, whole).returncode == 0
+    assert "incomplete metadata" in run_apart(code, cut).stderr

@@ -129,6 +129,12 @@ def own_class():
     class Declared(Model):
         _tied_weights_keys = {"head.weight": "embed.weight"}
 
+        def get_input_embeddings(self):  # version 4 asks for the two at loading
+            return self.embed
+
+        def get_output_embeddings(self):
+            return self.head
+
     class Listed(Model):
         _tied_weights_keys = ["head.weight"]
 
@@ -138,6 +144,7 @@ def own_class():
 def test_transformers_stops_at_an_undeclared_tie_with_the_signature_also_without_safe_serialization(
     tmp_path, says, own_class
 ):
+    pytest.importorskip("transformers", minversion="5")  # version 4 saves with the second option
     config, model, _, _ = own_class
     for options in ({}, {"safe_serialization": False}):
         with pytest.raises(RuntimeError) as error:
@@ -158,6 +165,7 @@ def test_a_declared_tie_is_saved_once_and_comes_back(tmp_path, own_class):
 
 
 def test_a_list_of_names_stops_in_version_5(tmp_path, own_class):
+    pytest.importorskip("transformers", minversion="5")
     config, _, _, listed = own_class
     with pytest.raises(AttributeError, match="'list' object has no attribute 'keys'"):
         listed(config()).save_pretrained(tmp_path)
@@ -208,6 +216,7 @@ def test_the_trainer_stops_at_a_plain_tied_module_and_a_save_of_ones_own_works(
 
 
 def test_save_safetensors_is_gone_in_version_5(arguments):
+    pytest.importorskip("transformers", minversion="5")
     with pytest.raises(TypeError, match="save_safetensors"):
         arguments(save_safetensors=False)
 

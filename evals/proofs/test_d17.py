@@ -93,4 +93,5 @@ def test_a_misspelt_key_inside_the_zero_section_is_refused():
 
 
 def test_clipping_is_on_although_nobody_set_it():
+    pytest.importorskip("deepspeed", minversion="0.19.3")
     assert deepspeed.DeepSpeedConfig({"train_batch_size": 4}).gradient_clipping == 1.0

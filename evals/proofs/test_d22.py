@@ -1,5 +1,8 @@
 """D22: the sampler's epoch, and loaders of different length."""
 
+import itertools
+import re
+
 import pytest
 import torch
 from launch import run_ranks
@@ -84,3 +87,20 @@ def test_a_filter_behind_the_split_gives_other_lengths_and_the_longer_rank_waits
     assert (
         "split, then filter epoch over" in shorter and "split, then filter epoch over" not in longer
     )
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_the_check_shows_whether_the_epoch_reaches_the_sampler(printed, told):
+    data = torch.arange(32)
+
+    def line(rank, epoch):
+        sampler = DistributedSampler(data, RANKS, rank)
+        if told:
+            sampler.set_epoch(epoch)
+        loader = DataLoader(data, batch_size=4, sampler=sampler)
+        names = {"rank": rank, "epoch": epoch, "sampler": sampler, "loader": loader}
+        shown = printed("D22", itertools=itertools, **names)
+        return re.fullmatch(rf"{rank} {epoch} 4 (\[.*\])", shown)[1]
+
+    assert (line(0, 0) != line(0, 1)) == told
+    assert line(0, 0) != line(1, 0)

@@ -68,6 +68,7 @@ def test_accelerate_wants_the_product_to_be_the_number_of_processes(says):
 
 
 def test_accelerate_leaves_fsdp_no_axis_when_tp_takes_all_processes(says):
+    pytest.importorskip("accelerate", minversion="1.15")
     ParallelismConfig = pytest.importorskip("accelerate.parallelism_config").ParallelismConfig
     assert ParallelismConfig(tp_size=2).active_mesh_dims == ["tp"]
     with pytest.raises(ValueError) as error:

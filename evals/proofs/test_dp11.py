@@ -29,3 +29,4 @@ def test_a_reversed_view_fails_with_the_signature_and_a_copy_of_it_works(says, v
 def test_the_check_finds_the_swap():
     a, b = RGB.astype(int), BGR
     assert abs(a - b).mean() > 100 and abs(a - b[..., ::-1]).mean() == 0
+    assert abs(a - RGB).mean() == 0 and abs(a - RGB[..., ::-1]).mean() > 100

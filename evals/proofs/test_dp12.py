@@ -63,3 +63,18 @@ def test_to_dtype_scales_integers_by_their_type_when_told_to(array, scale, large
 
     x = v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=scale)])(array)
     assert x.max().item() == pytest.approx(largest)
+
+
+@pytest.mark.parametrize(
+    "array, line",
+    [
+        (WHITE, "torch.float32 1.0 1.0"),
+        (WHITE.astype(np.float32), "torch.float32 255.0 255.0"),
+        (WHITE.astype(np.float64), "torch.float64 255.0 255.0"),
+        (WHITE // 255, f"torch.float32 {np.float32(1 / 255)!s} {np.float32(1 / 255)!s}"),
+    ],
+)
+def test_the_check_names_format_and_range_of_a_sample(printed, array, line):
+    shown = printed("DP12", dataset=[(transforms.ToTensor()(array), 0)]).split()
+    assert shown[0] == line.split()[0]
+    assert [float(n) for n in shown[1:]] == pytest.approx([float(n) for n in line.split()[1:]])

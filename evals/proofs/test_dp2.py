@@ -1,5 +1,7 @@
 """DP2: a stream that nobody splits."""
 
+import collections
+import re
 import warnings
 from collections import Counter
 
@@ -66,3 +68,15 @@ def test_numbering_all_readers_delivers_every_sample_once_over_two_ranks(workers
 def test_a_rank_that_is_0_on_every_gpu_reads_one_half_twice_and_never_the_other():
     ranks = [epoch(SplitStream(rank=0, world=2), workers=2) for _ in range(2)]
     assert sorted(ranks[0]) == sorted(ranks[1]) and len(set(ranks[0] + ranks[1])) == 4
+
+
+def test_the_check_counts_the_workers_that_read_a_sample(printed):
+    def most(dataset) -> str:
+        tagged = lambda batch: {"id": torch.tensor(batch)}
+        loader = DataLoader(
+            dataset, 2, num_workers=2, multiprocessing_context="fork", collate_fn=tagged
+        )
+        return printed("DP2", collections=collections, loader=loader)
+
+    assert most(Stream()) == "[(0, 2), (1, 2), (2, 2)]"
+    assert re.fullmatch(r"\[\(\d, 1\), \(\d, 1\), \(\d, 1\)\]", most(SplitStream()))

@@ -76,3 +76,9 @@ def test_padding_in_collate_fn_builds_the_batch_and_keeps_ragged_boxes_as_a_list
 def test_the_check_counts_the_shapes():
     assert {tuple(x.shape) for x in (SHORT, LONG)} == {(3,), (5,)}
     assert default_collate([SHORT, SHORT]).shape == (2, 3)
+
+
+def test_the_check_finds_more_than_one_shape(printed):
+    sample = lambda n: (torch.ones(n), 0)
+    assert printed("DP4", dataset=[sample(3), sample(5)]) in ("{(3,), (5,)}", "{(5,), (3,)}")
+    assert printed("DP4", dataset=[sample(3), sample(3)]) == "{(3,)}"

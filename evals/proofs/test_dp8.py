@@ -56,3 +56,13 @@ def test_layer_norm_and_fewer_groups_are_a_way_out():
 
 def test_data_parallel_cuts_five_samples_for_four_gpus_into_2_2_and_1():
     assert [len(piece) for piece in torch.arange(5).chunk(4)] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "samples, drop_last, line",
+    [(33, False, "1 False"), (33, True, "1 True"), (32, False, "0 False")],
+)
+def test_the_check_names_the_rest_and_whether_it_is_dropped(printed, samples, drop_last, line):
+    data = torch.randn(samples, 3)
+    loader = DataLoader(data, batch_size=8, drop_last=drop_last)
+    assert printed("DP8", dataset=data, batch_size=8, loader=loader) == line

@@ -95,7 +95,7 @@ def test_item_while_the_model_is_built(folder, says):
     says("L13", f"RuntimeError: {stop.value}")
     Drawn.make = staticmethod(
         lambda n: torch.linspace(0, 1, n)
-    )  # the one that transformers 5.23 spares
+    )  # the one that transformers spares since 5.5
     assert Drawn.from_pretrained(folder).rates == [0.0, 0.5, 1.0]
 
 

@@ -77,8 +77,9 @@ def llama(small_llama):
             small_llama, attn_implementation=implementation
         ).train()
         assert model.config._attn_implementation == implementation
+        tokens = torch.zeros(1, length, dtype=torch.long)
         return kept(
-            lambda: model(torch.zeros(1, length, dtype=torch.long), use_cache=False),
+            lambda: model(tokens, attention_mask=torch.ones_like(tokens), use_cache=False),
             model.parameters(),
         )
 
