@@ -6,6 +6,7 @@ import pytest
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main
 
+AGENT = logging.getLogger("torch.distributed.elastic.agent.server.api")
 WORKER = """\
 step=0
 [ "$1" = resume ] && [ -e saved ] && step=$(cat saved)
@@ -33,7 +34,8 @@ def launched(tmp_path, monkeypatch, caplog):
             "bash",
             "train.sh",
         ]
-        with caplog.at_level(logging.INFO, "torch.distributed.elastic.agent.server.api"):
+        monkeypatch.setattr(AGENT, "handlers", [caplog.handler])  # it hands nothing on to pytest's
+        with caplog.at_level(logging.INFO, AGENT.name):
             try:
                 main([*command, "resume" if resume else "fresh"])
             except ChildFailedError:

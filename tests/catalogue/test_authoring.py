@@ -13,7 +13,7 @@ from remote_gpu_trainer.cli import dev
 from tests.conftest import ROOT
 from tests.programs import rgt
 
-TODAY = date(2026, 11, 21)
+TODAY = date(2026, 12, 31)
 FILLED = {
     "Symptom": "The loss rises.", "Root cause": "The rate is added to it.", "Fix": "Take it out.", "Check": "Print both.",
     "Reported as": "a · b · c · 甲的损失 · 乙的损失", "Sources": "[a page](https://example.org/a)",
