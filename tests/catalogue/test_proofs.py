@@ -25,6 +25,7 @@ SYSTEM = {
     "OpenSSH",
     "make",
     "pip",
+    "uv",
     "rsync",
     "Linux",
     "apt",

@@ -61,6 +61,15 @@ def test_an_id_prints_the_whole_entry(capsys):
     assert whole["id"] == "O7" and {"domain", "retry"} <= set(whole)
 
 
+def test_a_retired_id_prints_its_successor_and_says_so(capsys):
+    successor = catalogue.load().get("LOC6")
+    assert main(["lookup", "--id", "LOC6"]) == 0
+    assert capsys.readouterr().out == "### LOC6 → GEN4\n\n" + successor.markdown
+    assert main(["lookup", "--id", "loc6", "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert (whole["retired"], whole["id"]) == ("LOC6", "GEN4")
+
+
 def test_a_file_of_versions_marks_what_is_about_others(tmp_path, capsys):
     (tmp_path / "freeze.txt").write_text("torch==2.13.0\n")
     assert main(["lookup", "--installed", str(tmp_path / "freeze.txt"), "loss stays at 0.693"]) == 0

@@ -104,6 +104,27 @@ def test_every_id_of_a_triage_is_an_entry():
             assert catalogue.load().current(name) in catalogue.load().by_id, (path, name)
 
 
+def test_every_id_within_a_range_of_ids_answers():
+    known, families = catalogue.load(), catalogue.load().families
+    pages = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True)
+    ranges = [
+        (page, *found)
+        for page in pages.stdout.splitlines()
+        for found in re.findall(
+            r"\b([A-Z][A-Z0-9]*?)(\d+)–(?:\1)?(\d+)\b", (ROOT / page).read_text(encoding="utf-8")
+        )
+        if found[0] in families
+    ]
+    assert {family for page, family, *_ in ranges if page == "SKILL.md"} == set(families)
+    missing = [
+        (page, f"{family}{number}")
+        for page, family, first, last in ranges
+        for number in range(int(first), int(last) + 1)
+        if known.current(f"{family}{number}") not in known.by_id
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize(
     "word", ["/".join(("", "work", "")), "/".join(("", "farm", "")), "/".join(("..", "shared"))]
 )

@@ -243,14 +243,16 @@ def test_an_unknown_tool_is_an_error_and_the_server_goes_on():
 def test_entries_are_resources_and_an_unknown_id_is_refused():
     async def use(client):
         entry = await client.read_resource("entry://O7")
+        retired = await client.read_resource("entry://LOC6")
         templates = await client.list_resource_templates()
         try:
             await client.read_resource("entry://Z99")
         except MCPError as error:
-            return entry, templates, str(error)
+            return entry, retired, templates, str(error)
 
-    entry, templates, refused = with_client(use)
+    entry, retired, templates, refused = with_client(use)
     assert entry.contents[0].text == bundle.load().get("O7").markdown
+    assert retired.contents[0].text.startswith("### LOC6 → GEN4\n\n### GEN4 — ")
     assert {t.uri_template for t in templates.resource_templates} == {
         "entry://{id}",
         "profile://{name}",

@@ -59,10 +59,9 @@ class Catalogue:
 
     def get(self, entry_id: str) -> Entry:
         """The entry with this id, or with the id that replaced it. Raises CatalogueError."""
-        wanted = self.current(entry_id.strip())
-        found = self.by_id.get(wanted) or self.by_id.get(wanted.upper())
-        if found:
-            return found
+        wanted = self.current(self._spelt(entry_id))
+        if wanted in self.by_id:
+            return self.by_id[wanted]
         group = self.families.get(wanted.upper().rstrip("0123456789"), [])
         known = (
             f"that family has {', '.join(sorted((e.id for e in group), key=_by_number))}"
@@ -70,6 +69,20 @@ class Catalogue:
             else f"the families are {', '.join(self.families)}"
         )
         raise CatalogueError(f"no entry {entry_id[:40]!r}; {known}")
+
+    def retired_id(self, entry_id: str) -> str:
+        """`entry_id` if another entry has replaced it, else ''."""
+        asked = self._spelt(entry_id)
+        return asked if asked in self.successors else ""
+
+    def markdown(self, entry_id: str) -> str:
+        """The text of an entry. For a retired id its heading comes first. Raises CatalogueError."""
+        found, old = self.get(entry_id), self.retired_id(entry_id)
+        return (f"### {old} → {found.id}\n\n" if old else "") + found.markdown
+
+    def _spelt(self, entry_id: str) -> str:
+        asked = entry_id.strip()
+        return asked if asked in self.by_id or asked in self.successors else asked.upper()
 
     @cached_property
     def families(self) -> dict[str, list[Entry]]:

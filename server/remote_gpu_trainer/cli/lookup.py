@@ -189,17 +189,19 @@ def _size(log: str | None) -> int | None:
 def _show_entry(args: argparse.Namespace) -> int:
     from ..catalogue import bundle
 
-    entry = bundle.load().get(args.id)
+    catalogue = bundle.load()
     if args.json:
         from ..lookup.excerpts import whole_entry
 
-        print(json.dumps(whole_entry(entry), ensure_ascii=False, indent=1))
+        whole = whole_entry(catalogue.get(args.id))
+        old = catalogue.retired_id(args.id)
+        print(json.dumps({"retired": old, **whole} if old else whole, ensure_ascii=False, indent=1))
     elif terminal.has_colours(sys.stdout):
         from rich.markdown import Markdown
 
-        terminal.console(sys.stdout).print(Markdown(entry.markdown))
+        terminal.console(sys.stdout).print(Markdown(catalogue.markdown(args.id)))
     else:
-        print(entry.markdown, end="")
+        print(catalogue.markdown(args.id), end="")
     return 0
 
 

@@ -272,7 +272,7 @@ def make_server() -> MCPServer:
     def entry(id: str) -> str:
         """One whole entry: symptom, root cause, fix, check, signatures, sources."""
         try:
-            return bundle.load().get(id).markdown
+            return bundle.load().markdown(id)
         except bundle.CatalogueError as error:
             raise ResourceNotFoundError(str(error)) from None
 
