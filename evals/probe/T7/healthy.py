@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 torch.manual_seed(0)
-STEP = 0.04
+STEP = 0.06
 
 
 class Videos(Dataset):
