@@ -1,4 +1,4 @@
-""""last" finds no last checkpoint, since nothing saves one: the second run starts over."""
+""" "last" finds no last checkpoint, since nothing saves one: the second run starts over."""
 
 import logging
 import tempfile

@@ -39,7 +39,9 @@ def main(folder, max_epochs):
     x = torch.randn(192, 10, generator=generator)
     y = (x[:, :3].sum(1) > 0).long()
     loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
-    newest = ModelCheckpoint(dirpath=f"{folder}/ckpt", filename="resume", every_n_epochs=1, save_last=True)
+    newest = ModelCheckpoint(
+        dirpath=f"{folder}/ckpt", filename="resume", every_n_epochs=1, save_last=True
+    )
     trainer = L.Trainer(
         default_root_dir=folder,
         accelerator="cpu",

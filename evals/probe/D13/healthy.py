@@ -37,7 +37,10 @@ def main():
             print(f"step {step} loss {loss.item():.3f}", flush=True)
     if dist.get_rank() == 0:
         took = time.perf_counter() - started
-        print(f"{took / 32 * 1000:.0f} ms a step, {32 * BATCH / took:.0f} samples a second", flush=True)
+        print(
+            f"{took / 32 * 1000:.0f} ms a step, {32 * BATCH / took:.0f} samples a second",
+            flush=True,
+        )
     dist.barrier()
     dist.destroy_process_group()
 

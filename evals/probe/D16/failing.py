@@ -29,7 +29,9 @@ config = {
 def main():
     deepspeed.init_distributed(dist_backend="gloo")
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+    net = nn.Sequential(
+        nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4)
+    )
     engine, _, _, _ = deepspeed.initialize(
         model=net, model_parameters=net.parameters(), config=config
     )

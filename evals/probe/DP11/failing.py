@@ -37,7 +37,9 @@ class Frames(Dataset):
 
 def pretrained():
     """A small network whose weights know the four colours, as red, green, blue."""
-    net = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)
+    )
     wanted = (torch.tensor(COLOURS / 255).float() - MEAN) / STD
     with torch.no_grad():
         net[0].weight[:4, :, 0, 0] = wanted

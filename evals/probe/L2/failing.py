@@ -56,7 +56,9 @@ with tempfile.TemporaryDirectory() as out:
         disable_tqdm=True,
         use_cpu=True,
     )
-    trainer = Trainer(model=model, args=args, train_dataset=Instructions(1024, 1), data_collator=collate)
+    trainer = Trainer(
+        model=model, args=args, train_dataset=Instructions(1024, 1), data_collator=collate
+    )
     trainer.train()
 
 rows = collate([Instructions(256, 2)[i] for i in range(256)])

@@ -35,4 +35,6 @@ for step in range(48):
     if step % 8 == 0:
         print(f"step {step} loss {loss.item():.3f}")
 
-print(f"head moved by {(model.head.weight - before).norm().item():.4f}, last loss {loss.item():.3f}")
+print(
+    f"head moved by {(model.head.weight - before).norm().item():.4f}, last loss {loss.item():.3f}"
+)

@@ -36,9 +36,13 @@ for update in range(60):
     loss.backward()
     optimizer.step()
     if update % 6 == 0:
-        print(f"update {update} mean reward {rewards.mean():.0f} entropy {choice.entropy().mean():.3f}")
+        print(
+            f"update {update} mean reward {rewards.mean():.0f} entropy {choice.entropy().mean():.3f}"
+        )
 
 with torch.no_grad():
     observations = observe(4096)
     chosen = policy(prepare(observations)).argmax(1)
-print(f"mean reward {pay(observations, chosen).mean():.0f}, entropy {choice.entropy().mean().item():.3f}")
+print(
+    f"mean reward {pay(observations, chosen).mean():.0f}, entropy {choice.entropy().mean().item():.3f}"
+)

@@ -66,7 +66,11 @@ def session(path, updates):
         nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
         optimizer.step()
         rewards.append(reward.mean().item())
-    state = {"policy": policy.state_dict(), "optimizer": optimizer.state_dict(), "done": done + updates}
+    state = {
+        "policy": policy.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "done": done + updates,
+    }
     torch.save(state, path)
     return rewards
 

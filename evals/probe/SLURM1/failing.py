@@ -30,7 +30,9 @@ class Run:
             print(f"resumed at step {self.step}, schedule at {self.scheduler.last_epoch}")
 
     def save(self):
-        state = {part: getattr(self, part).state_dict() for part in ("model", "optimizer", "scheduler")}
+        state = {
+            part: getattr(self, part).state_dict() for part in ("model", "optimizer", "scheduler")
+        }
         state["step"] = self.step
         torch.save(state, f"{self.path}.tmp")
         os.replace(f"{self.path}.tmp", self.path)

@@ -46,7 +46,10 @@ def main():
     if dist.get_rank() == 0:
         took = time.perf_counter() - started
         weights = sum(p.double().abs().sum() for p in net.parameters()).item()
-        print(f"{exchanges[0] / 32:.0f} exchanges a step, {took:.1f} s, weights {weights:.4f}", flush=True)
+        print(
+            f"{exchanges[0] / 32:.0f} exchanges a step, {took:.1f} s, weights {weights:.4f}",
+            flush=True,
+        )
     dist.barrier()
     dist.destroy_process_group()
 

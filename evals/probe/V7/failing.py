@@ -49,7 +49,9 @@ def images(count):
     row, column = torch.meshgrid(torch.arange(8), torch.arange(8), indexing="ij")
     kinds = torch.stack((row % 2, column % 2, (row + column) % 2)).float() * 2 - 1
     x = kinds[y][:, None] + 0.7 * torch.randn(count, 3, 8, 8)
-    return TensorDataset(x * (0.5 + torch.rand(count, 1, 1, 1)) + 2 * torch.randn(count, 1, 1, 1), y)
+    return TensorDataset(
+        x * (0.5 + torch.rand(count, 1, 1, 1)) + 2 * torch.randn(count, 1, 1, 1), y
+    )
 
 
 L.seed_everything(0, verbose=False)

@@ -30,4 +30,6 @@ for epoch in range(4):
         loss.backward()
         optimizer.step()
         average.update_parameters(model)
-    print(f"epoch {epoch} loss {loss.item():.3f} raw {accuracy(model):.3f} average {accuracy(average):.3f}")
+    print(
+        f"epoch {epoch} loss {loss.item():.3f} raw {accuracy(model):.3f} average {accuracy(average):.3f}"
+    )

@@ -16,7 +16,9 @@ class Shapes(Dataset):
     def __init__(self, count, seed, train):
         generator = torch.Generator().manual_seed(seed)
         self.labels = torch.randint(3, (count,), generator=generator)
-        self.images = torch.randint(40, 200, (count, 3, 12, 12), generator=generator).to(torch.uint8)
+        self.images = torch.randint(40, 200, (count, 3, 12, 12), generator=generator).to(
+            torch.uint8
+        )
         for image, label in zip(self.images, self.labels):
             if label == 0:
                 image[:, 3:9, 3:9] = 250
