@@ -16,7 +16,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 def main():
     dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     name = [tempfile.mkdtemp() if rank == 0 else None]
     dist.broadcast_object_list(name, src=0)
     out = Path(name[0])
@@ -31,6 +31,7 @@ def main():
     model = DistributedDataParallel(nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
+    saves = torch.zeros(1)
     for epoch in range(5):
         sampler.set_epoch(epoch)
         model.train()
@@ -44,9 +45,12 @@ def main():
             hits = (model.module(x_val).argmax(1) == y_val).float().mean()
         print(f"epoch {epoch} accuracy {hits.item():.3f} on {len(x_val)} samples", flush=True)
         torch.save(model.module.state_dict(), out / "model.pt")
+        saves += 1
         dist.barrier()
 
+    dist.all_reduce(saves)
     if rank == 0:
+        print(f"the checkpoint was written {saves.item():.0f} times in 5 epochs", flush=True)
         for path in out.iterdir():
             os.remove(path)
         out.rmdir()
