@@ -118,6 +118,19 @@ class Index:
         others = sum(not word[0].isdigit() for word in said - found)
         return len(found), len(found) / max(len(found) + others, 1)
 
+    def held(self, text: str, column: int) -> int:
+        """How many different words of a text the entry of a column has too."""
+        return sum(self._weight(word, column) > 0 for word in set(words(text)))
+
+    def _weight(self, word: str, column: int) -> float:
+        """What a word counts for in the entry of a column; 0 where the entry lacks it."""
+        row = self._rows.get(word)
+        if row is None:
+            return 0.0
+        start, end = self._starts[row], self._starts[row + 1]
+        at = start + numpy.searchsorted(self._columns[start:end], column)
+        return float(self._weights[at]) if at < end and self._columns[at] == column else 0.0
+
     def reasons(self, text: str, column: int, most: int = 3) -> list[str]:
         """The words of a text that speak most for an entry, as the text has them.
 
@@ -127,13 +140,8 @@ class Index:
         written: dict[str, str] = {}
         for token in tokens(text):
             for word in words(token)[: 1 if token.isascii() else None]:
-                row = self._rows.get(word)
-                if row is None:
-                    continue
-                start, end = self._starts[row], self._starts[row + 1]
-                at = start + numpy.searchsorted(self._columns[start:end], column)
-                if at < end and self._columns[at] == column:
-                    found[word] = float(self._weights[at])
+                if weight := self._weight(word, column):
+                    found[word] = weight
                     written.setdefault(word, token if token.isascii() else word)
         return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
 

@@ -32,8 +32,10 @@ JUDGE = Path(__file__).with_name("judge.json")
 MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 64  # of those, for its meaning: with 128 it finds the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
-ENOUGH = 10  # what a shorter report counts for whose words are all known
-SHORT_RIGHT = 0.35  # least chance to be right of a low claim on such a report
+SHORT = 10  # known words below which a report is short
+ENOUGH = 5  # words of the first entry that a short report counts for, at least
+SHORT_RIGHT = 0.45  # least chance to be right of a low claim on such a report
+CLEAR = 0.95  # lead of an entry that a literal text names from which it is sure
 RELATED = 0.5  # meaning of the first entry from which a report gets titles in any case
 COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
 REASONED = 3  # first entries that say by which words they were found
@@ -48,7 +50,7 @@ SIGNS = (
     "lead",  # share of the first entry, less that of the second
     "meaning",  # of the first entry
     "signature",  # of the first entry
-    "known",  # logarithm of the number of different words that entries have too, see `spoken`
+    "held",  # logarithm of the number of its words that the first entry has too
 )
 
 
@@ -127,9 +129,18 @@ def load_judge() -> Judge:
 
 
 def gist(evidence: Evidence, said: str = "") -> str:
-    """The part of a report that is compared: `said`, then its most telling lines."""
+    """The part of a report that is compared: `said`, then its most telling lines.
+
+    In a long log these are the lines of the failure and what somebody says of it. What the log says
+    besides, even beside the failure, makes a report neither surer nor likelier.
+    """
+    lines = salient(evidence)
+    kinds = {line.kind for line, _, _ in lines}
+    apart = {*APART[1:], "plain"} if "told" in kinds else set(APART[1:])
+    if kinds - apart:
+        lines = [row for row in lines if row[0].kind not in apart or row[2]]
     found, room = [said] if said else [], MOST_CHARS - len(said)
-    for _, text, _ in salient(evidence):
+    for _, text, _ in lines:
         text = text.strip()
         found.append(text[: max(room, 0)])
         room -= len(text) + 1
@@ -151,20 +162,21 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     return found
 
 
-def spoken(text: str, index: Index) -> int:
-    """How many known words a report counts for.
-
-    One of few words, all of them known, says little, but nothing strange.
-    """
+def is_short(text: str, index: Index) -> bool:
+    """Whether a report has few words, all of them known: it says little, but nothing strange."""
     known, share = index.known(text)
-    return max(known, ENOUGH) if known >= LEAST_WORDS and share == 1 else known
+    return LEAST_WORDS <= known < SHORT and share == 1
 
 
-def signs(found: numpy.ndarray, share: numpy.ndarray, known: int) -> numpy.ndarray:
-    """SIGNS of an order: from the FEATURES and shares of all entries, and the known words."""
+def signs(text: str, found: numpy.ndarray, share: numpy.ndarray, index: Index) -> numpy.ndarray:
+    """SIGNS of a report whose entries have these FEATURES and shares."""
     first, second = numpy.argsort(-share, kind="stable")[:2]
-    lead = share[first] - share[second]
-    return numpy.array([lead, found[first, 0], found[first, 2], math.log(max(known, 1))])
+    held = index.held(text, int(first))
+    if is_short(text, index):
+        held = max(held, ENOUGH)
+    return numpy.array(
+        [share[first] - share[second], found[first, 0], found[first, 2], math.log(1 + held)]
+    )
 
 
 @dataclass(frozen=True)
@@ -211,9 +223,9 @@ class Retriever:
             return Found(
                 tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warned), "low" if warned else ""
             )
-        sign = signs(found, share, spoken(text, index))
+        sign = signs(text, found, share, index)
         confidence, worth_a_look = self.judge.confidence(sign)
-        if known < spoken(text, index) and self.encoder and not confidence:
+        if is_short(text, index) and self.encoder and not confidence:
             confidence = "low" if self.judge.chance(sign) >= SHORT_RIGHT else ""
         worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
         if not any(char.isascii() and char.isalpha() for char in text):
@@ -224,11 +236,13 @@ class Retriever:
             confidence = confidence if confidence == "high" else "medium"
         elif told:
             leader = _first_failing(told, evidence, candidates)
-            if candidates[0].id in [hit.entry_id for hit in told]:
+            is_agreed = candidates[0].id in [hit.entry_id for hit in told]
+            # Not by the chance to be right: any words in the log would count for or against it.
+            confidence = "high" if is_agreed and sign[0] >= CLEAR else "medium"
+            if is_agreed:
                 candidates = behind(1, Candidate(leader.entry_id, 0.0, leader), candidates)
             else:
                 candidates = put_first(Candidate(leader.entry_id, 0.0, leader), candidates)
-            confidence = confidence if confidence == "high" else "medium"
         elif lost := next(filter(_is_cascade, hits), None):  # all that is known
             survivor = Candidate(lost.entry_id, 0.0, lost)
             candidates = (
