@@ -14,7 +14,7 @@ from ..catalogue.entry import Entry, stale_entry
 from ..logs import judging
 from ..logs.judging import Evidence
 from ..numbers.out_of_memory import told_by
-from ..retrieval import search
+from ..retrieval import numpy, search
 from ..retrieval.neighbours import special_of, splitting_first
 from ..retrieval.platform_mentions import general_first, platform_not_shown
 from ..text import BadRequest
@@ -46,6 +46,7 @@ WORDS_ALONE = (
     "Ranked by words alone: the sentence encoder's file is missing or damaged; "
     "reinstall remote-gpu-trainer."
 )
+WITHOUT_NUMPY = "Ranked by words alone: NumPy can't be imported; install numpy."
 MOST_WORDS = 3  # of those that speak for a match
 LONG_REPORT = 160  # characters of a report from which a sentence about it helps
 
@@ -158,7 +159,7 @@ def look_up(
         )
     hit = chosen[0][0].hit if chosen else None
     told_first = [
-        WORDS_ALONE if retriever.encoder is None else "",
+        "" if retriever.encoder else WORDS_ALONE if numpy else WITHOUT_NUMPY,
         evidence.victims,
         judging.disagreement(evidence, hit.line) if hit else "",
     ]

@@ -13,8 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-import numpy
-
+from . import numpy
 from .wordpiece import WordPiece
 
 PLACE = Path(__file__).with_name("encoder.npz")
@@ -126,7 +125,9 @@ def quantized(weights: dict[str, numpy.ndarray], vocabulary: str) -> dict[str, n
 
 @lru_cache(maxsize=1)
 def load() -> Encoder | None:
-    """The encoder of this installation. None where its file is missing or damaged."""
+    """The encoder of this installation. None without NumPy, or for a missing or damaged file."""
+    if numpy is None:
+        return None
     try:
         with numpy.load(PLACE) as arrays:
             return Encoder(dict(arrays))

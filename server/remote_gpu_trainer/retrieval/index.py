@@ -15,11 +15,10 @@ from hashlib import sha256
 from pathlib import Path
 from zipfile import BadZipFile
 
-import numpy
-
+from ..catalogue import bundle
 from ..catalogue.bundle import CatalogueError
 from ..catalogue.entry import Entry
-from . import encoder
+from . import encoder, numpy
 from .words import tokens, words
 
 PLACE = Path(__file__).with_name("index.npz")
@@ -146,6 +145,42 @@ class Index:
         return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
 
 
+class PlainIndex(Index):
+    """The words of the entries in plain Python, counted anew: for where NumPy can't be imported."""
+
+    def __init__(self, entries: Sequence[Entry]):
+        self.made_from, self.ids = {}, [entry.id for entry in entries]
+        self.column = {name: at for at, name in enumerate(self.ids)}
+        self._rows = {word: dict(found) for word, found in _postings(entries).items()}
+
+    def bm25(self, text: str) -> list[float]:
+        """The BM25F score of each entry."""
+        scores = [0.0] * len(self.ids)
+        for word, count in Counter(words(text)).items():
+            for column, weight in self._rows.get(word, {}).items():
+                scores[column] += min(MOST, 1 + AGAIN * (count - 1)) * weight
+        return scores
+
+    def _weight(self, word: str, column: int) -> float:
+        return self._rows.get(word, {}).get(column, 0.0)
+
+
+def _postings(entries: Sequence[Entry]) -> dict[str, list[tuple[int, float]]]:
+    """{word: (place of an entry, what the word counts for in it)}, in the order of the words."""
+    bags = [_bag(entry) for entry in entries]
+    lengths = [sum(bag.values()) for bag in bags]
+    mean = sum(lengths) / len(lengths)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for at, (bag, length) in enumerate(zip(bags, lengths, strict=True)):
+        room = K1 * (1 - B + B * length / mean)
+        for word, count in bag.items():
+            found.setdefault(word, []).append((at, count * (K1 + 1) / (count + room)))
+    rarity = {
+        w: math.log(1 + (len(bags) - len(own) + 0.5) / (len(own) + 0.5)) for w, own in found.items()
+    }
+    return {w: [(at, rarity[w] * value) for at, value in found[w]] for w in sorted(found)}
+
+
 def build(
     entries: Sequence[Entry], model: encoder.Encoder, name: str, old: Index | None = None
 ) -> dict[str, numpy.ndarray]:
@@ -159,21 +194,9 @@ def build(
         for kind, text in enumerate(cards(entry)):
             points[kind, at] = model.vector(text)
     scale = numpy.abs(points).max(2) / 127 + 1e-12
-    bags = [_bag(entry) for entry in entries]
-    lengths = [sum(bag.values()) for bag in bags]
-    mean = sum(lengths) / len(lengths)
-    postings: dict[str, list[tuple[int, float]]] = {}
-    for at, (bag, length) in enumerate(zip(bags, lengths, strict=True)):
-        room = K1 * (1 - B + B * length / mean)
-        for word, count in bag.items():
-            postings.setdefault(word, []).append((at, count * (K1 + 1) / (count + room)))
-    known = sorted(postings)
-    rarity = [
-        math.log(1 + (len(bags) - len(postings[w]) + 0.5) / (len(postings[w]) + 0.5)) for w in known
-    ]
-    flat = [
-        (at, r * value) for w, r in zip(known, rarity, strict=True) for at, value in postings[w]
-    ]
+    postings = _postings(entries)
+    known = list(postings)
+    flat = [each for found in postings.values() for each in found]
     return {
         "head": numpy.frombuffer(
             json.dumps({"made_from": hashes, "words": known}, ensure_ascii=False).encode(), "uint8"
@@ -197,6 +220,8 @@ def _bag(entry: Entry) -> Counter:
 @lru_cache(maxsize=1)
 def load() -> Index:
     """The index of this installation."""
+    if numpy is None:
+        return PlainIndex(bundle.load().entries)
     return read(PLACE)
 
 

@@ -15,16 +15,15 @@ import json
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import mul
 from pathlib import Path
-
-import numpy
 
 from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.judging import Evidence
 from ..logs.lines import APART
 from ..logs.salient_lines import only_versions, salient
-from . import encoder, index
+from . import encoder, index, numpy
 from .encoder import Encoder
 from .index import Index
 
@@ -96,23 +95,27 @@ class Judge:
 
     def shares(self, found: numpy.ndarray) -> numpy.ndarray:
         """Each entry's share of belief from its FEATURES; they sum to 1."""
+        if numpy is None:
+            plain = [sum(map(mul, self.order, row)) for row in found]
+            shares = [math.exp(score - max(plain)) for score in plain]
+            return [share / sum(shares) for share in shares]
         scores = found @ numpy.array(self.order, "f")
         scores = numpy.exp(scores - scores.max())
         return scores / scores.sum()
 
-    def confidence(self, sign: numpy.ndarray) -> tuple[str, bool]:
+    def confidence(self, sign: list[float]) -> tuple[str, bool]:
         """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
         right, inside = self.chance(sign), _probability(self.inside, sign)
         claimed = next((name for name in CONFIDENCES if right >= self.limits[name]), "")
         return claimed, bool(claimed) or inside >= self.limits["titles"]
 
-    def chance(self, sign: numpy.ndarray) -> float:
+    def chance(self, sign: list[float]) -> float:
         """How likely the first entry is right."""
         return _probability(self.right, sign)
 
 
-def _probability(model: tuple[float, ...], sign: numpy.ndarray) -> float:
-    return 1 / (1 + math.exp(-float(sign @ numpy.array(model[:-1])) - model[-1]))
+def _probability(model: tuple[float, ...], sign: list[float]) -> float:
+    return 1 / (1 + math.exp(-sum(map(mul, model, sign)) - model[-1]))
 
 
 @lru_cache(maxsize=1)
@@ -151,6 +154,13 @@ def gist(evidence: Evidence, said: str = "") -> str:
 
 def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) -> numpy.ndarray:
     """FEATURES of each entry, shape (entries, 3). Without an encoder all meanings are 0."""
+    if numpy is None:
+        plain = index.bm25(text)
+        most, named = max(*plain, 1e-6), {hit.entry_id for hit in hits if hit.decisive}
+        return [
+            (0.0, score / most, float(name in named))
+            for name, score in zip(index.ids, plain, strict=True)
+        ]
     found = numpy.zeros((len(index.ids), len(FEATURES)), "f")
     if encoder:
         found[:, 0] = (index.points @ encoder.vector(text, MOST_PIECES)).max(0)
@@ -168,15 +178,21 @@ def is_short(text: str, index: Index) -> bool:
     return LEAST_WORDS <= known < SHORT and share == 1
 
 
-def signs(text: str, found: numpy.ndarray, share: numpy.ndarray, index: Index) -> numpy.ndarray:
+def signs(text: str, found: numpy.ndarray, share: numpy.ndarray, index: Index) -> list[float]:
     """SIGNS of a report whose entries have these FEATURES and shares."""
-    first, second = numpy.argsort(-share, kind="stable")[:2]
-    held = index.held(text, int(first))
+    first, second = _best_first(share)[:2]
+    held = index.held(text, first)
     if is_short(text, index):
         held = max(held, ENOUGH)
-    return numpy.array(
-        [share[first] - share[second], found[first, 0], found[first, 2], math.log(1 + held)]
-    )
+    lead = float(share[first] - share[second])
+    return [lead, float(found[first][0]), float(found[first][2]), math.log(1 + held)]
+
+
+def _best_first(share: numpy.ndarray) -> list[int]:
+    """The columns of the entries, the one with the greatest share first."""
+    if numpy is None:
+        return sorted(range(len(share)), key=lambda at: -share[at])
+    return numpy.argsort(-share, kind="stable").tolist()
 
 
 @dataclass(frozen=True)
@@ -208,7 +224,7 @@ class Retriever:
         best: dict[str, Hit] = {}
         for hit in sorted(hits, key=lambda hit: hit.decisive):
             best[hit.entry_id] = hit
-        order = numpy.argsort(-share, kind="stable")[:most].tolist()
+        order = _best_first(share)[:most]
         candidates = tuple(
             Candidate(
                 index.ids[at],
@@ -227,7 +243,7 @@ class Retriever:
         confidence, worth_a_look = self.judge.confidence(sign)
         if is_short(text, index) and self.encoder and not confidence:
             confidence = "low" if self.judge.chance(sign) >= SHORT_RIGHT else ""
-        worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
+        worth_a_look = worth_a_look or float(found[order[0]][0]) >= RELATED
         if not any(char.isascii() and char.isalpha() for char in text):
             worth_a_look = worth_a_look or covered >= COVERED
         told = [hit for hit in best.values() if is_failure(hit, evidence)]
