@@ -10,7 +10,7 @@ from remote_gpu_trainer.retrieval import encoder, index, search
 
 from .corpus import Report
 
-STRANGE_CLAIMED = 0.045  # share of strange reports with a claim
+STRANGE_CLAIMED = 0.04  # share of strange reports with a claim
 RIGHT = {"high": 0.985, "medium": 0.9}  # share of right claims at and above these limits
 UNSEEN = 0.002  # share of the reports in scope that get no titles
 
