@@ -159,16 +159,25 @@ def _targets(batch: list[Report], column: dict[str, int]):
 
 def made_from(learned: list[Report], steps: int) -> dict[str, str | int]:
     """What the encoder follows from, as hashes; kept in its file."""
-    told = json.dumps([(r.text, r.labels, r.weight) for r in learned], ensure_ascii=False).encode()
     return {
-        "reports": sha256(told).hexdigest()[:16],
+        "reports": hash_of(learned),
         "base": BASE["model.safetensors"][:16],
         "steps": steps,
     }
 
 
-def check(about: dict[str, str | int]) -> list[str]:
-    """A line for each hash that isn't that of what lies here."""
+def hash_of(reports: list[Report]) -> str:
+    """The start of the SHA-256 of these reports, their labels and weights."""
+    told = json.dumps([(r.text, r.labels, r.weight) for r in reports], ensure_ascii=False).encode()
+    return sha256(told).hexdigest()[:16]
+
+
+def check(about: dict[str, str | int], judged: list[Report]) -> list[str]:
+    """A line for each hash that isn't that of what lies here.
+
+    `about`: what `made_from` says of the reports that the encoder learns from; `judged`: those that
+    the judge is fitted on.
+    """
     with numpy.load(encoder.PLACE) as arrays:
         old = json.loads(bytes(arrays["made_from"]))
     found = [
@@ -178,6 +187,9 @@ def check(about: dict[str, str | int]) -> list[str]:
     ]
     if not index.is_current(index.load(), bundle.load().entries, encoder.name()):
         found.append("index.npz was made from other cards; run rgt dev docs --write")
+    fitted = json.loads(search.JUDGE.read_text(encoding="utf-8"))["fitted_on"]
+    if fitted.get("reports") != hash_of(judged):
+        found.append("judge.json was fitted on other reports; run python evals/train.py --judge")
     return found
 
 
@@ -190,10 +202,10 @@ def main() -> int:
     asked = parser.parse_args()
     catalogue = bundle.load()
     everything = list(corpus.reports(catalogue))
-    learned = [report for report, judged in everything if not judged]
+    learned, judged = ([r for r, is_judged in everything if is_judged == b] for b in (False, True))
     about = made_from(learned, asked.steps)
     if asked.check:
-        found = check(about)
+        found = check(about, judged)
         print("".join(f"{line}\n" for line in found), end="", file=sys.stderr)
         return int(bool(found))
     if not asked.judge:
@@ -207,7 +219,8 @@ def main() -> int:
     model = encoder.load()
     arrays = index.build(catalogue.entries, model, encoder.name(), index.read_if_there())
     write_whole(index.PLACE, encoder.packed(arrays), 0o644)
-    fitted = judge.fit([r for r, judged in everything if judged], index.Index(arrays), model)
+    fitted = judge.fit(judged, index.Index(arrays), model)
+    fitted["fitted_on"]["reports"] = hash_of(judged)
     text = json.dumps(fitted, indent=2) + "\n"
     write_whole(search.JUDGE, text.encode(), 0o644)
     print(text)

@@ -10,7 +10,7 @@ from remote_gpu_trainer.retrieval import encoder, index, search
 
 from .corpus import Report
 
-STRANGE_CLAIMED = 0.045  # share of strange reports with a claim
+STRANGE_CLAIMED = 0.04  # share of strange reports with a claim
 RIGHT = {"high": 0.985, "medium": 0.9}  # share of right claims at and above these limits
 UNSEEN = 0.002  # share of the reports in scope that get no titles
 
@@ -18,12 +18,12 @@ UNSEEN = 0.002  # share of the reports in scope that get no titles
 def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> dict:
     """The contents of judge.json, from reports that the encoder never saw."""
     signatures = SignatureIndex(bundle.load().signatures)
-    rows, words = [], []
+    rows, texts = [], []
     for report in reports:
         evidence = log_reading.from_text(report.text)
         text = search.gist(evidence)
         rows.append(search.features(text, signatures.find(evidence), known, model))
-        words.append(search.spoken(text, known))
+        texts.append(text)
     inside = numpy.array([bool(report.labels) for report in reports])
     wanted = numpy.zeros((len(reports), len(known.ids)), "f")
     for row, report in enumerate(reports):
@@ -33,7 +33,9 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     order = _fitted_order(numpy.stack(rows)[inside], wanted)
     judge = search.Judge(tuple(order), (), (), {})
     shares = [judge.shares(row) for row in rows]
-    signs = numpy.stack([search.signs(*each) for each in zip(rows, shares, words, strict=True)])
+    signs = numpy.stack(
+        [search.signs(*each, known) for each in zip(texts, rows, shares, strict=True)]
+    )
     right = numpy.array(
         [
             known.ids[int(share.argmax())] in report.labels

@@ -3,6 +3,7 @@
 import random
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
@@ -48,19 +49,23 @@ def test_no_thread_of_the_sets_that_measure_is_learned(monkeypatch):
     assert [report.text[0] for report, _ in corpus.reports(bundle.load())] == ["w"]
 
 
-def test_the_encoder_was_made_from_what_lies_here(reports):
-    learned = [report for report, judged in reports if not judged]
-    assert train.check(train.made_from(learned, train.STEPS)) == []
+def test_the_encoder_and_the_judge_were_made_from_what_lies_here(reports):
+    learned, judged = ([r for r, is_judged in reports if is_judged == b] for b in (False, True))
+    about = train.made_from(learned, train.STEPS)
+    assert train.check(about, judged) == []
+    judged[0] = replace(judged[0], labels=("U6",))
+    [told] = train.check(about, judged)
+    assert told == "judge.json was fitted on other reports; run python evals/train.py --judge"
 
 
 def test_other_reports_another_model_and_other_cards_are_named(monkeypatch):
     monkeypatch.setattr(train.index, "is_current", lambda *_: False)
     other = corpus.Report("a report that is not there", ("O3",), 1.0, True)
-    told = "\n".join(train.check(train.made_from([other], 1)))
+    told = "\n".join(train.check(train.made_from([other], 1), []))
     assert "other reports" in told and "other steps" in told and "other base" not in told
     assert "index.npz was made from other cards; run rgt dev docs --write" in told
     monkeypatch.setitem(BASE, "model.safetensors", "0" * 64)
-    assert "other base" in "\n".join(train.check(train.made_from([other], 1)))
+    assert "other base" in "\n".join(train.check(train.made_from([other], 1), []))
 
 
 def test_reports_of_rare_entries_are_drawn_more_often_than_they_occur():

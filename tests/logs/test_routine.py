@@ -215,12 +215,12 @@ def reporting():
 
 @pytest.mark.parametrize("before", [False, True])
 def test_reports_of_the_reporting_half_are_found_within_a_whole_log(before, reporting):
-    """What is shown counts. The retriever's figures, 2026-11-25: .676, .807 and .100; .656, .780 and .103."""
+    """What is shown counts. The retriever's figures, 2026-11-25: .692, .820 and .055; .665, .791 and .062."""
     cases, alone = reporting
     asked = whole.within(cases, "reporting", before)
     found = rates(grade(asked, lookup(asked)))
     assert found.first[0] >= alone.first[0] - 0.1 and found.three[0] >= alone.three[0] - 0.1
-    assert found.false[0] <= 0.105
+    assert found.false[0] <= 0.065
 
 
 def test_a_sentence_beside_a_log_file_with_the_report_in_it_finds_the_entry():

@@ -25,7 +25,7 @@ from ..logs.routine import is_command
 from ..logs.wrapping import unfolded
 from ..numbers import log_reading
 from ..numbers.out_of_memory import told_by
-from ..retrieval import search
+from ..retrieval import numpy, search
 from ..retrieval.general_or_special import (
     general_first,
     platform_not_shown,
@@ -60,6 +60,7 @@ WORDS_ALONE = (
     "Ranked by words alone: the sentence encoder's file is missing or damaged; "
     "reinstall remote-gpu-trainer."
 )
+WITHOUT_NUMPY = "Ranked by words alone: NumPy can't be imported; install numpy."
 MAX_TEXT = 20_000_000  # characters of a pasted report
 WORDS = (4, 20)  # of a sentence before a report; two Chinese characters count as a word
 LONGEST_SENTENCE = 240  # characters of it
@@ -265,7 +266,7 @@ def look_up(
         )
     hit = chosen[0][0].hit if chosen else None
     told_first = [
-        WORDS_ALONE if retriever.encoder is None else "",
+        "" if retriever.encoder else WORDS_ALONE if numpy else WITHOUT_NUMPY,
         evidence.victims,
         judging.disagreement(evidence, hit.line) if hit else "",
     ]

@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-import numpy
+from . import numpy
 
 PLACE = Path(__file__).with_name("encoder.npz")
 MOST_PIECES = 128  # of a text; what follows isn't read
@@ -215,7 +215,9 @@ def quantized(weights: dict[str, numpy.ndarray], vocabulary: str) -> dict[str, n
 
 @lru_cache(maxsize=1)
 def load() -> Encoder | None:
-    """The encoder of this installation. None where its file is missing or damaged."""
+    """The encoder of this installation. None without NumPy, or for a missing or damaged file."""
+    if numpy is None:
+        return None
     try:
         with numpy.load(PLACE) as arrays:
             return Encoder(dict(arrays))

@@ -17,11 +17,10 @@ from itertools import chain
 from pathlib import Path
 from zipfile import BadZipFile
 
-import numpy
-
+from ..catalogue import bundle
 from ..catalogue.bundle import CatalogueError
 from ..catalogue.entry import Entry
-from . import encoder
+from . import encoder, numpy
 
 PLACE = Path(__file__).with_name("index.npz")
 # How much a word counts, by the field it stands in, and the two constants of BM25.
@@ -173,6 +172,19 @@ class Index:
         others = sum(not word[0].isdigit() for word in said - found)
         return len(found), len(found) / max(len(found) + others, 1)
 
+    def held(self, text: str, column: int) -> int:
+        """How many different words of a text the entry of a column has too."""
+        return sum(self._weight(word, column) > 0 for word in set(words(text)))
+
+    def _weight(self, word: str, column: int) -> float:
+        """What a word counts for in the entry of a column; 0 where the entry lacks it."""
+        row = self._rows.get(word)
+        if row is None:
+            return 0.0
+        start, end = self._starts[row], self._starts[row + 1]
+        at = start + numpy.searchsorted(self._columns[start:end], column)
+        return float(self._weights[at]) if at < end and self._columns[at] == column else 0.0
+
     def reasons(self, text: str, column: int, most: int = 3) -> list[str]:
         """The words of a text that speak most for an entry, as the text has them.
 
@@ -182,15 +194,46 @@ class Index:
         written: dict[str, str] = {}
         for token in tokens(text):
             for word in words(token)[: 1 if token.isascii() else None]:
-                row = self._rows.get(word)
-                if row is None:
-                    continue
-                start, end = self._starts[row], self._starts[row + 1]
-                at = start + numpy.searchsorted(self._columns[start:end], column)
-                if at < end and self._columns[at] == column:
-                    found[word] = float(self._weights[at])
+                if weight := self._weight(word, column):
+                    found[word] = weight
                     written.setdefault(word, token if token.isascii() else word)
         return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
+
+
+class PlainIndex(Index):
+    """The words of the entries in plain Python, counted anew: for where NumPy can't be imported."""
+
+    def __init__(self, entries: Sequence[Entry]):
+        self.made_from, self.ids = {}, [entry.id for entry in entries]
+        self.column = {name: at for at, name in enumerate(self.ids)}
+        self._rows = {word: dict(found) for word, found in _postings(entries).items()}
+
+    def bm25(self, text: str) -> list[float]:
+        """The BM25F score of each entry."""
+        scores = [0.0] * len(self.ids)
+        for word, count in Counter(words(text)).items():
+            for column, weight in self._rows.get(word, {}).items():
+                scores[column] += min(MOST, 1 + AGAIN * (count - 1)) * weight
+        return scores
+
+    def _weight(self, word: str, column: int) -> float:
+        return self._rows.get(word, {}).get(column, 0.0)
+
+
+def _postings(entries: Sequence[Entry]) -> dict[str, list[tuple[int, float]]]:
+    """{word: (place of an entry, what the word counts for in it)}, in the order of the words."""
+    bags = [_bag(entry) for entry in entries]
+    lengths = [sum(bag.values()) for bag in bags]
+    mean = sum(lengths) / len(lengths)
+    found: dict[str, list[tuple[int, float]]] = {}
+    for at, (bag, length) in enumerate(zip(bags, lengths, strict=True)):
+        room = K1 * (1 - B + B * length / mean)
+        for word, count in bag.items():
+            found.setdefault(word, []).append((at, count * (K1 + 1) / (count + room)))
+    rarity = {
+        w: math.log(1 + (len(bags) - len(own) + 0.5) / (len(own) + 0.5)) for w, own in found.items()
+    }
+    return {w: [(at, rarity[w] * value) for at, value in found[w]] for w in sorted(found)}
 
 
 def build(
@@ -206,21 +249,9 @@ def build(
         for kind, text in enumerate(cards(entry)):
             points[kind, at] = model.vector(text)
     scale = numpy.abs(points).max(2) / 127 + 1e-12
-    bags = [_bag(entry) for entry in entries]
-    lengths = [sum(bag.values()) for bag in bags]
-    mean = sum(lengths) / len(lengths)
-    postings: dict[str, list[tuple[int, float]]] = {}
-    for at, (bag, length) in enumerate(zip(bags, lengths, strict=True)):
-        room = K1 * (1 - B + B * length / mean)
-        for word, count in bag.items():
-            postings.setdefault(word, []).append((at, count * (K1 + 1) / (count + room)))
-    known = sorted(postings)
-    rarity = [
-        math.log(1 + (len(bags) - len(postings[w]) + 0.5) / (len(postings[w]) + 0.5)) for w in known
-    ]
-    flat = [
-        (at, r * value) for w, r in zip(known, rarity, strict=True) for at, value in postings[w]
-    ]
+    postings = _postings(entries)
+    known = list(postings)
+    flat = [each for found in postings.values() for each in found]
     return {
         "head": numpy.frombuffer(
             json.dumps({"made_from": hashes, "words": known}, ensure_ascii=False).encode(), "uint8"
@@ -244,6 +275,8 @@ def _bag(entry: Entry) -> Counter:
 @lru_cache(maxsize=1)
 def load() -> Index:
     """The index of this installation."""
+    if numpy is None:
+        return PlainIndex(bundle.load().entries)
     return read(PLACE)
 
 

@@ -15,16 +15,15 @@ import json
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import mul
 from pathlib import Path
-
-import numpy
 
 from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.judging import Evidence
 from ..logs.lines import APART, FAILED
 from ..logs.salient_lines import only_versions, salient
-from . import encoder, index
+from . import encoder, index, numpy
 from .encoder import Encoder
 from .index import Index
 
@@ -32,8 +31,10 @@ JUDGE = Path(__file__).with_name("judge.json")
 MOST_CHARS = 1000  # of a report's most telling lines
 MOST_PIECES = 64  # of those, for its meaning: with 128 it finds the same entries
 LEAST_WORDS = 2  # known words without which a report says nothing
-ENOUGH = 10  # what a shorter report counts for whose words are all known
-SHORT_RIGHT = 0.35  # least chance to be right of a low claim on such a report
+SHORT = 10  # known words below which a report is short
+ENOUGH = 3  # words of the first entry that a short report counts for, at least
+SHORT_RIGHT = 0.45  # least chance to be right of a low claim on such a report
+CLEAR = 0.95  # lead of an entry that a literal text names from which it is sure
 RELATED = 0.5  # meaning of the first entry from which a report gets titles in any case
 COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
 REASONED = 3  # first entries that say by which words they were found
@@ -47,7 +48,7 @@ SIGNS = (
     "lead",  # share of the first entry, less that of the second
     "meaning",  # of the first entry
     "signature",  # of the first entry
-    "known",  # logarithm of the number of different words that entries have too, see `spoken`
+    "held",  # logarithm of the number of its words that the first entry has too
 )
 
 
@@ -93,23 +94,27 @@ class Judge:
 
     def shares(self, found: numpy.ndarray) -> numpy.ndarray:
         """Each entry's share of belief from its FEATURES; they sum to 1."""
+        if numpy is None:
+            plain = [sum(map(mul, self.order, row)) for row in found]
+            shares = [math.exp(score - max(plain)) for score in plain]
+            return [share / sum(shares) for share in shares]
         scores = found @ numpy.array(self.order, "f")
         scores = numpy.exp(scores - scores.max())
         return scores / scores.sum()
 
-    def confidence(self, sign: numpy.ndarray) -> tuple[str, bool]:
+    def confidence(self, sign: list[float]) -> tuple[str, bool]:
         """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
         right, inside = self.chance(sign), _probability(self.inside, sign)
         claimed = next((name for name in CONFIDENCES if right >= self.limits[name]), "")
         return claimed, bool(claimed) or inside >= self.limits["titles"]
 
-    def chance(self, sign: numpy.ndarray) -> float:
+    def chance(self, sign: list[float]) -> float:
         """How likely the first entry is right."""
         return _probability(self.right, sign)
 
 
-def _probability(model: tuple[float, ...], sign: numpy.ndarray) -> float:
-    return 1 / (1 + math.exp(-float(sign @ numpy.array(model[:-1])) - model[-1]))
+def _probability(model: tuple[float, ...], sign: list[float]) -> float:
+    return 1 / (1 + math.exp(-sum(map(mul, model, sign)) - model[-1]))
 
 
 @lru_cache(maxsize=1)
@@ -126,9 +131,18 @@ def load_judge() -> Judge:
 
 
 def gist(evidence: Evidence, said: str = "") -> str:
-    """The part of a report that is compared: `said`, then its most telling lines."""
+    """The part of a report that is compared: `said`, then its most telling lines.
+
+    In a long log these are the lines of the failure and what somebody says of it. What the log says
+    besides, even beside the failure, makes a report neither surer nor likelier.
+    """
+    lines = salient(evidence)
+    kinds = {line.kind for line, _, _ in lines}
+    apart = {*APART[1:], "plain"} if "told" in kinds else set(APART[1:])
+    if kinds - apart:
+        lines = [row for row in lines if row[0].kind not in apart or row[2]]
     found, room = [said] if said else [], MOST_CHARS - len(said)
-    for _, text, _ in salient(evidence):
+    for _, text, _ in lines:
         text = text.strip()
         found.append(text[: max(room, 0)])
         room -= len(text) + 1
@@ -139,6 +153,13 @@ def gist(evidence: Evidence, said: str = "") -> str:
 
 def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) -> numpy.ndarray:
     """FEATURES of each entry, shape (entries, 3). Without an encoder all meanings are 0."""
+    if numpy is None:
+        plain = index.bm25(text)
+        most, named = max(*plain, 1e-6), {hit.entry_id for hit in hits if hit.decisive}
+        return [
+            (0.0, score / most, float(name in named))
+            for name, score in zip(index.ids, plain, strict=True)
+        ]
     found = numpy.zeros((len(index.ids), len(FEATURES)), "f")
     if encoder:
         found[:, 0] = (index.points @ encoder.vector(text, MOST_PIECES)).max(0)
@@ -150,20 +171,27 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     return found
 
 
-def spoken(text: str, index: Index) -> int:
-    """How many known words a report counts for.
-
-    One of few words, all of them known, says little, but nothing strange.
-    """
+def is_short(text: str, index: Index) -> bool:
+    """Whether a report has few words, all of them known: it says little, but nothing strange."""
     known, share = index.known(text)
-    return max(known, ENOUGH) if known >= LEAST_WORDS and share == 1 else known
+    return LEAST_WORDS <= known < SHORT and share == 1
 
 
-def signs(found: numpy.ndarray, share: numpy.ndarray, known: int) -> numpy.ndarray:
-    """SIGNS of an order: from the FEATURES and shares of all entries, and the known words."""
-    first, second = numpy.argsort(-share, kind="stable")[:2]
-    lead = share[first] - share[second]
-    return numpy.array([lead, found[first, 0], found[first, 2], math.log(max(known, 1))])
+def signs(text: str, found: numpy.ndarray, share: numpy.ndarray, index: Index) -> list[float]:
+    """SIGNS of a report whose entries have these FEATURES and shares."""
+    first, second = _best_first(share)[:2]
+    held = index.held(text, first)
+    if is_short(text, index):
+        held = max(held, ENOUGH)
+    lead = float(share[first] - share[second])
+    return [lead, float(found[first][0]), float(found[first][2]), math.log(1 + held)]
+
+
+def _best_first(share: numpy.ndarray) -> list[int]:
+    """The columns of the entries, the one with the greatest share first."""
+    if numpy is None:
+        return sorted(range(len(share)), key=lambda at: -share[at])
+    return numpy.argsort(-share, kind="stable").tolist()
 
 
 @dataclass(frozen=True)
@@ -195,7 +223,7 @@ class Retriever:
         best: dict[str, Hit] = {}
         for hit in sorted(hits, key=lambda hit: hit.decisive):
             best[hit.entry_id] = hit
-        order = numpy.argsort(-share, kind="stable")[:most].tolist()
+        order = _best_first(share)[:most]
         candidates = tuple(
             Candidate(
                 index.ids[at],
@@ -210,11 +238,11 @@ class Retriever:
             return Found(
                 tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warned), "low" if warned else ""
             )
-        sign = signs(found, share, spoken(text, index))
+        sign = signs(text, found, share, index)
         confidence, worth_a_look = self.judge.confidence(sign)
-        if known < spoken(text, index) and self.encoder and not confidence:
+        if is_short(text, index) and self.encoder and not confidence:
             confidence = "low" if self.judge.chance(sign) >= SHORT_RIGHT else ""
-        worth_a_look = worth_a_look or float(found[order[0], 0]) >= RELATED
+        worth_a_look = worth_a_look or float(found[order[0]][0]) >= RELATED
         if not any(char.isascii() and char.isalpha() for char in text):
             worth_a_look = worth_a_look or covered >= COVERED
         told = [hit for hit in best.values() if is_failure(hit, evidence)]
@@ -223,11 +251,13 @@ class Retriever:
             confidence = confidence if confidence == "high" else "medium"
         elif told:
             leader = _first_failing(told, evidence, candidates)
-            if candidates[0].id in [hit.entry_id for hit in told]:
+            is_agreed = candidates[0].id in [hit.entry_id for hit in told]
+            # Not by the chance to be right: any words in the log would count for or against it.
+            confidence = "high" if is_agreed and sign[0] >= CLEAR else "medium"
+            if is_agreed:
                 candidates = behind(1, Candidate(leader.entry_id, 0.0, leader), candidates)
             else:
                 candidates = put_first(Candidate(leader.entry_id, 0.0, leader), candidates)
-            confidence = confidence if confidence == "high" else "medium"
         elif lost := next(filter(_is_cascade, hits), None):  # all that is known
             survivor = Candidate(lost.entry_id, 0.0, lost)
             candidates = (
