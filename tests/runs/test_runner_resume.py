@@ -303,7 +303,7 @@ def test_a_checkpoint_that_is_not_to_blame_keeps_its_name(box: Box, words, steps
 
 def test_checkpoints_that_vanish_in_the_first_attempt_are_missed_aloud(box: Box):
     told = box.folder / "told"
-    box.make("--sleep", 0.1, RGT_NOTIFY=["bash", "-c", f"cat >>{told}"])
+    box.make("--steps", 4000, "--sleep", 0.1, RGT_NOTIFY=["bash", "-c", f"cat >>{told}"])
     box.start()
     last = box.run_dir / "last-checkpoint"
     box.until(lambda: last.exists() and "step-5.pt" in last.read_text())

@@ -12,6 +12,8 @@ usage:
 you pay for. `--expect help` lists the names. --record writes what was read, one file per command.
 --replay judges such a folder, a part of one, or one raw file.
 Exit 0: fit. Exit 1: care or unfit. Exit 2: unknown, or wrong usage.
+A watch: exit 0 at its signal or the end of --pid, exit 1 if something was degraded or fatal, exit 2
+if nvidia-smi ended before that.
 
 The levels of the findings give the verdict (function `verdict`): unfit if one is fatal, otherwise
 care if one is degraded, otherwise unknown if one is unknown. Warnings leave the box fit. Anything
