@@ -64,10 +64,8 @@ def learn(learned: list[Report], steps: int, base: dict, words: str) -> dict[str
     model = Bert(base).to(device)
     entries = bundle.load().entries
     column = {entry.id: at for at, entry in enumerate(entries)}
-    cards = [
-        [pieces.pieces(index.cards(entry)[kind], PIECES["card"]) for entry in entries]
-        for kind in range(index.CARDS)
-    ]
+    texts = [index.cards(entry) for entry in entries]
+    cards = [[pieces.pieces(t[k], PIECES["card"]) for t in texts] for k in range(index.CARDS)]
     streams = {
         key: _endless([r for r in learned if (r.real, bool(r.labels)) == key], key == (False, True))
         for key in MIXED
@@ -78,16 +76,13 @@ def learn(learned: list[Report], steps: int, base: dict, words: str) -> dict[str
         def seen(at: int, row: list[int]) -> bool:
             return at in (0, len(row) - 1) or random.random() >= LEFT_OUT[kind]
 
-        kept = [[p for at, p in enumerate(row) if seen(at, row)] for row in rows]
-        return model(*padded(kept, device))
+        return model(*padded([[p for at, p in enumerate(r) if seen(at, r)] for r in rows], device))
 
     @torch.no_grad()
     def all_cards() -> list[torch.Tensor]:
         parts = range(0, len(entries), 64)
-        return [
-            torch.cat([model(*padded(rows[at : at + 64], device)) for at in parts])
-            for rows in cards
-        ]
+        encoded = [[model(*padded(rows[at : at + 64], device)) for at in parts] for rows in cards]
+        return list(map(torch.cat, encoded))
 
     scale = torch.nn.Parameter(torch.tensor(math.log(SHARPNESS), device=device))
     nothing = torch.nn.Parameter(torch.tensor(NOTHING, device=device))
@@ -129,8 +124,9 @@ def learn(learned: list[Report], steps: int, base: dict, words: str) -> dict[str
         schedule.step()
         mean += (loss.item() - mean) / min(step + 1, 50)
         if (step + 1) % 50 == 0:
-            told = f"loss {mean:.3f}, {time.monotonic() - started:.0f} s"
-            print(f"step {step + 1} of {steps}: {told}", flush=True)
+            print(
+                f"step {step + 1}: loss {mean:.3f}, {time.monotonic() - started:.0f} s", flush=True
+            )
     return model.weights()
 
 
@@ -157,13 +153,14 @@ def _targets(batch: list[Report], column: dict[str, int]):
     return wanted
 
 
+def known_ids() -> frozenset[str]:
+    """The ids of entries that there were when the encoder was made."""
+    return frozenset(json.loads(search.JUDGE.read_text(encoding="utf-8"))["entries"].split())
+
+
 def made_from(learned: list[Report], steps: int) -> dict[str, str | int]:
     """What the encoder follows from, as hashes; kept in its file."""
-    return {
-        "reports": hash_of(learned),
-        "base": BASE["model.safetensors"][:16],
-        "steps": steps,
-    }
+    return {"reports": hash_of(learned), "base": BASE["model.safetensors"][:16], "steps": steps}
 
 
 def hash_of(reports: list[Report]) -> str:
@@ -201,7 +198,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=STEPS, help="of fine-tuning (%(default)s)")
     asked = parser.parse_args()
     catalogue = bundle.load()
-    everything = list(corpus.reports(catalogue))
+    old = asked.check or asked.judge  # then the encoder stays
+    known = known_ids() if old else frozenset([*catalogue.by_id, *catalogue.successors])
+    everything = list(corpus.reports(catalogue, known))
     learned, judged = ([r for r, is_judged in everything if is_judged == b] for b in (False, True))
     about = made_from(learned, asked.steps)
     if asked.check:
@@ -221,9 +220,8 @@ def main() -> int:
     write_whole(index.PLACE, encoder.packed(arrays), 0o644)
     fitted = judge.fit(judged, index.Index(arrays), model)
     fitted["fitted_on"]["reports"] = hash_of(judged)
-    text = json.dumps(fitted, indent=2) + "\n"
-    write_whole(search.JUDGE, text.encode(), 0o644)
-    print(text)
+    fitted["entries"] = " ".join(sorted(known))
+    write_whole(search.JUDGE, (json.dumps(fitted, indent=2) + "\n").encode(), 0o644)
     return 0
 
 

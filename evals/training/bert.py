@@ -36,10 +36,7 @@ def base() -> tuple[dict[str, torch.Tensor], str]:
 def padded(rows: list[list[int]], device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """(pieces, mask), each of shape (texts, longest)."""
     longest = max(map(len, rows))
-    pieces, mask = (
-        torch.zeros(len(rows), longest, dtype=torch.long),
-        torch.zeros(len(rows), longest),
-    )
+    pieces, mask = (torch.zeros(len(rows), longest, dtype=k) for k in (torch.long, torch.float))
     for at, row in enumerate(rows):
         pieces[at, : len(row)], mask[at, : len(row)] = torch.tensor(row), 1.0
     return pieces.to(device), mask.to(device)
@@ -102,10 +99,8 @@ class Bert(nn.Module):
             )
             seen = torch.softmax(q @ k.transpose(2, 3) * (WIDTH // HEADS) ** -0.5 + hidden, -1)
             heads = (seen @ v).transpose(1, 2).reshape(texts, longest, WIDTH)
-            x = self._normal(
-                x + self._line(heads, f"{own}attention.output.dense"),
-                f"{own}attention.output.LayerNorm",
-            )
+            told = self._line(heads, f"{own}attention.output.dense")
+            x = self._normal(x + told, f"{own}attention.output.LayerNorm")
             inner = functional.gelu(self._line(x, f"{own}intermediate.dense"), approximate="tanh")
             x = self._normal(x + self._line(inner, f"{own}output.dense"), f"{own}output.LayerNorm")
         mean = (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)

@@ -40,10 +40,13 @@ class Report:
         return gist(log_reading.from_text(self.text))
 
 
-def reports(catalogue: Catalogue) -> Iterator[tuple[Report, bool]]:
-    """(report, whether it is for the judge) of all that may be learned from."""
+def reports(catalogue: Catalogue, known: frozenset[str]) -> Iterator[tuple[Report, bool]]:
+    """(report, whether it is for the judge) of all that may be learned from.
+
+    Labels outside `known` don't count: an entry that is newer than the encoder asks for no other.
+    """
     (entries, trackers), unseen = held_out(), shut()
-    for text, names, source, weight, tuning in _all(catalogue):
+    for text, names, source, weight, tuning in _all(catalogue, known):
         if source in unseen or len(text) < LEAST_CHARS:
             continue
         labels = tuple(dict.fromkeys(n for n in names if n == NONE or n in catalogue.by_id))
@@ -55,21 +58,20 @@ def reports(catalogue: Catalogue) -> Iterator[tuple[Report, bool]]:
         yield report, judged
 
 
-def _all(catalogue: Catalogue) -> Iterator[tuple[str, list[str], str, float, bool]]:
+def _all(catalogue: Catalogue, known: frozenset[str]) -> Iterator[tuple]:
     """(text, entries or [NONE], source, weight, whether it is of the tuning half of a set)."""
     for name in ("cases.jsonl", "sets/waiting.jsonl", "sets/near.jsonl", "sets/outside.jsonl"):
         for case in read_cases(EVALS / name):
             if case.half == "tuning":
-                names = [catalogue.current(n) for n in (*case.expect, *case.since)]
-                yield case.text, names or [NONE], case.source, 1.0, True
+                names = [n for n in (*case.expect, *case.since) if n in known]
+                if names or not case.expect:
+                    names = [catalogue.current(n) for n in names] or [NONE]
+                    yield case.text, names, case.source, 1.0, True
     data = EVALS / "training/data"
     for path in sorted([*data.glob("practice/**/*.jsonl"), *data.glob("next/*.jsonl")]):
         for line in path.read_text(encoding="utf-8").splitlines():
             raw = json.loads(line)
-            names = [
-                NONE if n.lower() == "none" else catalogue.current(n)
-                for n in (raw["label"], *raw.get("also", ()))
-            ]
-            source = raw.get("source", "")
-            weight = READ[raw.get("read", "once")] if source else 1.0
-            yield raw["text"], names, source, weight, False
+            names = [n.upper().replace("NONE", NONE) for n in (raw["label"], *raw.get("also", ()))]
+            names = [catalogue.current(n) for n in names if n == NONE or n in known]
+            weight = READ[raw.get("read", "once")] if "source" in raw else 1.0
+            yield raw["text"], names, raw.get("source", ""), weight, False

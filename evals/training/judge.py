@@ -33,15 +33,10 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     order = _fitted_order(numpy.stack(rows)[inside], wanted)
     judge = search.Judge(tuple(order), (), (), {})
     shares = [judge.shares(row) for row in rows]
-    signs = numpy.stack(
-        [search.signs(*each, known) for each in zip(texts, rows, shares, strict=True)]
-    )
-    right = numpy.array(
-        [
-            known.ids[int(share.argmax())] in report.labels
-            for share, report in zip(shares, reports, strict=True)
-        ]
-    )
+    told = zip(texts, rows, shares, strict=True)
+    signs = numpy.stack([search.signs(*each, known) for each in told])
+    firsts = zip([known.ids[int(share.argmax())] for share in shares], reports, strict=True)
+    right = numpy.array([first in report.labels for first, report in firsts])
     models = {"right": _fitted(signs, right), "inside": _fitted(signs, inside)}
     sure, scope = (
         1 / (1 + numpy.exp(-(signs @ model[:-1]) - model[-1])) for model in models.values()
@@ -54,15 +49,11 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     limits["titles"] = numpy.quantile(scope[inside], UNSEEN)
     names = (*search.SIGNS, "constant")
     return {
-        "order": dict(zip(search.FEATURES, map(_short, order), strict=True)),
-        **{k: dict(zip(names, map(_short, model), strict=True)) for k, model in models.items()},
-        "limits": {name: _short(limit) for name, limit in limits.items()},
+        "order": dict(zip(search.FEATURES, order.round(4).tolist(), strict=True)),
+        **{k: dict(zip(names, m.round(4).tolist(), strict=True)) for k, m in models.items()},
+        "limits": {name: round(float(limit), 4) for name, limit in limits.items()},
         "fitted_on": {"in scope": int(inside.sum()), "strange": int((~inside).sum())},
     }
-
-
-def _short(value) -> float:
-    return round(float(value), 4)
 
 
 def _fitted_order(rows: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
@@ -73,9 +64,8 @@ def _fitted_order(rows: numpy.ndarray, wanted: numpy.ndarray) -> numpy.ndarray:
         scores = rows @ weights
         shares = numpy.exp(scores - scores.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
-        weights -= 0.1 * (
-            numpy.einsum("rf,rfk->k", shares - wanted, rows) / len(rows) + 4e-3 * weights
-        )
+        slope = numpy.einsum("rf,rfk->k", shares - wanted, rows) / len(rows)
+        weights -= 0.1 * (slope + 4e-3 * weights)
     return weights / spread
 
 

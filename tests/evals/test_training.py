@@ -21,7 +21,7 @@ from training import BASE, corpus, judge
 
 @pytest.fixture(scope="module")
 def reports():
-    return list(corpus.reports(bundle.load()))
+    return list(corpus.reports(bundle.load(), train.known_ids()))
 
 
 def test_nothing_is_learned_from_what_is_held_out(reports):
@@ -45,8 +45,14 @@ def test_no_thread_of_the_sets_that_measure_is_learned(monkeypatch):
     told = [("x" * 50, ["O3"], source, 1.0, False) for source in sorted(unseen.shut())[:3]]
     told += [("y" * 50, ["O3"], "https://github.com/huggingface/accelerate/issues/1", 1.0, False)]
     told += [("z" * 50, ["AD8"], "", 1.0, False), ("w" * 50, ["O3"], "https://a", 1.0, False)]
-    monkeypatch.setattr(corpus, "_all", lambda catalogue: told)
-    assert [report.text[0] for report, _ in corpus.reports(bundle.load())] == ["w"]
+    monkeypatch.setattr(corpus, "_all", lambda catalogue, known: told)
+    assert [report.text[0] for report, _ in corpus.reports(bundle.load(), frozenset())] == ["w"]
+
+
+def test_an_entry_newer_than_the_encoder_asks_for_no_new_one(reports):
+    newer = set(bundle.load().by_id) - train.known_ids()
+    assert newer
+    assert not any(newer & set(report.labels) for report, _ in reports)
 
 
 def test_the_encoder_and_the_judge_were_made_from_what_lies_here(reports):
