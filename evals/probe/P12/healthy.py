@@ -15,8 +15,8 @@ loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
 model = nn.Sequential(
     nn.Linear(32, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 1)
 )
-optimizer = torch.optim.SGD(model.parameters(), lr=0.06, momentum=0.9)
-warm_up = LinearLR(optimizer, start_factor=0.01, total_iters=40)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.04, momentum=0.9)
+warm_up = LinearLR(optimizer, start_factor=0.01, total_iters=16)
 
 losses = []
 for epoch in range(4):
