@@ -71,7 +71,7 @@ def _all(catalogue: Catalogue, known: frozenset[str]) -> Iterator[tuple]:
     for path in sorted([*data.glob("practice/**/*.jsonl"), *data.glob("next/*.jsonl")]):
         for line in path.read_text(encoding="utf-8").splitlines():
             raw = json.loads(line)
-            names = [n.upper().replace("NONE", NONE) for n in (raw["label"], *raw.get("also", ()))]
+            names = [n.replace("none", NONE) for n in (raw["label"], *raw.get("also", ()))]
             names = [catalogue.current(n) for n in names if n == NONE or n in known]
             weight = READ[raw.get("read", "once")] if "source" in raw else 1.0
             yield raw["text"], names, raw.get("source", ""), weight, False
