@@ -450,13 +450,13 @@ def leaves(batch, name="", depth=4):
         yield name, batch
     elif depth and hasattr(batch, "items") and hasattr(batch, "keys"):
         for key, value in batch.items():
-            yield from leaves(value, "{}.{}".format(name, key).lstrip("."), depth - 1)
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
     elif depth and isinstance(batch, (list, tuple)):
         for place, value in enumerate(batch[:64]):
-            yield from leaves(value, "{}[{}]".format(name, place), depth - 1)
+            yield from leaves(value, f"{name}[{place}]", depth - 1)
     elif depth and hasattr(batch, "__dict__"):
         for key, value in list(vars(batch).items())[:64]:
-            yield from leaves(value, "{}.{}".format(name, key).lstrip("."), depth - 1)
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
 
 
 def made_by(tensor):
@@ -482,7 +482,7 @@ def some(names, most=4):
     """The first few names in a list, and how many more there are."""
     names = list(names)
     more = len(names) - most
-    return ", ".join(names[:most]) + (" and {} more".format(more) if more > 0 else "")
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -520,7 +520,7 @@ class Watch:
         self.failed = {}
         self.over = self.written = False
         self.step = 0
-        self.in_backward = False
+        self.in_backward = self.gradients = False
         self.owner = threading.get_ident()
         self.pid = os.getpid()
         self.roots = {}  # id -> weak reference, of modules that were called from outside
@@ -541,10 +541,11 @@ class Watch:
                 return None
             if torch._C._functorch.peek_interpreter_stack() is not None:
                 return None
+            self.gradients = torch.is_grad_enabled()
             with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
                 return getattr(self.parts[part], method)(*args)
         except Exception as error:
-            self.failed[part] = "{}: {}".format(type(error).__name__, error)[:200]
+            self.failed[part] = f"{type(error).__name__}: {error}"[:200]
             return None
 
     def wrap(self, owner, attribute, part, before="", after="", fragile=False, places=()):
@@ -670,10 +671,15 @@ class Watch:
         assert all(one["kind"] in KINDS for one in found)
         batches = self.parts["batches"].told() if "batches" not in self.failed else {}
         return {
-            "rank": rank, "pid": self.pid, "steps": self.step, "findings": found,
-            "observations": looked, "torch": str(torch.__version__),
-            "python": sys.version.split()[0], **batches,
-        }  # fmt: skip
+            "rank": rank,
+            "pid": self.pid,
+            "steps": self.step,
+            "findings": found,
+            "observations": looked,
+            "torch": str(torch.__version__),
+            "python": sys.version.split()[0],
+            **batches,
+        }
 
 
 # --------------------------------------------------------------------------------------------------
@@ -703,7 +709,7 @@ class Activations(Observer):
         import torch
 
         return (
-            torch.is_grad_enabled()
+            self.watch.gradients
             and not self.watch.in_backward
             and isinstance(tensor, torch.Tensor)
             and tensor.is_floating_point()
@@ -723,8 +729,11 @@ class Activations(Observer):
             self.unfinished = self.watch.name_of(module)
         if isinstance(module, (torch.nn.Tanh, torch.nn.Sigmoid)):
             part = strided(output, 4096)
-            ends = part.abs() > 0.99 if isinstance(module, torch.nn.Tanh) else (
-                (part > 0.99) | (part < 0.01))  # fmt: skip
+            ends = (
+                part.abs() > 0.99
+                if isinstance(module, torch.nn.Tanh)
+                else ((part > 0.99) | (part < 0.01))
+            )
             self.held[id(module)] = weakref.ref(module)
             self.full.setdefault(id(module), []).append(float(ends.float().mean()))
         if isinstance(module, torch.nn.Linear) and 2 <= module.out_features <= 512:
@@ -796,34 +805,57 @@ class Activations(Observer):
                 dead.append((share, names.get(key, "?"), alive.numel()))
         if dead:
             share, name, units = max(dead)
-            found.append(finding(
-                "dead units", step,
-                "{:.0%} of {} units after the ReLU in {} were zero for every input in every step"
-                .format(share, units, name), share=round(share, 3), units=units))  # fmt: skip
-        full = [names.get(key, "?") for key, shares in self.full.items()
-                if len(shares) >= 5 and min(shares[-5:]) > 0.9]  # fmt: skip
+            found.append(
+                finding(
+                    "dead units",
+                    step,
+                    f"{share:.0%} of {units} units after the ReLU in {name} were zero for every "
+                    "input in every step",
+                    share=round(share, 3),
+                    units=units,
+                )
+            )
+        full = [
+            names.get(key, "?")
+            for key, shares in self.full.items()
+            if len(shares) >= 5 and min(shares[-5:]) > 0.9
+        ]
         if full:
-            found.append(finding(
-                "saturated layer", step,
-                "over 90 % of the outputs of {} lie at the ends of their range".format(some(full)),
-                layers=full[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "saturated layer",
+                    step,
+                    f"over 90 % of the outputs of {some(full)} lie at the ends of their range",
+                    layers=full[:20],
+                )
+            )
         high = [score for _, score in self.scores if score > 100]
         if len(high) >= 3 and len(high) >= 0.3 * len(self.scores):
-            found.append(finding(
-                "large attention scores", step,
-                "attention scores reach {:.4g} before the softmax".format(max(high)),
-                highest=max(high)))  # fmt: skip
-        for key, (ref, counts) in self.routers.items():
+            found.append(
+                finding(
+                    "large attention scores",
+                    step,
+                    f"attention scores reach {max(high):.4g} before the softmax",
+                    highest=max(high),
+                )
+            )
+        for key, (_ref, counts) in self.routers.items():
             total, experts = int(counts.sum()), len(counts)
             busiest = float(counts.max()) / max(1, total) * experts
             unused = int((counts < 0.05 * total / experts).sum())
             if total >= 512 and (busiest > 0.75 * experts or busiest > 4) and unused:
-                found.append(finding(
-                    "uneven experts", step,
-                    "the busiest of {} experts behind {} is the first choice of {:.0%} of {} "
-                    "tokens, and {} experts get next to none".format(
-                        experts, names.get(key, "?"), busiest / experts, total, unused),
-                    busiest=round(busiest, 2), unused=unused))  # fmt: skip
+                found.append(
+                    finding(
+                        "uneven experts",
+                        step,
+                        "the busiest of {} experts behind {} is the first choice of {:.0%} of {} "
+                        "tokens, and {} experts get next to none".format(
+                            experts, names.get(key, "?"), busiest / experts, total, unused
+                        ),
+                        busiest=round(busiest, 2),
+                        unused=unused,
+                    )
+                )
                 break
         return found
 
@@ -905,7 +937,9 @@ class Batches(Observer):
         prints = [fingerprint(tensor) for _, tensor in found]
         held.epochs[-1].append(hash(tuple(prints)))
         wide = [p for p, (_, t) in zip(prints, found) if t.is_floating_point() and t.dim() >= 2]
-        rest = [p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)]
+        rest = [
+            p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)
+        ]
         held.inputs[-1].append((tuple(wide), tuple(rest)))
         if not isinstance(result, (dict, list, tuple)) and not hasattr(result, "keys"):
             import torch
@@ -932,8 +966,11 @@ class Batches(Observer):
         """Rows of labels: how many real tokens the mask counts, or what the rows end in."""
         mask = next((t for n, t in named.items() if n.endswith("attention_mask")), None)
         labels = next((t for n, t in named.items() if n.endswith("labels")), None)
-        wholes = [t for t in named.values()
-                  if t.dim() == 2 and not t.is_floating_point() and t.shape[1] >= 4]  # fmt: skip
+        wholes = [
+            t
+            for t in named.values()
+            if t.dim() == 2 and not t.is_floating_point() and t.shape[1] >= 4
+        ]
         if mask is not None and labels is not None and mask.shape == labels.shape:
             if mask.dim() != 2 or mask.is_floating_point() or int(mask.max()) > 1:
                 return
@@ -993,30 +1030,49 @@ class Batches(Observer):
         for held in self.training():
             found += self.of_order(held, step) + self.of_images(held, step)
             if held.pinned and not held.plain:
-                found.append(finding(
-                    "pinning has no effect", step,
-                    "the loader has pin_memory=True, and its batches are objects of a class "
-                    "without pin_memory()"))  # fmt: skip
+                found.append(
+                    finding(
+                        "pinning has no effect",
+                        step,
+                        "the loader has pin_memory=True, and its batches are objects of a class "
+                        "without pin_memory()",
+                    )
+                )
         for held in self.loaders.values():
             epochs = [inputs for inputs in held.inputs if len(inputs) >= 2]
             if not held.trained and held.sampler == "SequentialSampler" and len(epochs) >= 2:
-                pairs = [(a, b) for one, two in zip(epochs, epochs[1:]) for a, b in zip(one, two)
-                         if a[1] == b[1] and a[0] and b[0]]  # fmt: skip
+                pairs = [
+                    (a, b)
+                    for one, two in zip(epochs, epochs[1:])
+                    for a, b in zip(one, two)
+                    if a[1] == b[1] and a[0] and b[0]
+                ]
                 differ = [pair for pair in pairs if pair[0][0] != pair[1][0]]
                 if pairs and len(differ) > 0.5 * len(pairs):
-                    found.append(finding(
-                        "random evaluation data", step,
-                        "{} of {} evaluation batches had other inputs in the next pass, with the "
-                        "same labels in the same order".format(len(differ), len(pairs)),
-                        batches=len(differ)))  # fmt: skip
+                    found.append(
+                        finding(
+                            "random evaluation data",
+                            step,
+                            f"{len(differ)} of {len(pairs)} evaluation batches had other inputs "
+                            "in the next pass, with the "
+                            "same labels in the same order",
+                            batches=len(differ),
+                        )
+                    )
         rows = sum(count for _, _, count in self.ends)
         if rows >= 16 and not sum(last for last, _, _ in self.ends):
             before = sum(before for _, before, _ in self.ends)
             if before > 0.5 * rows:
-                found.append(finding(
-                    "end is never learned", step,
-                    "in {} padded rows the last token that the mask counts has the label -100, and "
-                    "the one before it has a label in {}".format(rows, before), rows=rows))  # fmt: skip
+                found.append(
+                    finding(
+                        "end is never learned",
+                        step,
+                        f"in {rows} padded rows the last token that the mask counts has the "
+                        "label -100, and "
+                        f"the one before it has a label in {before}",
+                        rows=rows,
+                    )
+                )
         return found
 
     def of_order(self, held, step):
@@ -1027,24 +1083,44 @@ class Batches(Observer):
             first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
             groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
             if len(groups) >= 3 and all(len(set(group)) == 1 for group in groups):
-                return [finding(
-                    "workers repeat the stream", step,
-                    "with {} workers each batch came {} times in a row".format(
-                        held.workers, held.workers), workers=held.workers)]  # fmt: skip
+                return [
+                    finding(
+                        "workers repeat the stream",
+                        step,
+                        f"with {held.workers} workers each batch came {held.workers} times in a "
+                        "row",
+                        workers=held.workers,
+                    )
+                ]
         pairs = list(zip(whole, epochs[1:]))
-        same = [pair for pair in pairs if pair[0][: len(pair[1])] == pair[1][: len(pair[0])]
-                and len(pair[1]) >= 3]  # fmt: skip
+        same = [
+            pair
+            for pair in pairs
+            if pair[0][: len(pair[1])] == pair[1][: len(pair[0])] and len(pair[1]) >= 3
+        ]
         if not same or len(same) < len([pair for pair in pairs if len(pair[1]) >= 3]):
             return []
-        told = "{} epochs of {} batches had the same batches in the same order".format(
-            len(same) + 1, len(whole[0]))  # fmt: skip
+        told = (
+            f"{len(same) + 1} epochs of {len(whole[0])} batches had the same batches in the same "
+            "order"
+        )
         if "Distributed" in held.sampler and held.shuffles:
             return [finding("set_epoch missing", step, told, epochs=len(same) + 1)]
         if held.shuffles:
-            return [finding("same order each epoch", step, told + ", from a shuffling sampler",
-                            level="wrong", epochs=len(same) + 1)]  # fmt: skip
-        return [finding("same order each epoch", step, told + ", without shuffling",
-                        epochs=len(same) + 1)]  # fmt: skip
+            return [
+                finding(
+                    "same order each epoch",
+                    step,
+                    told + ", from a shuffling sampler",
+                    level="wrong",
+                    epochs=len(same) + 1,
+                )
+            ]
+        return [
+            finding(
+                "same order each epoch", step, told + ", without shuffling", epochs=len(same) + 1
+            )
+        ]
 
     def of_images(self, held, step):
         """Images from 0 to 255, or unlike what pretrained weights were trained on."""
@@ -1054,18 +1130,28 @@ class Batches(Observer):
         high = max(image[1] for image in held.images)
         mean = sum(image[2] for image in held.images) / len(held.images)
         if low >= 0 and high > 100:
-            return [finding(
-                "images from 0 to 255", step,
-                "image-like inputs of a floating type lie between {:g} and {:g}".format(low, high),
-                lowest=low, highest=high)]  # fmt: skip
+            return [
+                finding(
+                    "images from 0 to 255",
+                    step,
+                    f"image-like inputs of a floating type lie between {low:g} and {high:g}",
+                    lowest=low,
+                    highest=high,
+                )
+            ]
         pretrained = self.watch.parts["checkpoints"].pretrained
         colour = all(image[4] == 3 for image in held.images)
         if low >= 0 and high <= 1 and pretrained and colour and mean > 0.1:
-            return [finding(
-                "images aren't normalised", step,
-                "weights were loaded into {} before training, and its images lie between {:.3g} "
-                "and {:.3g} with a mean of {:.3g}".format(pretrained, low, high, mean),
-                mean=mean)]  # fmt: skip
+            return [
+                finding(
+                    "images aren't normalised",
+                    step,
+                    f"weights were loaded into {pretrained} before training, and its images lie "
+                    f"between {low:.3g} "
+                    f"and {high:.3g} with a mean of {mean:.3g}",
+                    mean=mean,
+                )
+            ]
         return []
 
 
@@ -1160,29 +1246,50 @@ class Checkpoints(Observer):
         early = [(when, parts) for when, parts in self.saved if 0 < when < step]
         kinds = set().union(*(parts for _, parts in self.saved)) if self.saved else set()
         if early and any("weights" in parts for _, parts in early) and "optimizer" not in kinds:
-            found.append(finding(
-                "checkpoint lacks the optimizer", early[0][0],
-                "torch.save wrote weights after step {} and training went on; no file holds an "
-                "optimizer's state".format(early[0][0]), saves=len(early)))  # fmt: skip
+            found.append(
+                finding(
+                    "checkpoint lacks the optimizer",
+                    early[0][0],
+                    f"torch.save wrote weights after step {early[0][0]} and training went on; no "
+                    "file holds an "
+                    "optimizer's state",
+                    saves=len(early),
+                )
+            )
         start = [parts for when, parts in self.read if when == 0]
-        if any("optimizer" in parts for parts in start) and self.loaded_model and step:
-            if not self.loaded_optimizer:
-                found.append(finding(
-                    "optimizer not restored", 1,
-                    "torch.load read a file with weights and an optimizer's state before step 1; "
-                    "the model was loaded and no optimizer.load_state_dict() was called"))  # fmt: skip
+        held = any("optimizer" in parts for parts in start)
+        if held and step and self.loaded_model and not self.loaded_optimizer:
+            found.append(
+                finding(
+                    "optimizer not restored",
+                    1,
+                    "torch.load read a file with an optimizer's state before step 1; the model "
+                    "was loaded and no optimizer.load_state_dict() was called",
+                )
+            )
         for steps, stands in self.counts:
             if self.loaded_optimizer and steps > 0 and stands == 0 and not self.loaded_scheduler:
-                found.append(finding(
-                    "scheduler not restored", 1,
-                    "at the first step the optimizer's state counted {:g} steps, the scheduler 0"
-                    .format(steps), optimizer=steps))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler not restored",
+                        1,
+                        f"at the first step the optimizer's state counted {steps:g} steps, the "
+                        "scheduler 0",
+                        optimizer=steps,
+                    )
+                )
                 break
         for own, given, mine, theirs in self.missed[:1]:
-            found.append(finding(
-                "nothing was loaded", 0,
-                "none of {} names in the state matches one of the {} in the model: {} there, {} "
-                "here".format(given, own, theirs, mine), names=given))  # fmt: skip
+            found.append(
+                finding(
+                    "nothing was loaded",
+                    0,
+                    f"none of {given} names in the state matches one of the {own} in the model: "
+                    f"{theirs} there, {mine} "
+                    "here",
+                    names=given,
+                )
+            )
         return found
 
 
@@ -1190,7 +1297,15 @@ class Checkpoints(Observer):
 # gradients.py
 # backward(), clipping and the gradient scaler.
 
-MEAN_NODES = ("NllLoss", "MseLoss", "SmoothL1", "HuberLoss", "BinaryCrossEntropy", "L1Loss", "KlDiv")
+MEAN_NODES = (
+    "NllLoss",
+    "MseLoss",
+    "SmoothL1",
+    "HuberLoss",
+    "BinaryCrossEntropy",
+    "L1Loss",
+    "KlDiv",
+)
 
 
 class Gradients(Observer):
@@ -1338,34 +1453,56 @@ class Gradients(Observer):
         step, found = self.watch.step, []
         for key, piled in self.piled.items():
             if piled >= 4 and not self.fresh.get(key):
-                found.append(finding(
-                    "gradients pile up", step,
-                    "in {} steps the gradients of the step before were still there at the first "
-                    "backward()".format(piled), steps=piled))  # fmt: skip
+                found.append(
+                    finding(
+                        "gradients pile up",
+                        step,
+                        f"in {piled} steps the gradients of the step before were still there at "
+                        "the first "
+                        "backward()",
+                        steps=piled,
+                    )
+                )
                 break
         windows = self.windows[1:-1]
         several = [w for w in windows if w[0] > 1 and w[1] == w[0] and w[2] == w[0]]
         if len(several) >= 3 and len(several) == len(windows):
             count = several[0][0]
-            found.append(finding(
-                "undivided accumulation", step,
-                "{} losses that are means went back in each step, each of its own batch and none "
-                "divided".format(count), accumulated=count))  # fmt: skip
+            found.append(
+                finding(
+                    "undivided accumulation",
+                    step,
+                    f"{count} losses that are means went back in each step, each of its own "
+                    "batch and none "
+                    "divided",
+                    accumulated=count,
+                )
+            )
         if self.while_scaled:
             when, norm = self.while_scaled[0]
-            found.append(finding(
-                "clipped while scaled", when,
-                "clip_grad_norm_ saw a norm of {:.3g} before scaler.unscale_(), in {} steps".format(
-                    norm, len(self.while_scaled)), norm=norm if math.isfinite(norm) else str(norm),
-                steps=len(self.while_scaled)))  # fmt: skip
+            found.append(
+                finding(
+                    "clipped while scaled",
+                    when,
+                    f"clip_grad_norm_ saw a norm of {norm:.3g} before scaler.unscale_(), in "
+                    f"{len(self.while_scaled)} steps",
+                    norm=norm if math.isfinite(norm) else str(norm),
+                    steps=len(self.while_scaled),
+                )
+            )
         if self.skipped >= 12 and self.longest == self.skipped and self.taken <= self.skipped:
             scales = next(iter(self.scales.values()), [0.0])
-            found.append(finding(
-                "scaler skips", step,
-                "{} of {} steps were skipped; the scale went from {:g} to {:g}".format(
-                    self.skipped, self.skipped + self.taken, scales[0], scales[-1]),
-                level="wrong" if self.longest >= 20 else "hint",
-                skipped=self.skipped, taken=self.taken))  # fmt: skip
+            found.append(
+                finding(
+                    "scaler skips",
+                    step,
+                    f"{self.skipped} of {self.skipped + self.taken} steps were skipped; the "
+                    f"scale went from {scales[0]:g} to {scales[-1]:g}",
+                    level="wrong" if self.longest >= 20 else "hint",
+                    skipped=self.skipped,
+                    taken=self.taken,
+                )
+            )
         return found + self.of_norms(step) + self.of_layers(step)
 
     def of_norms(self, step):
@@ -1377,17 +1514,29 @@ class Gradients(Observer):
         late = [(when, n) for when, n, _ in norms if when > 3]
         spikes = [(when, n) for when, n in late if middle > 0 and n > 50 * middle]
         if spikes:
-            return [finding(
-                "gradient spikes", spikes[0][0],
-                "the norm is {:.3g} in step {}, with a median of {:.3g}".format(
-                    spikes[0][1], spikes[0][0], middle), norm=spikes[0][1], median=middle)]  # fmt: skip
+            return [
+                finding(
+                    "gradient spikes",
+                    spikes[0][0],
+                    f"the norm is {spikes[0][1]:.3g} in step {spikes[0][0]}, with a median of "
+                    f"{middle:.3g}",
+                    norm=spikes[0][1],
+                    median=middle,
+                )
+            ]
         far = [n for _, n, limit in norms if n > 20 * limit]
         if len(far) > 0.9 * len(norms):
-            return [finding(
-                "always clipped", step,
-                "the norm before clipping was over 20 times the limit of {:g} in {} of {} steps, "
-                "with a median of {:.3g}".format(norms[0][2], len(far), len(norms), middle),
-                median=middle, limit=norms[0][2])]  # fmt: skip
+            return [
+                finding(
+                    "always clipped",
+                    step,
+                    f"the norm before clipping was over 20 times the limit of {norms[0][2]:g} in "
+                    f"{len(far)} of {len(norms)} steps, "
+                    f"with a median of {middle:.3g}",
+                    median=middle,
+                    limit=norms[0][2],
+                )
+            ]
         return []
 
     def of_layers(self, step):
@@ -1404,19 +1553,29 @@ class Gradients(Observer):
                 first = max(size for _, size in sizes[:third])
                 last = max(size for _, size in sizes[-third:])
                 if min(first, last) < 1e-5 * max(first, last):
-                    found.append(finding(
-                        "gradients fade", step,
-                        "the mean gradient is {:.1e} in {} and {:.1e} in {}".format(
-                            first, sizes[0][0], last, sizes[-1][0]),
-                        first=first, last=last))  # fmt: skip
+                    found.append(
+                        finding(
+                            "gradients fade",
+                            step,
+                            f"the mean gradient is {first:.1e} in {sizes[0][0]} and {last:.1e} "
+                            f"in {sizes[-1][0]}",
+                            first=first,
+                            last=last,
+                        )
+                    )
                     break
         zeros = [median(seen.zeros) for seen in parts.seen.values() if seen.dim >= 2 and seen.zeros]
         if self.half_output and not self.scales and zeros and median(zeros) > 0.3:
-            found.append(finding(
-                "fp16 without scaler", step,
-                "outputs are float16, no gradient scaler is used, and {:.0%} of the gradients of "
-                "the median matrix are exactly 0".format(median(zeros)),
-                share=median(zeros)))  # fmt: skip
+            found.append(
+                finding(
+                    "fp16 without scaler",
+                    step,
+                    f"outputs are float16, no gradient scaler is used, and {median(zeros):.0%} "
+                    "of the gradients of "
+                    "the median matrix are exactly 0",
+                    share=median(zeros),
+                )
+            )
         return found
 
 
@@ -1437,8 +1596,12 @@ def state_of(generator):
     elif kind.startswith("numpy.random") and hasattr(generator, "bit_generator"):
         told = repr(generator.bit_generator.state)
     elif kind.startswith("numpy.random") and hasattr(generator, "get_state"):
-        told = repr([part if isinstance(part, (int, float, str)) else part.tolist()
-                     for part in generator.get_state()])  # fmt: skip
+        told = repr(
+            [
+                part if isinstance(part, (int, float, str)) else part.tolist()
+                for part in generator.get_state()
+            ]
+        )
     else:
         return None
     return hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -1465,7 +1628,7 @@ def generators(dataset):
         if state:
             found[path] = state
         elif depth < 4 and isinstance(thing, (list, tuple)) and len(thing) <= 32:
-            todo += [("{}[{}]".format(path, i), one, depth + 1) for i, one in enumerate(thing)]
+            todo += [(f"{path}[{i}]", one, depth + 1) for i, one in enumerate(thing)]
         elif depth < 4 and not isinstance(thing, (torch.Tensor, type)):
             held = getattr(thing, "__dict__", None)
             if isinstance(held, dict) and not callable(getattr(thing, "mro", None)):
@@ -1511,12 +1674,20 @@ class Workers:
     def note(self, worker, before, after):
         """Write them."""
         self.rows.append({path: [state, after.get(path)] for path, state in before.items()})
-        name = "worker-{}-{}-{}.json".format(os.getppid(), worker.id, os.getpid())
+        name = f"worker-{os.getppid()}-{worker.id}-{os.getpid()}.json"
         path = os.path.join(self.folder, name)
         try:
             with open(path + ".part", "w", encoding="utf-8") as handle:
-                json.dump({"trainer": os.getppid(), "worker": worker.id, "of": worker.num_workers,
-                           "time": time.time(), "rows": self.rows}, handle)  # fmt: skip
+                json.dump(
+                    {
+                        "trainer": os.getppid(),
+                        "worker": worker.id,
+                        "of": worker.num_workers,
+                        "time": time.time(),
+                        "rows": self.rows,
+                    },
+                    handle,
+                )
             os.replace(path + ".part", path)
         except OSError:
             pass
@@ -1562,8 +1733,9 @@ class Losses(Observer):
 
     def after_cross_entropy(self, token, result, args, kwargs):
         """F.cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction)."""
-        scores, target = (self.argument(args, kwargs, i, n, None)
-                          for i, n in enumerate(("input", "target")))  # fmt: skip
+        scores, target = (
+            self.argument(args, kwargs, i, n, None) for i, n in enumerate(("input", "target"))
+        )
         if not self.training(scores) or scores.dim() < 2:
             return
         self.calls += 1
@@ -1634,70 +1806,117 @@ class Losses(Observer):
         step, found = self.watch.step, []
         if self.probabilities >= 3 and self.probabilities == self.calls:
             proved = self.by == "SoftmaxBackward0"
-            found.append(finding(
-                "softmax twice", step,
-                "cross_entropy got rows between 0 and 1 that add up to 1 in all of {} calls{}"
-                .format(self.calls, ", made by softmax" if proved else ""),
-                level=None if proved else "hint", calls=self.calls))  # fmt: skip
+            found.append(
+                finding(
+                    "softmax twice",
+                    step,
+                    "cross_entropy got rows between 0 and 1 that add up to 1 in all of "
+                    f"{self.calls} calls" + (", made by softmax" if proved else ""),
+                    level=None if proved else "hint",
+                    calls=self.calls,
+                )
+            )
         if self.sigmoids >= 3 and self.sigmoids == self.binary:
-            found.append(finding(
-                "softmax twice", step,
-                "binary_cross_entropy_with_logits got the output of a sigmoid in all of {} calls"
-                .format(self.binary), calls=self.binary))  # fmt: skip
+            found.append(
+                finding(
+                    "softmax twice",
+                    step,
+                    "binary_cross_entropy_with_logits got the output of a sigmoid in all of "
+                    f"{self.binary} calls",
+                    calls=self.binary,
+                )
+            )
         if self.bad_nll >= 3 and self.bad_nll == self.nll:
-            found.append(finding(
-                "not log-probabilities", step,
-                "in all of {} calls exp(input) doesn't add up to 1 in a row; {:.4g} in the first"
-                .format(self.nll, self.sums[0]), sum=str(self.sums[0])))  # fmt: skip
+            found.append(
+                finding(
+                    "not log-probabilities",
+                    step,
+                    f"in all of {self.nll} calls exp(input) doesn't add up to 1 in a row; "
+                    f"{self.sums[0]:.4g} in the first",
+                    sum=str(self.sums[0]),
+                )
+            )
         if self.unfinished:
             when, value, layer = self.unfinished
-            found.append(finding(
-                "loss isn't finite", when, "the loss is {} in step {}{}".format(
-                    value, when, "; the first layer with such an output is " + layer if layer
-                    else ""), layer=layer))  # fmt: skip
+            found.append(
+                finding(
+                    "loss isn't finite",
+                    when,
+                    "the loss is {} in step {}{}".format(
+                        value,
+                        when,
+                        "; the first layer with such an output is " + layer if layer else "",
+                    ),
+                    layer=layer,
+                )
+            )
         over = [(counted, real) for counted, real in self.padded if counted > real]
         models = [getattr(model, "config", None) for model in self.watch.models()]
         both = any(getattr(config, "is_encoder_decoder", False) for config in models)
         if len(over) >= 3 and len(over) >= 0.5 * len(self.padded) and not both:
-            found.append(finding(
-                "padding counts", step,
-                "{} labels count in a batch with {} real tokens by its attention mask; so in {} of "
-                "{} batches".format(*over[0], len(over), len(self.padded)),
-                counted=over[0][0], real=over[0][1]))  # fmt: skip
+            found.append(
+                finding(
+                    "padding counts",
+                    step,
+                    f"{over[0][0]} labels count in a batch with {over[0][1]} real tokens by its "
+                    f"attention mask; so in {len(over)} of {len(self.padded)} batches",
+                    counted=over[0][0],
+                    real=over[0][1],
+                )
+            )
         if len(self.unmasked) >= 3 and len({value for value, _ in self.unmasked}) == 1:
             share = sum(share for _, share in self.unmasked) / len(self.unmasked)
             if share > 0.15:
-                found.append(finding(
-                    "padding seems to count", step,
-                    "rows of labels end in {} times the same value, {:.0%} of all labels, and each "
-                    "counts in the loss".format("many", share), share=round(share, 3)))  # fmt: skip
+                found.append(
+                    finding(
+                        "padding seems to count",
+                        step,
+                        "rows of labels end in runs of one value of many lengths, "
+                        f"{share:.0%} of all labels, and each counts in the loss",
+                        share=round(share, 3),
+                    )
+                )
         return found + self.of_values(step)
 
     def of_values(self, step):
         """The course of the loss, and the labels."""
         found = []
         loss, classes = self.first or (None, 0)
-        if loss is not None and classes >= 2 and math.isfinite(loss) and self.values:
-            if loss > 3 * math.log(classes) + 2:
-                found.append(finding(
-                    "first loss too high", 1,
-                    "the first loss is {:.4g}; ln({}) is {:.3g}".format(
-                        loss, classes, math.log(classes)), loss=loss, classes=classes))  # fmt: skip
+        loss = loss if loss is not None and math.isfinite(loss) else 0.0
+        if classes >= 2 and self.values and loss > 3 * math.log(classes) + 2:
+            found.append(
+                finding(
+                    "first loss too high",
+                    1,
+                    f"the first loss is {loss:.4g}; ln({classes}) is {math.log(classes):.3g}",
+                    loss=loss,
+                    classes=classes,
+                )
+            )
         values = [value for _, value in self.values if math.isfinite(value)]
         if len(values) >= 12 and max(values) - min(values) <= 2e-4 * abs(values[0]):
-            found.append(finding(
-                "loss stands still", step,
-                "{} losses lie between {:.6g} and {:.6g}".format(
-                    len(values), min(values), max(values)),
-                lowest=min(values), highest=max(values)))  # fmt: skip
+            found.append(
+                finding(
+                    "loss stands still",
+                    step,
+                    f"{len(values)} losses lie between {min(values):.6g} and {max(values):.6g}",
+                    lowest=min(values),
+                    highest=max(values),
+                )
+            )
         total = sum(self.labels.values())
         if total >= 200 and self.labels:
             share = self.labels.most_common(1)[0][1] / total
             if share > 0.95:
-                found.append(finding(
-                    "one class dominates", step,
-                    "{:.1%} of {} labels are one class of {}".format(share, total, classes),
-                    share=round(share, 4), labels=total))  # fmt: skip
+                found.append(
+                    finding(
+                        "one class dominates",
+                        step,
+                        f"{share:.1%} of {total} labels are one class of {classes}",
+                        share=round(share, 4),
+                        labels=total,
+                    )
+                )
         return found
 
 
@@ -1727,7 +1946,7 @@ class Modes(Observer):
         """A module is called."""
         import torch
 
-        gradients = torch.is_grad_enabled() and not self.watch.in_backward
+        gradients = self.watch.gradients and not self.watch.in_backward
         norm = isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
         drop = isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0
         if outermost:
@@ -1747,9 +1966,7 @@ class Modes(Observer):
 
     def left(self, module):
         """The outermost module has ended."""
-        import torch
-
-        if torch.is_grad_enabled() or self.watch.in_backward:
+        if self.watch.gradients or self.watch.in_backward:
             return
         if not self.evaluations or self.evaluations[-1] != self.count:
             self.evaluations.append(self.count)
@@ -1774,34 +1991,52 @@ class Modes(Observer):
             if id(root) not in self.history or not any(id(p) in held for p in root.parameters()):
                 continue
             modes = self.history[id(root)][1]
-            inside = [names.get(id(m), "?") for m in root.modules()
-                      if id(m) in self.history and self.history[id(m)][2]
-                      and not self.history[id(m)][1][-1]]  # fmt: skip
+            inside = [
+                names.get(id(m), "?")
+                for m in root.modules()
+                if id(m) in self.history
+                and self.history[id(m)][2]
+                and not self.history[id(m)][1][-1]
+            ]
             if len(modes) < 4 or not inside or modes[-1]:
                 continue
             if not any(modes):
-                found.append(finding(
-                    "evaluation mode from the start", step,
-                    "{} and its {} layers with dropout or batch norm were in evaluation mode in "
-                    "all of {} training steps".format(type(root).__name__, len(inside), len(modes)),
-                    layers=inside[:20]))  # fmt: skip
+                found.append(
+                    finding(
+                        "evaluation mode from the start",
+                        step,
+                        f"{type(root).__name__} and its {len(inside)} layers with dropout or "
+                        "batch norm were in evaluation mode in "
+                        f"all of {len(modes)} training steps",
+                        layers=inside[:20],
+                    )
+                )
                 break
             since = len(modes) - next(i for i, mode in enumerate(reversed(modes)) if mode)
             if len(modes) - since >= 3 and since in self.evaluations and all(modes[:since]):
-                found.append(finding(
-                    "left in evaluation mode", since + 1,
-                    "{} was in training mode in {} steps, then evaluated, and in evaluation mode "
-                    "in the {} steps after; {} layers have dropout or batch norm".format(
-                        type(root).__name__, since, len(modes) - since, len(inside)),
-                    layers=inside[:20]))  # fmt: skip
+                found.append(
+                    finding(
+                        "left in evaluation mode",
+                        since + 1,
+                        f"{type(root).__name__} was in training mode in {since} steps, then "
+                        "evaluated, and in evaluation mode "
+                        f"in the {len(modes) - since} steps after; {len(inside)} layers have "
+                        "dropout or batch norm",
+                        layers=inside[:20],
+                    )
+                )
                 break
         if len(self.in_training_mode) >= 2:
-            found.append(finding(
-                "evaluated in training mode", self.in_training_mode[0][0],
-                "{} ran {} times without gradients on batches of another loader, with dropout or "
-                "batch norm in training mode".format(
-                    self.in_training_mode[0][1], len(self.in_training_mode)),
-                calls=len(self.in_training_mode)))  # fmt: skip
+            found.append(
+                finding(
+                    "evaluated in training mode",
+                    self.in_training_mode[0][0],
+                    f"{self.in_training_mode[0][1]} ran {len(self.in_training_mode)} times "
+                    "without gradients on batches of another loader, with dropout or "
+                    "batch norm in training mode",
+                    calls=len(self.in_training_mode),
+                )
+            )
         moved = []
         for key, (ref, first) in self.statistics.items():
             module = ref()
@@ -1811,10 +2046,15 @@ class Modes(Observer):
             if frozen and bool((strided(module.running_mean) != first).any()):
                 moved.append(names.get(key, "?"))
         if moved:
-            found.append(finding(
-                "frozen statistics move", step,
-                "running_mean changed in {}, whose weights were frozen in each step".format(
-                    some(moved)), layers=moved[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "frozen statistics move",
+                    step,
+                    f"running_mean changed in {some(moved)}, whose weights were frozen in each "
+                    "step",
+                    layers=moved[:20],
+                )
+            )
         return found
 
 
@@ -1857,11 +2097,15 @@ class Parameters(Observer):
         """The record of an optimizer."""
         if id(optimizer) not in self.optimizers:
             self.optimizers[id(optimizer)] = {
-                "ref": weakref.ref(optimizer), "steps": 0, "skipped": 0, "rates": [],
-                "type": type(optimizer).__name__, "ours": type(optimizer).__module__,
+                "ref": weakref.ref(optimizer),
+                "steps": 0,
+                "skipped": 0,
+                "rates": [],
+                "type": type(optimizer).__name__,
+                "ours": type(optimizer).__module__,
                 "decay": max([float(g.get("weight_decay") or 0) for g in optimizer.param_groups]),
                 "decoupled": any(g.get("decoupled_weight_decay") for g in optimizer.param_groups),
-            }  # fmt: skip
+            }
         return self.optimizers[id(optimizer)]
 
     def due(self, steps):
@@ -1882,6 +2126,8 @@ class Parameters(Observer):
         held["steps"] += 1
         held["rates"].append(max(float(group["lr"]) for group in optimizer.param_groups))
         before = self.before.pop(id(optimizer), None)
+        if before is None:
+            self.look_for_nan(optimizer, held["steps"])
         if before is not None:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -1889,6 +2135,18 @@ class Parameters(Observer):
                         rate = float(group["lr"])
                         self.compare(parameter, before[id(parameter)], rate, held["steps"])
             self.look_outside()
+
+    def look_for_nan(self, optimizer, step):
+        """In a step that isn't looked at in full: whether weights ceased to be finite."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"][:1]:
+                seen = self.seen.get(id(parameter))
+                if seen is None or seen.poisoned or parameter.grad is None:
+                    continue
+                if parameter.grad.is_sparse or bool(strided(parameter, 256).isfinite().all()):
+                    continue
+                if not bool(strided(parameter.grad, 256).isfinite().all()):
+                    seen.poisoned.append(step)
 
     def compare(self, parameter, before, rate, step):
         """One parameter in one step."""
@@ -1918,8 +2176,8 @@ class Parameters(Observer):
         pushed = gradient != 0
         count = int(pushed.sum())
         seen.zeros.append(1 - count / gradient.numel())
-        if bool(before.isfinite().all()) and not bool(after.isfinite().all()):
-            if not bool(gradient.isfinite().all()):
+        if not bool(after.isfinite().all()):
+            if bool(before.isfinite().all()) and not bool(gradient.isfinite().all()):
                 seen.poisoned.append(step)
             return
         if not count:
@@ -1961,67 +2219,110 @@ class Parameters(Observer):
     def findings(self):
         """What the parameters showed."""
         step, names = self.watch.step, self.watch.names()
-        known = {names.get(key, "parameter of shape {}".format(tuple(seen.ref().shape))): seen
-                 for key, seen in self.seen.items() if seen.ref() is not None}  # fmt: skip
+        known = {
+            names.get(key, f"parameter of shape {tuple(seen.ref().shape)}"): seen
+            for key, seen in self.seen.items()
+            if seen.ref() is not None
+        }
         found = []
         if step >= 3:
             found += self.still(step, names, known) + self.dull(step, known)
             found += self.unreached(step, names, known) + self.parts_of_models(step, names)
-        for name, seen in known.items():
-            if seen.frozen_moved:
-                several = [n for n, s in known.items() if s.frozen_moved]
-                found.append(finding(
-                    "frozen weight moves", seen.frozen_moved[0],
-                    "{} have requires_grad=False and changed in {} of {} steps".format(
-                        some(several), len(seen.frozen_moved), seen.looks),
-                    parameters=several[:20], steps=seen.frozen_moved[:20]))  # fmt: skip
-                break
+        thawed = {name: seen.frozen_moved for name, seen in known.items() if seen.frozen_moved}
+        if thawed:
+            steps = sorted({when for moved in thawed.values() for when in moved})
+            found.append(
+                finding(
+                    "frozen weight moves",
+                    steps[0],
+                    f"{some(thawed)} have requires_grad=False and changed in {len(steps)} of the "
+                    "steps that were looked at",
+                    parameters=list(thawed)[:20],
+                    steps=steps[:20],
+                )
+            )
         poisoned = {name: seen for name, seen in known.items() if seen.poisoned}
         if poisoned:
             first = min(seen.poisoned[0] for seen in poisoned.values())
-            found.append(finding(
-                "nan enters the weights", first,
-                "{} were finite before step {}, got a gradient that isn't, and are not finite after"
-                .format(some(poisoned), first), parameters=list(poisoned)[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "nan enters the weights",
+                    first,
+                    f"{some(poisoned)} were finite before step {first}, got a gradient that "
+                    "isn't, and are not finite after",
+                    parameters=list(poisoned)[:20],
+                )
+            )
         for held in self.optimizers.values():
             if held["type"] == "Adam" and held["decay"] > 0 and not held["decoupled"]:
-                found.append(finding(
-                    "decay in Adam", 1, "torch.optim.Adam with weight_decay={:g}".format(
-                        held["decay"]), weight_decay=held["decay"]))  # fmt: skip
+                found.append(
+                    finding(
+                        "decay in Adam",
+                        1,
+                        "torch.optim.Adam with weight_decay={:g}".format(held["decay"]),
+                        weight_decay=held["decay"],
+                    )
+                )
         return found
 
     def still(self, step, names, known):
         """Weights that get a gradient and don't move, in an optimizer or outside it."""
         found = []
-        fixed = [n for n, s in known.items()
-                 if s.stuck >= 3 and s.stuck == s.nonzero and s.dtype not in HALF]  # fmt: skip
+        fixed = [
+            n
+            for n, s in known.items()
+            if s.stuck >= 3 and s.stuck == s.nonzero and s.dtype not in HALF
+        ]
         if fixed:
-            found.append(finding(
-                "weights stand still", step,
-                "{} had a gradient that isn't zero and a rate above 0, and no element of the "
-                "sample changed in any step".format(some(fixed)), parameters=fixed[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "weights stand still",
+                    step,
+                    f"{some(fixed)} had a gradient that isn't zero and a rate above 0, and no "
+                    "element of the "
+                    "sample changed in any step",
+                    parameters=fixed[:20],
+                )
+            )
         half = {n: s for n, s in known.items() if s.dtype in HALF and s.pushed}
         pushed = sum(s.pushed for s in half.values())
         followed = sum(s.followed for s in half.values())
         if pushed and followed < 0.5 * pushed:
             plain = all(h["ours"].startswith("torch.optim") for h in self.optimizers.values())
-            found.append(finding(
-                "bf16 swallows steps", step,
-                "{} weights in {}: {:.0%} of the elements with a gradient changed in a step".format(
-                    len(half), next(iter(half.values())).dtype, followed / pushed),
-                level=None if plain else "hint", share=round(followed / pushed, 4)))  # fmt: skip
+            found.append(
+                finding(
+                    "bf16 swallows steps",
+                    step,
+                    f"{len(half)} weights in {next(iter(half.values())).dtype}: "
+                    f"{followed / pushed:.0%} of the elements with a gradient changed in a step",
+                    level=None if plain else "hint",
+                    share=round(followed / pushed, 4),
+                )
+            )
         outside = [names[key] for key, looks in self.outside.items() if looks >= 2 and key in names]
         if outside and self.held() & set(names):
-            found.append(finding(
-                "outside the optimizer", step,
-                "{} get a gradient that isn't zero, and no optimizer that steps has them".format(
-                    some(outside)), parameters=outside[:20], count=len(outside)))  # fmt: skip
+            found.append(
+                finding(
+                    "outside the optimizer",
+                    step,
+                    f"{some(outside)} get a gradient that isn't zero, and no optimizer that "
+                    "steps has them",
+                    parameters=outside[:20],
+                    count=len(outside),
+                )
+            )
         elif outside and not any(seen.with_gradient for seen in self.seen.values()):
-            found.append(finding(
-                "weights stand still", step,
-                "{} get a gradient, and the optimizer holds none of them; none of its own "
-                "parameters ever had a gradient".format(some(outside)),
-                parameters=outside[:20], count=len(outside)))  # fmt: skip
+            found.append(
+                finding(
+                    "weights stand still",
+                    step,
+                    f"{some(outside)} get a gradient, and the optimizer holds none of them; none "
+                    "of its own "
+                    "parameters ever had a gradient",
+                    parameters=outside[:20],
+                    count=len(outside),
+                )
+            )
         return found
 
     def dull(self, step, known):
@@ -2034,8 +2335,10 @@ class Parameters(Observer):
         if len(medians) < 3 or any(seen.dtype in HALF for seen in known.values()):
             return []
         warming = max(medians) == medians[-1] and medians[-1] > 1.2 * medians[0]
-        told = "the median matrix changes by {:.1e} of its size in a step, {:.1e} at most".format(
-            median(medians), max(medians))  # fmt: skip
+        told = (
+            f"the median matrix changes by {median(medians):.1e} of its size in a step, "
+            f"{max(medians):.1e} at most"
+        )
         if max(medians) < 2e-5 and not warming:
             return [finding("tiny updates", step, told, ratio=median(medians))]
         if median(medians) > 0.1:
@@ -2045,16 +2348,28 @@ class Parameters(Observer):
     def unreached(self, step, names, known):
         """Parameters that were used in the forward pass and never got a gradient."""
         ran = self.watch.parts["modes"].ran if "modes" not in self.watch.failed else set()
-        silent = [names[key] for key, seen in self.seen.items()
-                  if key in names and key in ran and seen.ref() is not None
-                  and seen.ref().requires_grad and not seen.with_gradient
-                  and key not in self.outside]  # fmt: skip
+        silent = [
+            names[key]
+            for key, seen in self.seen.items()
+            if key in names
+            and key in ran
+            and seen.ref() is not None
+            and seen.ref().requires_grad
+            and not seen.with_gradient
+            and key not in self.outside
+        ]
         some_learn = any(seen.nonzero for seen in known.values())
         if silent and some_learn:
-            return [finding(
-                "no gradient", step,
-                "{} are in the optimizer and their modules ran, but .grad is None in each step"
-                .format(some(silent)), parameters=silent[:20], count=len(silent))]  # fmt: skip
+            return [
+                finding(
+                    "no gradient",
+                    step,
+                    f"{some(silent)} are in the optimizer and their modules ran, but .grad is "
+                    "None in each step",
+                    parameters=silent[:20],
+                    count=len(silent),
+                )
+            ]
         return []
 
     def parts_of_models(self, step, names):
@@ -2067,30 +2382,50 @@ class Parameters(Observer):
             adapters = [n for n in named if ".lora_" in n or n.startswith("lora_")]
             trains = [n for n in adapters if named[n].requires_grad and id(named[n]) in held]
             if adapters and not trains:
-                found.append(finding(
-                    "adapters don't train", step,
-                    "none of {} adapter weights ({}) is trainable and in the optimizer".format(
-                        len(adapters), some(adapters, 2)), count=len(adapters)))  # fmt: skip
+                found.append(
+                    finding(
+                        "adapters don't train",
+                        step,
+                        f"none of {len(adapters)} adapter weights ({some(adapters, 2)}) is "
+                        "trainable and in the optimizer",
+                        count=len(adapters),
+                    )
+                )
             vision = [n for n in named if any(w in n for w in ("vision_", "visual", "image_enc"))]
-            bridge = [n for n in named if any(
-                w in n for w in ("projector", "connector", "merger")) and n not in vision]  # fmt: skip
+            bridge = [
+                n
+                for n in named
+                if any(w in n for w in ("projector", "connector", "merger")) and n not in vision
+            ]
             rest = [n for n in named if n not in vision and n not in bridge]
             if vision and bridge and rest:
+
                 def on(group, named=named):
                     return [n for n in group if named[n].requires_grad and id(named[n]) in held]
+
                 if not on(bridge) and (on(rest) or on(vision)):
-                    found.append(finding(
-                        "connector is frozen", step,
-                        "none of {} weights of the connector ({}) trains; others do".format(
-                            len(bridge), some(bridge, 2)), count=len(bridge)))  # fmt: skip
-                rates = {r for n in on(vision) + on(rest)
-                         for r in self.seen[id(named[n])].rates[-1:]}  # fmt: skip
+                    found.append(
+                        finding(
+                            "connector is frozen",
+                            step,
+                            f"none of {len(bridge)} weights of the connector "
+                            f"({some(bridge, 2)}) trains; others do",
+                            count=len(bridge),
+                        )
+                    )
+                rates = {
+                    r for n in on(vision) + on(rest) for r in self.seen[id(named[n])].rates[-1:]
+                }
                 if on(vision) and on(rest) and len(rates) == 1 and max(rates) > 1e-4:
-                    found.append(finding(
-                        "one vision rate", step,
-                        "{} weights of the vision part and {} of the rest train at {:g}".format(
-                            len(on(vision)), len(on(rest)), max(rates)),
-                        rate=max(rates)))  # fmt: skip
+                    found.append(
+                        finding(
+                            "one vision rate",
+                            step,
+                            f"{len(on(vision))} weights of the vision part and {len(on(rest))} "
+                            f"of the rest train at {max(rates):g}",
+                            rate=max(rates),
+                        )
+                    )
         return found
 
 
@@ -2114,10 +2449,14 @@ class Rates(Observer):
         optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
         if any(held["ref"]() is scheduler for held in self.schedulers):
             return
-        self.schedulers.append({
-            "ref": weakref.ref(scheduler), "optimizer": weakref.ref(optimizer), "marks": [],
-            "made": self.watch.step,
-        })  # fmt: skip
+        self.schedulers.append(
+            {
+                "ref": weakref.ref(scheduler),
+                "optimizer": weakref.ref(optimizer),
+                "marks": [],
+                "made": self.watch.step,
+            }
+        )
 
     def after_step(self, optimizer):
         """Note where each scheduler stands."""
@@ -2133,15 +2472,25 @@ class Rates(Observer):
         for held in optimizers.values():
             rates = held["rates"]
             if len(rates) >= 10 and not any(rates):
-                found.append(finding(
-                    "rate is zero", len(rates),
-                    "the rate was 0 in each of {} steps".format(len(rates)), steps=len(rates)))  # fmt: skip
+                found.append(
+                    finding(
+                        "rate is zero",
+                        len(rates),
+                        f"the rate was 0 in each of {len(rates)} steps",
+                        steps=len(rates),
+                    )
+                )
             elif len(rates) >= 10 and rates[0] > 0 and not any(rates[-5:]):
                 at = len(rates) - next(i for i, rate in enumerate(reversed(rates)) if rate)
-                found.append(finding(
-                    "rate fell to zero", at + 1,
-                    "the rate was {:g} at first and 0 in the last {} steps".format(
-                        rates[0], len(rates) - at), first=rates[0]))  # fmt: skip
+                found.append(
+                    finding(
+                        "rate fell to zero",
+                        at + 1,
+                        f"the rate was {rates[0]:g} at first and 0 in the last "
+                        f"{len(rates) - at} steps",
+                        first=rates[0],
+                    )
+                )
         epochs = self.watch.parts["batches"].most_epochs()
         ranks = int(os.environ.get("WORLD_SIZE") or 1)
         for held in self.schedulers:
@@ -2153,20 +2502,35 @@ class Rates(Observer):
             ticks = scheduler.last_epoch - max(0, marks[0] if marks else 0)
             stepped = optimizers.get(id(optimizer), {"steps": 0})["steps"]
             if len(marks) >= 8 and ticks > 1.5 * len(marks) and abs(ticks - ranks * len(marks)) > 2:
-                found.append(finding(
-                    "scheduler too fast", step,
-                    "{} took {} steps in {} steps of its optimizer".format(name, ticks, len(marks)),
-                    scheduler=ticks, optimizer=len(marks)))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler too fast",
+                        step,
+                        f"{name} took {ticks} steps in {len(marks)} steps of its optimizer",
+                        scheduler=ticks,
+                        optimizer=len(marks),
+                    )
+                )
             if not stepped and step >= 5 and optimizer is not None and scheduler.last_epoch > 0:
-                found.append(finding(
-                    "scheduler of another optimizer", step,
-                    "{} took {} steps; its optimizer took none in {} steps of another".format(
-                        name, scheduler.last_epoch, step), scheduler=scheduler.last_epoch))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler of another optimizer",
+                        step,
+                        f"{name} took {scheduler.last_epoch} steps; its optimizer took none in "
+                        f"{step} steps of another",
+                        scheduler=scheduler.last_epoch,
+                    )
+                )
             if len(marks) >= 8 and ticks == 0 and epochs >= 3 and not held["made"]:
-                found.append(finding(
-                    "scheduler never steps", step,
-                    "{} stands at {} after {} steps and {} epochs".format(
-                        name, scheduler.last_epoch, len(marks), epochs), epochs=epochs))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler never steps",
+                        step,
+                        f"{name} stands at {scheduler.last_epoch} after {len(marks)} steps and "
+                        f"{epochs} epochs",
+                        epochs=epochs,
+                    )
+                )
         return found
 
 
@@ -2221,22 +2585,36 @@ class Resources(Observer):
         step, found = self.watch.step, []
         kept = [ref for ref in self.tokens[:-2] if ref() is not None]
         if len(kept) >= 8 and len(kept) >= 0.9 * len(self.tokens[:-2]):
-            found.append(finding(
-                "graphs are kept", step,
-                "the graphs of {} of the first {} losses are still in memory".format(
-                    len(kept), len(self.tokens[:-2])), kept=len(kept)))  # fmt: skip
+            found.append(
+                finding(
+                    "graphs are kept",
+                    step,
+                    f"the graphs of {len(kept)} of the first {len(self.tokens[:-2])} losses are "
+                    "still in memory",
+                    kept=len(kept),
+                )
+            )
         rises = [b - a for a, b in zip(self.hooks, self.hooks[1:])]
         if len(rises) >= 6 and min(rises[-6:]) > 0:
-            found.append(finding(
-                "hooks pile up", step,
-                "the models had {} hooks after step 1 and {} after step {}".format(
-                    self.hooks[0], self.hooks[-1], len(self.hooks)),
-                first=self.hooks[0], last=self.hooks[-1]))  # fmt: skip
+            found.append(
+                finding(
+                    "hooks pile up",
+                    step,
+                    f"the models had {self.hooks[0]} hooks after step 1 and {self.hooks[-1]} "
+                    f"after step {len(self.hooks)}",
+                    first=self.hooks[0],
+                    last=self.hooks[-1],
+                )
+            )
         if self.anomaly:
-            found.append(finding(
-                "anomaly detection", 1,
-                "torch.is_anomaly_enabled() was true in {} backward passes".format(self.anomaly),
-                passes=self.anomaly))  # fmt: skip
+            found.append(
+                finding(
+                    "anomaly detection",
+                    1,
+                    f"torch.is_anomaly_enabled() was true in {self.anomaly} backward passes",
+                    passes=self.anomaly,
+                )
+            )
         return found + self.waiting(step)
 
     def waiting(self, step):
@@ -2250,17 +2628,29 @@ class Resources(Observer):
             if held.workers and not held.persistent and len(later) >= 2 and held.waits:
                 slow = sum(later)
                 if slow > 0.3 * total and slow > 0.5 and median(later) > 5 * median(held.waits):
-                    return [finding(
-                        "workers start anew", step,
-                        "the first batch of an epoch took {:.2f} s, another {:.3f} s; {:.0%} of "
-                        "the time".format(median(later), median(held.waits), slow / total),
-                        first=median(later), other=median(held.waits))]  # fmt: skip
+                    return [
+                        finding(
+                            "workers start anew",
+                            step,
+                            f"the first batch of an epoch took {median(later):.2f} s, another "
+                            f"{median(held.waits):.3f} s; {slow / total:.0%} of "
+                            "the time",
+                            first=median(later),
+                            other=median(held.waits),
+                        )
+                    ]
             if waited > 0.5 * total and waited > 0.5:
                 kind = "loader too slow" if held.workers else "loading in the way"
-                return [finding(
-                    kind, step, "{:.0%} of {:.1f} s went into waiting for batches, with {} workers"
-                    .format(waited / total, total, held.workers),
-                    share=round(waited / total, 3), workers=held.workers)]  # fmt: skip
+                return [
+                    finding(
+                        kind,
+                        step,
+                        f"{waited / total:.0%} of {total:.1f} s went into waiting for batches, "
+                        f"with {held.workers} workers",
+                        share=round(waited / total, 3),
+                        workers=held.workers,
+                    )
+                ]
         return []
 
 
@@ -2269,8 +2659,16 @@ class Resources(Observer):
 # How the probe comes into a process: at the import of torch.
 
 CLASSES = (
-    Parameters, Gradients, Rates, Modes, Losses, Batches, Activations, Resources, Checkpoints,
-)  # fmt: skip
+    Parameters,
+    Gradients,
+    Rates,
+    Modes,
+    Losses,
+    Batches,
+    Activations,
+    Resources,
+    Checkpoints,
+)
 
 SITE = '''\
 """Starts the probe, then the sitecustomize that this file hides."""
@@ -2320,7 +2718,7 @@ class TorchFinder:
             try:
                 attach(module)
             except Exception as error:
-                sys.stderr.write("probe: could not attach ({})\n".format(error))
+                sys.stderr.write(f"probe: could not attach ({error})\n")
 
         loader.exec_module = exec_module
         return spec
@@ -2364,19 +2762,28 @@ def attach_losses(watch, torch):
     wrap = watch.wrap
     wrap(functions, "cross_entropy", "losses", after="after_cross_entropy", fragile=True)
     wrap(functions, "nll_loss", "losses", after="after_nll", fragile=True)
-    wrap(functions, "binary_cross_entropy_with_logits", "losses", after="after_binary",
-         fragile=True)  # fmt: skip
+    wrap(
+        functions, "binary_cross_entropy_with_logits", "losses", after="after_binary", fragile=True
+    )
     wrap(functions, "relu", "activations", after="after_relu", fragile=True)
     wrap(functions, "softmax", "activations", after="after_softmax", fragile=True)
-    wrap(functions, "scaled_dot_product_attention", "activations", after="after_attention",
-         fragile=True)  # fmt: skip
+    wrap(
+        functions,
+        "scaled_dot_product_attention",
+        "activations",
+        after="after_attention",
+        fragile=True,
+    )
     wrap(torch.Tensor, "backward", "time and memory", before="before_backward")
     wrap(torch.Tensor, "backward", "losses", before="before_backward")
     wrap(torch.Tensor, "backward", "gradients", before="before_backward", after="after_backward")
     utils = torch.nn.utils
     wrap(utils.clip_grad, "clip_grad_norm_", "gradients", after="after_clip", places=(utils,))
-    scaler = torch.amp.grad_scaler.GradScaler if hasattr(torch, "amp") and hasattr(
-        torch.amp, "grad_scaler") else torch.cuda.amp.GradScaler  # fmt: skip
+    scaler = (
+        torch.amp.grad_scaler.GradScaler
+        if hasattr(torch, "amp") and hasattr(torch.amp, "grad_scaler")
+        else torch.cuda.amp.GradScaler
+    )
     wrap(scaler, "scale", "gradients", after="after_scale")
     wrap(scaler, "unscale_", "gradients", after="after_unscale")
     wrap(scaler, "step", "gradients", before="before_scaler_step", after="after_scaler_step")
@@ -2520,9 +2927,11 @@ def parse(argv):
         place = argv.index("--")
         own, program = argv[:place], argv[place + 1 :]
     parser = argparse.ArgumentParser(
-        prog="probe.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="probe.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="probe.py [--steps N] [--json FILE] -- PROGRAM ARGS ...",
-    )  # fmt: skip
+    )
     parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
     parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
     parser.add_argument("--quiet", action="store_true", help="print no findings")
@@ -2541,7 +2950,7 @@ def command(program, parser):
         return [sys.executable, *program]
     if shutil.which(first):
         return program
-    parser.error("{}: no such file or command; give a Python file or a command".format(first))
+    parser.error(f"{first}: no such file or command; give a Python file or a command")
     return None
 
 
@@ -2584,7 +2993,7 @@ def same_random_numbers(workers):
     by_trainer = {}
     for one in workers:
         by_trainer.setdefault(one["trainer"], []).append(one)
-    for trainer, group in sorted(by_trainer.items()):
+    for _, group in sorted(by_trainer.items()):
         for path in sorted({path for one in group for path in one["rows"][0]}):
             starts = {}
             for one in sorted(group, key=lambda one: one["time"]):
@@ -2594,11 +3003,20 @@ def same_random_numbers(workers):
             shared = [ids for ids in starts.values() if len(set(ids)) > 1]
             if shared:
                 ids = sorted(set(shared[0]))
-                return [dict(finding(
-                    "workers share random numbers", 0,
-                    "{} began in the same state in workers {} and was used there".format(
-                        path, ", ".join(map(str, ids[:8]))),
-                    generator=path, workers=ids[:64]), rank=None)]  # fmt: skip
+                return [
+                    dict(
+                        finding(
+                            "workers share random numbers",
+                            0,
+                            "{} began in the same state in workers {} and was used there".format(
+                                path, ", ".join(map(str, ids[:8]))
+                            ),
+                            generator=path,
+                            workers=ids[:64],
+                        ),
+                        rank=None,
+                    )
+                ]
     return []
 
 
@@ -2612,11 +3030,19 @@ def same_batches(reports):
     for group in ranks.values():
         if len(group) > 1:
             told = ", ".join(map(str, sorted(group)[:8]))
-            return [dict(finding(
-                "ranks share data", 1,
-                "ranks {} trained on the same batches in the same order, under "
-                "DistributedDataParallel".format(told), level=WRONG, ranks=sorted(group)),
-                rank=min(group))]  # fmt: skip
+            return [
+                dict(
+                    finding(
+                        "ranks share data",
+                        1,
+                        f"ranks {told} trained on the same batches in the same order, under "
+                        "DistributedDataParallel",
+                        level=WRONG,
+                        ranks=sorted(group),
+                    ),
+                    rank=min(group),
+                )
+            ]
     return []
 
 
@@ -2644,20 +3070,31 @@ def merged(reports, workers, code):
     verdict = SOUND if reports else NOT_LOOKED
     verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else verdict
     return {
-        "form": FORM, "verdict": verdict, "exit": code,
+        "form": FORM,
+        "verdict": verdict,
+        "exit": code,
         "steps": max([report["steps"] for report in reports] or [0]),
-        "processes": [{key: report[key] for key in ("rank", "pid", "steps", "torch", "python")}
-                      for report in reports],
-        "findings": every, "observations": looked,
-    }  # fmt: skip
+        "processes": [
+            {key: report[key] for key in ("rank", "pid", "steps", "torch", "python")}
+            for report in reports
+        ],
+        "findings": every,
+        "observations": looked,
+    }
 
 
 def shown(report):
     """The report as text."""
     count = len(report["processes"])
-    lines = ["probe: {} ({} step{} of {} process{} looked at)".format(
-        report["verdict"], report["steps"], "" if report["steps"] == 1 else "s",
-        count, "" if count == 1 else "es")]  # fmt: skip
+    lines = [
+        "probe: {} ({} step{} of {} process{} looked at)".format(
+            report["verdict"],
+            report["steps"],
+            "" if report["steps"] == 1 else "s",
+            count,
+            "" if count == 1 else "es",
+        )
+    ]
     for one in report["findings"]:
         ranks = one.get("ranks") or []
         where = "step {}".format(one["step"]) if one["step"] else "before step 1"
@@ -2704,9 +3141,7 @@ def main(argv=None):
                 handle.write("\n")
         except OSError as error:
             sys.stderr.write(
-                "error: {} can't be written ({}); give another file\n".format(
-                    options.json, error.strerror
-                )
+                f"error: {options.json} can't be written ({error.strerror}); give another file\n"
             )
     if not options.quiet:
         sys.stdout.flush()

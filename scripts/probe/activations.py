@@ -29,7 +29,7 @@ class Activations(Observer):
         import torch
 
         return (
-            torch.is_grad_enabled()
+            self.watch.gradients
             and not self.watch.in_backward
             and isinstance(tensor, torch.Tensor)
             and tensor.is_floating_point()
@@ -49,8 +49,11 @@ class Activations(Observer):
             self.unfinished = self.watch.name_of(module)
         if isinstance(module, (torch.nn.Tanh, torch.nn.Sigmoid)):
             part = strided(output, 4096)
-            ends = part.abs() > 0.99 if isinstance(module, torch.nn.Tanh) else (
-                (part > 0.99) | (part < 0.01))  # fmt: skip
+            ends = (
+                part.abs() > 0.99
+                if isinstance(module, torch.nn.Tanh)
+                else ((part > 0.99) | (part < 0.01))
+            )
             self.held[id(module)] = weakref.ref(module)
             self.full.setdefault(id(module), []).append(float(ends.float().mean()))
         if isinstance(module, torch.nn.Linear) and 2 <= module.out_features <= 512:
@@ -122,33 +125,56 @@ class Activations(Observer):
                 dead.append((share, names.get(key, "?"), alive.numel()))
         if dead:
             share, name, units = max(dead)
-            found.append(finding(
-                "dead units", step,
-                "{:.0%} of {} units after the ReLU in {} were zero for every input in every step"
-                .format(share, units, name), share=round(share, 3), units=units))  # fmt: skip
-        full = [names.get(key, "?") for key, shares in self.full.items()
-                if len(shares) >= 5 and min(shares[-5:]) > 0.9]  # fmt: skip
+            found.append(
+                finding(
+                    "dead units",
+                    step,
+                    f"{share:.0%} of {units} units after the ReLU in {name} were zero for every "
+                    "input in every step",
+                    share=round(share, 3),
+                    units=units,
+                )
+            )
+        full = [
+            names.get(key, "?")
+            for key, shares in self.full.items()
+            if len(shares) >= 5 and min(shares[-5:]) > 0.9
+        ]
         if full:
-            found.append(finding(
-                "saturated layer", step,
-                "over 90 % of the outputs of {} lie at the ends of their range".format(some(full)),
-                layers=full[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "saturated layer",
+                    step,
+                    f"over 90 % of the outputs of {some(full)} lie at the ends of their range",
+                    layers=full[:20],
+                )
+            )
         high = [score for _, score in self.scores if score > 100]
         if len(high) >= 3 and len(high) >= 0.3 * len(self.scores):
-            found.append(finding(
-                "large attention scores", step,
-                "attention scores reach {:.4g} before the softmax".format(max(high)),
-                highest=max(high)))  # fmt: skip
-        for key, (ref, counts) in self.routers.items():
+            found.append(
+                finding(
+                    "large attention scores",
+                    step,
+                    f"attention scores reach {max(high):.4g} before the softmax",
+                    highest=max(high),
+                )
+            )
+        for key, (_ref, counts) in self.routers.items():
             total, experts = int(counts.sum()), len(counts)
             busiest = float(counts.max()) / max(1, total) * experts
             unused = int((counts < 0.05 * total / experts).sum())
             if total >= 512 and (busiest > 0.75 * experts or busiest > 4) and unused:
-                found.append(finding(
-                    "uneven experts", step,
-                    "the busiest of {} experts behind {} is the first choice of {:.0%} of {} "
-                    "tokens, and {} experts get next to none".format(
-                        experts, names.get(key, "?"), busiest / experts, total, unused),
-                    busiest=round(busiest, 2), unused=unused))  # fmt: skip
+                found.append(
+                    finding(
+                        "uneven experts",
+                        step,
+                        "the busiest of {} experts behind {} is the first choice of {:.0%} of {} "
+                        "tokens, and {} experts get next to none".format(
+                            experts, names.get(key, "?"), busiest / experts, total, unused
+                        ),
+                        busiest=round(busiest, 2),
+                        unused=unused,
+                    )
+                )
                 break
         return found

@@ -80,7 +80,9 @@ class Batches(Observer):
         prints = [fingerprint(tensor) for _, tensor in found]
         held.epochs[-1].append(hash(tuple(prints)))
         wide = [p for p, (_, t) in zip(prints, found) if t.is_floating_point() and t.dim() >= 2]
-        rest = [p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)]
+        rest = [
+            p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)
+        ]
         held.inputs[-1].append((tuple(wide), tuple(rest)))
         if not isinstance(result, (dict, list, tuple)) and not hasattr(result, "keys"):
             import torch
@@ -107,8 +109,11 @@ class Batches(Observer):
         """Rows of labels: how many real tokens the mask counts, or what the rows end in."""
         mask = next((t for n, t in named.items() if n.endswith("attention_mask")), None)
         labels = next((t for n, t in named.items() if n.endswith("labels")), None)
-        wholes = [t for t in named.values()
-                  if t.dim() == 2 and not t.is_floating_point() and t.shape[1] >= 4]  # fmt: skip
+        wholes = [
+            t
+            for t in named.values()
+            if t.dim() == 2 and not t.is_floating_point() and t.shape[1] >= 4
+        ]
         if mask is not None and labels is not None and mask.shape == labels.shape:
             if mask.dim() != 2 or mask.is_floating_point() or int(mask.max()) > 1:
                 return
@@ -168,30 +173,49 @@ class Batches(Observer):
         for held in self.training():
             found += self.of_order(held, step) + self.of_images(held, step)
             if held.pinned and not held.plain:
-                found.append(finding(
-                    "pinning has no effect", step,
-                    "the loader has pin_memory=True, and its batches are objects of a class "
-                    "without pin_memory()"))  # fmt: skip
+                found.append(
+                    finding(
+                        "pinning has no effect",
+                        step,
+                        "the loader has pin_memory=True, and its batches are objects of a class "
+                        "without pin_memory()",
+                    )
+                )
         for held in self.loaders.values():
             epochs = [inputs for inputs in held.inputs if len(inputs) >= 2]
             if not held.trained and held.sampler == "SequentialSampler" and len(epochs) >= 2:
-                pairs = [(a, b) for one, two in zip(epochs, epochs[1:]) for a, b in zip(one, two)
-                         if a[1] == b[1] and a[0] and b[0]]  # fmt: skip
+                pairs = [
+                    (a, b)
+                    for one, two in zip(epochs, epochs[1:])
+                    for a, b in zip(one, two)
+                    if a[1] == b[1] and a[0] and b[0]
+                ]
                 differ = [pair for pair in pairs if pair[0][0] != pair[1][0]]
                 if pairs and len(differ) > 0.5 * len(pairs):
-                    found.append(finding(
-                        "random evaluation data", step,
-                        "{} of {} evaluation batches had other inputs in the next pass, with the "
-                        "same labels in the same order".format(len(differ), len(pairs)),
-                        batches=len(differ)))  # fmt: skip
+                    found.append(
+                        finding(
+                            "random evaluation data",
+                            step,
+                            f"{len(differ)} of {len(pairs)} evaluation batches had other inputs "
+                            "in the next pass, with the "
+                            "same labels in the same order",
+                            batches=len(differ),
+                        )
+                    )
         rows = sum(count for _, _, count in self.ends)
         if rows >= 16 and not sum(last for last, _, _ in self.ends):
             before = sum(before for _, before, _ in self.ends)
             if before > 0.5 * rows:
-                found.append(finding(
-                    "end is never learned", step,
-                    "in {} padded rows the last token that the mask counts has the label -100, and "
-                    "the one before it has a label in {}".format(rows, before), rows=rows))  # fmt: skip
+                found.append(
+                    finding(
+                        "end is never learned",
+                        step,
+                        f"in {rows} padded rows the last token that the mask counts has the "
+                        "label -100, and "
+                        f"the one before it has a label in {before}",
+                        rows=rows,
+                    )
+                )
         return found
 
     def of_order(self, held, step):
@@ -202,24 +226,44 @@ class Batches(Observer):
             first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
             groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
             if len(groups) >= 3 and all(len(set(group)) == 1 for group in groups):
-                return [finding(
-                    "workers repeat the stream", step,
-                    "with {} workers each batch came {} times in a row".format(
-                        held.workers, held.workers), workers=held.workers)]  # fmt: skip
+                return [
+                    finding(
+                        "workers repeat the stream",
+                        step,
+                        f"with {held.workers} workers each batch came {held.workers} times in a "
+                        "row",
+                        workers=held.workers,
+                    )
+                ]
         pairs = list(zip(whole, epochs[1:]))
-        same = [pair for pair in pairs if pair[0][: len(pair[1])] == pair[1][: len(pair[0])]
-                and len(pair[1]) >= 3]  # fmt: skip
+        same = [
+            pair
+            for pair in pairs
+            if pair[0][: len(pair[1])] == pair[1][: len(pair[0])] and len(pair[1]) >= 3
+        ]
         if not same or len(same) < len([pair for pair in pairs if len(pair[1]) >= 3]):
             return []
-        told = "{} epochs of {} batches had the same batches in the same order".format(
-            len(same) + 1, len(whole[0]))  # fmt: skip
+        told = (
+            f"{len(same) + 1} epochs of {len(whole[0])} batches had the same batches in the same "
+            "order"
+        )
         if "Distributed" in held.sampler and held.shuffles:
             return [finding("set_epoch missing", step, told, epochs=len(same) + 1)]
         if held.shuffles:
-            return [finding("same order each epoch", step, told + ", from a shuffling sampler",
-                            level="wrong", epochs=len(same) + 1)]  # fmt: skip
-        return [finding("same order each epoch", step, told + ", without shuffling",
-                        epochs=len(same) + 1)]  # fmt: skip
+            return [
+                finding(
+                    "same order each epoch",
+                    step,
+                    told + ", from a shuffling sampler",
+                    level="wrong",
+                    epochs=len(same) + 1,
+                )
+            ]
+        return [
+            finding(
+                "same order each epoch", step, told + ", without shuffling", epochs=len(same) + 1
+            )
+        ]
 
     def of_images(self, held, step):
         """Images from 0 to 255, or unlike what pretrained weights were trained on."""
@@ -229,16 +273,26 @@ class Batches(Observer):
         high = max(image[1] for image in held.images)
         mean = sum(image[2] for image in held.images) / len(held.images)
         if low >= 0 and high > 100:
-            return [finding(
-                "images from 0 to 255", step,
-                "image-like inputs of a floating type lie between {:g} and {:g}".format(low, high),
-                lowest=low, highest=high)]  # fmt: skip
+            return [
+                finding(
+                    "images from 0 to 255",
+                    step,
+                    f"image-like inputs of a floating type lie between {low:g} and {high:g}",
+                    lowest=low,
+                    highest=high,
+                )
+            ]
         pretrained = self.watch.parts["checkpoints"].pretrained
         colour = all(image[4] == 3 for image in held.images)
         if low >= 0 and high <= 1 and pretrained and colour and mean > 0.1:
-            return [finding(
-                "images aren't normalised", step,
-                "weights were loaded into {} before training, and its images lie between {:.3g} "
-                "and {:.3g} with a mean of {:.3g}".format(pretrained, low, high, mean),
-                mean=mean)]  # fmt: skip
+            return [
+                finding(
+                    "images aren't normalised",
+                    step,
+                    f"weights were loaded into {pretrained} before training, and its images lie "
+                    f"between {low:.3g} "
+                    f"and {high:.3g} with a mean of {mean:.3g}",
+                    mean=mean,
+                )
+            ]
         return []

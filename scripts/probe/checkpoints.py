@@ -90,27 +90,48 @@ class Checkpoints(Observer):
         early = [(when, parts) for when, parts in self.saved if 0 < when < step]
         kinds = set().union(*(parts for _, parts in self.saved)) if self.saved else set()
         if early and any("weights" in parts for _, parts in early) and "optimizer" not in kinds:
-            found.append(finding(
-                "checkpoint lacks the optimizer", early[0][0],
-                "torch.save wrote weights after step {} and training went on; no file holds an "
-                "optimizer's state".format(early[0][0]), saves=len(early)))  # fmt: skip
+            found.append(
+                finding(
+                    "checkpoint lacks the optimizer",
+                    early[0][0],
+                    f"torch.save wrote weights after step {early[0][0]} and training went on; no "
+                    "file holds an "
+                    "optimizer's state",
+                    saves=len(early),
+                )
+            )
         start = [parts for when, parts in self.read if when == 0]
-        if any("optimizer" in parts for parts in start) and self.loaded_model and step:
-            if not self.loaded_optimizer:
-                found.append(finding(
-                    "optimizer not restored", 1,
-                    "torch.load read a file with weights and an optimizer's state before step 1; "
-                    "the model was loaded and no optimizer.load_state_dict() was called"))  # fmt: skip
+        held = any("optimizer" in parts for parts in start)
+        if held and step and self.loaded_model and not self.loaded_optimizer:
+            found.append(
+                finding(
+                    "optimizer not restored",
+                    1,
+                    "torch.load read a file with an optimizer's state before step 1; the model "
+                    "was loaded and no optimizer.load_state_dict() was called",
+                )
+            )
         for steps, stands in self.counts:
             if self.loaded_optimizer and steps > 0 and stands == 0 and not self.loaded_scheduler:
-                found.append(finding(
-                    "scheduler not restored", 1,
-                    "at the first step the optimizer's state counted {:g} steps, the scheduler 0"
-                    .format(steps), optimizer=steps))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler not restored",
+                        1,
+                        f"at the first step the optimizer's state counted {steps:g} steps, the "
+                        "scheduler 0",
+                        optimizer=steps,
+                    )
+                )
                 break
         for own, given, mine, theirs in self.missed[:1]:
-            found.append(finding(
-                "nothing was loaded", 0,
-                "none of {} names in the state matches one of the {} in the model: {} there, {} "
-                "here".format(given, own, theirs, mine), names=given))  # fmt: skip
+            found.append(
+                finding(
+                    "nothing was loaded",
+                    0,
+                    f"none of {given} names in the state matches one of the {own} in the model: "
+                    f"{theirs} there, {mine} "
+                    "here",
+                    names=given,
+                )
+            )
         return found

@@ -18,8 +18,16 @@ from .resources import Resources
 from .watching import Watch
 
 CLASSES = (
-    Parameters, Gradients, Rates, Modes, Losses, Batches, Activations, Resources, Checkpoints,
-)  # fmt: skip
+    Parameters,
+    Gradients,
+    Rates,
+    Modes,
+    Losses,
+    Batches,
+    Activations,
+    Resources,
+    Checkpoints,
+)
 
 SITE = '''\
 """Starts the probe, then the sitecustomize that this file hides."""
@@ -69,7 +77,7 @@ class TorchFinder:
             try:
                 attach(module)
             except Exception as error:
-                sys.stderr.write("probe: could not attach ({})\n".format(error))
+                sys.stderr.write(f"probe: could not attach ({error})\n")
 
         loader.exec_module = exec_module
         return spec
@@ -113,19 +121,28 @@ def attach_losses(watch, torch):
     wrap = watch.wrap
     wrap(functions, "cross_entropy", "losses", after="after_cross_entropy", fragile=True)
     wrap(functions, "nll_loss", "losses", after="after_nll", fragile=True)
-    wrap(functions, "binary_cross_entropy_with_logits", "losses", after="after_binary",
-         fragile=True)  # fmt: skip
+    wrap(
+        functions, "binary_cross_entropy_with_logits", "losses", after="after_binary", fragile=True
+    )
     wrap(functions, "relu", "activations", after="after_relu", fragile=True)
     wrap(functions, "softmax", "activations", after="after_softmax", fragile=True)
-    wrap(functions, "scaled_dot_product_attention", "activations", after="after_attention",
-         fragile=True)  # fmt: skip
+    wrap(
+        functions,
+        "scaled_dot_product_attention",
+        "activations",
+        after="after_attention",
+        fragile=True,
+    )
     wrap(torch.Tensor, "backward", "time and memory", before="before_backward")
     wrap(torch.Tensor, "backward", "losses", before="before_backward")
     wrap(torch.Tensor, "backward", "gradients", before="before_backward", after="after_backward")
     utils = torch.nn.utils
     wrap(utils.clip_grad, "clip_grad_norm_", "gradients", after="after_clip", places=(utils,))
-    scaler = torch.amp.grad_scaler.GradScaler if hasattr(torch, "amp") and hasattr(
-        torch.amp, "grad_scaler") else torch.cuda.amp.GradScaler  # fmt: skip
+    scaler = (
+        torch.amp.grad_scaler.GradScaler
+        if hasattr(torch, "amp") and hasattr(torch.amp, "grad_scaler")
+        else torch.cuda.amp.GradScaler
+    )
     wrap(scaler, "scale", "gradients", after="after_scale")
     wrap(scaler, "unscale_", "gradients", after="after_unscale")
     wrap(scaler, "step", "gradients", before="before_scaler_step", after="after_scaler_step")

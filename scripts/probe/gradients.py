@@ -7,7 +7,15 @@ from .table import finding
 from .values import median, sample, strided
 from .watching import Observer
 
-MEAN_NODES = ("NllLoss", "MseLoss", "SmoothL1", "HuberLoss", "BinaryCrossEntropy", "L1Loss", "KlDiv")
+MEAN_NODES = (
+    "NllLoss",
+    "MseLoss",
+    "SmoothL1",
+    "HuberLoss",
+    "BinaryCrossEntropy",
+    "L1Loss",
+    "KlDiv",
+)
 
 
 class Gradients(Observer):
@@ -155,34 +163,56 @@ class Gradients(Observer):
         step, found = self.watch.step, []
         for key, piled in self.piled.items():
             if piled >= 4 and not self.fresh.get(key):
-                found.append(finding(
-                    "gradients pile up", step,
-                    "in {} steps the gradients of the step before were still there at the first "
-                    "backward()".format(piled), steps=piled))  # fmt: skip
+                found.append(
+                    finding(
+                        "gradients pile up",
+                        step,
+                        f"in {piled} steps the gradients of the step before were still there at "
+                        "the first "
+                        "backward()",
+                        steps=piled,
+                    )
+                )
                 break
         windows = self.windows[1:-1]
         several = [w for w in windows if w[0] > 1 and w[1] == w[0] and w[2] == w[0]]
         if len(several) >= 3 and len(several) == len(windows):
             count = several[0][0]
-            found.append(finding(
-                "undivided accumulation", step,
-                "{} losses that are means went back in each step, each of its own batch and none "
-                "divided".format(count), accumulated=count))  # fmt: skip
+            found.append(
+                finding(
+                    "undivided accumulation",
+                    step,
+                    f"{count} losses that are means went back in each step, each of its own "
+                    "batch and none "
+                    "divided",
+                    accumulated=count,
+                )
+            )
         if self.while_scaled:
             when, norm = self.while_scaled[0]
-            found.append(finding(
-                "clipped while scaled", when,
-                "clip_grad_norm_ saw a norm of {:.3g} before scaler.unscale_(), in {} steps".format(
-                    norm, len(self.while_scaled)), norm=norm if math.isfinite(norm) else str(norm),
-                steps=len(self.while_scaled)))  # fmt: skip
+            found.append(
+                finding(
+                    "clipped while scaled",
+                    when,
+                    f"clip_grad_norm_ saw a norm of {norm:.3g} before scaler.unscale_(), in "
+                    f"{len(self.while_scaled)} steps",
+                    norm=norm if math.isfinite(norm) else str(norm),
+                    steps=len(self.while_scaled),
+                )
+            )
         if self.skipped >= 12 and self.longest == self.skipped and self.taken <= self.skipped:
             scales = next(iter(self.scales.values()), [0.0])
-            found.append(finding(
-                "scaler skips", step,
-                "{} of {} steps were skipped; the scale went from {:g} to {:g}".format(
-                    self.skipped, self.skipped + self.taken, scales[0], scales[-1]),
-                level="wrong" if self.longest >= 20 else "hint",
-                skipped=self.skipped, taken=self.taken))  # fmt: skip
+            found.append(
+                finding(
+                    "scaler skips",
+                    step,
+                    f"{self.skipped} of {self.skipped + self.taken} steps were skipped; the "
+                    f"scale went from {scales[0]:g} to {scales[-1]:g}",
+                    level="wrong" if self.longest >= 20 else "hint",
+                    skipped=self.skipped,
+                    taken=self.taken,
+                )
+            )
         return found + self.of_norms(step) + self.of_layers(step)
 
     def of_norms(self, step):
@@ -194,17 +224,29 @@ class Gradients(Observer):
         late = [(when, n) for when, n, _ in norms if when > 3]
         spikes = [(when, n) for when, n in late if middle > 0 and n > 50 * middle]
         if spikes:
-            return [finding(
-                "gradient spikes", spikes[0][0],
-                "the norm is {:.3g} in step {}, with a median of {:.3g}".format(
-                    spikes[0][1], spikes[0][0], middle), norm=spikes[0][1], median=middle)]  # fmt: skip
+            return [
+                finding(
+                    "gradient spikes",
+                    spikes[0][0],
+                    f"the norm is {spikes[0][1]:.3g} in step {spikes[0][0]}, with a median of "
+                    f"{middle:.3g}",
+                    norm=spikes[0][1],
+                    median=middle,
+                )
+            ]
         far = [n for _, n, limit in norms if n > 20 * limit]
         if len(far) > 0.9 * len(norms):
-            return [finding(
-                "always clipped", step,
-                "the norm before clipping was over 20 times the limit of {:g} in {} of {} steps, "
-                "with a median of {:.3g}".format(norms[0][2], len(far), len(norms), middle),
-                median=middle, limit=norms[0][2])]  # fmt: skip
+            return [
+                finding(
+                    "always clipped",
+                    step,
+                    f"the norm before clipping was over 20 times the limit of {norms[0][2]:g} in "
+                    f"{len(far)} of {len(norms)} steps, "
+                    f"with a median of {middle:.3g}",
+                    median=middle,
+                    limit=norms[0][2],
+                )
+            ]
         return []
 
     def of_layers(self, step):
@@ -221,17 +263,27 @@ class Gradients(Observer):
                 first = max(size for _, size in sizes[:third])
                 last = max(size for _, size in sizes[-third:])
                 if min(first, last) < 1e-5 * max(first, last):
-                    found.append(finding(
-                        "gradients fade", step,
-                        "the mean gradient is {:.1e} in {} and {:.1e} in {}".format(
-                            first, sizes[0][0], last, sizes[-1][0]),
-                        first=first, last=last))  # fmt: skip
+                    found.append(
+                        finding(
+                            "gradients fade",
+                            step,
+                            f"the mean gradient is {first:.1e} in {sizes[0][0]} and {last:.1e} "
+                            f"in {sizes[-1][0]}",
+                            first=first,
+                            last=last,
+                        )
+                    )
                     break
         zeros = [median(seen.zeros) for seen in parts.seen.values() if seen.dim >= 2 and seen.zeros]
         if self.half_output and not self.scales and zeros and median(zeros) > 0.3:
-            found.append(finding(
-                "fp16 without scaler", step,
-                "outputs are float16, no gradient scaler is used, and {:.0%} of the gradients of "
-                "the median matrix are exactly 0".format(median(zeros)),
-                share=median(zeros)))  # fmt: skip
+            found.append(
+                finding(
+                    "fp16 without scaler",
+                    step,
+                    f"outputs are float16, no gradient scaler is used, and {median(zeros):.0%} "
+                    "of the gradients of "
+                    "the median matrix are exactly 0",
+                    share=median(zeros),
+                )
+            )
         return found

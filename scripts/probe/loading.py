@@ -21,8 +21,12 @@ def state_of(generator):
     elif kind.startswith("numpy.random") and hasattr(generator, "bit_generator"):
         told = repr(generator.bit_generator.state)
     elif kind.startswith("numpy.random") and hasattr(generator, "get_state"):
-        told = repr([part if isinstance(part, (int, float, str)) else part.tolist()
-                     for part in generator.get_state()])  # fmt: skip
+        told = repr(
+            [
+                part if isinstance(part, (int, float, str)) else part.tolist()
+                for part in generator.get_state()
+            ]
+        )
     else:
         return None
     return hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -49,7 +53,7 @@ def generators(dataset):
         if state:
             found[path] = state
         elif depth < 4 and isinstance(thing, (list, tuple)) and len(thing) <= 32:
-            todo += [("{}[{}]".format(path, i), one, depth + 1) for i, one in enumerate(thing)]
+            todo += [(f"{path}[{i}]", one, depth + 1) for i, one in enumerate(thing)]
         elif depth < 4 and not isinstance(thing, (torch.Tensor, type)):
             held = getattr(thing, "__dict__", None)
             if isinstance(held, dict) and not callable(getattr(thing, "mro", None)):
@@ -95,12 +99,20 @@ class Workers:
     def note(self, worker, before, after):
         """Write them."""
         self.rows.append({path: [state, after.get(path)] for path, state in before.items()})
-        name = "worker-{}-{}-{}.json".format(os.getppid(), worker.id, os.getpid())
+        name = f"worker-{os.getppid()}-{worker.id}-{os.getpid()}.json"
         path = os.path.join(self.folder, name)
         try:
             with open(path + ".part", "w", encoding="utf-8") as handle:
-                json.dump({"trainer": os.getppid(), "worker": worker.id, "of": worker.num_workers,
-                           "time": time.time(), "rows": self.rows}, handle)  # fmt: skip
+                json.dump(
+                    {
+                        "trainer": os.getppid(),
+                        "worker": worker.id,
+                        "of": worker.num_workers,
+                        "time": time.time(),
+                        "rows": self.rows,
+                    },
+                    handle,
+                )
             os.replace(path + ".part", path)
         except OSError:
             pass

@@ -43,8 +43,9 @@ class Losses(Observer):
 
     def after_cross_entropy(self, token, result, args, kwargs):
         """F.cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction)."""
-        scores, target = (self.argument(args, kwargs, i, n, None)
-                          for i, n in enumerate(("input", "target")))  # fmt: skip
+        scores, target = (
+            self.argument(args, kwargs, i, n, None) for i, n in enumerate(("input", "target"))
+        )
         if not self.training(scores) or scores.dim() < 2:
             return
         self.calls += 1
@@ -115,68 +116,115 @@ class Losses(Observer):
         step, found = self.watch.step, []
         if self.probabilities >= 3 and self.probabilities == self.calls:
             proved = self.by == "SoftmaxBackward0"
-            found.append(finding(
-                "softmax twice", step,
-                "cross_entropy got rows between 0 and 1 that add up to 1 in all of {} calls{}"
-                .format(self.calls, ", made by softmax" if proved else ""),
-                level=None if proved else "hint", calls=self.calls))  # fmt: skip
+            found.append(
+                finding(
+                    "softmax twice",
+                    step,
+                    "cross_entropy got rows between 0 and 1 that add up to 1 in all of "
+                    f"{self.calls} calls" + (", made by softmax" if proved else ""),
+                    level=None if proved else "hint",
+                    calls=self.calls,
+                )
+            )
         if self.sigmoids >= 3 and self.sigmoids == self.binary:
-            found.append(finding(
-                "softmax twice", step,
-                "binary_cross_entropy_with_logits got the output of a sigmoid in all of {} calls"
-                .format(self.binary), calls=self.binary))  # fmt: skip
+            found.append(
+                finding(
+                    "softmax twice",
+                    step,
+                    "binary_cross_entropy_with_logits got the output of a sigmoid in all of "
+                    f"{self.binary} calls",
+                    calls=self.binary,
+                )
+            )
         if self.bad_nll >= 3 and self.bad_nll == self.nll:
-            found.append(finding(
-                "not log-probabilities", step,
-                "in all of {} calls exp(input) doesn't add up to 1 in a row; {:.4g} in the first"
-                .format(self.nll, self.sums[0]), sum=str(self.sums[0])))  # fmt: skip
+            found.append(
+                finding(
+                    "not log-probabilities",
+                    step,
+                    f"in all of {self.nll} calls exp(input) doesn't add up to 1 in a row; "
+                    f"{self.sums[0]:.4g} in the first",
+                    sum=str(self.sums[0]),
+                )
+            )
         if self.unfinished:
             when, value, layer = self.unfinished
-            found.append(finding(
-                "loss isn't finite", when, "the loss is {} in step {}{}".format(
-                    value, when, "; the first layer with such an output is " + layer if layer
-                    else ""), layer=layer))  # fmt: skip
+            found.append(
+                finding(
+                    "loss isn't finite",
+                    when,
+                    "the loss is {} in step {}{}".format(
+                        value,
+                        when,
+                        "; the first layer with such an output is " + layer if layer else "",
+                    ),
+                    layer=layer,
+                )
+            )
         over = [(counted, real) for counted, real in self.padded if counted > real]
         models = [getattr(model, "config", None) for model in self.watch.models()]
         both = any(getattr(config, "is_encoder_decoder", False) for config in models)
         if len(over) >= 3 and len(over) >= 0.5 * len(self.padded) and not both:
-            found.append(finding(
-                "padding counts", step,
-                "{} labels count in a batch with {} real tokens by its attention mask; so in {} of "
-                "{} batches".format(*over[0], len(over), len(self.padded)),
-                counted=over[0][0], real=over[0][1]))  # fmt: skip
+            found.append(
+                finding(
+                    "padding counts",
+                    step,
+                    f"{over[0][0]} labels count in a batch with {over[0][1]} real tokens by its "
+                    f"attention mask; so in {len(over)} of {len(self.padded)} batches",
+                    counted=over[0][0],
+                    real=over[0][1],
+                )
+            )
         if len(self.unmasked) >= 3 and len({value for value, _ in self.unmasked}) == 1:
             share = sum(share for _, share in self.unmasked) / len(self.unmasked)
             if share > 0.15:
-                found.append(finding(
-                    "padding seems to count", step,
-                    "rows of labels end in {} times the same value, {:.0%} of all labels, and each "
-                    "counts in the loss".format("many", share), share=round(share, 3)))  # fmt: skip
+                found.append(
+                    finding(
+                        "padding seems to count",
+                        step,
+                        "rows of labels end in runs of one value of many lengths, "
+                        f"{share:.0%} of all labels, and each counts in the loss",
+                        share=round(share, 3),
+                    )
+                )
         return found + self.of_values(step)
 
     def of_values(self, step):
         """The course of the loss, and the labels."""
         found = []
         loss, classes = self.first or (None, 0)
-        if loss is not None and classes >= 2 and math.isfinite(loss) and self.values:
-            if loss > 3 * math.log(classes) + 2:
-                found.append(finding(
-                    "first loss too high", 1,
-                    "the first loss is {:.4g}; ln({}) is {:.3g}".format(
-                        loss, classes, math.log(classes)), loss=loss, classes=classes))  # fmt: skip
+        loss = loss if loss is not None and math.isfinite(loss) else 0.0
+        if classes >= 2 and self.values and loss > 3 * math.log(classes) + 2:
+            found.append(
+                finding(
+                    "first loss too high",
+                    1,
+                    f"the first loss is {loss:.4g}; ln({classes}) is {math.log(classes):.3g}",
+                    loss=loss,
+                    classes=classes,
+                )
+            )
         values = [value for _, value in self.values if math.isfinite(value)]
         if len(values) >= 12 and max(values) - min(values) <= 2e-4 * abs(values[0]):
-            found.append(finding(
-                "loss stands still", step,
-                "{} losses lie between {:.6g} and {:.6g}".format(
-                    len(values), min(values), max(values)),
-                lowest=min(values), highest=max(values)))  # fmt: skip
+            found.append(
+                finding(
+                    "loss stands still",
+                    step,
+                    f"{len(values)} losses lie between {min(values):.6g} and {max(values):.6g}",
+                    lowest=min(values),
+                    highest=max(values),
+                )
+            )
         total = sum(self.labels.values())
         if total >= 200 and self.labels:
             share = self.labels.most_common(1)[0][1] / total
             if share > 0.95:
-                found.append(finding(
-                    "one class dominates", step,
-                    "{:.1%} of {} labels are one class of {}".format(share, total, classes),
-                    share=round(share, 4), labels=total))  # fmt: skip
+                found.append(
+                    finding(
+                        "one class dominates",
+                        step,
+                        f"{share:.1%} of {total} labels are one class of {classes}",
+                        share=round(share, 4),
+                        labels=total,
+                    )
+                )
         return found

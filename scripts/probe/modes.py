@@ -28,7 +28,7 @@ class Modes(Observer):
         """A module is called."""
         import torch
 
-        gradients = torch.is_grad_enabled() and not self.watch.in_backward
+        gradients = self.watch.gradients and not self.watch.in_backward
         norm = isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
         drop = isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0
         if outermost:
@@ -48,9 +48,7 @@ class Modes(Observer):
 
     def left(self, module):
         """The outermost module has ended."""
-        import torch
-
-        if torch.is_grad_enabled() or self.watch.in_backward:
+        if self.watch.gradients or self.watch.in_backward:
             return
         if not self.evaluations or self.evaluations[-1] != self.count:
             self.evaluations.append(self.count)
@@ -75,34 +73,52 @@ class Modes(Observer):
             if id(root) not in self.history or not any(id(p) in held for p in root.parameters()):
                 continue
             modes = self.history[id(root)][1]
-            inside = [names.get(id(m), "?") for m in root.modules()
-                      if id(m) in self.history and self.history[id(m)][2]
-                      and not self.history[id(m)][1][-1]]  # fmt: skip
+            inside = [
+                names.get(id(m), "?")
+                for m in root.modules()
+                if id(m) in self.history
+                and self.history[id(m)][2]
+                and not self.history[id(m)][1][-1]
+            ]
             if len(modes) < 4 or not inside or modes[-1]:
                 continue
             if not any(modes):
-                found.append(finding(
-                    "evaluation mode from the start", step,
-                    "{} and its {} layers with dropout or batch norm were in evaluation mode in "
-                    "all of {} training steps".format(type(root).__name__, len(inside), len(modes)),
-                    layers=inside[:20]))  # fmt: skip
+                found.append(
+                    finding(
+                        "evaluation mode from the start",
+                        step,
+                        f"{type(root).__name__} and its {len(inside)} layers with dropout or "
+                        "batch norm were in evaluation mode in "
+                        f"all of {len(modes)} training steps",
+                        layers=inside[:20],
+                    )
+                )
                 break
             since = len(modes) - next(i for i, mode in enumerate(reversed(modes)) if mode)
             if len(modes) - since >= 3 and since in self.evaluations and all(modes[:since]):
-                found.append(finding(
-                    "left in evaluation mode", since + 1,
-                    "{} was in training mode in {} steps, then evaluated, and in evaluation mode "
-                    "in the {} steps after; {} layers have dropout or batch norm".format(
-                        type(root).__name__, since, len(modes) - since, len(inside)),
-                    layers=inside[:20]))  # fmt: skip
+                found.append(
+                    finding(
+                        "left in evaluation mode",
+                        since + 1,
+                        f"{type(root).__name__} was in training mode in {since} steps, then "
+                        "evaluated, and in evaluation mode "
+                        f"in the {len(modes) - since} steps after; {len(inside)} layers have "
+                        "dropout or batch norm",
+                        layers=inside[:20],
+                    )
+                )
                 break
         if len(self.in_training_mode) >= 2:
-            found.append(finding(
-                "evaluated in training mode", self.in_training_mode[0][0],
-                "{} ran {} times without gradients on batches of another loader, with dropout or "
-                "batch norm in training mode".format(
-                    self.in_training_mode[0][1], len(self.in_training_mode)),
-                calls=len(self.in_training_mode)))  # fmt: skip
+            found.append(
+                finding(
+                    "evaluated in training mode",
+                    self.in_training_mode[0][0],
+                    f"{self.in_training_mode[0][1]} ran {len(self.in_training_mode)} times "
+                    "without gradients on batches of another loader, with dropout or "
+                    "batch norm in training mode",
+                    calls=len(self.in_training_mode),
+                )
+            )
         moved = []
         for key, (ref, first) in self.statistics.items():
             module = ref()
@@ -112,8 +128,13 @@ class Modes(Observer):
             if frozen and bool((strided(module.running_mean) != first).any()):
                 moved.append(names.get(key, "?"))
         if moved:
-            found.append(finding(
-                "frozen statistics move", step,
-                "running_mean changed in {}, whose weights were frozen in each step".format(
-                    some(moved)), layers=moved[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "frozen statistics move",
+                    step,
+                    f"running_mean changed in {some(moved)}, whose weights were frozen in each "
+                    "step",
+                    layers=moved[:20],
+                )
+            )
         return found

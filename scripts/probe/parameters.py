@@ -41,11 +41,15 @@ class Parameters(Observer):
         """The record of an optimizer."""
         if id(optimizer) not in self.optimizers:
             self.optimizers[id(optimizer)] = {
-                "ref": weakref.ref(optimizer), "steps": 0, "skipped": 0, "rates": [],
-                "type": type(optimizer).__name__, "ours": type(optimizer).__module__,
+                "ref": weakref.ref(optimizer),
+                "steps": 0,
+                "skipped": 0,
+                "rates": [],
+                "type": type(optimizer).__name__,
+                "ours": type(optimizer).__module__,
                 "decay": max([float(g.get("weight_decay") or 0) for g in optimizer.param_groups]),
                 "decoupled": any(g.get("decoupled_weight_decay") for g in optimizer.param_groups),
-            }  # fmt: skip
+            }
         return self.optimizers[id(optimizer)]
 
     def due(self, steps):
@@ -66,6 +70,8 @@ class Parameters(Observer):
         held["steps"] += 1
         held["rates"].append(max(float(group["lr"]) for group in optimizer.param_groups))
         before = self.before.pop(id(optimizer), None)
+        if before is None:
+            self.look_for_nan(optimizer, held["steps"])
         if before is not None:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -73,6 +79,18 @@ class Parameters(Observer):
                         rate = float(group["lr"])
                         self.compare(parameter, before[id(parameter)], rate, held["steps"])
             self.look_outside()
+
+    def look_for_nan(self, optimizer, step):
+        """In a step that isn't looked at in full: whether weights ceased to be finite."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"][:1]:
+                seen = self.seen.get(id(parameter))
+                if seen is None or seen.poisoned or parameter.grad is None:
+                    continue
+                if parameter.grad.is_sparse or bool(strided(parameter, 256).isfinite().all()):
+                    continue
+                if not bool(strided(parameter.grad, 256).isfinite().all()):
+                    seen.poisoned.append(step)
 
     def compare(self, parameter, before, rate, step):
         """One parameter in one step."""
@@ -102,8 +120,8 @@ class Parameters(Observer):
         pushed = gradient != 0
         count = int(pushed.sum())
         seen.zeros.append(1 - count / gradient.numel())
-        if bool(before.isfinite().all()) and not bool(after.isfinite().all()):
-            if not bool(gradient.isfinite().all()):
+        if not bool(after.isfinite().all()):
+            if bool(before.isfinite().all()) and not bool(gradient.isfinite().all()):
                 seen.poisoned.append(step)
             return
         if not count:
@@ -145,67 +163,110 @@ class Parameters(Observer):
     def findings(self):
         """What the parameters showed."""
         step, names = self.watch.step, self.watch.names()
-        known = {names.get(key, "parameter of shape {}".format(tuple(seen.ref().shape))): seen
-                 for key, seen in self.seen.items() if seen.ref() is not None}  # fmt: skip
+        known = {
+            names.get(key, f"parameter of shape {tuple(seen.ref().shape)}"): seen
+            for key, seen in self.seen.items()
+            if seen.ref() is not None
+        }
         found = []
         if step >= 3:
             found += self.still(step, names, known) + self.dull(step, known)
             found += self.unreached(step, names, known) + self.parts_of_models(step, names)
-        for name, seen in known.items():
-            if seen.frozen_moved:
-                several = [n for n, s in known.items() if s.frozen_moved]
-                found.append(finding(
-                    "frozen weight moves", seen.frozen_moved[0],
-                    "{} have requires_grad=False and changed in {} of {} steps".format(
-                        some(several), len(seen.frozen_moved), seen.looks),
-                    parameters=several[:20], steps=seen.frozen_moved[:20]))  # fmt: skip
-                break
+        thawed = {name: seen.frozen_moved for name, seen in known.items() if seen.frozen_moved}
+        if thawed:
+            steps = sorted({when for moved in thawed.values() for when in moved})
+            found.append(
+                finding(
+                    "frozen weight moves",
+                    steps[0],
+                    f"{some(thawed)} have requires_grad=False and changed in {len(steps)} of the "
+                    "steps that were looked at",
+                    parameters=list(thawed)[:20],
+                    steps=steps[:20],
+                )
+            )
         poisoned = {name: seen for name, seen in known.items() if seen.poisoned}
         if poisoned:
             first = min(seen.poisoned[0] for seen in poisoned.values())
-            found.append(finding(
-                "nan enters the weights", first,
-                "{} were finite before step {}, got a gradient that isn't, and are not finite after"
-                .format(some(poisoned), first), parameters=list(poisoned)[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "nan enters the weights",
+                    first,
+                    f"{some(poisoned)} were finite before step {first}, got a gradient that "
+                    "isn't, and are not finite after",
+                    parameters=list(poisoned)[:20],
+                )
+            )
         for held in self.optimizers.values():
             if held["type"] == "Adam" and held["decay"] > 0 and not held["decoupled"]:
-                found.append(finding(
-                    "decay in Adam", 1, "torch.optim.Adam with weight_decay={:g}".format(
-                        held["decay"]), weight_decay=held["decay"]))  # fmt: skip
+                found.append(
+                    finding(
+                        "decay in Adam",
+                        1,
+                        "torch.optim.Adam with weight_decay={:g}".format(held["decay"]),
+                        weight_decay=held["decay"],
+                    )
+                )
         return found
 
     def still(self, step, names, known):
         """Weights that get a gradient and don't move, in an optimizer or outside it."""
         found = []
-        fixed = [n for n, s in known.items()
-                 if s.stuck >= 3 and s.stuck == s.nonzero and s.dtype not in HALF]  # fmt: skip
+        fixed = [
+            n
+            for n, s in known.items()
+            if s.stuck >= 3 and s.stuck == s.nonzero and s.dtype not in HALF
+        ]
         if fixed:
-            found.append(finding(
-                "weights stand still", step,
-                "{} had a gradient that isn't zero and a rate above 0, and no element of the "
-                "sample changed in any step".format(some(fixed)), parameters=fixed[:20]))  # fmt: skip
+            found.append(
+                finding(
+                    "weights stand still",
+                    step,
+                    f"{some(fixed)} had a gradient that isn't zero and a rate above 0, and no "
+                    "element of the "
+                    "sample changed in any step",
+                    parameters=fixed[:20],
+                )
+            )
         half = {n: s for n, s in known.items() if s.dtype in HALF and s.pushed}
         pushed = sum(s.pushed for s in half.values())
         followed = sum(s.followed for s in half.values())
         if pushed and followed < 0.5 * pushed:
             plain = all(h["ours"].startswith("torch.optim") for h in self.optimizers.values())
-            found.append(finding(
-                "bf16 swallows steps", step,
-                "{} weights in {}: {:.0%} of the elements with a gradient changed in a step".format(
-                    len(half), next(iter(half.values())).dtype, followed / pushed),
-                level=None if plain else "hint", share=round(followed / pushed, 4)))  # fmt: skip
+            found.append(
+                finding(
+                    "bf16 swallows steps",
+                    step,
+                    f"{len(half)} weights in {next(iter(half.values())).dtype}: "
+                    f"{followed / pushed:.0%} of the elements with a gradient changed in a step",
+                    level=None if plain else "hint",
+                    share=round(followed / pushed, 4),
+                )
+            )
         outside = [names[key] for key, looks in self.outside.items() if looks >= 2 and key in names]
         if outside and self.held() & set(names):
-            found.append(finding(
-                "outside the optimizer", step,
-                "{} get a gradient that isn't zero, and no optimizer that steps has them".format(
-                    some(outside)), parameters=outside[:20], count=len(outside)))  # fmt: skip
+            found.append(
+                finding(
+                    "outside the optimizer",
+                    step,
+                    f"{some(outside)} get a gradient that isn't zero, and no optimizer that "
+                    "steps has them",
+                    parameters=outside[:20],
+                    count=len(outside),
+                )
+            )
         elif outside and not any(seen.with_gradient for seen in self.seen.values()):
-            found.append(finding(
-                "weights stand still", step,
-                "{} get a gradient, and the optimizer holds none of them; none of its own "
-                "parameters ever had a gradient".format(some(outside)),
-                parameters=outside[:20], count=len(outside)))  # fmt: skip
+            found.append(
+                finding(
+                    "weights stand still",
+                    step,
+                    f"{some(outside)} get a gradient, and the optimizer holds none of them; none "
+                    "of its own "
+                    "parameters ever had a gradient",
+                    parameters=outside[:20],
+                    count=len(outside),
+                )
+            )
         return found
 
     def dull(self, step, known):
@@ -218,8 +279,10 @@ class Parameters(Observer):
         if len(medians) < 3 or any(seen.dtype in HALF for seen in known.values()):
             return []
         warming = max(medians) == medians[-1] and medians[-1] > 1.2 * medians[0]
-        told = "the median matrix changes by {:.1e} of its size in a step, {:.1e} at most".format(
-            median(medians), max(medians))  # fmt: skip
+        told = (
+            f"the median matrix changes by {median(medians):.1e} of its size in a step, "
+            f"{max(medians):.1e} at most"
+        )
         if max(medians) < 2e-5 and not warming:
             return [finding("tiny updates", step, told, ratio=median(medians))]
         if median(medians) > 0.1:
@@ -229,16 +292,28 @@ class Parameters(Observer):
     def unreached(self, step, names, known):
         """Parameters that were used in the forward pass and never got a gradient."""
         ran = self.watch.parts["modes"].ran if "modes" not in self.watch.failed else set()
-        silent = [names[key] for key, seen in self.seen.items()
-                  if key in names and key in ran and seen.ref() is not None
-                  and seen.ref().requires_grad and not seen.with_gradient
-                  and key not in self.outside]  # fmt: skip
+        silent = [
+            names[key]
+            for key, seen in self.seen.items()
+            if key in names
+            and key in ran
+            and seen.ref() is not None
+            and seen.ref().requires_grad
+            and not seen.with_gradient
+            and key not in self.outside
+        ]
         some_learn = any(seen.nonzero for seen in known.values())
         if silent and some_learn:
-            return [finding(
-                "no gradient", step,
-                "{} are in the optimizer and their modules ran, but .grad is None in each step"
-                .format(some(silent)), parameters=silent[:20], count=len(silent))]  # fmt: skip
+            return [
+                finding(
+                    "no gradient",
+                    step,
+                    f"{some(silent)} are in the optimizer and their modules ran, but .grad is "
+                    "None in each step",
+                    parameters=silent[:20],
+                    count=len(silent),
+                )
+            ]
         return []
 
     def parts_of_models(self, step, names):
@@ -251,28 +326,48 @@ class Parameters(Observer):
             adapters = [n for n in named if ".lora_" in n or n.startswith("lora_")]
             trains = [n for n in adapters if named[n].requires_grad and id(named[n]) in held]
             if adapters and not trains:
-                found.append(finding(
-                    "adapters don't train", step,
-                    "none of {} adapter weights ({}) is trainable and in the optimizer".format(
-                        len(adapters), some(adapters, 2)), count=len(adapters)))  # fmt: skip
+                found.append(
+                    finding(
+                        "adapters don't train",
+                        step,
+                        f"none of {len(adapters)} adapter weights ({some(adapters, 2)}) is "
+                        "trainable and in the optimizer",
+                        count=len(adapters),
+                    )
+                )
             vision = [n for n in named if any(w in n for w in ("vision_", "visual", "image_enc"))]
-            bridge = [n for n in named if any(
-                w in n for w in ("projector", "connector", "merger")) and n not in vision]  # fmt: skip
+            bridge = [
+                n
+                for n in named
+                if any(w in n for w in ("projector", "connector", "merger")) and n not in vision
+            ]
             rest = [n for n in named if n not in vision and n not in bridge]
             if vision and bridge and rest:
+
                 def on(group, named=named):
                     return [n for n in group if named[n].requires_grad and id(named[n]) in held]
+
                 if not on(bridge) and (on(rest) or on(vision)):
-                    found.append(finding(
-                        "connector is frozen", step,
-                        "none of {} weights of the connector ({}) trains; others do".format(
-                            len(bridge), some(bridge, 2)), count=len(bridge)))  # fmt: skip
-                rates = {r for n in on(vision) + on(rest)
-                         for r in self.seen[id(named[n])].rates[-1:]}  # fmt: skip
+                    found.append(
+                        finding(
+                            "connector is frozen",
+                            step,
+                            f"none of {len(bridge)} weights of the connector "
+                            f"({some(bridge, 2)}) trains; others do",
+                            count=len(bridge),
+                        )
+                    )
+                rates = {
+                    r for n in on(vision) + on(rest) for r in self.seen[id(named[n])].rates[-1:]
+                }
                 if on(vision) and on(rest) and len(rates) == 1 and max(rates) > 1e-4:
-                    found.append(finding(
-                        "one vision rate", step,
-                        "{} weights of the vision part and {} of the rest train at {:g}".format(
-                            len(on(vision)), len(on(rest)), max(rates)),
-                        rate=max(rates)))  # fmt: skip
+                    found.append(
+                        finding(
+                            "one vision rate",
+                            step,
+                            f"{len(on(vision))} weights of the vision part and {len(on(rest))} "
+                            f"of the rest train at {max(rates):g}",
+                            rate=max(rates),
+                        )
+                    )
         return found

@@ -38,9 +38,11 @@ def parse(argv):
         place = argv.index("--")
         own, program = argv[:place], argv[place + 1 :]
     parser = argparse.ArgumentParser(
-        prog="probe.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="probe.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="probe.py [--steps N] [--json FILE] -- PROGRAM ARGS ...",
-    )  # fmt: skip
+    )
     parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
     parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
     parser.add_argument("--quiet", action="store_true", help="print no findings")
@@ -59,7 +61,7 @@ def command(program, parser):
         return [sys.executable, *program]
     if shutil.which(first):
         return program
-    parser.error("{}: no such file or command; give a Python file or a command".format(first))
+    parser.error(f"{first}: no such file or command; give a Python file or a command")
     return None
 
 
@@ -102,7 +104,7 @@ def same_random_numbers(workers):
     by_trainer = {}
     for one in workers:
         by_trainer.setdefault(one["trainer"], []).append(one)
-    for trainer, group in sorted(by_trainer.items()):
+    for _, group in sorted(by_trainer.items()):
         for path in sorted({path for one in group for path in one["rows"][0]}):
             starts = {}
             for one in sorted(group, key=lambda one: one["time"]):
@@ -112,11 +114,20 @@ def same_random_numbers(workers):
             shared = [ids for ids in starts.values() if len(set(ids)) > 1]
             if shared:
                 ids = sorted(set(shared[0]))
-                return [dict(finding(
-                    "workers share random numbers", 0,
-                    "{} began in the same state in workers {} and was used there".format(
-                        path, ", ".join(map(str, ids[:8]))),
-                    generator=path, workers=ids[:64]), rank=None)]  # fmt: skip
+                return [
+                    dict(
+                        finding(
+                            "workers share random numbers",
+                            0,
+                            "{} began in the same state in workers {} and was used there".format(
+                                path, ", ".join(map(str, ids[:8]))
+                            ),
+                            generator=path,
+                            workers=ids[:64],
+                        ),
+                        rank=None,
+                    )
+                ]
     return []
 
 
@@ -130,11 +141,19 @@ def same_batches(reports):
     for group in ranks.values():
         if len(group) > 1:
             told = ", ".join(map(str, sorted(group)[:8]))
-            return [dict(finding(
-                "ranks share data", 1,
-                "ranks {} trained on the same batches in the same order, under "
-                "DistributedDataParallel".format(told), level=WRONG, ranks=sorted(group)),
-                rank=min(group))]  # fmt: skip
+            return [
+                dict(
+                    finding(
+                        "ranks share data",
+                        1,
+                        f"ranks {told} trained on the same batches in the same order, under "
+                        "DistributedDataParallel",
+                        level=WRONG,
+                        ranks=sorted(group),
+                    ),
+                    rank=min(group),
+                )
+            ]
     return []
 
 
@@ -162,20 +181,31 @@ def merged(reports, workers, code):
     verdict = SOUND if reports else NOT_LOOKED
     verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else verdict
     return {
-        "form": FORM, "verdict": verdict, "exit": code,
+        "form": FORM,
+        "verdict": verdict,
+        "exit": code,
         "steps": max([report["steps"] for report in reports] or [0]),
-        "processes": [{key: report[key] for key in ("rank", "pid", "steps", "torch", "python")}
-                      for report in reports],
-        "findings": every, "observations": looked,
-    }  # fmt: skip
+        "processes": [
+            {key: report[key] for key in ("rank", "pid", "steps", "torch", "python")}
+            for report in reports
+        ],
+        "findings": every,
+        "observations": looked,
+    }
 
 
 def shown(report):
     """The report as text."""
     count = len(report["processes"])
-    lines = ["probe: {} ({} step{} of {} process{} looked at)".format(
-        report["verdict"], report["steps"], "" if report["steps"] == 1 else "s",
-        count, "" if count == 1 else "es")]  # fmt: skip
+    lines = [
+        "probe: {} ({} step{} of {} process{} looked at)".format(
+            report["verdict"],
+            report["steps"],
+            "" if report["steps"] == 1 else "s",
+            count,
+            "" if count == 1 else "es",
+        )
+    ]
     for one in report["findings"]:
         ranks = one.get("ranks") or []
         where = "step {}".format(one["step"]) if one["step"] else "before step 1"
@@ -222,9 +252,7 @@ def main(argv=None):
                 handle.write("\n")
         except OSError as error:
             sys.stderr.write(
-                "error: {} can't be written ({}); give another file\n".format(
-                    options.json, error.strerror
-                )
+                f"error: {options.json} can't be written ({error.strerror}); give another file\n"
             )
     if not options.quiet:
         sys.stdout.flush()

@@ -22,10 +22,14 @@ class Rates(Observer):
         optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
         if any(held["ref"]() is scheduler for held in self.schedulers):
             return
-        self.schedulers.append({
-            "ref": weakref.ref(scheduler), "optimizer": weakref.ref(optimizer), "marks": [],
-            "made": self.watch.step,
-        })  # fmt: skip
+        self.schedulers.append(
+            {
+                "ref": weakref.ref(scheduler),
+                "optimizer": weakref.ref(optimizer),
+                "marks": [],
+                "made": self.watch.step,
+            }
+        )
 
     def after_step(self, optimizer):
         """Note where each scheduler stands."""
@@ -41,15 +45,25 @@ class Rates(Observer):
         for held in optimizers.values():
             rates = held["rates"]
             if len(rates) >= 10 and not any(rates):
-                found.append(finding(
-                    "rate is zero", len(rates),
-                    "the rate was 0 in each of {} steps".format(len(rates)), steps=len(rates)))  # fmt: skip
+                found.append(
+                    finding(
+                        "rate is zero",
+                        len(rates),
+                        f"the rate was 0 in each of {len(rates)} steps",
+                        steps=len(rates),
+                    )
+                )
             elif len(rates) >= 10 and rates[0] > 0 and not any(rates[-5:]):
                 at = len(rates) - next(i for i, rate in enumerate(reversed(rates)) if rate)
-                found.append(finding(
-                    "rate fell to zero", at + 1,
-                    "the rate was {:g} at first and 0 in the last {} steps".format(
-                        rates[0], len(rates) - at), first=rates[0]))  # fmt: skip
+                found.append(
+                    finding(
+                        "rate fell to zero",
+                        at + 1,
+                        f"the rate was {rates[0]:g} at first and 0 in the last "
+                        f"{len(rates) - at} steps",
+                        first=rates[0],
+                    )
+                )
         epochs = self.watch.parts["batches"].most_epochs()
         ranks = int(os.environ.get("WORLD_SIZE") or 1)
         for held in self.schedulers:
@@ -61,18 +75,33 @@ class Rates(Observer):
             ticks = scheduler.last_epoch - max(0, marks[0] if marks else 0)
             stepped = optimizers.get(id(optimizer), {"steps": 0})["steps"]
             if len(marks) >= 8 and ticks > 1.5 * len(marks) and abs(ticks - ranks * len(marks)) > 2:
-                found.append(finding(
-                    "scheduler too fast", step,
-                    "{} took {} steps in {} steps of its optimizer".format(name, ticks, len(marks)),
-                    scheduler=ticks, optimizer=len(marks)))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler too fast",
+                        step,
+                        f"{name} took {ticks} steps in {len(marks)} steps of its optimizer",
+                        scheduler=ticks,
+                        optimizer=len(marks),
+                    )
+                )
             if not stepped and step >= 5 and optimizer is not None and scheduler.last_epoch > 0:
-                found.append(finding(
-                    "scheduler of another optimizer", step,
-                    "{} took {} steps; its optimizer took none in {} steps of another".format(
-                        name, scheduler.last_epoch, step), scheduler=scheduler.last_epoch))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler of another optimizer",
+                        step,
+                        f"{name} took {scheduler.last_epoch} steps; its optimizer took none in "
+                        f"{step} steps of another",
+                        scheduler=scheduler.last_epoch,
+                    )
+                )
             if len(marks) >= 8 and ticks == 0 and epochs >= 3 and not held["made"]:
-                found.append(finding(
-                    "scheduler never steps", step,
-                    "{} stands at {} after {} steps and {} epochs".format(
-                        name, scheduler.last_epoch, len(marks), epochs), epochs=epochs))  # fmt: skip
+                found.append(
+                    finding(
+                        "scheduler never steps",
+                        step,
+                        f"{name} stands at {scheduler.last_epoch} after {len(marks)} steps and "
+                        f"{epochs} epochs",
+                        epochs=epochs,
+                    )
+                )
         return found

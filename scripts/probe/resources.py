@@ -54,22 +54,36 @@ class Resources(Observer):
         step, found = self.watch.step, []
         kept = [ref for ref in self.tokens[:-2] if ref() is not None]
         if len(kept) >= 8 and len(kept) >= 0.9 * len(self.tokens[:-2]):
-            found.append(finding(
-                "graphs are kept", step,
-                "the graphs of {} of the first {} losses are still in memory".format(
-                    len(kept), len(self.tokens[:-2])), kept=len(kept)))  # fmt: skip
+            found.append(
+                finding(
+                    "graphs are kept",
+                    step,
+                    f"the graphs of {len(kept)} of the first {len(self.tokens[:-2])} losses are "
+                    "still in memory",
+                    kept=len(kept),
+                )
+            )
         rises = [b - a for a, b in zip(self.hooks, self.hooks[1:])]
         if len(rises) >= 6 and min(rises[-6:]) > 0:
-            found.append(finding(
-                "hooks pile up", step,
-                "the models had {} hooks after step 1 and {} after step {}".format(
-                    self.hooks[0], self.hooks[-1], len(self.hooks)),
-                first=self.hooks[0], last=self.hooks[-1]))  # fmt: skip
+            found.append(
+                finding(
+                    "hooks pile up",
+                    step,
+                    f"the models had {self.hooks[0]} hooks after step 1 and {self.hooks[-1]} "
+                    f"after step {len(self.hooks)}",
+                    first=self.hooks[0],
+                    last=self.hooks[-1],
+                )
+            )
         if self.anomaly:
-            found.append(finding(
-                "anomaly detection", 1,
-                "torch.is_anomaly_enabled() was true in {} backward passes".format(self.anomaly),
-                passes=self.anomaly))  # fmt: skip
+            found.append(
+                finding(
+                    "anomaly detection",
+                    1,
+                    f"torch.is_anomaly_enabled() was true in {self.anomaly} backward passes",
+                    passes=self.anomaly,
+                )
+            )
         return found + self.waiting(step)
 
     def waiting(self, step):
@@ -83,15 +97,27 @@ class Resources(Observer):
             if held.workers and not held.persistent and len(later) >= 2 and held.waits:
                 slow = sum(later)
                 if slow > 0.3 * total and slow > 0.5 and median(later) > 5 * median(held.waits):
-                    return [finding(
-                        "workers start anew", step,
-                        "the first batch of an epoch took {:.2f} s, another {:.3f} s; {:.0%} of "
-                        "the time".format(median(later), median(held.waits), slow / total),
-                        first=median(later), other=median(held.waits))]  # fmt: skip
+                    return [
+                        finding(
+                            "workers start anew",
+                            step,
+                            f"the first batch of an epoch took {median(later):.2f} s, another "
+                            f"{median(held.waits):.3f} s; {slow / total:.0%} of "
+                            "the time",
+                            first=median(later),
+                            other=median(held.waits),
+                        )
+                    ]
             if waited > 0.5 * total and waited > 0.5:
                 kind = "loader too slow" if held.workers else "loading in the way"
-                return [finding(
-                    kind, step, "{:.0%} of {:.1f} s went into waiting for batches, with {} workers"
-                    .format(waited / total, total, held.workers),
-                    share=round(waited / total, 3), workers=held.workers)]  # fmt: skip
+                return [
+                    finding(
+                        kind,
+                        step,
+                        f"{waited / total:.0%} of {total:.1f} s went into waiting for batches, "
+                        f"with {held.workers} workers",
+                        share=round(waited / total, 3),
+                        workers=held.workers,
+                    )
+                ]
         return []

@@ -42,13 +42,13 @@ def leaves(batch, name="", depth=4):
         yield name, batch
     elif depth and hasattr(batch, "items") and hasattr(batch, "keys"):
         for key, value in batch.items():
-            yield from leaves(value, "{}.{}".format(name, key).lstrip("."), depth - 1)
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
     elif depth and isinstance(batch, (list, tuple)):
         for place, value in enumerate(batch[:64]):
-            yield from leaves(value, "{}[{}]".format(name, place), depth - 1)
+            yield from leaves(value, f"{name}[{place}]", depth - 1)
     elif depth and hasattr(batch, "__dict__"):
         for key, value in list(vars(batch).items())[:64]:
-            yield from leaves(value, "{}.{}".format(name, key).lstrip("."), depth - 1)
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
 
 
 def made_by(tensor):
@@ -74,4 +74,4 @@ def some(names, most=4):
     """The first few names in a list, and how many more there are."""
     names = list(names)
     more = len(names) - most
-    return ", ".join(names[:most]) + (" and {} more".format(more) if more > 0 else "")
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -40,7 +40,7 @@ class Watch:
         self.failed = {}
         self.over = self.written = False
         self.step = 0
-        self.in_backward = False
+        self.in_backward = self.gradients = False
         self.owner = threading.get_ident()
         self.pid = os.getpid()
         self.roots = {}  # id -> weak reference, of modules that were called from outside
@@ -61,10 +61,11 @@ class Watch:
                 return None
             if torch._C._functorch.peek_interpreter_stack() is not None:
                 return None
+            self.gradients = torch.is_grad_enabled()
             with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
                 return getattr(self.parts[part], method)(*args)
         except Exception as error:
-            self.failed[part] = "{}: {}".format(type(error).__name__, error)[:200]
+            self.failed[part] = f"{type(error).__name__}: {error}"[:200]
             return None
 
     def wrap(self, owner, attribute, part, before="", after="", fragile=False, places=()):
@@ -190,7 +191,12 @@ class Watch:
         assert all(one["kind"] in KINDS for one in found)
         batches = self.parts["batches"].told() if "batches" not in self.failed else {}
         return {
-            "rank": rank, "pid": self.pid, "steps": self.step, "findings": found,
-            "observations": looked, "torch": str(torch.__version__),
-            "python": sys.version.split()[0], **batches,
-        }  # fmt: skip
+            "rank": rank,
+            "pid": self.pid,
+            "steps": self.step,
+            "findings": found,
+            "observations": looked,
+            "torch": str(torch.__version__),
+            "python": sys.version.split()[0],
+            **batches,
+        }
