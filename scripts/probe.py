@@ -459,6 +459,13 @@ def leaves(batch, name="", depth=4):
             yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
 
 
+def bare(optimizer):
+    """An optimizer without the wrappers of accelerate and its like."""
+    while hasattr(optimizer, "optimizer") and hasattr(optimizer.optimizer, "param_groups"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
 def made_by(tensor):
     """The name of the operation that made a tensor, without those that only change its shape."""
     node = tensor.grad_fn
@@ -1425,7 +1432,7 @@ class Gradients(Observer):
     def before_scaler_step(self, args, kwargs):
         """How many steps the optimizer had taken."""
         optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
-        optimizer = getattr(optimizer, "optimizer", optimizer)
+        optimizer = bare(optimizer)
         return optimizer, self.watch.parts["parameters"].of(optimizer)["steps"]
 
     def after_scaler_step(self, token, result, args, kwargs):
@@ -2447,6 +2454,7 @@ class Rates(Observer):
         """A scheduler was made."""
         scheduler = args[0]
         optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
+        optimizer = bare(optimizer)
         if any(held["ref"]() is scheduler for held in self.schedulers):
             return
         self.schedulers.append(

@@ -4,7 +4,7 @@ import math
 import weakref
 
 from .table import finding
-from .values import median, sample, strided
+from .values import bare, median, sample, strided
 from .watching import Observer
 
 MEAN_NODES = (
@@ -135,7 +135,7 @@ class Gradients(Observer):
     def before_scaler_step(self, args, kwargs):
         """How many steps the optimizer had taken."""
         optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
-        optimizer = getattr(optimizer, "optimizer", optimizer)
+        optimizer = bare(optimizer)
         return optimizer, self.watch.parts["parameters"].of(optimizer)["steps"]
 
     def after_scaler_step(self, token, result, args, kwargs):

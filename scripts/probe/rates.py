@@ -4,6 +4,7 @@ import os
 import weakref
 
 from .table import finding
+from .values import bare
 from .watching import Observer
 
 
@@ -20,6 +21,7 @@ class Rates(Observer):
         """A scheduler was made."""
         scheduler = args[0]
         optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
+        optimizer = bare(optimizer)
         if any(held["ref"]() is scheduler for held in self.schedulers):
             return
         self.schedulers.append(

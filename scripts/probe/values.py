@@ -51,6 +51,13 @@ def leaves(batch, name="", depth=4):
             yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
 
 
+def bare(optimizer):
+    """An optimizer without the wrappers of accelerate and its like."""
+    while hasattr(optimizer, "optimizer") and hasattr(optimizer.optimizer, "param_groups"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
 def made_by(tensor):
     """The name of the operation that made a tensor, without those that only change its shape."""
     node = tensor.grad_fn

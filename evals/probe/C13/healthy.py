@@ -13,7 +13,9 @@ valid = DataLoader(TensorDataset(x[800:], y[800:]), batch_size=80)
 
 generator = torch.Generator()
 generator.manual_seed(17)
-train = DataLoader(TensorDataset(x[:800], y[:800]), batch_size=50, shuffle=True, generator=generator)
+train = DataLoader(
+    TensorDataset(x[:800], y[:800]), batch_size=50, shuffle=True, generator=generator
+)
 model = nn.Sequential(nn.Linear(20, 64), nn.GELU(), nn.Linear(64, 10))
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 for epoch in range(3):

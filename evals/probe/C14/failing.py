@@ -37,8 +37,15 @@ def run(epochs, checkpoint):
             optimizer.step()
             scheduler.step()
         print(f"epoch {epoch}: loss {loss.item():.3f}, rate {scheduler.get_last_lr()[0]:.2e}")
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
-                    "scheduler": scheduler.state_dict(), "epoch": epoch}, checkpoint)
+        torch.save(
+            {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "scheduler": scheduler.state_dict(),
+                "epoch": epoch,
+            },
+            checkpoint,
+        )
 
 
 if __name__ == "__main__":

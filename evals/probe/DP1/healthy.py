@@ -31,7 +31,9 @@ def seed_worker(worker):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    train = DataLoader(Crops(), batch_size=24, shuffle=True, num_workers=2, worker_init_fn=seed_worker)
+    train = DataLoader(
+        Crops(), batch_size=24, shuffle=True, num_workers=2, worker_init_fn=seed_worker
+    )
     model = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(392, 4))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for epoch in range(2):

@@ -8,7 +8,9 @@ from torch.utils.data import DataLoader, Dataset
 class Pictures(Dataset):
     def __init__(self):
         generator = torch.Generator().manual_seed(0)
-        self.images = torch.randint(0, 256, (640, 3, 16, 16), dtype=torch.uint8, generator=generator)
+        self.images = torch.randint(
+            0, 256, (640, 3, 16, 16), dtype=torch.uint8, generator=generator
+        )
         self.labels = torch.randint(0, 4, (640,), generator=generator)
 
     def __len__(self):

@@ -24,7 +24,9 @@ class Archive(Dataset):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    train = DataLoader(Archive(), batch_size=40, shuffle=True, num_workers=2, persistent_workers=True)
+    train = DataLoader(
+        Archive(), batch_size=40, shuffle=True, num_workers=2, persistent_workers=True
+    )
     model = nn.Sequential(nn.Linear(20, 64), nn.GELU(), nn.Linear(64, 2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for epoch in range(7):

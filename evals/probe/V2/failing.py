@@ -27,7 +27,9 @@ torch.manual_seed(0)
 data = Pictures(shift=True)
 train = DataLoader(Subset(data, range(400)), batch_size=40, shuffle=True)
 valid = DataLoader(Subset(data, range(400, 480)), batch_size=40)
-model = nn.Sequential(nn.Flatten(), nn.Linear(144, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 4))
+model = nn.Sequential(
+    nn.Flatten(), nn.Linear(144, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 4)
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 for epoch in range(4):
     model.train()

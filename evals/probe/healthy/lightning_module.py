@@ -34,7 +34,12 @@ if __name__ == "__main__":
     train = DataLoader(TensorDataset(x[:400], y[:400]), batch_size=40, shuffle=True)
     valid = DataLoader(TensorDataset(x[400:], y[400:]), batch_size=40)
     trainer = lightning.Trainer(
-        max_epochs=4, accelerator="cpu", logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, gradient_clip_val=1.0,
+        max_epochs=4,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        gradient_clip_val=1.0,
     )
     trainer.fit(Net(), train, valid)

@@ -21,14 +21,29 @@ def row():
 
 
 config = GPT2Config(
-    vocab_size=40, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=END, eos_token_id=END
+    vocab_size=40,
+    n_positions=16,
+    n_embd=32,
+    n_layer=2,
+    n_head=2,
+    bos_token_id=END,
+    eos_token_id=END,
 )
 trainer = Trainer(
     model=GPT2LMHeadModel(config),
     args=TrainingArguments(
-        output_dir=tempfile.mkdtemp(), max_steps=36, per_device_train_batch_size=8,
-        gradient_accumulation_steps=2, learning_rate=3e-3, warmup_steps=4, logging_steps=12,
-        eval_strategy="steps", eval_steps=12, save_steps=12, report_to=[], use_cpu=True,
+        output_dir=tempfile.mkdtemp(),
+        max_steps=36,
+        per_device_train_batch_size=8,
+        gradient_accumulation_steps=2,
+        learning_rate=3e-3,
+        warmup_steps=4,
+        logging_steps=12,
+        eval_strategy="steps",
+        eval_steps=12,
+        save_steps=12,
+        report_to=[],
+        use_cpu=True,
         disable_tqdm=True,
     ),
     train_dataset=[row() for _ in range(320)],
