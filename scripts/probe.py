@@ -525,8 +525,9 @@ class Watch:
     def begin(self):
         """Forget everything: at the start, and in a forked child."""
         self.failed = {}
-        self.over = self.written = False
+        self.over = False
         self.step = 0
+        self.turn = set()  # the optimizers that took the newest step
         self.in_backward = self.gradients = False
         self.owner = threading.get_ident()
         self.pid = os.getpid()
@@ -628,9 +629,17 @@ class Watch:
         if id(module) not in self.roots and len(self.roots) < 64:
             self.roots[id(module)] = weakref.ref(module)
 
-    def stepped(self, steps):
-        """An optimizer took its step number `steps`, or its scaler skipped it."""
-        self.step = max(self.step, steps)
+    def stepped(self, optimizer):
+        """An optimizer took a step, or its scaler skipped it.
+
+        Optimizers that take turns, as in a GAN, count as one step; those that follow each other
+        go on counting.
+        """
+        if self.step and id(optimizer) not in self.turn:
+            self.turn.add(id(optimizer))
+            return
+        self.turn = {id(optimizer)}
+        self.step += 1
         if self.step in (1, 2, 4, 8, 16) and self.step < self.limit:
             self.write()
         if self.step >= self.limit:
@@ -1451,7 +1460,7 @@ class Gradients(Observer):
             held["skipped"] += 1
             self.scaled = False
             self.backwards = self.undivided = 0
-            self.watch.stepped(held["steps"] + held["skipped"])
+            self.watch.stepped(optimizer)
 
     # what it shows
 
@@ -2102,7 +2111,8 @@ class Parameters(Observer):
 
     def of(self, optimizer):
         """The record of an optimizer."""
-        if id(optimizer) not in self.optimizers:
+        held = self.optimizers.get(id(optimizer))
+        if held is None or held["ref"]() is not optimizer:
             self.optimizers[id(optimizer)] = {
                 "ref": weakref.ref(optimizer),
                 "steps": 0,
@@ -2813,9 +2823,7 @@ def attach_steps(watch, torch):
         for part in ("parameters", "gradients", "rates", "time and memory"):
             watch.guard(part, "after_step", optimizer)
         if not watch.resting():
-            held = watch.parts["parameters"].optimizers.get(id(optimizer))
-            if held:
-                watch.stepped(held["steps"] + held["skipped"])
+            watch.stepped(optimizer)
 
     watch.step_handles += [
         register_optimizer_step_pre_hook(before),

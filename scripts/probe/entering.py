@@ -164,9 +164,7 @@ def attach_steps(watch, torch):
         for part in ("parameters", "gradients", "rates", "time and memory"):
             watch.guard(part, "after_step", optimizer)
         if not watch.resting():
-            held = watch.parts["parameters"].optimizers.get(id(optimizer))
-            if held:
-                watch.stepped(held["steps"] + held["skipped"])
+            watch.stepped(optimizer)
 
     watch.step_handles += [
         register_optimizer_step_pre_hook(before),

@@ -154,7 +154,7 @@ class Gradients(Observer):
             held["skipped"] += 1
             self.scaled = False
             self.backwards = self.undivided = 0
-            self.watch.stepped(held["steps"] + held["skipped"])
+            self.watch.stepped(optimizer)
 
     # what it shows
 

@@ -39,7 +39,8 @@ class Parameters(Observer):
 
     def of(self, optimizer):
         """The record of an optimizer."""
-        if id(optimizer) not in self.optimizers:
+        held = self.optimizers.get(id(optimizer))
+        if held is None or held["ref"]() is not optimizer:
             self.optimizers[id(optimizer)] = {
                 "ref": weakref.ref(optimizer),
                 "steps": 0,

@@ -38,8 +38,9 @@ class Watch:
     def begin(self):
         """Forget everything: at the start, and in a forked child."""
         self.failed = {}
-        self.over = self.written = False
+        self.over = False
         self.step = 0
+        self.turn = set()  # the optimizers that took the newest step
         self.in_backward = self.gradients = False
         self.owner = threading.get_ident()
         self.pid = os.getpid()
@@ -141,9 +142,17 @@ class Watch:
         if id(module) not in self.roots and len(self.roots) < 64:
             self.roots[id(module)] = weakref.ref(module)
 
-    def stepped(self, steps):
-        """An optimizer took its step number `steps`, or its scaler skipped it."""
-        self.step = max(self.step, steps)
+    def stepped(self, optimizer):
+        """An optimizer took a step, or its scaler skipped it.
+
+        Optimizers that take turns, as in a GAN, count as one step; those that follow each other
+        go on counting.
+        """
+        if self.step and id(optimizer) not in self.turn:
+            self.turn.add(id(optimizer))
+            return
+        self.turn = {id(optimizer)}
+        self.step += 1
         if self.step in (1, 2, 4, 8, 16) and self.step < self.limit:
             self.write()
         if self.step >= self.limit:
