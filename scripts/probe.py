@@ -13,6 +13,8 @@ processes at the import of torch, looks at --steps optimizer steps, and takes it
 program goes on. The findings are printed to the standard error once the program has ended, and
 --json writes them into a file.
 
+Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
+
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
 hint), sound, or not looked at. Of your data, only shapes, ranges and hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
@@ -29,6 +31,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -1727,7 +1730,7 @@ class Losses(Observer):
         self.nll, self.bad_nll, self.sums = 0, 0, []
         self.first = None  # (loss, classes)
         self.labels = collections.Counter()
-        self.padded = []  # (labels that count, real tokens) of each batch with an attention mask
+        self.padded = []  # (labels that count, real tokens, rows) of each batch with a mask
         self.unmasked = []  # (padding value, share) of batches without a mask
         self.values = []  # (step, loss)
         self.unfinished = None  # the first step with a loss that isn't finite
@@ -1784,7 +1787,7 @@ class Losses(Observer):
         if target.numel() not in (rows * length, rows * (length - 1)):
             return
         if real is not None:
-            self.padded.append((counted, real))
+            self.padded.append((counted, real, rows))
         elif padding is not None and padding != ignored and counted == target.numel():
             self.unmasked.append((padding, share))
 
@@ -1801,7 +1804,7 @@ class Losses(Observer):
         if self.training(scores) and scores.dim() >= 2 and scores.shape[1] >= 2:
             self.nll += 1
             sums = scores.detach()[:64].float().exp().sum(1)
-            if bool(((sums - 1).abs() > 0.02).any()):
+            if bool(((sums - 1).abs() > 0.1).any()):
                 self.bad_nll += 1
                 self.sums.append(float(sums.reshape(-1)[0]))
 
@@ -1812,7 +1815,9 @@ class Losses(Observer):
             return
         value = float(loss.detach())
         step = self.watch.step + 1
-        if not math.isfinite(value) and self.unfinished is None:
+        # A scaler skips a step that overflows.
+        scaled = math.isinf(value) and self.watch.parts["gradients"].scaled
+        if not math.isfinite(value) and self.unfinished is None and not scaled:
             layer = self.watch.parts["activations"].unfinished
             self.unfinished = (step, str(value), layer)
         self.values.append((step, value))
@@ -1866,7 +1871,8 @@ class Losses(Observer):
                     layer=layer,
                 )
             )
-        over = [(counted, real) for counted, real in self.padded if counted > real]
+        # One label more in each row may be the end of the text, put behind it on purpose.
+        over = [(counted, real) for counted, real, rows in self.padded if counted > real + rows]
         models = [getattr(model, "config", None) for model in self.watch.models()]
         both = any(getattr(config, "is_encoder_decoder", False) for config in models)
         if len(over) >= 3 and len(over) >= 0.5 * len(self.padded) and not both:
@@ -2078,6 +2084,8 @@ class Modes(Observer):
 # parameters.py
 # Parameters around each step of an optimizer: who has a gradient, and who moves.
 
+# Their optimizers hold parts of the weights under other tensors.
+SHARDERS = ("DeepSpeedEngine", "FullyShardedDataParallel")
 HALF = ("torch.bfloat16", "torch.float16")
 
 
@@ -2288,7 +2296,11 @@ class Parameters(Observer):
         fixed = [
             n
             for n, s in known.items()
-            if s.stuck >= 3 and s.stuck == s.nonzero and s.dtype not in HALF
+            if s.stuck >= 3
+            and s.stuck == s.nonzero
+            and s.dtype not in HALF
+            # A long warm-up begins with steps that are too small for float32.
+            and s.rates[-1] <= 1.2 * s.rates[0]
         ]
         if fixed:
             found.append(
@@ -2317,6 +2329,8 @@ class Parameters(Observer):
                 )
             )
         outside = [names[key] for key, looks in self.outside.items() if looks >= 2 and key in names]
+        if any(type(model).__name__ in SHARDERS for model in self.watch.models()):
+            outside = []
         if outside and self.held() & set(names):
             found.append(
                 finding(
@@ -2581,7 +2595,7 @@ class Resources(Observer):
         node = args[0].grad_fn
         if node is not None and len(self.tokens) < 64:
             token = Token()
-            self.tokens.append(weakref.ref(token))
+            self.tokens.append((self.watch.step, weakref.ref(token)))
             node.register_hook(lambda *_, token=token: None)
         self.anomaly += torch.is_anomaly_enabled()
 
@@ -2601,8 +2615,8 @@ class Resources(Observer):
     def findings(self):
         """What grew, and what waits."""
         step, found = self.watch.step, []
-        kept = [ref for ref in self.tokens[:-2] if ref() is not None]
-        if len(kept) >= 8 and len(kept) >= 0.9 * len(self.tokens[:-2]):
+        kept = [when for when, ref in self.tokens[:-2] if ref() is not None]
+        if len(set(kept)) >= 8 and len(kept) >= 0.9 * len(self.tokens[:-2]):
             found.append(
                 finding(
                     "graphs are kept",
@@ -2931,6 +2945,47 @@ def _like(original, function):
 
 
 # --------------------------------------------------------------------------------------------------
+# entries.py
+# Check and fix of the entries, where the catalogue lies beside the program.
+
+MOST_TEXT = 500  # characters of a check or a fix
+
+
+def catalogue():
+    """The folder with references/ and profiles/ beside scripts/, or an empty text."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return root if os.path.isdir(os.path.join(root, "references", "training")) else ""
+
+
+def advice(ids, root):
+    """id -> {"check": text, "fix": text}, the first paragraph of each, for those that are found."""
+    found = {}
+    if not root:
+        return found
+    for path in sorted(glob.glob(os.path.join(glob.escape(root), "references", "**", "*.md"),
+                                 recursive=True)):  # fmt: skip
+        with open(path, encoding="utf-8") as handle:
+            parts = re.split(r"(?m)^### ", handle.read())[1:]
+        for part in parts:
+            entry = re.match(r"[A-Z0-9]+[a-z]?", part)
+            if entry and entry.group() in ids:
+                found[entry.group()] = {
+                    name.lower(): first_of(part, name) for name in ("Check", "Fix")
+                }
+    return found
+
+
+def first_of(part, name):
+    """The first paragraph of a field of an entry, on one line, cut at the end of a sentence."""
+    place = re.search(r"(?ms)^\*\*" + name + r":\*\* *(.*?)(?:\n\s*\n|\Z)", part)
+    text = " ".join(place.group(1).split()) if place else ""
+    if len(text) <= MOST_TEXT:
+        return text
+    cut = text[:MOST_TEXT].rfind(". ") + 1
+    return text[:cut] if cut > 0 else text[:MOST_TEXT].rsplit(" ", 1)[0] + " …"
+
+
+# --------------------------------------------------------------------------------------------------
 # program.py
 
 FORM = 1
@@ -3015,7 +3070,8 @@ def same_random_numbers(workers):
             for one in sorted(group, key=lambda one: one["time"]):
                 before, after = one["rows"][0].get(path, (None, None))
                 if before and after and before != after:
-                    starts.setdefault(before, []).append(one["worker"])
+                    # Equal at the end too: a generator that is seeded for each sample isn't.
+                    starts.setdefault((before, after), []).append(one["worker"])
             shared = [ids for ids in starts.values() if len(set(ids)) > 1]
             if shared:
                 ids = sorted(set(shared[0]))
@@ -3119,9 +3175,12 @@ def shown(report):
         lines.append("{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"]))
         lines.append("    seen: " + one["evidence"])
         lines.append("    if all were well: " + one["well"])
-        lines.append("    do: " + one["do"])
+        told = [name for name in ("check", "fix") if one.get(name)]
+        lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
+    if not count:
+        lines.append("no Python process of the program took a step of a torch optimizer")
     for name, state in report["observations"].items():
-        if state["state"] == NOT_LOOKED:
+        if count and state["state"] == NOT_LOOKED:
             lines.append("not looked at: {} ({})".format(name, state.get("why") or "no report"))
     return "\n".join(lines) + "\n"
 
@@ -3148,6 +3207,9 @@ def main(argv=None):
     try:
         code = run(program, folder, options.steps)
         report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
+        known = advice({one["id"] for one in report["findings"]}, catalogue())
+        for one in report["findings"]:
+            one.update(known.get(one["id"], {}))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.json:

@@ -21,7 +21,7 @@ class Losses(Observer):
         self.nll, self.bad_nll, self.sums = 0, 0, []
         self.first = None  # (loss, classes)
         self.labels = collections.Counter()
-        self.padded = []  # (labels that count, real tokens) of each batch with an attention mask
+        self.padded = []  # (labels that count, real tokens, rows) of each batch with a mask
         self.unmasked = []  # (padding value, share) of batches without a mask
         self.values = []  # (step, loss)
         self.unfinished = None  # the first step with a loss that isn't finite
@@ -78,7 +78,7 @@ class Losses(Observer):
         if target.numel() not in (rows * length, rows * (length - 1)):
             return
         if real is not None:
-            self.padded.append((counted, real))
+            self.padded.append((counted, real, rows))
         elif padding is not None and padding != ignored and counted == target.numel():
             self.unmasked.append((padding, share))
 
@@ -95,7 +95,7 @@ class Losses(Observer):
         if self.training(scores) and scores.dim() >= 2 and scores.shape[1] >= 2:
             self.nll += 1
             sums = scores.detach()[:64].float().exp().sum(1)
-            if bool(((sums - 1).abs() > 0.02).any()):
+            if bool(((sums - 1).abs() > 0.1).any()):
                 self.bad_nll += 1
                 self.sums.append(float(sums.reshape(-1)[0]))
 
@@ -106,7 +106,9 @@ class Losses(Observer):
             return
         value = float(loss.detach())
         step = self.watch.step + 1
-        if not math.isfinite(value) and self.unfinished is None:
+        # A scaler skips a step that overflows.
+        scaled = math.isinf(value) and self.watch.parts["gradients"].scaled
+        if not math.isfinite(value) and self.unfinished is None and not scaled:
             layer = self.watch.parts["activations"].unfinished
             self.unfinished = (step, str(value), layer)
         self.values.append((step, value))
@@ -160,7 +162,8 @@ class Losses(Observer):
                     layer=layer,
                 )
             )
-        over = [(counted, real) for counted, real in self.padded if counted > real]
+        # One label more in each row may be the end of the text, put behind it on purpose.
+        over = [(counted, real) for counted, real, rows in self.padded if counted > real + rows]
         models = [getattr(model, "config", None) for model in self.watch.models()]
         both = any(getattr(config, "is_encoder_decoder", False) for config in models)
         if len(over) >= 3 and len(over) >= 0.5 * len(self.padded) and not both:

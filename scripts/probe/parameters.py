@@ -6,6 +6,8 @@ from .table import finding
 from .values import local_part, median, sample, some, strided
 from .watching import Observer
 
+# Their optimizers hold parts of the weights under other tensors.
+SHARDERS = ("DeepSpeedEngine", "FullyShardedDataParallel")
 HALF = ("torch.bfloat16", "torch.float16")
 
 
@@ -216,7 +218,11 @@ class Parameters(Observer):
         fixed = [
             n
             for n, s in known.items()
-            if s.stuck >= 3 and s.stuck == s.nonzero and s.dtype not in HALF
+            if s.stuck >= 3
+            and s.stuck == s.nonzero
+            and s.dtype not in HALF
+            # A long warm-up begins with steps that are too small for float32.
+            and s.rates[-1] <= 1.2 * s.rates[0]
         ]
         if fixed:
             found.append(
@@ -245,6 +251,8 @@ class Parameters(Observer):
                 )
             )
         outside = [names[key] for key, looks in self.outside.items() if looks >= 2 and key in names]
+        if any(type(model).__name__ in SHARDERS for model in self.watch.models()):
+            outside = []
         if outside and self.held() & set(names):
             found.append(
                 finding(

@@ -10,6 +10,8 @@ processes at the import of torch, looks at --steps optimizer steps, and takes it
 program goes on. The findings are printed to the standard error once the program has ended, and
 --json writes them into a file.
 
+Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
+
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
 hint), sound, or not looked at. Of your data, only shapes, ranges and hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
@@ -26,6 +28,7 @@ import sys
 import tempfile
 
 from .entering import SITE
+from .entries import advice, catalogue
 from .table import HINT, KINDS, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS, WRONG, finding
 
 FORM = 1
@@ -110,7 +113,8 @@ def same_random_numbers(workers):
             for one in sorted(group, key=lambda one: one["time"]):
                 before, after = one["rows"][0].get(path, (None, None))
                 if before and after and before != after:
-                    starts.setdefault(before, []).append(one["worker"])
+                    # Equal at the end too: a generator that is seeded for each sample isn't.
+                    starts.setdefault((before, after), []).append(one["worker"])
             shared = [ids for ids in starts.values() if len(set(ids)) > 1]
             if shared:
                 ids = sorted(set(shared[0]))
@@ -214,9 +218,12 @@ def shown(report):
         lines.append("{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"]))
         lines.append("    seen: " + one["evidence"])
         lines.append("    if all were well: " + one["well"])
-        lines.append("    do: " + one["do"])
+        told = [name for name in ("check", "fix") if one.get(name)]
+        lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
+    if not count:
+        lines.append("no Python process of the program took a step of a torch optimizer")
     for name, state in report["observations"].items():
-        if state["state"] == NOT_LOOKED:
+        if count and state["state"] == NOT_LOOKED:
             lines.append("not looked at: {} ({})".format(name, state.get("why") or "no report"))
     return "\n".join(lines) + "\n"
 
@@ -243,6 +250,9 @@ def main(argv=None):
     try:
         code = run(program, folder, options.steps)
         report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
+        known = advice({one["id"] for one in report["findings"]}, catalogue())
+        for one in report["findings"]:
+            one.update(known.get(one["id"], {}))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.json:

@@ -32,7 +32,7 @@ class Resources(Observer):
         node = args[0].grad_fn
         if node is not None and len(self.tokens) < 64:
             token = Token()
-            self.tokens.append(weakref.ref(token))
+            self.tokens.append((self.watch.step, weakref.ref(token)))
             node.register_hook(lambda *_, token=token: None)
         self.anomaly += torch.is_anomaly_enabled()
 
@@ -52,8 +52,8 @@ class Resources(Observer):
     def findings(self):
         """What grew, and what waits."""
         step, found = self.watch.step, []
-        kept = [ref for ref in self.tokens[:-2] if ref() is not None]
-        if len(kept) >= 8 and len(kept) >= 0.9 * len(self.tokens[:-2]):
+        kept = [when for when, ref in self.tokens[:-2] if ref() is not None]
+        if len(set(kept)) >= 8 and len(kept) >= 0.9 * len(self.tokens[:-2]):
             found.append(
                 finding(
                     "graphs are kept",

@@ -120,6 +120,19 @@ def test_each_part_is_python_3_8_and_imports_the_standard_library_alone():
             assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names, path
 
 
+def test_no_name_is_defined_in_two_parts():
+    names = []
+    for path in PARTS.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names.append(node.name)
+            for target in getattr(node, "targets", []):
+                parts = target.elts if isinstance(target, ast.Tuple) else [target]
+                names += [one.id for one in parts]
+    assert len(names) > 60
+    assert sorted(names) == sorted(set(names))
+
+
 def test_each_kind_of_finding_names_an_entry_and_belongs_to_one_observation():
     catalogue = bundle.load()
     assert all(catalogue.get(kind[0]) for kind in probe.KINDS.values())
@@ -259,6 +272,8 @@ def test_workers_share_random_numbers_only_where_they_used_them():
     assert told(worker(0, "a", "b"), worker(1, "a", "b")) == ["DP1"]
     assert told(worker(0, "a", "a"), worker(1, "a", "a")) == []
     assert told(worker(0, "a", "b"), worker(1, "c", "d")) == []
+    seeded_for_each_sample = told(worker(0, "a", "b"), worker(1, "a", "c"))
+    assert seeded_for_each_sample == []
 
 
 def test_the_text_says_what_was_seen_what_would_be_well_and_what_to_do():

@@ -20,7 +20,7 @@ for epoch in range(3):
         with torch.autocast("cpu", dtype=torch.float16):
             loss = nn.functional.cross_entropy(model(inputs).float(), targets)
         scaler.scale(loss).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
         scaler.step(optimizer)
         scaler.update()
     print(f"epoch {epoch}: loss {loss.item():.3f}")
