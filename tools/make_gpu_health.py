@@ -13,9 +13,9 @@ from pathlib import Path
 
 PARTS = Path("server/remote_gpu_trainer/health/box_check")
 LAST = "report"  # its docstring is what --help shows
-HEAD = f"""\
+HEAD = """\
 #!/usr/bin/env python3
-# Generated from the modules in {PARTS}/.
+# Generated from the modules in {parts}/.
 # Edit them there, then run: rgt dev docs --write
 """
 
@@ -29,7 +29,7 @@ def needs(tree: ast.Module) -> list[str]:
     ]
 
 
-def in_order(trees: dict[str, ast.Module]) -> list[str]:
+def in_order(trees: dict[str, ast.Module], last: str = LAST) -> list[str]:
     """The names of the modules, each after those that it needs."""
     order: list[str] = []
 
@@ -42,7 +42,7 @@ def in_order(trees: dict[str, ast.Module]) -> list[str]:
                 visit(needed, (*above, name))
             order.append(name)
 
-    for name in (LAST, *sorted(trees)):
+    for name in (last, *sorted(trees)):
         visit(name, ())
     return order
 
@@ -67,9 +67,9 @@ def body(source: str, tree: ast.Module, data: Path) -> tuple[list[str], str]:
     )
 
 
-def heading(name: str, tree: ast.Module) -> str:
+def heading(name: str, tree: ast.Module, last: str) -> str:
     """The name and the docstring of a module, as a comment above its part."""
-    told = (ast.get_docstring(tree) or "").splitlines() if name != LAST else []
+    told = (ast.get_docstring(tree) or "").splitlines() if name != last else []
     lines = ["# " + "-" * 98, f"# {name}.py", *(f"# {line}".rstrip() for line in told)]
     first = next(
         node for node in tree.body[1:] if not isinstance(node, (ast.Import, ast.ImportFrom))
@@ -81,23 +81,28 @@ def heading(name: str, tree: ast.Module) -> str:
 
 def generated(root: Path) -> str:
     """The text of scripts/gpu_health.py that the parts in `root`, a checkout, make."""
+    return one_file(root, PARTS, LAST)
+
+
+def one_file(root: Path, parts: Path, last: str) -> str:
+    """The modules in the folder `parts` of a checkout as one program; `last` has its main."""
     sources = {
         path.stem: path.read_text(encoding="utf-8")
-        for path in (root / PARTS).glob("*.py")
+        for path in (root / parts).glob("*.py")
         if path.stem != "__init__"
     }
     trees = {name: ast.parse(source) for name, source in sources.items()}
     imports: set[str] = set()
-    parts = []
-    for name in in_order(trees):
-        kept, text = body(sources[name], trees[name], root / PARTS / "data")
+    texts = []
+    for name in in_order(trees, last):
+        kept, text = body(sources[name], trees[name], root / parts / "data")
         imports.update(kept)
-        parts.append(heading(name, trees[name]) + text)
-    main = ast.get_docstring(trees[LAST])
+        texts.append(heading(name, trees[name], last) + text)
+    main = ast.get_docstring(trees[last])
     return (
-        f'{HEAD}"""{main}\n"""\n\n'
+        f'{HEAD.format(parts=parts.as_posix())}"""{main}\n"""\n\n'
         + "\n".join(sorted(imports, key=lambda line: (line.startswith("from"), line)))
         + "\n\n"
-        + "\n\n\n".join(parts)
+        + "\n\n\n".join(texts)
         + "\n"
     )

@@ -283,16 +283,17 @@ def lookup_picture(root: Path) -> str:
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
 
-def prober(root: Path) -> str:
-    """scripts/gpu_health.py, made from its parts; unchanged in an installation without them."""
-    maker = root / "tools" / "make_gpu_health.py"
+def prober(root: Path, name: str = "gpu_health") -> str:
+    """A file in scripts/, made from its parts; unchanged in an installation without them."""
+    maker = root / "tools" / f"make_{name}.py"
     if maker.is_file():
         return runpy.run_path(str(maker))["generated"](root)
-    return (root / "scripts" / "gpu_health.py").read_text(encoding="utf-8")
+    return (root / "scripts" / f"{name}.py").read_text(encoding="utf-8")
 
 
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
     ("docs/assets/lookup.svg", lookup_picture),
     ("scripts/gpu_health.py", prober),
+    ("scripts/probe.py", lambda root: prober(root, "probe")),
 )

@@ -1,10 +1,12 @@
-"""The command `health`: whether a box is fit to train on, and how a user names a box."""
+"""The commands `health` and `probe`: is a box fit, and does a program train well."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -113,14 +115,55 @@ def add_to(commands) -> None:
         help="print the object that the MCP tool returns; with --hosts one object for all",
     )
     told.set_defaults(run=health)
+    _add_probe(commands)
+
+
+def _add_probe(commands) -> None:
+    """Add the command `probe`."""
+    probed = commands.add_parser(
+        "probe",
+        help="look at the first steps of a training program for failures that no log shows",
+        usage=f"{program()} probe [-h] [--steps N] [--json FILE] -- PROGRAM ...",
+        description="Run a training program on this machine, look at its first optimizer steps, "
+        "and name what goes wrong in silence: frozen or forgotten weights, batches that repeat, "
+        "rates, clipping, checkpoints. Its code isn't changed. The findings go to stderr once the "
+        "program has ended. The exit code is the program's own; the verdict is in --json.",
+    )
+    probed.add_argument(
+        "--steps", type=int, default=30, metavar="N", help="optimizer steps to look at (default 30)"
+    )
+    probed.add_argument("--json", metavar="FILE", help="write the findings into this file")
+    probed.add_argument(
+        "program",
+        nargs=argparse.REMAINDER,
+        help="the program as you start it, after --, such as: -- python train.py --epochs 1",
+    )
+    probed.set_defaults(run=probe)
+
+
+def probe(args: argparse.Namespace) -> int:
+    """`probe`: the program's own exit code; the signal that ended it ends this process too."""
+    from ..catalogue.bundle import bundle_root
+
+    wanted = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not wanted:
+        raise BadRequest("no program given; write it after --, as in -- python train.py")
+    if wanted[0].endswith(".py"):  # with the Python of the user's environment, not of this program
+        wanted = [shutil.which("python3") or sys.executable, *wanted]
+    options = ["--steps", str(args.steps), *(["--json", args.json] if args.json else [])]
+    script = str(bundle_root() / "scripts" / "probe.py")
+    command = [sys.executable, script, *options, "--", *wanted]
+    if os.name == "nt":  # exec there returns to the shell before the program has ended
+        return subprocess.call(command)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, command)
 
 
 def health(args: argparse.Namespace) -> int:
     """`health`: 0 fit, 1 care or unfit, 2 could not tell."""
     _check_options(args)
     if args.expect.strip() == "help":
-        import subprocess
-
         from ..health.examine import script_path
 
         return subprocess.run(

@@ -23,6 +23,7 @@ COMMANDS = {  # each command's module, in the order of --help
     "render": "runs",
     "staleness": "platforms",
     "health": "health",
+    "probe": "health",
     "status": "runs",
     "release": "runs",
     "profile": "platforms",

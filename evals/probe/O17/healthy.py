@@ -1,0 +1,26 @@
+"""A classifier of points, trained for three epochs."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x = torch.randn(960, 20)
+y = (x @ torch.randn(20, 10)).argmax(1)
+train = DataLoader(TensorDataset(x[:800], y[:800]), batch_size=50, shuffle=True)
+valid = DataLoader(TensorDataset(x[800:], y[800:]), batch_size=80)
+
+
+model = nn.Sequential(nn.Linear(20, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+for epoch in range(3):
+    if epoch == 1:  # the first layer has warmed up: keep it from now on
+        for parameter in model[0].parameters():
+            parameter.requires_grad = False
+            parameter.grad = None
+    for inputs, targets in train:
+        optimizer.zero_grad(set_to_none=False)
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+    print(f"epoch {epoch}: loss {loss.item():.3f}")

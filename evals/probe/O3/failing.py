@@ -1,0 +1,33 @@
+"""A classifier of points, trained for three epochs."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x = torch.randn(960, 20)
+y = (x @ torch.randn(20, 10)).argmax(1)
+train = DataLoader(TensorDataset(x[:800], y[:800]), batch_size=50, shuffle=True)
+valid = DataLoader(TensorDataset(x[800:], y[800:]), batch_size=80)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 32))
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x):
+        features = self.encoder(x).detach()
+        return self.head(torch.relu(features))
+
+
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for epoch in range(3):
+    for inputs, targets in train:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+    print(f"epoch {epoch}: loss {loss.item():.3f}")

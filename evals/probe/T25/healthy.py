@@ -1,0 +1,31 @@
+"""A classifier of points, trained for three epochs."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x = torch.randn(960, 20)
+y = (x @ torch.randn(20, 10)).argmax(1)
+train = DataLoader(TensorDataset(x[:800], y[:800]), batch_size=50, shuffle=True)
+valid = DataLoader(TensorDataset(x[800:], y[800:]), batch_size=80)
+
+
+features = {}
+
+
+def keep(module, inputs, output):
+    features["hidden"] = output.detach().norm().item()
+
+
+model = nn.Sequential(nn.Linear(20, 64), nn.GELU(), nn.Linear(64, 10))
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for epoch in range(3):
+    for inputs, targets in train:
+        handle = model[0].register_forward_hook(keep)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        handle.remove()
+    print(f"epoch {epoch}: loss {loss.item():.3f}, hidden {features['hidden']:.1f}")

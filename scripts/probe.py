@@ -1,0 +1,3232 @@
+#!/usr/bin/env python3
+# Generated from the modules in scripts/probe/.
+# Edit them there, then run: rgt dev docs --write
+"""Look at the first steps of a training program for failures that no log shows.
+
+usage:
+  probe.py [--steps 30] [--json FILE] -- train.py ARGS ...
+  probe.py [--steps 30] [--json FILE] -- torchrun --nproc-per-node 2 train.py ARGS ...
+
+Everything after -- is the program, as you start it: a Python file, or a command such as python,
+torchrun, accelerate or deepspeed. Its code isn't changed. The probe enters each of its Python
+processes at the import of torch, looks at --steps optimizer steps, and takes its hooks off; the
+program goes on. The findings are printed to the standard error once the program has ended, and
+--json writes them into a file.
+
+Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
+
+The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
+hint), sound, or not looked at. Of your data, only shapes, ranges and hashes are kept.
+Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
+"""
+
+import argparse
+import atexit
+import collections
+import functools
+import glob
+import hashlib
+import importlib.util
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+import zlib
+
+# --------------------------------------------------------------------------------------------------
+# table.py
+# What the probe can report: each kind of finding, the catalogue's entry, and what to do.
+
+WRONG, HINT = "wrong", "hint"
+SOUND, SUSPICIOUS, NOT_LOOKED = "sound", "suspicious", "not looked at"
+
+# kind: (entry, level, what is the matter, what it would be if all were well, what to do)
+KINDS = {
+    "weights stand still": (
+        "O2", WRONG, "gradients arrive, but the weights stay as they are",
+        "each weight with a gradient moves at each step",
+        "give the optimizer the parameters of the model that computes the loss",
+    ),
+    "outside the optimizer": (
+        "O2", HINT, "parameters get a gradient that no optimizer uses",
+        "what gets a gradient is in an optimizer, or is frozen",
+        "add these parameters to the optimizer, or freeze them",
+    ),
+    "no gradient": (
+        "O3", HINT, "parameters ran in the forward pass and never got a gradient",
+        "each trainable parameter that computes something gets a gradient",
+        "look for detach(), no_grad() or .item() between these layers and the loss",
+    ),
+    "gradients pile up": (
+        "O4", WRONG, "gradients are never set back",
+        "the gradients of one step are gone before the next backward()",
+        "call optimizer.zero_grad() once for each optimizer.step()",
+    ),
+    "left in evaluation mode": (
+        "O5", WRONG, "the model is in evaluation mode while it trains",
+        "after an evaluation model.train() comes before the next step",
+        "call model.train() at the start of each training epoch",
+    ),
+    "evaluation mode from the start": (
+        "O5", HINT, "the model trains in evaluation mode from the first step on",
+        "dropout and batch norm are in training mode while the model trains",
+        "call model.train() before the loop",
+    ),
+    "evaluated in training mode": (
+        "O5", HINT, "the model is evaluated in training mode",
+        "dropout is off and batch norm uses its running statistics in an evaluation",
+        "call model.eval() before the evaluation, and model.train() after it",
+    ),
+    "decay in Adam": (
+        "O6", HINT, "Adam has a weight decay",
+        "AdamW, where the decay acts on the weights and not through the gradient",
+        "use torch.optim.AdamW with the decay of the recipe",
+    ),
+    "tiny updates": (
+        "O7", HINT, "the steps are tiny beside the weights",
+        "a step changes a weight matrix by about a thousandth of its size",
+        "raise the learning rate tenfold until the loss falls visibly",
+    ),
+    "huge updates": (
+        "O22", HINT, "the steps are large beside the weights",
+        "a step changes a weight matrix by about a thousandth of its size",
+        "lower the learning rate tenfold, or warm it up",
+    ),
+    "rate is zero": (
+        "O8", WRONG, "the learning rate is 0",
+        "the rate is above 0 from the second step on",
+        "step the scheduler after the optimizer, and check its warm-up",
+    ),
+    "rate fell to zero": (
+        "O8", HINT, "the learning rate fell to 0 and training goes on",
+        "the rate reaches 0 at the last step",
+        "give the scheduler the number of optimizer steps of the whole run",
+    ),
+    "scheduler too fast": (
+        "O8", HINT, "the scheduler takes more steps than the optimizer",
+        "one step of the scheduler for each step of the optimizer, or for each epoch",
+        "call scheduler.step() only where optimizer.step() was called",
+    ),
+    "scheduler never steps": (
+        "O23", HINT, "a scheduler exists, but nobody calls its step()",
+        "the scheduler steps at least once an epoch",
+        "call scheduler.step() after optimizer.step(), or once an epoch",
+    ),
+    "scheduler of another optimizer": (
+        "O23", HINT, "the scheduler changes an optimizer that never steps",
+        "the scheduler holds the optimizer that trains",
+        "make the scheduler from the optimizer that steps, after it was made for the last time",
+    ),
+    "undivided accumulation": (
+        "O9", HINT, "losses that are means are added up over several batches",
+        "each loss is divided by the number of batches in a step",
+        "divide the loss by the number of accumulated batches before backward()",
+    ),
+    "softmax twice": (
+        "O12", WRONG, "the loss gets probabilities where it wants raw scores",
+        "cross entropy gets the model's raw scores",
+        "drop the softmax or sigmoid at the end of the model while training",
+    ),
+    "not log-probabilities": (
+        "O16", WRONG, "nll_loss gets no log-probabilities",
+        "each row's exponentials add up to 1",
+        "apply log_softmax first, or use cross_entropy on the raw scores",
+    ),
+    "padding counts": (
+        "O15", WRONG, "the loss counts padding",
+        "labels are -100 where the attention mask is 0",
+        "set the labels to -100 where the attention mask is 0",
+    ),
+    "padding seems to count": (
+        "O15", HINT, "the loss seems to count padding",
+        "labels are -100, or the loss's ignore_index, where rows are padded",
+        "give the loss ignore_index=PAD, or set these labels to -100",
+    ),
+    "end is never learned": (
+        "L11", HINT, "the last token of each text has no label",
+        "the token that ends a text has itself as label",
+        "mask padding by the attention mask, not by the id of the end token",
+    ),
+    "frozen weight moves": (
+        "O17", WRONG, "frozen weights change in optimizer.step()",
+        "a weight with requires_grad=False stays as it is",
+        "set their .grad to None when you freeze them, or leave them out of the optimizer",
+    ),
+    "frozen statistics move": (
+        "O18", HINT, "running statistics move under frozen weights",
+        "batch norm in a frozen part is in evaluation mode",
+        "call .eval() on the frozen part after each model.train()",
+    ),
+    "adapters don't train": (
+        "O21", HINT, "adapter weights are there and don't train",
+        "lora_A and lora_B require a gradient and are in the optimizer",
+        "set requires_grad on the adapters, and make the optimizer afterwards",
+    ),
+    "scaler skips": (
+        "O24", WRONG, "the gradient scaler skips every step",
+        "the scaler skips a few steps at the start and one now and then",
+        "find what is inf or nan in the gradients; bf16 needs no scaler",
+    ),
+    "dead units": (
+        "O25", HINT, "units output zero for every input",
+        "about half of a ReLU's outputs are above zero",
+        "lower the learning rate, check the initialisation and biases, or use GELU",
+    ),
+    "saturated layer": (
+        "O26", HINT, "a layer is saturated",
+        "most outputs of a tanh or sigmoid inside the model lie between its ends",
+        "scale the layer's inputs, or normalise before it",
+    ),
+    "fp16 without scaler": (
+        "P5", HINT, "fp16 gradients are lost without a gradient scaler",
+        "a scaler lifts fp16 gradients above the smallest number",
+        "use torch.amp.GradScaler, or bf16",
+    ),
+    "clipped while scaled": (
+        "P7", WRONG, "gradients are clipped while they carry the loss scale",
+        "scaler.unscale_(optimizer) comes before clip_grad_norm_",
+        "call scaler.unscale_(optimizer) once a step, before the clipping",
+    ),
+    "loss isn't finite": (
+        "P9", WRONG, "the loss is not finite",
+        "the loss is finite at each step",
+        "look at the first layer whose output is not finite",
+    ),
+    "gradient spikes": (
+        "P13", HINT, "the gradient norm jumps on single batches",
+        "the norm stays within a few times its median",
+        "look at the batches of these steps, and clip the norm",
+    ),
+    "always clipped": (
+        "P13", HINT, "clipping shrinks every step by far",
+        "clipping fires on rare batches",
+        "set the limit near the median norm, or lower the rate",
+    ),
+    "nan enters the weights": (
+        "P14", WRONG, "a gradient that is not finite went into the weights",
+        "a step with a gradient that is not finite is skipped",
+        "skip the step when the norm that clip_grad_norm_ returns is not finite",
+    ),
+    "large attention scores": (
+        "P16", HINT, "attention scores are in the hundreds",
+        "scores before the softmax stay below about 50",
+        "normalise queries and keys, or lower the rate",
+    ),
+    "first loss too high": (
+        "P17", HINT, "the first loss is far above that of an even guess",
+        "an untrained classifier starts near ln(classes)",
+        "check the spread of the initial weights, or whether the loss is a sum",
+    ),
+    "gradients fade": (
+        "P18", HINT, "gradients shrink or grow by orders of magnitude through the layers",
+        "gradients of the first and the last layers have a like size",
+        "add residual connections or norm layers, or another initialisation",
+    ),
+    "bf16 swallows steps": (
+        "P20", WRONG, "most of a step is lost in rounding: the weights are half precision",
+        "the optimizer holds the weights in float32",
+        "keep the weights in float32 and use autocast",
+    ),
+    "loss stands still": (
+        "O1", HINT, "the loss is the same at each step",
+        "the loss differs from batch to batch and falls",
+        "overfit one batch: if that fails, the model doesn't see its inputs",
+    ),
+    "same order each epoch": (
+        "C13", HINT, "each epoch has the same order of samples",
+        "each epoch has another order",
+        "shuffle=True, with a generator that isn't seeded anew in each epoch",
+    ),
+    "set_epoch missing": (
+        "D22", WRONG, "the distributed sampler gives each epoch the same order",
+        "sampler.set_epoch(epoch) gives each epoch another order",
+        "call sampler.set_epoch(epoch) at the start of each epoch",
+    ),
+    "workers repeat the stream": (
+        "DP2", WRONG, "each worker delivers the same batches",
+        "each batch comes from one worker only",
+        "split the stream by get_worker_info() in the dataset's __iter__",
+    ),
+    "ranks share data": (
+        "DP2", HINT, "the ranks train on the same batches",
+        "each rank gets batches of its own",
+        "use a DistributedSampler, or split the stream by rank",
+    ),
+    "workers share random numbers": (
+        "DP1", WRONG, "all workers draw the same random numbers",
+        "each worker's generators begin in another state",
+        "seed them in worker_init_fn from torch.initial_seed()",
+    ),
+    "pinning has no effect": (
+        "DP5", HINT, "pin_memory=True has no effect on this batch",
+        "the batch is made of tensors, dicts, lists and tuples, or has pin_memory()",
+        "give the batch class a method pin_memory()",
+    ),
+    "images from 0 to 255": (
+        "DP12", HINT, "images have values up to 255",
+        "images lie between 0 and 1, or around 0 after normalisation",
+        "divide by 255 before the normalisation",
+    ),
+    "images aren't normalised": (
+        "DP10", HINT, "a pretrained model gets images that aren't normalised",
+        "images have a mean near 0 and a deviation near 1 per channel",
+        "use the transforms that belong to the weights",
+    ),
+    "random evaluation data": (
+        "V2", HINT, "the evaluation data come out different each time",
+        "each pass over the evaluation data gives the same inputs",
+        "use a dataset without random transforms for the evaluation",
+    ),
+    "one class dominates": (
+        "V6", HINT, "nearly all labels are one class",
+        "each class has a share of the labels",
+        "judge by macro F1, and weight the classes or the sampling",
+    ),
+    "one vision rate": (
+        "X3", HINT, "vision encoder and language model train at one high rate",
+        "each part has a rate of its own",
+        "make a parameter group for each part",
+    ),
+    "connector is frozen": (
+        "X1", HINT, "the connector between vision and language doesn't train",
+        "the connector trains",
+        "set requires_grad on the connector, and give it to the optimizer",
+    ),
+    "graphs are kept": (
+        "M20", WRONG, "the graph of each step stays in memory",
+        "a step's graph is freed after its backward()",
+        "keep loss.item() or loss.detach(), never the loss itself",
+    ),
+    "hooks pile up": (
+        "T25", WRONG, "each step adds hooks to the model",
+        "the number of hooks stays the same",
+        "register hooks once, before the loop, or remove them after use",
+    ),
+    "anomaly detection": (
+        "T12", HINT, "anomaly detection is on",
+        "it is off in a real run",
+        "remove detect_anomaly",
+    ),
+    "loading in the way": (
+        "T4", HINT, "training waits for data, which one process loads",
+        "the next batch is ready when the step is over",
+        "set num_workers to a few cores",
+    ),
+    "loader too slow": (
+        "U24", HINT, "training waits for data in spite of workers",
+        "the next batch is ready when the step is over",
+        "measure the loader alone; then more workers, or less work per sample",
+    ),
+    "workers start anew": (
+        "T5", HINT, "each epoch waits for new workers",
+        "workers stay from epoch to epoch",
+        "set persistent_workers=True",
+    ),
+    "checkpoint lacks the optimizer": (
+        "C1", HINT, "the checkpoint holds only the model's weights",
+        "it holds the optimizer, the scheduler and the step too",
+        "save the state_dict() of every object that has one",
+    ),
+    "optimizer not restored": (
+        "C1", HINT, "the file holds the optimizer's state, but nobody loaded it",
+        "optimizer.load_state_dict() comes after the model's",
+        "load the optimizer's state too",
+    ),
+    "scheduler not restored": (
+        "C14", HINT, "the optimizer goes on, but the scheduler begins anew",
+        "optimizer and scheduler stand at the same step",
+        "save and load the scheduler's state too",
+    ),
+    "nothing was loaded": (
+        "C18", WRONG, "load_state_dict(strict=False) loaded nothing",
+        "the names in the file match those of the model",
+        "take the prefix off the names, and load with strict=True",
+    ),
+    "uneven experts": (
+        "MOE2", HINT, "the router sends most tokens to few experts",
+        "the busiest expert gets at most about twice the mean",
+        "switch the balancing loss on",
+    ),
+}  # fmt: skip
+
+# What is looked at, and the kinds of findings that each part can give.
+OBSERVATIONS = {
+    "parameters": (
+        "weights stand still", "outside the optimizer", "no gradient", "frozen weight moves",
+        "adapters don't train", "bf16 swallows steps", "tiny updates", "huge updates",
+        "decay in Adam", "nan enters the weights", "connector is frozen", "one vision rate",
+    ),
+    "gradients": (
+        "gradients pile up", "undivided accumulation", "gradient spikes", "always clipped",
+        "gradients fade", "fp16 without scaler", "clipped while scaled", "scaler skips",
+    ),
+    "rates": (
+        "rate is zero", "rate fell to zero", "scheduler too fast", "scheduler never steps",
+        "scheduler of another optimizer",
+    ),
+    "modes": (
+        "left in evaluation mode", "evaluation mode from the start", "evaluated in training mode",
+        "frozen statistics move",
+    ),
+    "losses": (
+        "softmax twice", "not log-probabilities", "padding counts", "padding seems to count",
+        "loss isn't finite", "first loss too high", "loss stands still", "one class dominates",
+    ),
+    "batches": (
+        "same order each epoch", "set_epoch missing", "workers repeat the stream",
+        "pinning has no effect", "images from 0 to 255", "images aren't normalised",
+        "random evaluation data", "end is never learned",
+    ),
+    "activations": (
+        "dead units", "saturated layer", "large attention scores", "uneven experts",
+    ),
+    "time and memory": (
+        "graphs are kept", "hooks pile up", "anomaly detection", "loading in the way",
+        "loader too slow", "workers start anew",
+    ),
+    "checkpoints": (
+        "checkpoint lacks the optimizer", "optimizer not restored", "scheduler not restored",
+        "nothing was loaded",
+    ),
+}  # fmt: skip
+
+
+def finding(kind, step, evidence, level=None, **numbers):
+    """One finding. `numbers` are JSON values."""
+    entry, usual, told, well, do = KINDS[kind]
+    return {
+        "id": entry, "kind": kind, "level": level or usual, "step": step, "what": told,
+        "evidence": evidence, "well": well, "do": do, "numbers": numbers,
+    }  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
+# values.py
+# Small, exact looks at tensors. Nothing here draws random numbers or changes a tensor.
+
+MOST = 1024  # elements of a tensor that are looked at
+
+
+def local_part(tensor):
+    """The part of a sharded tensor that lies here; any other tensor as it is."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def strided(tensor, most=MOST):
+    """At most `most` elements, spread evenly over a tensor. A view where the layout allows it."""
+    flat = local_part(tensor).detach().reshape(-1)
+    step = max(1, -(-flat.numel() // most))
+    return flat[:: step | 1] if step > 1 else flat
+
+
+def sample(tensor, most=MOST):
+    """A copy of `strided`, so that a later change of the tensor doesn't change it."""
+    return strided(tensor, most).clone()
+
+
+def fingerprint(tensor, most=4096):
+    """A hash of shape, type and up to `most` elements. The elements can't be had back from it."""
+    import torch
+
+    part = strided(tensor, most).cpu().contiguous()
+    if part.is_complex():
+        part = torch.view_as_real(part)
+    told = repr((tuple(tensor.shape), str(tensor.dtype))).encode()
+    raw = bytes(part.view(torch.uint8).reshape(-1).tolist()) if part.numel() else b""
+    return zlib.crc32(raw, zlib.crc32(told))
+
+
+def leaves(batch, name="", depth=4):
+    """(name, tensor) for each tensor in a batch of nested dicts, lists and tuples."""
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        yield name, batch
+    elif depth and hasattr(batch, "items") and hasattr(batch, "keys"):
+        for key, value in batch.items():
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
+    elif depth and isinstance(batch, (list, tuple)):
+        for place, value in enumerate(batch[:64]):
+            yield from leaves(value, f"{name}[{place}]", depth - 1)
+    elif depth and hasattr(batch, "__dict__"):
+        for key, value in list(vars(batch).items())[:64]:
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
+
+
+def bare(optimizer):
+    """An optimizer without the wrappers of accelerate and its like."""
+    while hasattr(optimizer, "optimizer") and hasattr(optimizer.optimizer, "param_groups"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def made_by(tensor):
+    """The name of the operation that made a tensor, without those that only change its shape."""
+    node = tensor.grad_fn
+    for _ in range(4):
+        if node is None:
+            return ""
+        name = type(node).__name__
+        shaping = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Alias", "T", "Permute")
+        if name.rstrip("0123456789") not in {shape + "Backward" for shape in shaping}:
+            return name
+        node = node.next_functions[0][0] if node.next_functions else None
+    return ""
+
+
+def median(numbers):
+    """The middle of a list of numbers, which isn't empty."""
+    return sorted(numbers)[len(numbers) // 2]
+
+
+def some(names, most=4):
+    """The first few names in a list, and how many more there are."""
+    names = list(names)
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+# --------------------------------------------------------------------------------------------------
+# watching.py
+# What is seen in one process, the guards around it, and how it ends.
+
+
+class Observer:
+    """One part of what is looked at. `watch` is shared; the rest is its own."""
+
+    name = ""
+
+    def __init__(self, watch):
+        self.watch = watch
+
+    def findings(self):
+        """What was found, at the end."""
+        return []
+
+
+class Watch:
+    """What one process shows until it has taken `limit` steps.
+
+    Every look goes through `guard`: an error there ends that part alone, never the program.
+    """
+
+    def __init__(self, folder, limit, classes):
+        self.folder, self.limit, self.classes = folder, limit, classes
+        self.patches, self.handles, self.step_handles = [], [], []
+        self.local = threading.local()
+        self.begin()
+
+    def begin(self):
+        """Forget everything: at the start, and in a forked child."""
+        self.failed = {}
+        self.over = False
+        self.step = 0
+        self.turn = set()  # the optimizers that took the newest step
+        self.in_backward = self.gradients = False
+        self.owner = threading.get_ident()
+        self.pid = os.getpid()
+        self.roots = {}  # id -> weak reference, of modules that were called from outside
+        self.parts = {cls.name: cls(self) for cls in self.classes}
+
+    def resting(self):
+        """Whether nothing may be looked at: it is over, or another thread runs."""
+        return self.over or threading.get_ident() != self.owner
+
+    def guard(self, part, method, *args):
+        """Call a method of a part, within no_grad. An error ends the part."""
+        if part in self.failed or self.resting():
+            return None
+        import torch
+
+        try:
+            if torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():
+                return None
+            if torch._C._functorch.peek_interpreter_stack() is not None:
+                return None
+            self.gradients = torch.is_grad_enabled()
+            with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+                return getattr(self.parts[part], method)(*args)
+        except Exception as error:
+            self.failed[part] = f"{type(error).__name__}: {error}"[:200]
+            return None
+
+    def wrap(self, owner, attribute, part, before="", after="", fragile=False, places=()):
+        """Put a function around `owner.attribute` that looks before and after it.
+
+        `fragile` ones are taken off while code is compiled. `places` are further owners.
+        """
+        original = getattr(owner, attribute, None)
+        if original is None:
+            return
+        watch = self
+
+        @functools.wraps(original)
+        def around(*args, **kwargs):
+            if watch.resting():
+                watch.tidy()
+                return original(*args, **kwargs)
+            token = watch.guard(part, before, args, kwargs) if before else None
+            result = original(*args, **kwargs)
+            if after:
+                watch.guard(part, after, token, result, args, kwargs)
+            return result
+
+        for place in (owner, *places):
+            if getattr(place, attribute, None) is original:
+                self.patches.append((place, attribute, original, around, fragile))
+                setattr(place, attribute, around)
+
+    def switch(self, on, fragile_only=True):
+        """Take the functions off, or put them back."""
+        for place, attribute, original, around, fragile in self.patches[:: 1 if on else -1]:
+            old, new = (original, around) if on else (around, original)
+            if (fragile or not fragile_only) and place.__dict__.get(attribute) is old:
+                setattr(place, attribute, new)
+
+    def stand_down(self, why):
+        """Take off what compiled code would contain, for good."""
+        self.switch(False)
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+        for part in ("activations", "modes", "losses"):
+            self.failed.setdefault(part, why)
+
+    def tidy(self):
+        """Once it is over: take everything off."""
+        if self.over and self.patches and threading.get_ident() == self.owner:
+            self.switch(False, fragile_only=False)
+            for handle in self.handles + self.step_handles:
+                handle.remove()
+            self.patches, self.handles, self.step_handles = [], [], []
+
+    def name_of(self, thing):
+        """The name of a module or parameter within the models that were called."""
+        return self.names().get(id(thing), "?")
+
+    def names(self):
+        """id -> name, of all modules and parameters of the models that were called."""
+        found = {}
+        for root in self.models():
+            for name, module in root.named_modules():
+                found.setdefault(id(module), name or type(root).__name__)
+            for name, parameter in root.named_parameters():
+                found.setdefault(id(parameter), name)
+        return found
+
+    def models(self):
+        """The models that were called and are still there, outermost first."""
+        return [root for root in (ref() for ref in self.roots.values()) if root is not None]
+
+    def add_model(self, module):
+        """Remember a module that was called from outside."""
+        if id(module) not in self.roots and len(self.roots) < 64:
+            self.roots[id(module)] = weakref.ref(module)
+
+    def stepped(self, optimizer):
+        """An optimizer took a step, or its scaler skipped it.
+
+        Optimizers that take turns, as in a GAN, count as one step; those that follow each other
+        go on counting.
+        """
+        if self.step and id(optimizer) not in self.turn:
+            self.turn.add(id(optimizer))
+            return
+        self.turn = {id(optimizer)}
+        self.step += 1
+        if self.step in (1, 2, 4, 8, 16) and self.step < self.limit:
+            self.write()
+        if self.step >= self.limit:
+            self.finish()
+
+    def finish(self):
+        """Write what was seen, and let everything else pass through from now on."""
+        if not self.over and self.pid == os.getpid():
+            self.write()
+            self.over = True
+
+    def write(self):
+        """Write the findings so far into the folder, whole."""
+        if not self.step or self.pid != os.getpid():
+            return
+        report = self.report()
+        path = os.path.join(self.folder, "rank-{}-{}.json".format(report["rank"], self.pid))
+        try:
+            with open(path + ".part", "w", encoding="utf-8") as handle:
+                json.dump(report, handle)
+            os.replace(path + ".part", path)
+        except (OSError, ValueError):
+            pass
+
+    def report(self):
+        """What this process hands to the parent."""
+        import torch
+
+        found, looked = [], {}
+        for name in OBSERVATIONS:
+            if name not in self.parts:
+                continue
+            before = self.failed.get(name)
+            part = [] if before else self.guard(name, "findings") or []
+            why = self.failed.get(name)
+            found += part
+            state = "not looked at" if why else ("found" if part else "sound")
+            looked[name] = {"state": state, **({"why": why} if why else {})}
+        rank = int(os.environ.get("RANK") or 0)
+        spread = torch.distributed
+        if spread.is_available() and spread.is_initialized():
+            rank = spread.get_rank()
+        for one in found:
+            one["rank"] = rank
+        assert all(one["kind"] in KINDS for one in found)
+        batches = self.parts["batches"].told() if "batches" not in self.failed else {}
+        return {
+            "rank": rank,
+            "pid": self.pid,
+            "steps": self.step,
+            "findings": found,
+            "observations": looked,
+            "torch": str(torch.__version__),
+            "python": sys.version.split()[0],
+            **batches,
+        }
+
+
+# --------------------------------------------------------------------------------------------------
+# activations.py
+# Outputs of layers: dead and saturated units, attention scores, routers.
+
+
+class Activations(Observer):
+    """Looks at outputs in training."""
+
+    name = "activations"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.alive = {}  # (module, place of the call) -> [units that were above 0, rows, calls]
+        self.calls = {}  # id of a module -> ReLU calls within it since it was entered
+        self.names = {}
+        self.full = {}  # id of a tanh or sigmoid -> [(share at the ends, place in the forward)]
+        self.scores = []  # (step, largest attention score)
+        self.routers = {}  # id -> (weak reference, tokens of each expert)
+        self.unfinished = ""  # the first layer whose output isn't finite
+        self.last_layer = 0
+        self.held = {}
+
+    def training(self, tensor):
+        """Whether an output belongs to training."""
+        import torch
+
+        return (
+            self.watch.gradients
+            and not self.watch.in_backward
+            and isinstance(tensor, torch.Tensor)
+            and tensor.is_floating_point()
+            and tensor.numel() > 0
+        )
+
+    def left(self, module, output):
+        """A layer without layers of its own has an output."""
+        import torch
+
+        if not self.training(output):
+            return
+        self.last_layer = id(module)
+        if output.dtype == torch.float16:
+            self.watch.parts["gradients"].half_output = True
+        if not self.unfinished and not bool(strided(output, 2048).isfinite().all()):
+            self.unfinished = self.watch.name_of(module)
+        if isinstance(module, (torch.nn.Tanh, torch.nn.Sigmoid)):
+            part = strided(output, 4096)
+            ends = (
+                part.abs() > 0.99
+                if isinstance(module, torch.nn.Tanh)
+                else ((part > 0.99) | (part < 0.01))
+            )
+            self.held[id(module)] = weakref.ref(module)
+            self.full.setdefault(id(module), []).append(float(ends.float().mean()))
+        if isinstance(module, torch.nn.Linear) and 2 <= module.out_features <= 512:
+            name = self.names.get(id(module))
+            if name is None:
+                name = self.names[id(module)] = self.watch.name_of(module)
+            if name.rsplit(".", 1)[-1] in ("gate", "router", "gating", "router_proj"):
+                counts = torch.bincount(
+                    output.reshape(-1, output.shape[-1]).argmax(1).cpu(), minlength=output.shape[-1]
+                )
+                ref, old = self.routers.get(id(module), (weakref.ref(module), 0))
+                self.routers[id(module)] = (ref, counts + old)
+
+    def ended(self):
+        """The outermost module has ended: the last layer may be an output on purpose."""
+        self.full.pop(self.last_layer, None)
+        self.calls = {}
+
+    def after_relu(self, token, result, args, kwargs):
+        """F.relu: which units were above 0 for any row."""
+        if not self.training(result) or result.dim() < 2:
+            return
+        stack = getattr(self.watch.local, "stack", None)
+        if not stack:
+            return
+        top = stack[-1]
+        place = self.calls[id(top)] = self.calls.get(id(top), 0) + 1
+        units = 1 if result.dim() >= 4 else result.dim() - 1
+        rest = [d for d in range(result.dim()) if d != units]
+        alive = (result > 0).amax(dim=rest)
+        key = (id(top), place)
+        held = self.alive.get(key)
+        if held is None or held[0].shape != alive.shape:
+            if len(self.alive) < 200:
+                self.alive[key] = [alive, result.numel() // result.shape[units], 1]
+        else:
+            held[0] |= alive
+            held[1] += result.numel() // result.shape[units]
+            held[2] += 1
+
+    def after_attention(self, token, result, args, kwargs):
+        """F.scaled_dot_product_attention(query, key): the largest score of one head."""
+        query = args[0] if args else kwargs.get("query")
+        key = args[1] if len(args) > 1 else kwargs.get("key")
+        if not self.training(query) or query.dim() < 3 or len(self.scores) > 200:
+            return
+        while query.dim() > 2:
+            query, key = query[0], key[0]
+        scale = kwargs.get("scale") or query.shape[-1] ** -0.5
+        highest = (query[:256].float() @ key[:256].float().T).abs().max() * scale
+        self.scores.append((self.watch.step + 1, float(highest)))
+
+    def after_softmax(self, token, result, args, kwargs):
+        """F.softmax of square matrices per head: attention written by hand."""
+        scores = args[0] if args else kwargs.get("input")
+        if self.training(scores) and scores.dim() == 4 and len(self.scores) <= 200:
+            part = strided(scores, 8192).float()
+            part = part[part.isfinite() & (part > -1e4)]
+            if part.numel() and scores.shape[-1] == scores.shape[-2]:
+                self.scores.append((self.watch.step + 1, float(part.abs().max())))
+
+    def findings(self):
+        """What the outputs showed."""
+        step, found, names = self.watch.step, [], self.watch.names()
+        dead = []
+        for (key, _), (alive, rows, calls) in self.alive.items():
+            share = 1 - float(alive.float().mean())
+            if calls >= 8 and rows >= 128 and alive.numel() >= 8 and share >= 0.5:
+                dead.append((share, names.get(key, "?"), alive.numel()))
+        if dead:
+            share, name, units = max(dead)
+            found.append(
+                finding(
+                    "dead units",
+                    step,
+                    f"{share:.0%} of {units} units after the ReLU in {name} were zero for every "
+                    "input in every step",
+                    share=round(share, 3),
+                    units=units,
+                )
+            )
+        full = [
+            names.get(key, "?")
+            for key, shares in self.full.items()
+            if len(shares) >= 5 and min(shares[-5:]) > 0.9
+        ]
+        if full:
+            found.append(
+                finding(
+                    "saturated layer",
+                    step,
+                    f"over 90 % of the outputs of {some(full)} lie at the ends of their range",
+                    layers=full[:20],
+                )
+            )
+        high = [score for _, score in self.scores if score > 100]
+        if len(high) >= 3 and len(high) >= 0.3 * len(self.scores):
+            found.append(
+                finding(
+                    "large attention scores",
+                    step,
+                    f"attention scores reach {max(high):.4g} before the softmax",
+                    highest=max(high),
+                )
+            )
+        for key, (_ref, counts) in self.routers.items():
+            total, experts = int(counts.sum()), len(counts)
+            busiest = float(counts.max()) / max(1, total) * experts
+            unused = int((counts < 0.05 * total / experts).sum())
+            if total >= 512 and (busiest > 0.75 * experts or busiest > 4) and unused:
+                found.append(
+                    finding(
+                        "uneven experts",
+                        step,
+                        "the busiest of {} experts behind {} is the first choice of {:.0%} of {} "
+                        "tokens, and {} experts get next to none".format(
+                            experts, names.get(key, "?"), busiest / experts, total, unused
+                        ),
+                        busiest=round(busiest, 2),
+                        unused=unused,
+                    )
+                )
+                break
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# batches.py
+# What data loaders hand out: order, repeats, ranges, and the time that it takes.
+
+
+class Loader:
+    """What one loader handed out. Loaders of the same dataset count as one."""
+
+    def __init__(self, loader):
+        self.workers = loader.num_workers
+        self.persistent = loader.persistent_workers
+        self.pinned = loader.pin_memory
+        sampler = getattr(loader, "sampler", None)
+        self.sampler = type(sampler).__name__
+        self.shuffles = self.sampler == "RandomSampler" or bool(getattr(sampler, "shuffle", False))
+        self.iterable = self.sampler == "_InfiniteConstantSampler"
+        self.epochs = []  # [hash of each batch]
+        self.inputs = []  # [(hash of the inputs, hash of the labels) of each batch]
+        self.trained = self.evaluated = 0
+        self.waits = []  # seconds for each batch
+        self.firsts = []  # seconds for the first batch of each epoch
+        self.plain = True
+        self.images = []  # (lowest, highest, mean, whole numbers) of image-like inputs
+
+
+class Batches(Observer):
+    """Looks at each batch as it leaves its loader."""
+
+    name = "batches"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.loaders, self.of_iterator = {}, weakref.WeakKeyDictionary()
+        self.last = None  # the loader of the newest batch
+        self.drawn = 0  # batches since the last step
+        self.last_tokens = None  # (rows, length, real tokens, padding value, its share)
+        self.ends = []  # (last tokens have a label, last tokens looked at)
+        self.order = []  # hashes of training batches
+        self.started = 0.0
+
+    def after_begin(self, token, result, args, kwargs):
+        """An iterator was made."""
+        self.new_epoch(args[0], args[1] if len(args) > 1 else kwargs["loader"])
+
+    def after_reset(self, token, result, args, kwargs):
+        """A persistent iterator begins anew."""
+        first = args[2] if len(args) > 2 else kwargs.get("first_iter", False)
+        if not first and args[0] in self.of_iterator:
+            self.new_epoch(args[0], args[1] if len(args) > 1 else kwargs["loader"])
+
+    def new_epoch(self, iterator, loader):
+        """Start the list of an epoch."""
+        key = (id(loader.dataset), loader.batch_size, loader.num_workers)
+        held = self.loaders.get(key)
+        if held is None:
+            held = self.loaders[key] = Loader(loader)
+        self.of_iterator[iterator] = held
+        held.epochs.append([])
+        held.inputs.append([])
+
+    def before_next(self, args, kwargs):
+        """Start the clock."""
+        return time.perf_counter()
+
+    def after_next(self, token, result, args, kwargs):
+        """Look at a batch."""
+        wait = time.perf_counter() - token
+        held = self.of_iterator.get(args[0])
+        if held is None:
+            return
+        self.last = held
+        self.drawn += 1
+        (held.waits if held.epochs[-1] else held.firsts).append(wait)
+        found = list(leaves(result))[:16]
+        prints = [fingerprint(tensor) for _, tensor in found]
+        held.epochs[-1].append(hash(tuple(prints)))
+        wide = [p for p, (_, t) in zip(prints, found) if t.is_floating_point() and t.dim() >= 2]
+        rest = [
+            p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)
+        ]
+        held.inputs[-1].append((tuple(wide), tuple(rest)))
+        if not isinstance(result, (dict, list, tuple)) and not hasattr(result, "keys"):
+            import torch
+
+            held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        self.images_in(held, found)
+        self.last_tokens = None
+        self.tokens_in(dict(found))
+
+    def images_in(self, held, found):
+        """The range of image-like inputs."""
+        for _, tensor in found:
+            shape = tensor.shape
+            small = tensor.dim() == 4 and tensor.is_floating_point() and min(shape[2:]) >= 8
+            if small and shape[1] in (1, 3) and len(held.images) < 30:
+                part = strided(tensor, 4096).float()
+                whole = bool((part == part.round()).all())
+                held.images.append(
+                    (float(part.min()), float(part.max()), float(part.mean()), whole, shape[1])
+                )
+                return
+
+    def tokens_in(self, named):
+        """Rows of labels: how many real tokens the mask counts, or what the rows end in."""
+        mask = next((t for n, t in named.items() if n.endswith("attention_mask")), None)
+        labels = next((t for n, t in named.items() if n.endswith("labels")), None)
+        wholes = [
+            t
+            for t in named.values()
+            if t.dim() == 2 and not t.is_floating_point() and t.shape[1] >= 4
+        ]
+        if mask is not None and labels is not None and mask.shape == labels.shape:
+            if mask.dim() != 2 or mask.is_floating_point() or int(mask.max()) > 1:
+                return
+            self.last_tokens = (*mask.shape, int(mask.sum()), None, 0.0)
+            self.ends_in(mask, labels)
+        elif mask is None and wholes:
+            rows = wholes[-1]
+            ends = rows[:, -1]
+            value = int(ends.mode().values)
+            run = (rows != value).flip(1).int().cumsum(1) == 0
+            lengths = run.sum(1)
+            if int((lengths >= 1).sum()) >= 0.5 * len(rows) and len(set(lengths.tolist())) > 2:
+                share = float(lengths.sum()) / rows.numel()
+                self.last_tokens = (*rows.shape, None, value, share)
+
+    def ends_in(self, mask, labels):
+        """Whether the last real token of padded rows has a label."""
+        lengths = mask.sum(1)
+        right = (mask[:, 0] == 1) & (lengths < mask.shape[1]) & (lengths > 1)
+        rows = right.nonzero().reshape(-1)
+        if len(rows):
+            last = labels[rows, lengths[rows] - 1]
+            before = labels[rows, lengths[rows] - 2]
+            self.ends.append((int((last != -100).sum()), int((before != -100).sum()), len(rows)))
+
+    def trained(self):
+        """A loss goes back: the newest batch was for training."""
+        if self.last is not None:
+            self.last.trained += 1
+            if self.last.epochs and self.last.epochs[-1] and len(self.order) < 64:
+                self.order.append(self.last.epochs[-1][-1])
+
+    def other_than_training(self):
+        """Whether the newest batch comes from a loader that no training step used."""
+        return self.last is not None and not self.last.trained
+
+    def most_epochs(self):
+        """How many epochs the training loader began."""
+        return max([len(held.epochs) for held in self.training()] or [0])
+
+    def training(self):
+        """The loaders whose batches were trained on."""
+        return [held for held in self.loaders.values() if held.trained]
+
+    def told(self):
+        """What the parent compares between ranks."""
+        return {
+            "batches": self.order[:32],
+            "spread": any(
+                type(m).__name__ == "DistributedDataParallel" for m in self.watch.models()
+            ),
+        }
+
+    def findings(self):
+        """What the batches showed."""
+        found, step = [], self.watch.step
+        for held in self.training():
+            found += self.of_order(held, step) + self.of_images(held, step)
+            if held.pinned and not held.plain:
+                found.append(
+                    finding(
+                        "pinning has no effect",
+                        step,
+                        "the loader has pin_memory=True, and its batches are objects of a class "
+                        "without pin_memory()",
+                    )
+                )
+        for held in self.loaders.values():
+            epochs = [inputs for inputs in held.inputs if len(inputs) >= 2]
+            if not held.trained and held.sampler == "SequentialSampler" and len(epochs) >= 2:
+                pairs = [
+                    (a, b)
+                    for one, two in zip(epochs, epochs[1:])
+                    for a, b in zip(one, two)
+                    if a[1] == b[1] and a[0] and b[0]
+                ]
+                differ = [pair for pair in pairs if pair[0][0] != pair[1][0]]
+                if pairs and len(differ) > 0.5 * len(pairs):
+                    found.append(
+                        finding(
+                            "random evaluation data",
+                            step,
+                            f"{len(differ)} of {len(pairs)} evaluation batches had other inputs "
+                            "in the next pass, with the "
+                            "same labels in the same order",
+                            batches=len(differ),
+                        )
+                    )
+        rows = sum(count for _, _, count in self.ends)
+        if rows >= 16 and not sum(last for last, _, _ in self.ends):
+            before = sum(before for _, before, _ in self.ends)
+            if before > 0.5 * rows:
+                found.append(
+                    finding(
+                        "end is never learned",
+                        step,
+                        f"in {rows} padded rows the last token that the mask counts has the "
+                        "label -100, and "
+                        f"the one before it has a label in {before}",
+                        rows=rows,
+                    )
+                )
+        return found
+
+    def of_order(self, held, step):
+        """Epochs in the same order, and batches that come several times."""
+        epochs = [epoch for epoch in held.epochs if epoch]
+        whole = [epoch for epoch in epochs[:-1] if len(epoch) >= 3 and len(set(epoch)) >= 3]
+        if held.iterable and held.workers >= 2 and epochs:
+            first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
+            groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
+            if len(groups) >= 3 and all(len(set(group)) == 1 for group in groups):
+                return [
+                    finding(
+                        "workers repeat the stream",
+                        step,
+                        f"with {held.workers} workers each batch came {held.workers} times in a "
+                        "row",
+                        workers=held.workers,
+                    )
+                ]
+        pairs = list(zip(whole, epochs[1:]))
+        same = [
+            pair
+            for pair in pairs
+            if pair[0][: len(pair[1])] == pair[1][: len(pair[0])] and len(pair[1]) >= 3
+        ]
+        if not same or len(same) < len([pair for pair in pairs if len(pair[1]) >= 3]):
+            return []
+        told = (
+            f"{len(same) + 1} epochs of {len(whole[0])} batches had the same batches in the same "
+            "order"
+        )
+        if "Distributed" in held.sampler and held.shuffles:
+            return [finding("set_epoch missing", step, told, epochs=len(same) + 1)]
+        if held.shuffles:
+            return [
+                finding(
+                    "same order each epoch",
+                    step,
+                    told + ", from a shuffling sampler",
+                    level="wrong",
+                    epochs=len(same) + 1,
+                )
+            ]
+        return [
+            finding(
+                "same order each epoch", step, told + ", without shuffling", epochs=len(same) + 1
+            )
+        ]
+
+    def of_images(self, held, step):
+        """Images from 0 to 255, or unlike what pretrained weights were trained on."""
+        if len(held.images) < 3:
+            return []
+        low = min(image[0] for image in held.images)
+        high = max(image[1] for image in held.images)
+        mean = sum(image[2] for image in held.images) / len(held.images)
+        if low >= 0 and high > 100:
+            return [
+                finding(
+                    "images from 0 to 255",
+                    step,
+                    f"image-like inputs of a floating type lie between {low:g} and {high:g}",
+                    lowest=low,
+                    highest=high,
+                )
+            ]
+        pretrained = self.watch.parts["checkpoints"].pretrained
+        colour = all(image[4] == 3 for image in held.images)
+        if low >= 0 and high <= 1 and pretrained and colour and mean > 0.1:
+            return [
+                finding(
+                    "images aren't normalised",
+                    step,
+                    f"weights were loaded into {pretrained} before training, and its images lie "
+                    f"between {low:.3g} "
+                    f"and {high:.3g} with a mean of {mean:.3g}",
+                    mean=mean,
+                )
+            ]
+        return []
+
+
+# --------------------------------------------------------------------------------------------------
+# checkpoints.py
+# What is saved and loaded.
+
+
+def parts_of(thing, depth=3):
+    """Which kinds of state a saved object holds: weights, optimizer, scheduler."""
+    found = set()
+    if not depth or not hasattr(thing, "items"):
+        if hasattr(thing, "state_dict") and hasattr(thing, "parameters"):
+            found.add("weights")
+        return found
+    keys = set(thing.keys())
+    if {"state", "param_groups"} <= keys:
+        return {"optimizer"}
+    if "last_epoch" in keys:
+        return {"scheduler"}
+    tensors = sum(hasattr(value, "untyped_storage") for value in thing.values())
+    if tensors >= 2 and tensors >= 0.5 * len(keys):
+        return {"weights"}
+    for value in thing.values():
+        if isinstance(value, (list, tuple)):
+            for one in value[:8]:
+                found |= parts_of(one, depth - 1)
+        else:
+            found |= parts_of(value, depth - 1)
+    return found
+
+
+class Checkpoints(Observer):
+    """Looks at torch.save, torch.load and load_state_dict."""
+
+    name = "checkpoints"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.saved, self.read = [], []  # (step, parts)
+        self.loaded_optimizer = self.loaded_scheduler = 0
+        self.loaded_model = False
+        self.pretrained = ""  # the class of a known vision model that weights were loaded into
+        self.missed = []
+        self.counts = []  # (steps in the optimizer's state, scheduler) at the first step
+        self.started = False
+
+    def after_save(self, token, result, args, kwargs):
+        """torch.save(obj, f)."""
+        thing = args[0] if args else kwargs.get("obj")
+        self.saved.append((self.watch.step, parts_of(thing)))
+
+    def after_load(self, token, result, args, kwargs):
+        """torch.load(f)."""
+        self.read.append((self.watch.step, parts_of(result)))
+
+    def after_model(self, token, result, args, kwargs):
+        """Module.load_state_dict(state_dict, strict=True)."""
+        module = args[0]
+        state = args[1] if len(args) > 1 else kwargs.get("state_dict")
+        strict = args[2] if len(args) > 2 else kwargs.get("strict", True)
+        home = type(module).__module__
+        if home.startswith(("torchvision.models", "timm.models")) and not self.watch.step:
+            self.pretrained = type(module).__name__
+        self.loaded_model = True
+        own = set(module.state_dict().keys())
+        if not strict and own and len(state) >= 2 and not own & set(state):
+            self.missed.append((len(own), len(state), sorted(own)[0], sorted(state)[0]))
+
+    def after_optimizer(self, token, result, args, kwargs):
+        """Optimizer.load_state_dict."""
+        self.loaded_optimizer += 1
+
+    def after_scheduler(self, token, result, args, kwargs):
+        """LRScheduler.load_state_dict."""
+        self.loaded_scheduler += 1
+
+    def before_step(self, optimizer):
+        """The first step: where optimizer and scheduler stand."""
+        if self.started:
+            return
+        self.started = True
+        steps = [float(state["step"]) for state in optimizer.state.values() if "step" in state]
+        for held in self.watch.parts["rates"].schedulers:
+            scheduler = held["ref"]()
+            if scheduler is not None and held["optimizer"]() is optimizer and steps:
+                self.counts.append((max(steps), scheduler.last_epoch))
+
+    def findings(self):
+        """What was saved and loaded."""
+        step, found = self.watch.step, []
+        early = [(when, parts) for when, parts in self.saved if 0 < when < step]
+        kinds = set().union(*(parts for _, parts in self.saved)) if self.saved else set()
+        if early and any("weights" in parts for _, parts in early) and "optimizer" not in kinds:
+            found.append(
+                finding(
+                    "checkpoint lacks the optimizer",
+                    early[0][0],
+                    f"torch.save wrote weights after step {early[0][0]} and training went on; no "
+                    "file holds an "
+                    "optimizer's state",
+                    saves=len(early),
+                )
+            )
+        start = [parts for when, parts in self.read if when == 0]
+        held = any("optimizer" in parts for parts in start)
+        if held and step and self.loaded_model and not self.loaded_optimizer:
+            found.append(
+                finding(
+                    "optimizer not restored",
+                    1,
+                    "torch.load read a file with an optimizer's state before step 1; the model "
+                    "was loaded and no optimizer.load_state_dict() was called",
+                )
+            )
+        for steps, stands in self.counts:
+            if self.loaded_optimizer and steps > 0 and stands == 0 and not self.loaded_scheduler:
+                found.append(
+                    finding(
+                        "scheduler not restored",
+                        1,
+                        f"at the first step the optimizer's state counted {steps:g} steps, the "
+                        "scheduler 0",
+                        optimizer=steps,
+                    )
+                )
+                break
+        for own, given, mine, theirs in self.missed[:1]:
+            found.append(
+                finding(
+                    "nothing was loaded",
+                    0,
+                    f"none of {given} names in the state matches one of the {own} in the model: "
+                    f"{theirs} there, {mine} "
+                    "here",
+                    names=given,
+                )
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# gradients.py
+# backward(), clipping and the gradient scaler.
+
+MEAN_NODES = (
+    "NllLoss",
+    "MseLoss",
+    "SmoothL1",
+    "HuberLoss",
+    "BinaryCrossEntropy",
+    "L1Loss",
+    "KlDiv",
+)
+
+
+class Gradients(Observer):
+    """Looks at losses on their way into backward(), and at gradients up to the step."""
+
+    name = "gradients"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.known = {}  # id of the optimizer -> [(parameter, its gradient when last seen)]
+        self.cleared = {}  # id of the optimizer -> whether they were set back since its last step
+        self.piled, self.fresh = {}, {}
+        self.backwards = self.undivided = 0  # since the last step
+        self.windows = []  # (backwards, undivided, batches) of each step
+        self.norms = []  # (step, norm before clipping, limit)
+        self.scales = {}  # id of a scaler -> [scale, ...]
+        self.scaled = False  # whether a scaled loss went back and wasn't unscaled
+        self.while_scaled = []
+        self.skipped, self.taken = 0, 0
+        self.row = self.longest = 0
+        self.half_output = False
+
+    # backward
+
+    def before_backward(self, args, kwargs):
+        """The loss, and whether the last gradients are still there."""
+        loss = args[0]
+        self.watch.in_backward = True
+        self.backwards += 1
+        name = type(loss.grad_fn).__name__
+        mean = name.startswith("MeanBackward") or (
+            name.startswith(MEAN_NODES) and getattr(loss.grad_fn, "_saved_reduction", 0) == 1
+        )
+        self.undivided += mean
+        for key, held in self.known.items():
+            if self.backwards_of(key) and not self.carried(held):
+                self.cleared[key] = True
+        self.watch.parts["modes"].trained()
+        self.watch.parts["batches"].trained()
+        return None
+
+    def backwards_of(self, key):
+        """Whether an optimizer is still there."""
+        return key in self.watch.parts["parameters"].optimizers
+
+    def carried(self, held):
+        """Whether gradients are what they were when last seen, and not all zero."""
+        alive = False
+        for ref, old in held:
+            parameter = ref()
+            if parameter is None or parameter.grad is None or parameter.grad.is_sparse:
+                return False
+            now = strided(parameter.grad, 256)
+            if now.numel() != old.numel() or bool((now != old).any()):
+                return False
+            alive = alive or bool(old.any())
+        return alive
+
+    def after_backward(self, token, result, args, kwargs):
+        """Remember the gradients."""
+        self.watch.in_backward = False
+        for key in list(self.known):
+            self.remember(key)
+
+    def remember(self, key):
+        """Copy samples of the gradients of a few parameters of an optimizer."""
+        optimizer = self.watch.parts["parameters"].optimizers[key]["ref"]()
+        if optimizer is None:
+            self.known.pop(key, None)
+            return
+        every = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+        chosen = [every[i] for i in sorted({0, len(every) // 2, len(every) - 1})] if every else []
+        self.known[key] = [
+            (weakref.ref(p), sample(p.grad, 256))
+            for p in chosen
+            if p.grad is not None and not p.grad.is_sparse
+        ]
+
+    def after_step(self, optimizer):
+        """Close the window between two steps of an optimizer."""
+        key = id(optimizer)
+        if key in self.known and self.backwards:
+            if self.known[key] and not self.cleared.get(key, True):
+                self.piled[key] = self.piled.get(key, 0) + 1
+            else:
+                self.fresh[key] = self.fresh.get(key, 0) + 1
+        self.cleared[key] = False
+        self.remember(key)
+        batches = self.watch.parts["batches"].drawn
+        self.watch.parts["batches"].drawn = 0
+        self.windows.append((self.backwards, self.undivided, batches))
+        self.backwards = self.undivided = 0
+        self.scaled = False
+
+    # clipping and scaling
+
+    def after_clip(self, token, result, args, kwargs):
+        """The norm before clipping, and whether the gradients still carry a scale."""
+        norm = float(result)
+        limit = float(args[1] if len(args) > 1 else kwargs.get("max_norm", math.inf))
+        self.norms.append((self.watch.step + 1, norm, limit))
+        if self.scaled:
+            self.while_scaled.append((self.watch.step + 1, norm))
+
+    def after_scale(self, token, result, args, kwargs):
+        """A loss was scaled."""
+        scaler = args[0]
+        if scaler.is_enabled() and scaler._scale is not None:
+            scale = float(scaler._scale)
+            self.scales.setdefault(id(scaler), []).append(scale)
+            self.scaled = scale > 1
+
+    def after_unscale(self, token, result, args, kwargs):
+        """The scale was taken out."""
+        self.scaled = False
+
+    def before_scaler_step(self, args, kwargs):
+        """How many steps the optimizer had taken."""
+        optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
+        optimizer = bare(optimizer)
+        return optimizer, self.watch.parts["parameters"].of(optimizer)["steps"]
+
+    def after_scaler_step(self, token, result, args, kwargs):
+        """Whether the scaler skipped the step."""
+        optimizer, before = token
+        held = self.watch.parts["parameters"].of(optimizer)
+        if not args[0].is_enabled():
+            return
+        if held["steps"] > before:
+            self.taken += 1
+            self.row = 0
+        else:
+            self.skipped += 1
+            self.row += 1
+            self.longest = max(self.longest, self.row)
+            held["skipped"] += 1
+            self.scaled = False
+            self.backwards = self.undivided = 0
+            self.watch.stepped(optimizer)
+
+    # what it shows
+
+    def findings(self):
+        """What the gradients showed."""
+        step, found = self.watch.step, []
+        for key, piled in self.piled.items():
+            if piled >= 4 and not self.fresh.get(key):
+                found.append(
+                    finding(
+                        "gradients pile up",
+                        step,
+                        f"in {piled} steps the gradients of the step before were still there at "
+                        "the first "
+                        "backward()",
+                        steps=piled,
+                    )
+                )
+                break
+        windows = self.windows[1:-1]
+        several = [w for w in windows if w[0] > 1 and w[1] == w[0] and w[2] == w[0]]
+        if len(several) >= 3 and len(several) == len(windows):
+            count = several[0][0]
+            found.append(
+                finding(
+                    "undivided accumulation",
+                    step,
+                    f"{count} losses that are means went back in each step, each of its own "
+                    "batch and none "
+                    "divided",
+                    accumulated=count,
+                )
+            )
+        if self.while_scaled:
+            when, norm = self.while_scaled[0]
+            found.append(
+                finding(
+                    "clipped while scaled",
+                    when,
+                    f"clip_grad_norm_ saw a norm of {norm:.3g} before scaler.unscale_(), in "
+                    f"{len(self.while_scaled)} steps",
+                    norm=norm if math.isfinite(norm) else str(norm),
+                    steps=len(self.while_scaled),
+                )
+            )
+        if self.skipped >= 12 and self.longest == self.skipped and self.taken <= self.skipped:
+            scales = next(iter(self.scales.values()), [0.0])
+            found.append(
+                finding(
+                    "scaler skips",
+                    step,
+                    f"{self.skipped} of {self.skipped + self.taken} steps were skipped; the "
+                    f"scale went from {scales[0]:g} to {scales[-1]:g}",
+                    level="wrong" if self.longest >= 20 else "hint",
+                    skipped=self.skipped,
+                    taken=self.taken,
+                )
+            )
+        return found + self.of_norms(step) + self.of_layers(step)
+
+    def of_norms(self, step):
+        """Spikes, and clipping that always fires."""
+        norms = [(when, n, limit) for when, n, limit in self.norms if math.isfinite(n)]
+        if len(norms) < 10 or self.while_scaled:
+            return []
+        middle = median([n for _, n, _ in norms])
+        late = [(when, n) for when, n, _ in norms if when > 3]
+        spikes = [(when, n) for when, n in late if middle > 0 and n > 50 * middle]
+        if spikes:
+            return [
+                finding(
+                    "gradient spikes",
+                    spikes[0][0],
+                    f"the norm is {spikes[0][1]:.3g} in step {spikes[0][0]}, with a median of "
+                    f"{middle:.3g}",
+                    norm=spikes[0][1],
+                    median=middle,
+                )
+            ]
+        far = [n for _, n, limit in norms if n > 20 * limit]
+        if len(far) > 0.9 * len(norms):
+            return [
+                finding(
+                    "always clipped",
+                    step,
+                    f"the norm before clipping was over 20 times the limit of {norms[0][2]:g} in "
+                    f"{len(far)} of {len(norms)} steps, "
+                    f"with a median of {middle:.3g}",
+                    median=middle,
+                    limit=norms[0][2],
+                )
+            ]
+        return []
+
+    def of_layers(self, step):
+        """Sizes of gradients through the layers, and fp16 gradients that are zero."""
+        if "parameters" in self.watch.failed or step < 3:
+            return []
+        parts, found = self.watch.parts["parameters"], []
+        for model in self.watch.models():
+            order = [(n, parts.seen.get(id(p))) for n, p in model.named_parameters()]
+            order = [(n, seen) for n, seen in order if seen is not None and seen.sizes]
+            if len(order) >= 4:
+                sizes = [(n, median(seen.sizes)) for n, seen in order]
+                third = max(1, len(sizes) // 4)
+                first = max(size for _, size in sizes[:third])
+                last = max(size for _, size in sizes[-third:])
+                if min(first, last) < 1e-5 * max(first, last):
+                    found.append(
+                        finding(
+                            "gradients fade",
+                            step,
+                            f"the mean gradient is {first:.1e} in {sizes[0][0]} and {last:.1e} "
+                            f"in {sizes[-1][0]}",
+                            first=first,
+                            last=last,
+                        )
+                    )
+                    break
+        zeros = [median(seen.zeros) for seen in parts.seen.values() if seen.dim >= 2 and seen.zeros]
+        if self.half_output and not self.scales and zeros and median(zeros) > 0.3:
+            found.append(
+                finding(
+                    "fp16 without scaler",
+                    step,
+                    f"outputs are float16, no gradient scaler is used, and {median(zeros):.0%} "
+                    "of the gradients of "
+                    "the median matrix are exactly 0",
+                    share=median(zeros),
+                )
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# loading.py
+# In a loader's worker: the states of its random generators around the first batches.
+
+FETCHES = 2  # batches of each worker that are looked at
+
+
+def state_of(generator):
+    """A hash of a generator's state, or None for anything else. The state isn't changed."""
+    kind = type(generator).__module__ + "." + type(generator).__name__
+    if kind == "random.Random":
+        told = repr(generator.getstate())
+    elif kind == "torch._C.Generator" or kind == "torch.Generator":
+        told = repr(generator.get_state().tolist())
+    elif kind.startswith("numpy.random") and hasattr(generator, "bit_generator"):
+        told = repr(generator.bit_generator.state)
+    elif kind.startswith("numpy.random") and hasattr(generator, "get_state"):
+        told = repr(
+            [
+                part if isinstance(part, (int, float, str)) else part.tolist()
+                for part in generator.get_state()
+            ]
+        )
+    else:
+        return None
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def generators(dataset):
+    """path -> state, of the generators in a dataset and of the process's own."""
+    import torch
+
+    found = {
+        "random": hashlib.sha256(repr(random.getstate()).encode()).hexdigest()[:16],
+        "torch": state_of(torch.default_generator),
+    }
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and "numpy.random" in sys.modules:
+        found["numpy.random"] = state_of(numpy.random.mtrand._rand)
+    todo, known = [("dataset", dataset, 0)], set()
+    while todo and len(known) < 300:
+        path, thing, depth = todo.pop()
+        if id(thing) in known:
+            continue
+        known.add(id(thing))
+        state = state_of(thing)
+        if state:
+            found[path] = state
+        elif depth < 4 and isinstance(thing, (list, tuple)) and len(thing) <= 32:
+            todo += [(f"{path}[{i}]", one, depth + 1) for i, one in enumerate(thing)]
+        elif depth < 4 and not isinstance(thing, (torch.Tensor, type)):
+            held = getattr(thing, "__dict__", None)
+            if isinstance(held, dict) and not callable(getattr(thing, "mro", None)):
+                todo += [(path + "." + str(k), v, depth + 1) for k, v in list(held.items())[:64]]
+    return found
+
+
+class Workers:
+    """Writes the states of one worker, for the parent to compare with its neighbours'."""
+
+    def __init__(self, folder):
+        self.folder, self.pid, self.rows = folder, 0, []
+
+    def around(self, original):
+        """The fetch of a map-style dataset, with a look before and after it."""
+        workers = self
+
+        @functools.wraps(original)
+        def fetch(fetcher, *args, **kwargs):
+            import torch
+
+            worker = torch.utils.data.get_worker_info()
+            if worker is None:
+                return original(fetcher, *args, **kwargs)
+            if workers.pid != os.getpid():
+                workers.pid, workers.rows = os.getpid(), []
+            if len(workers.rows) >= FETCHES:
+                return original(fetcher, *args, **kwargs)
+            before = workers.look(fetcher)
+            result = original(fetcher, *args, **kwargs)
+            workers.note(worker, before, workers.look(fetcher))
+            return result
+
+        return fetch
+
+    def look(self, fetcher):
+        """The states, or nothing where they can't be read."""
+        try:
+            return generators(fetcher.dataset)
+        except Exception:
+            return {}
+
+    def note(self, worker, before, after):
+        """Write them."""
+        self.rows.append({path: [state, after.get(path)] for path, state in before.items()})
+        name = f"worker-{os.getppid()}-{worker.id}-{os.getpid()}.json"
+        path = os.path.join(self.folder, name)
+        try:
+            with open(path + ".part", "w", encoding="utf-8") as handle:
+                json.dump(
+                    {
+                        "trainer": os.getppid(),
+                        "worker": worker.id,
+                        "of": worker.num_workers,
+                        "time": time.time(),
+                        "rows": self.rows,
+                    },
+                    handle,
+                )
+            os.replace(path + ".part", path)
+        except OSError:
+            pass
+
+
+# --------------------------------------------------------------------------------------------------
+# losses.py
+# What enters a loss function, and what comes out.
+
+
+class Losses(Observer):
+    """Looks at calls of cross entropy and its relatives in training, and at losses."""
+
+    name = "losses"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.calls = self.probabilities = 0
+        self.by = ""
+        self.sigmoids, self.binary = 0, 0
+        self.nll, self.bad_nll, self.sums = 0, 0, []
+        self.first = None  # (loss, classes)
+        self.labels = collections.Counter()
+        self.padded = []  # (labels that count, real tokens, rows) of each batch with a mask
+        self.unmasked = []  # (padding value, share) of batches without a mask
+        self.values = []  # (step, loss)
+        self.unfinished = None  # the first step with a loss that isn't finite
+
+    def training(self, scores):
+        """Whether a call belongs to training."""
+        import torch
+
+        return (
+            isinstance(scores, torch.Tensor)
+            and scores.requires_grad
+            and not self.watch.in_backward
+            and scores.numel() > 0
+        )
+
+    def argument(self, args, kwargs, place, name, usual):
+        """One argument of a loss function."""
+        return args[place] if len(args) > place else kwargs.get(name, usual)
+
+    def after_cross_entropy(self, token, result, args, kwargs):
+        """F.cross_entropy(input, target, weight, size_average, ignore_index, reduce, reduction)."""
+        scores, target = (
+            self.argument(args, kwargs, i, n, None) for i, n in enumerate(("input", "target"))
+        )
+        if not self.training(scores) or scores.dim() < 2:
+            return
+        self.calls += 1
+        rows = scores.detach()[:64].float()
+        classes = scores.shape[1]
+        even = classes >= 2 and bool(((rows.sum(1) - 1).abs() < 1e-3).all())
+        if even and float(rows.min()) >= 0:
+            self.probabilities += 1
+            self.by = made_by(scores)
+        ignored = self.argument(args, kwargs, 4, "ignore_index", -100)
+        reduction = self.argument(args, kwargs, 6, "reduction", "mean")
+        smoothing = kwargs.get("label_smoothing", 0.0)
+        if self.first is None:
+            plain = reduction == "mean" and not smoothing and not self.probabilities
+            self.first = (float(result.detach()) if plain else None, classes)
+        if target.is_floating_point():
+            return
+        if target.dim() == 1 and scores.dim() == 2 and target.numel() == scores.shape[0]:
+            self.labels.update(target[:2048].tolist())
+        if reduction in ("mean", "sum"):
+            self.count_padding(target, ignored)
+
+    def count_padding(self, target, ignored):
+        """Compare the labels that count with the batch's attention mask."""
+        batches = self.watch.parts["batches"]
+        if "batches" in self.watch.failed or not batches.last_tokens:
+            return
+        counted = int((target != ignored).sum())
+        rows, length, real, padding, share = batches.last_tokens
+        if target.numel() not in (rows * length, rows * (length - 1)):
+            return
+        if real is not None:
+            self.padded.append((counted, real, rows))
+        elif padding is not None and padding != ignored and counted == target.numel():
+            self.unmasked.append((padding, share))
+
+    def after_binary(self, token, result, args, kwargs):
+        """F.binary_cross_entropy_with_logits(input, target)."""
+        scores = self.argument(args, kwargs, 0, "input", None)
+        if self.training(scores):
+            self.binary += 1
+            self.sigmoids += made_by(scores) == "SigmoidBackward0"
+
+    def after_nll(self, token, result, args, kwargs):
+        """F.nll_loss(input, target)."""
+        scores = self.argument(args, kwargs, 0, "input", None)
+        if self.training(scores) and scores.dim() >= 2 and scores.shape[1] >= 2:
+            self.nll += 1
+            sums = scores.detach()[:64].float().exp().sum(1)
+            if bool(((sums - 1).abs() > 0.1).any()):
+                self.bad_nll += 1
+                self.sums.append(float(sums.reshape(-1)[0]))
+
+    def before_backward(self, args, kwargs):
+        """The loss itself."""
+        loss = args[0]
+        if loss.numel() != 1:
+            return
+        value = float(loss.detach())
+        step = self.watch.step + 1
+        # A scaler skips a step that overflows.
+        scaled = math.isinf(value) and self.watch.parts["gradients"].scaled
+        if not math.isfinite(value) and self.unfinished is None and not scaled:
+            layer = self.watch.parts["activations"].unfinished
+            self.unfinished = (step, str(value), layer)
+        self.values.append((step, value))
+
+    def findings(self):
+        """What the losses showed."""
+        step, found = self.watch.step, []
+        if self.probabilities >= 3 and self.probabilities == self.calls:
+            proved = self.by == "SoftmaxBackward0"
+            found.append(
+                finding(
+                    "softmax twice",
+                    step,
+                    "cross_entropy got rows between 0 and 1 that add up to 1 in all of "
+                    f"{self.calls} calls" + (", made by softmax" if proved else ""),
+                    level=None if proved else "hint",
+                    calls=self.calls,
+                )
+            )
+        if self.sigmoids >= 3 and self.sigmoids == self.binary:
+            found.append(
+                finding(
+                    "softmax twice",
+                    step,
+                    "binary_cross_entropy_with_logits got the output of a sigmoid in all of "
+                    f"{self.binary} calls",
+                    calls=self.binary,
+                )
+            )
+        if self.bad_nll >= 3 and self.bad_nll == self.nll:
+            found.append(
+                finding(
+                    "not log-probabilities",
+                    step,
+                    f"in all of {self.nll} calls exp(input) doesn't add up to 1 in a row; "
+                    f"{self.sums[0]:.4g} in the first",
+                    sum=str(self.sums[0]),
+                )
+            )
+        if self.unfinished:
+            when, value, layer = self.unfinished
+            found.append(
+                finding(
+                    "loss isn't finite",
+                    when,
+                    "the loss is {} in step {}{}".format(
+                        value,
+                        when,
+                        "; the first layer with such an output is " + layer if layer else "",
+                    ),
+                    layer=layer,
+                )
+            )
+        # One label more in each row may be the end of the text, put behind it on purpose.
+        over = [(counted, real) for counted, real, rows in self.padded if counted > real + rows]
+        models = [getattr(model, "config", None) for model in self.watch.models()]
+        both = any(getattr(config, "is_encoder_decoder", False) for config in models)
+        if len(over) >= 3 and len(over) >= 0.5 * len(self.padded) and not both:
+            found.append(
+                finding(
+                    "padding counts",
+                    step,
+                    f"{over[0][0]} labels count in a batch with {over[0][1]} real tokens by its "
+                    f"attention mask; so in {len(over)} of {len(self.padded)} batches",
+                    counted=over[0][0],
+                    real=over[0][1],
+                )
+            )
+        if len(self.unmasked) >= 3 and len({value for value, _ in self.unmasked}) == 1:
+            share = sum(share for _, share in self.unmasked) / len(self.unmasked)
+            if share > 0.15:
+                found.append(
+                    finding(
+                        "padding seems to count",
+                        step,
+                        "rows of labels end in runs of one value of many lengths, "
+                        f"{share:.0%} of all labels, and each counts in the loss",
+                        share=round(share, 3),
+                    )
+                )
+        return found + self.of_values(step)
+
+    def of_values(self, step):
+        """The course of the loss, and the labels."""
+        found = []
+        loss, classes = self.first or (None, 0)
+        loss = loss if loss is not None and math.isfinite(loss) else 0.0
+        if classes >= 2 and self.values and loss > 3 * math.log(classes) + 2:
+            found.append(
+                finding(
+                    "first loss too high",
+                    1,
+                    f"the first loss is {loss:.4g}; ln({classes}) is {math.log(classes):.3g}",
+                    loss=loss,
+                    classes=classes,
+                )
+            )
+        values = [value for _, value in self.values if math.isfinite(value)]
+        if len(values) >= 12 and max(values) - min(values) <= 2e-4 * abs(values[0]):
+            found.append(
+                finding(
+                    "loss stands still",
+                    step,
+                    f"{len(values)} losses lie between {min(values):.6g} and {max(values):.6g}",
+                    lowest=min(values),
+                    highest=max(values),
+                )
+            )
+        total = sum(self.labels.values())
+        if total >= 200 and self.labels:
+            share = self.labels.most_common(1)[0][1] / total
+            if share > 0.95:
+                found.append(
+                    finding(
+                        "one class dominates",
+                        step,
+                        f"{share:.1%} of {total} labels are one class of {classes}",
+                        share=round(share, 4),
+                        labels=total,
+                    )
+                )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# modes.py
+# Training and evaluation mode, and running statistics.
+
+
+class Modes(Observer):
+    """Looks at modules as they are called."""
+
+    name = "modes"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.ran = set()  # ids of parameters whose module ran with gradients
+        self.now = {}  # id -> (weak reference, training, sensitive), since the last backward
+        self.history = {}  # id -> (weak reference, [training at each backward], sensitive)
+        self.count = 0  # backwards with a model
+        self.evaluations = []  # count at each call without gradients
+        self.in_training_mode = []  # (count, root) of evaluations in training mode
+        self.trainable = {}  # id of a batch norm -> whether a weight was ever trainable
+        self.statistics = {}  # id -> (weak reference, first running mean)
+        self.sensitive_now = False
+
+    def entered(self, module, outermost):
+        """A module is called."""
+        import torch
+
+        gradients = self.watch.gradients and not self.watch.in_backward
+        norm = isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+        drop = isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0
+        if outermost:
+            self.sensitive_now = False
+        self.sensitive_now = self.sensitive_now or ((norm or drop) and module.training)
+        if not gradients:
+            return
+        self.now[id(module)] = (weakref.ref(module), module.training, norm or drop)
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                self.ran.add(id(parameter))
+        if norm and module.track_running_stats and module.running_mean is not None:
+            free = any(p is not None and p.requires_grad for p in module._parameters.values())
+            self.trainable[id(module)] = self.trainable.get(id(module), False) or free
+            if id(module) not in self.statistics and len(self.statistics) < 200:
+                self.statistics[id(module)] = (weakref.ref(module), sample(module.running_mean))
+
+    def left(self, module):
+        """The outermost module has ended."""
+        if self.watch.gradients or self.watch.in_backward:
+            return
+        if not self.evaluations or self.evaluations[-1] != self.count:
+            self.evaluations.append(self.count)
+        other = self.watch.parts["batches"].other_than_training()
+        if module.training and self.sensitive_now and other and self.count:
+            self.in_training_mode.append((self.count, type(module).__name__))
+
+    def trained(self):
+        """A loss goes back: what ran since the last one was training."""
+        if not self.now:
+            return
+        self.count += 1
+        for key, (ref, training, sensitive) in self.now.items():
+            self.history.setdefault(key, (ref, [], sensitive))[1].append(training)
+        self.now = {}
+
+    def findings(self):
+        """What the modes showed."""
+        step, found, names = self.watch.step, [], self.watch.names()
+        held = self.watch.parts["parameters"].held()
+        for root in self.watch.models():
+            if id(root) not in self.history or not any(id(p) in held for p in root.parameters()):
+                continue
+            modes = self.history[id(root)][1]
+            inside = [
+                names.get(id(m), "?")
+                for m in root.modules()
+                if id(m) in self.history
+                and self.history[id(m)][2]
+                and not self.history[id(m)][1][-1]
+            ]
+            if len(modes) < 4 or not inside or modes[-1]:
+                continue
+            if not any(modes):
+                found.append(
+                    finding(
+                        "evaluation mode from the start",
+                        step,
+                        f"{type(root).__name__} and its {len(inside)} layers with dropout or "
+                        "batch norm were in evaluation mode in "
+                        f"all of {len(modes)} training steps",
+                        layers=inside[:20],
+                    )
+                )
+                break
+            since = len(modes) - next(i for i, mode in enumerate(reversed(modes)) if mode)
+            if len(modes) - since >= 3 and since in self.evaluations and all(modes[:since]):
+                found.append(
+                    finding(
+                        "left in evaluation mode",
+                        since + 1,
+                        f"{type(root).__name__} was in training mode in {since} steps, then "
+                        "evaluated, and in evaluation mode "
+                        f"in the {len(modes) - since} steps after; {len(inside)} layers have "
+                        "dropout or batch norm",
+                        layers=inside[:20],
+                    )
+                )
+                break
+        if len(self.in_training_mode) >= 2:
+            found.append(
+                finding(
+                    "evaluated in training mode",
+                    self.in_training_mode[0][0],
+                    f"{self.in_training_mode[0][1]} ran {len(self.in_training_mode)} times "
+                    "without gradients on batches of another loader, with dropout or "
+                    "batch norm in training mode",
+                    calls=len(self.in_training_mode),
+                )
+            )
+        moved = []
+        for key, (ref, first) in self.statistics.items():
+            module = ref()
+            if module is None or self.trainable.get(key) or module.running_mean is None:
+                continue
+            frozen = any(p is not None for p in module._parameters.values())
+            if frozen and bool((strided(module.running_mean) != first).any()):
+                moved.append(names.get(key, "?"))
+        if moved:
+            found.append(
+                finding(
+                    "frozen statistics move",
+                    step,
+                    f"running_mean changed in {some(moved)}, whose weights were frozen in each "
+                    "step",
+                    layers=moved[:20],
+                )
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# parameters.py
+# Parameters around each step of an optimizer: who has a gradient, and who moves.
+
+# Their optimizers hold parts of the weights under other tensors.
+SHARDERS = ("DeepSpeedEngine", "FullyShardedDataParallel")
+HALF = ("torch.bfloat16", "torch.float16")
+
+
+class Seen:
+    """What one parameter showed over the steps that were looked at."""
+
+    def __init__(self, parameter):
+        self.ref = weakref.ref(parameter)
+        self.dtype = str(parameter.dtype)
+        self.dim = parameter.dim()
+        self.looks = self.with_gradient = self.nonzero = 0
+        self.stuck = self.moved = 0
+        self.pushed = self.followed = 0  # elements with a gradient, and those of them that moved
+        self.frozen_moved = []
+        self.poisoned = []
+        self.ratios, self.sizes, self.zeros = [], [], []
+        self.rates = []
+
+
+class Parameters(Observer):
+    """Looks before and after optimizer.step()."""
+
+    name = "parameters"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.optimizers = {}  # id -> {ref, steps, skipped, rates, kind}
+        self.seen = {}  # id of the parameter -> Seen
+        self.before = {}  # id of the optimizer -> {id of the parameter: sample}
+        self.outside = {}  # id of the parameter -> looks with a gradient outside each optimizer
+
+    def of(self, optimizer):
+        """The record of an optimizer."""
+        held = self.optimizers.get(id(optimizer))
+        if held is None or held["ref"]() is not optimizer:
+            self.optimizers[id(optimizer)] = {
+                "ref": weakref.ref(optimizer),
+                "steps": 0,
+                "skipped": 0,
+                "rates": [],
+                "type": type(optimizer).__name__,
+                "ours": type(optimizer).__module__,
+                "decay": max([float(g.get("weight_decay") or 0) for g in optimizer.param_groups]),
+                "decoupled": any(g.get("decoupled_weight_decay") for g in optimizer.param_groups),
+            }
+        return self.optimizers[id(optimizer)]
+
+    def due(self, steps):
+        """Whether step number `steps` is looked at in full."""
+        return steps <= 6 or steps % 4 == 0
+
+    def before_step(self, optimizer):
+        """Copy a sample of each weight."""
+        held = self.of(optimizer)
+        if self.due(held["steps"] + 1):
+            self.before[id(optimizer)] = {
+                id(p): sample(p) for group in optimizer.param_groups for p in group["params"]
+            }
+
+    def after_step(self, optimizer):
+        """Compare each weight with its sample, and with its gradient."""
+        held = self.of(optimizer)
+        held["steps"] += 1
+        held["rates"].append(max(float(group["lr"]) for group in optimizer.param_groups))
+        before = self.before.pop(id(optimizer), None)
+        if before is None:
+            self.look_for_nan(optimizer, held["steps"])
+        if before is not None:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if id(parameter) in before:
+                        rate = float(group["lr"])
+                        self.compare(parameter, before[id(parameter)], rate, held["steps"])
+            self.look_outside()
+
+    def look_for_nan(self, optimizer, step):
+        """In a step that isn't looked at in full: whether weights ceased to be finite."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"][:1]:
+                seen = self.seen.get(id(parameter))
+                if seen is None or seen.poisoned or parameter.grad is None:
+                    continue
+                if parameter.grad.is_sparse or bool(strided(parameter, 256).isfinite().all()):
+                    continue
+                if not bool(strided(parameter.grad, 256).isfinite().all()):
+                    seen.poisoned.append(step)
+
+    def compare(self, parameter, before, rate, step):
+        """One parameter in one step."""
+        seen = self.seen.get(id(parameter))
+        if seen is None or seen.ref() is not parameter:
+            seen = self.seen[id(parameter)] = Seen(parameter)
+        seen.looks += 1
+        seen.rates.append(rate)
+        after = strided(parameter)
+        if after.numel() != before.numel() or not after.numel():
+            return
+        changed = after != before
+        moved = int(changed.sum())
+        seen.moved += bool(moved)
+        if not parameter.requires_grad and moved:
+            seen.frozen_moved.append(step)
+        gradient = parameter.grad
+        if gradient is None:
+            return
+        seen.with_gradient += 1
+        if gradient.is_sparse:
+            seen.nonzero += 1
+            return
+        gradient = strided(local_part(gradient))
+        if gradient.numel() != after.numel():
+            return
+        pushed = gradient != 0
+        count = int(pushed.sum())
+        seen.zeros.append(1 - count / gradient.numel())
+        if not bool(after.isfinite().all()):
+            if bool(before.isfinite().all()) and not bool(gradient.isfinite().all()):
+                seen.poisoned.append(step)
+            return
+        if not count:
+            return
+        seen.nonzero += 1
+        if rate > 0:
+            followed = int((changed & pushed).sum())
+            seen.stuck += followed == 0
+            seen.pushed += count
+            seen.followed += followed
+        if parameter.dim() >= 2:
+            seen.sizes.append(float(gradient.float().pow(2).mean().sqrt()))
+            size = float(before.float().pow(2).mean().sqrt())
+            if size > 0 and moved:
+                difference = after.float() - before.float()
+                seen.ratios.append((step, float(difference.pow(2).mean().sqrt()) / size))
+
+    def look_outside(self):
+        """Count parameters of the models that have a gradient and no optimizer."""
+        held = self.held()
+        for model in self.watch.models():
+            for parameter in model.parameters():
+                if id(parameter) in held or parameter.grad is None or not parameter.requires_grad:
+                    continue
+                if parameter.grad.is_sparse or bool(strided(parameter.grad).any()):
+                    self.outside[id(parameter)] = self.outside.get(id(parameter), 0) + 1
+
+    def held(self):
+        """The ids of the parameters in all optimizers that took a step."""
+        optimizers = [held["ref"]() for held in self.optimizers.values()]
+        return {
+            id(p)
+            for optimizer in optimizers
+            if optimizer is not None
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
+
+    def findings(self):
+        """What the parameters showed."""
+        step, names = self.watch.step, self.watch.names()
+        known = {
+            names.get(key, f"parameter of shape {tuple(seen.ref().shape)}"): seen
+            for key, seen in self.seen.items()
+            if seen.ref() is not None
+        }
+        found = []
+        if step >= 3:
+            found += self.still(step, names, known) + self.dull(step, known)
+            found += self.unreached(step, names, known) + self.parts_of_models(step, names)
+        thawed = {name: seen.frozen_moved for name, seen in known.items() if seen.frozen_moved}
+        if thawed:
+            steps = sorted({when for moved in thawed.values() for when in moved})
+            found.append(
+                finding(
+                    "frozen weight moves",
+                    steps[0],
+                    f"{some(thawed)} have requires_grad=False and changed in {len(steps)} of the "
+                    "steps that were looked at",
+                    parameters=list(thawed)[:20],
+                    steps=steps[:20],
+                )
+            )
+        poisoned = {name: seen for name, seen in known.items() if seen.poisoned}
+        if poisoned:
+            first = min(seen.poisoned[0] for seen in poisoned.values())
+            found.append(
+                finding(
+                    "nan enters the weights",
+                    first,
+                    f"{some(poisoned)} were finite before step {first}, got a gradient that "
+                    "isn't, and are not finite after",
+                    parameters=list(poisoned)[:20],
+                )
+            )
+        for held in self.optimizers.values():
+            if held["type"] == "Adam" and held["decay"] > 0 and not held["decoupled"]:
+                found.append(
+                    finding(
+                        "decay in Adam",
+                        1,
+                        "torch.optim.Adam with weight_decay={:g}".format(held["decay"]),
+                        weight_decay=held["decay"],
+                    )
+                )
+        return found
+
+    def still(self, step, names, known):
+        """Weights that get a gradient and don't move, in an optimizer or outside it."""
+        found = []
+        fixed = [
+            n
+            for n, s in known.items()
+            if s.stuck >= 3
+            and s.stuck == s.nonzero
+            and s.dtype not in HALF
+            # A long warm-up begins with steps that are too small for float32.
+            and s.rates[-1] <= 1.2 * s.rates[0]
+        ]
+        if fixed:
+            found.append(
+                finding(
+                    "weights stand still",
+                    step,
+                    f"{some(fixed)} had a gradient that isn't zero and a rate above 0, and no "
+                    "element of the "
+                    "sample changed in any step",
+                    parameters=fixed[:20],
+                )
+            )
+        half = {n: s for n, s in known.items() if s.dtype in HALF and s.pushed}
+        pushed = sum(s.pushed for s in half.values())
+        followed = sum(s.followed for s in half.values())
+        if pushed and followed < 0.5 * pushed:
+            plain = all(h["ours"].startswith("torch.optim") for h in self.optimizers.values())
+            found.append(
+                finding(
+                    "bf16 swallows steps",
+                    step,
+                    f"{len(half)} weights in {next(iter(half.values())).dtype}: "
+                    f"{followed / pushed:.0%} of the elements with a gradient changed in a step",
+                    level=None if plain else "hint",
+                    share=round(followed / pushed, 4),
+                )
+            )
+        outside = [names[key] for key, looks in self.outside.items() if looks >= 2 and key in names]
+        if any(type(model).__name__ in SHARDERS for model in self.watch.models()):
+            outside = []
+        if outside and self.held() & set(names):
+            found.append(
+                finding(
+                    "outside the optimizer",
+                    step,
+                    f"{some(outside)} get a gradient that isn't zero, and no optimizer that "
+                    "steps has them",
+                    parameters=outside[:20],
+                    count=len(outside),
+                )
+            )
+        elif outside and not any(seen.with_gradient for seen in self.seen.values()):
+            found.append(
+                finding(
+                    "weights stand still",
+                    step,
+                    f"{some(outside)} get a gradient, and the optimizer holds none of them; none "
+                    "of its own "
+                    "parameters ever had a gradient",
+                    parameters=outside[:20],
+                    count=len(outside),
+                )
+            )
+        return found
+
+    def dull(self, step, known):
+        """Steps that are tiny or huge beside the weights."""
+        by_step = {}
+        for seen in known.values():
+            for when, ratio in seen.ratios:
+                by_step.setdefault(when, []).append(ratio)
+        medians = [median(ratios) for when, ratios in sorted(by_step.items()) if when > 2]
+        if len(medians) < 3 or any(seen.dtype in HALF for seen in known.values()):
+            return []
+        warming = max(medians) == medians[-1] and medians[-1] > 1.2 * medians[0]
+        told = (
+            f"the median matrix changes by {median(medians):.1e} of its size in a step, "
+            f"{max(medians):.1e} at most"
+        )
+        if max(medians) < 2e-5 and not warming:
+            return [finding("tiny updates", step, told, ratio=median(medians))]
+        if median(medians) > 0.1:
+            return [finding("huge updates", step, told, ratio=median(medians))]
+        return []
+
+    def unreached(self, step, names, known):
+        """Parameters that were used in the forward pass and never got a gradient."""
+        ran = self.watch.parts["modes"].ran if "modes" not in self.watch.failed else set()
+        silent = [
+            names[key]
+            for key, seen in self.seen.items()
+            if key in names
+            and key in ran
+            and seen.ref() is not None
+            and seen.ref().requires_grad
+            and not seen.with_gradient
+            and key not in self.outside
+        ]
+        some_learn = any(seen.nonzero for seen in known.values())
+        if silent and some_learn:
+            return [
+                finding(
+                    "no gradient",
+                    step,
+                    f"{some(silent)} are in the optimizer and their modules ran, but .grad is "
+                    "None in each step",
+                    parameters=silent[:20],
+                    count=len(silent),
+                )
+            ]
+        return []
+
+    def parts_of_models(self, step, names):
+        """Adapters and the parts of vision-language models, by their names."""
+        held, found = self.held(), []
+        for model in self.watch.models():
+            named = dict(model.named_parameters())
+            if not any(id(p) in held for p in named.values()):
+                continue
+            adapters = [n for n in named if ".lora_" in n or n.startswith("lora_")]
+            trains = [n for n in adapters if named[n].requires_grad and id(named[n]) in held]
+            if adapters and not trains:
+                found.append(
+                    finding(
+                        "adapters don't train",
+                        step,
+                        f"none of {len(adapters)} adapter weights ({some(adapters, 2)}) is "
+                        "trainable and in the optimizer",
+                        count=len(adapters),
+                    )
+                )
+            vision = [n for n in named if any(w in n for w in ("vision_", "visual", "image_enc"))]
+            bridge = [
+                n
+                for n in named
+                if any(w in n for w in ("projector", "connector", "merger")) and n not in vision
+            ]
+            rest = [n for n in named if n not in vision and n not in bridge]
+            if vision and bridge and rest:
+
+                def on(group, named=named):
+                    return [n for n in group if named[n].requires_grad and id(named[n]) in held]
+
+                if not on(bridge) and (on(rest) or on(vision)):
+                    found.append(
+                        finding(
+                            "connector is frozen",
+                            step,
+                            f"none of {len(bridge)} weights of the connector "
+                            f"({some(bridge, 2)}) trains; others do",
+                            count=len(bridge),
+                        )
+                    )
+                rates = {
+                    r for n in on(vision) + on(rest) for r in self.seen[id(named[n])].rates[-1:]
+                }
+                if on(vision) and on(rest) and len(rates) == 1 and max(rates) > 1e-4:
+                    found.append(
+                        finding(
+                            "one vision rate",
+                            step,
+                            f"{len(on(vision))} weights of the vision part and {len(on(rest))} "
+                            f"of the rest train at {max(rates):g}",
+                            rate=max(rates),
+                        )
+                    )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# rates.py
+# Learning rates as they are used, and the schedulers behind them.
+
+
+class Rates(Observer):
+    """Follows each scheduler from step to step."""
+
+    name = "rates"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.schedulers = []  # {ref, optimizer, marks: [last_epoch at each step]}
+
+    def after_scheduler(self, token, result, args, kwargs):
+        """A scheduler was made."""
+        scheduler = args[0]
+        optimizer = args[1] if len(args) > 1 else kwargs.get("optimizer")
+        optimizer = bare(optimizer)
+        if any(held["ref"]() is scheduler for held in self.schedulers):
+            return
+        self.schedulers.append(
+            {
+                "ref": weakref.ref(scheduler),
+                "optimizer": weakref.ref(optimizer),
+                "marks": [],
+                "made": self.watch.step,
+            }
+        )
+
+    def after_step(self, optimizer):
+        """Note where each scheduler stands."""
+        for held in self.schedulers:
+            scheduler = held["ref"]()
+            if scheduler is not None and held["optimizer"]() is optimizer:
+                held["marks"].append(scheduler.last_epoch)
+
+    def findings(self):
+        """What the rates showed."""
+        step, found = self.watch.step, []
+        optimizers = self.watch.parts["parameters"].optimizers
+        for held in optimizers.values():
+            rates = held["rates"]
+            if len(rates) >= 10 and not any(rates):
+                found.append(
+                    finding(
+                        "rate is zero",
+                        len(rates),
+                        f"the rate was 0 in each of {len(rates)} steps",
+                        steps=len(rates),
+                    )
+                )
+            elif len(rates) >= 10 and rates[0] > 0 and not any(rates[-5:]):
+                at = len(rates) - next(i for i, rate in enumerate(reversed(rates)) if rate)
+                found.append(
+                    finding(
+                        "rate fell to zero",
+                        at + 1,
+                        f"the rate was {rates[0]:g} at first and 0 in the last "
+                        f"{len(rates) - at} steps",
+                        first=rates[0],
+                    )
+                )
+        epochs = self.watch.parts["batches"].most_epochs()
+        ranks = int(os.environ.get("WORLD_SIZE") or 1)
+        for held in self.schedulers:
+            marks, scheduler = held["marks"], held["ref"]()
+            if scheduler is None:
+                continue
+            name = type(scheduler).__name__
+            optimizer = held["optimizer"]()
+            ticks = scheduler.last_epoch - max(0, marks[0] if marks else 0)
+            stepped = optimizers.get(id(optimizer), {"steps": 0})["steps"]
+            if len(marks) >= 8 and ticks > 1.5 * len(marks) and abs(ticks - ranks * len(marks)) > 2:
+                found.append(
+                    finding(
+                        "scheduler too fast",
+                        step,
+                        f"{name} took {ticks} steps in {len(marks)} steps of its optimizer",
+                        scheduler=ticks,
+                        optimizer=len(marks),
+                    )
+                )
+            if not stepped and step >= 5 and optimizer is not None and scheduler.last_epoch > 0:
+                found.append(
+                    finding(
+                        "scheduler of another optimizer",
+                        step,
+                        f"{name} took {scheduler.last_epoch} steps; its optimizer took none in "
+                        f"{step} steps of another",
+                        scheduler=scheduler.last_epoch,
+                    )
+                )
+            if len(marks) >= 8 and ticks == 0 and epochs >= 3 and not held["made"]:
+                found.append(
+                    finding(
+                        "scheduler never steps",
+                        step,
+                        f"{name} stands at {scheduler.last_epoch} after {len(marks)} steps and "
+                        f"{epochs} epochs",
+                        epochs=epochs,
+                    )
+                )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
+# resources.py
+# What grows from step to step, and where the time goes.
+
+
+class Token:
+    """Lives as long as the graph that it hangs on."""
+
+
+class Resources(Observer):
+    """Counts graphs and hooks, and measures waiting for data."""
+
+    name = "time and memory"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.tokens = []
+        self.hooks = []  # number of hooks on the models after each step
+        self.anomaly = 0
+        self.times = []
+        self.last = None
+
+    def before_backward(self, args, kwargs):
+        """Hang a token on the graph of the loss, to see whether the graph goes."""
+        import torch
+
+        node = args[0].grad_fn
+        if node is not None and len(self.tokens) < 64:
+            token = Token()
+            self.tokens.append((self.watch.step, weakref.ref(token)))
+            node.register_hook(lambda *_, token=token: None)
+        self.anomaly += torch.is_anomaly_enabled()
+
+    def after_step(self, optimizer):
+        """Count hooks, and stop the clock."""
+        count = 0
+        for model in self.watch.models():
+            for module in model.modules():
+                count += len(module._forward_hooks) + len(module._forward_pre_hooks)
+                count += len(module._backward_hooks)
+        self.hooks.append(count)
+        now = time.perf_counter()
+        if self.last is not None:
+            self.times.append(now - self.last)
+        self.last = now
+
+    def findings(self):
+        """What grew, and what waits."""
+        step, found = self.watch.step, []
+        kept = [when for when, ref in self.tokens[:-2] if ref() is not None]
+        if len(set(kept)) >= 8 and len(kept) >= 0.9 * len(self.tokens[:-2]):
+            found.append(
+                finding(
+                    "graphs are kept",
+                    step,
+                    f"the graphs of {len(kept)} of the first {len(self.tokens[:-2])} losses are "
+                    "still in memory",
+                    kept=len(kept),
+                )
+            )
+        rises = [b - a for a, b in zip(self.hooks, self.hooks[1:])]
+        if len(rises) >= 6 and min(rises[-6:]) > 0:
+            found.append(
+                finding(
+                    "hooks pile up",
+                    step,
+                    f"the models had {self.hooks[0]} hooks after step 1 and {self.hooks[-1]} "
+                    f"after step {len(self.hooks)}",
+                    first=self.hooks[0],
+                    last=self.hooks[-1],
+                )
+            )
+        if self.anomaly:
+            found.append(
+                finding(
+                    "anomaly detection",
+                    1,
+                    f"torch.is_anomaly_enabled() was true in {self.anomaly} backward passes",
+                    passes=self.anomaly,
+                )
+            )
+        return found + self.waiting(step)
+
+    def waiting(self, step):
+        """The share of the time that goes into waiting for batches."""
+        total = sum(self.times)
+        if "batches" in self.watch.failed or len(self.times) < 8:
+            return []
+        for held in self.watch.parts["batches"].training():
+            waited = sum(held.waits)
+            later = held.firsts[1:]
+            if held.workers and not held.persistent and len(later) >= 2 and held.waits:
+                slow = sum(later)
+                if slow > 0.3 * total and slow > 0.5 and median(later) > 5 * median(held.waits):
+                    return [
+                        finding(
+                            "workers start anew",
+                            step,
+                            f"the first batch of an epoch took {median(later):.2f} s, another "
+                            f"{median(held.waits):.3f} s; {slow / total:.0%} of "
+                            "the time",
+                            first=median(later),
+                            other=median(held.waits),
+                        )
+                    ]
+            if waited > 0.5 * total and waited > 0.5:
+                kind = "loader too slow" if held.workers else "loading in the way"
+                return [
+                    finding(
+                        kind,
+                        step,
+                        f"{waited / total:.0%} of {total:.1f} s went into waiting for batches, "
+                        f"with {held.workers} workers",
+                        share=round(waited / total, 3),
+                        workers=held.workers,
+                    )
+                ]
+        return []
+
+
+# --------------------------------------------------------------------------------------------------
+# entering.py
+# How the probe comes into a process: at the import of torch.
+
+CLASSES = (
+    Parameters,
+    Gradients,
+    Rates,
+    Modes,
+    Losses,
+    Batches,
+    Activations,
+    Resources,
+    Checkpoints,
+)
+
+SITE = '''\
+"""Starts the probe, then the sitecustomize that this file hides."""
+import os
+import sys
+
+here = os.path.dirname(os.path.abspath(__file__))
+try:
+    import _rgt_probe
+
+    _rgt_probe.enter(here)
+except Exception as error:
+    sys.stderr.write("probe: could not start ({})\\n".format(error))
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+own = sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError as error:
+    if error.name != "sitecustomize":
+        raise
+    if own is not None:
+        sys.modules["sitecustomize"] = own
+'''
+
+
+class TorchFinder:
+    """Finds torch like the finders after it, and calls `attach` once it is imported."""
+
+    def __init__(self, attach):
+        self.attach = attach
+
+    def find_spec(self, name, path=None, target=None):
+        """The spec of torch; None for everything else."""
+        if name != "torch":
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        loader = getattr(spec, "loader", None)
+        if loader is None:
+            return spec
+        execute, attach = loader.exec_module, self.attach
+
+        def exec_module(module):
+            execute(module)
+            del loader.exec_module
+            try:
+                attach(module)
+            except Exception as error:
+                sys.stderr.write(f"probe: could not attach ({error})\n")
+
+        loader.exec_module = exec_module
+        return spec
+
+
+def enter(folder):
+    """In each Python process of the program, before its first line."""
+    steps = int(os.environ.get("RGT_PROBE_STEPS") or 30)
+
+    def attach_all(torch):
+        watch = Watch(folder, steps, CLASSES)
+        attach(watch, torch)
+        atexit.register(watch.finish)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=lambda: after_fork(watch))
+
+    sys.meta_path.insert(0, TorchFinder(attach_all))
+
+
+def after_fork(watch):
+    """A forked child begins with nothing seen, and reports before it ends."""
+    watch.begin()
+    from multiprocessing.util import Finalize
+
+    Finalize(None, watch.finish, exitpriority=100)
+
+
+def attach(watch, torch):
+    """Put the hooks and wrappers on."""
+    attach_losses(watch, torch)
+    attach_steps(watch, torch)
+    attach_modules(watch, torch)
+    attach_files(watch, torch)
+    attach_loaders(watch, torch)
+    attach_compilers(watch, torch)
+
+
+def attach_losses(watch, torch):
+    """Loss functions, attention and backward()."""
+    functions = torch.nn.functional
+    wrap = watch.wrap
+    wrap(functions, "cross_entropy", "losses", after="after_cross_entropy", fragile=True)
+    wrap(functions, "nll_loss", "losses", after="after_nll", fragile=True)
+    wrap(
+        functions, "binary_cross_entropy_with_logits", "losses", after="after_binary", fragile=True
+    )
+    wrap(functions, "relu", "activations", after="after_relu", fragile=True)
+    wrap(functions, "softmax", "activations", after="after_softmax", fragile=True)
+    wrap(
+        functions,
+        "scaled_dot_product_attention",
+        "activations",
+        after="after_attention",
+        fragile=True,
+    )
+    wrap(torch.Tensor, "backward", "time and memory", before="before_backward")
+    wrap(torch.Tensor, "backward", "losses", before="before_backward")
+    wrap(torch.Tensor, "backward", "gradients", before="before_backward", after="after_backward")
+    utils = torch.nn.utils
+    wrap(utils.clip_grad, "clip_grad_norm_", "gradients", after="after_clip", places=(utils,))
+    scaler = (
+        torch.amp.grad_scaler.GradScaler
+        if hasattr(torch, "amp") and hasattr(torch.amp, "grad_scaler")
+        else torch.cuda.amp.GradScaler
+    )
+    wrap(scaler, "scale", "gradients", after="after_scale")
+    wrap(scaler, "unscale_", "gradients", after="after_unscale")
+    wrap(scaler, "step", "gradients", before="before_scaler_step", after="after_scaler_step")
+
+
+def attach_steps(watch, torch):
+    """Optimizers and schedulers."""
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
+
+    def before(optimizer, args, kwargs):
+        watch.guard("checkpoints", "before_step", optimizer)
+        watch.guard("parameters", "before_step", optimizer)
+
+    def after(optimizer, args, kwargs):
+        watch.in_backward = False
+        for part in ("parameters", "gradients", "rates", "time and memory"):
+            watch.guard(part, "after_step", optimizer)
+        if not watch.resting():
+            watch.stepped(optimizer)
+
+    watch.step_handles += [
+        register_optimizer_step_pre_hook(before),
+        register_optimizer_step_post_hook(after),
+    ]
+    schedulers = torch.optim.lr_scheduler
+    base = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
+    watch.wrap(base, "__init__", "rates", after="after_scheduler")
+    watch.wrap(base, "load_state_dict", "checkpoints", after="after_scheduler")
+
+
+def attach_modules(watch, torch):
+    """Calls of modules."""
+    from torch.nn.modules.module import (
+        register_module_forward_hook,
+        register_module_forward_pre_hook,
+    )
+
+    def entered(module, args):
+        if watch.resting():
+            watch.tidy()
+            return
+        stack = watch.local.__dict__.setdefault("stack", [])
+        if not stack and next(module.parameters(), None) is not None:
+            watch.add_model(module)
+        watch.guard("modes", "entered", module, not stack)
+        stack.append(module)
+
+    def left(module, args, output):
+        stack = watch.local.__dict__.get("stack")
+        if watch.resting() or not stack:
+            return
+        while stack and stack.pop() is not module:
+            pass
+        if not module._modules:
+            watch.guard("activations", "left", module, output)
+        if not stack:
+            watch.guard("activations", "ended")
+            watch.guard("modes", "left", module)
+
+    watch.handles += [
+        register_module_forward_pre_hook(entered),
+        register_module_forward_hook(left, always_call=True),
+    ]
+
+
+def attach_files(watch, torch):
+    """Saving and loading."""
+    wrap = watch.wrap
+    wrap(torch.serialization, "save", "checkpoints", after="after_save", places=(torch,))
+    wrap(torch.serialization, "load", "checkpoints", after="after_load", places=(torch,))
+    wrap(torch.nn.Module, "load_state_dict", "checkpoints", after="after_model")
+    wrap(torch.optim.Optimizer, "load_state_dict", "checkpoints", after="after_optimizer")
+
+
+def attach_loaders(watch, torch):
+    """Data loaders, and their workers."""
+    import torch.utils.data
+
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    watch.wrap(iterator, "__init__", "batches", after="after_begin")
+    watch.wrap(iterator, "_reset", "batches", after="after_reset")
+    watch.wrap(iterator, "__next__", "batches", before="before_next", after="after_next")
+    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
+    fetcher.fetch = Workers(watch.folder).around(fetcher.fetch)
+
+
+def attach_compilers(watch, torch):
+    """Compiled code must not contain the probe, so it stands down before."""
+
+    def stand_down_before(owner, attribute):
+        original = getattr(owner, attribute)
+
+        def compiled(*args, **kwargs):
+            watch.stand_down("torch.compile: compiled code isn't looked into")
+            return original(*args, **kwargs)
+
+        setattr(owner, attribute, _like(original, compiled))
+
+    def step_aside_for(owner, attribute):
+        original = getattr(owner, attribute)
+
+        def scripted(*args, **kwargs):
+            watch.switch(False)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if watch.handles:
+                    watch.switch(True)
+
+        setattr(owner, attribute, _like(original, scripted))
+
+    stand_down_before(torch, "compile")
+    if hasattr(torch.nn.Module, "compile"):
+        stand_down_before(torch.nn.Module, "compile")
+    for attribute in ("script", "trace"):
+        step_aside_for(torch.jit, attribute)
+
+
+def _like(original, function):
+    """`function` under the name of `original`."""
+    import functools
+
+    return functools.wraps(original)(function)
+
+
+# --------------------------------------------------------------------------------------------------
+# entries.py
+# Check and fix of the entries, where the catalogue lies beside the program.
+
+MOST_TEXT = 500  # characters of a check or a fix
+
+
+def catalogue():
+    """The folder with references/ and profiles/ beside scripts/, or an empty text."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return root if os.path.isdir(os.path.join(root, "references", "training")) else ""
+
+
+def advice(ids, root):
+    """id -> {"check": text, "fix": text}, the first paragraph of each, for those that are found."""
+    found = {}
+    if not root:
+        return found
+    for path in sorted(glob.glob(os.path.join(glob.escape(root), "references", "**", "*.md"),
+                                 recursive=True)):  # fmt: skip
+        with open(path, encoding="utf-8") as handle:
+            parts = re.split(r"(?m)^### ", handle.read())[1:]
+        for part in parts:
+            entry = re.match(r"[A-Z0-9]+[a-z]?", part)
+            if entry and entry.group() in ids:
+                found[entry.group()] = {
+                    name.lower(): first_of(part, name) for name in ("Check", "Fix")
+                }
+    return found
+
+
+def first_of(part, name):
+    """The first paragraph of a field of an entry, on one line, cut at the end of a sentence."""
+    place = re.search(r"(?ms)^\*\*" + name + r":\*\* *(.*?)(?:\n\s*\n|\Z)", part)
+    text = " ".join(place.group(1).split()) if place else ""
+    if len(text) <= MOST_TEXT:
+        return text
+    cut = text[:MOST_TEXT].rfind(". ") + 1
+    return text[:cut] if cut > 0 else text[:MOST_TEXT].rsplit(" ", 1)[0] + " …"
+
+
+# --------------------------------------------------------------------------------------------------
+# program.py
+
+FORM = 1
+
+
+def parse(argv):
+    """The options and the program's command. Ends with 2 on wrong usage."""
+    own, program = argv, []
+    if "--" in argv:
+        place = argv.index("--")
+        own, program = argv[:place], argv[place + 1 :]
+    parser = argparse.ArgumentParser(
+        prog="probe.py",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="probe.py [--steps N] [--json FILE] -- PROGRAM ARGS ...",
+    )
+    parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
+    parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
+    parser.add_argument("--quiet", action="store_true", help="print no findings")
+    options = parser.parse_args(own)
+    if options.steps < 1:
+        parser.error("--steps must be 1 or more")
+    if not program:
+        parser.error("no program; give it after --, as in: probe.py -- train.py --epochs 1")
+    return options, command(program, parser)
+
+
+def command(program, parser):
+    """The command that starts the program."""
+    first = program[0]
+    if first.endswith(".py") and os.path.isfile(first):
+        return [sys.executable, *program]
+    if shutil.which(first):
+        return program
+    parser.error(f"{first}: no such file or command; give a Python file or a command")
+    return None
+
+
+def environment(folder, steps):
+    """The environment of the program: this one, with the folder first on PYTHONPATH."""
+    own = dict(os.environ)
+    held = own.get("PYTHONPATH")
+    own["PYTHONPATH"] = folder + (os.pathsep + held if held else "")
+    own["RGT_PROBE_STEPS"] = str(steps)
+    return own
+
+
+def run(program, folder, steps):
+    """Run the program to its end. Returns its exit code, or the negative number of a signal."""
+    shutil.copyfile(os.path.abspath(__file__), os.path.join(folder, "_rgt_probe.py"))
+    with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as handle:
+        handle.write(SITE)
+    child = subprocess.Popen(program, env=environment(folder, steps))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child too
+    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, _: child.send_signal(number))
+    return child.wait()
+
+
+def read(folder, pattern):
+    """The JSON files of one kind that the program's processes wrote."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), pattern))):
+        try:
+            with open(path, encoding="utf-8") as handle:
+                found.append(json.load(handle))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def same_random_numbers(workers):
+    """Findings where workers of one trainer began in the same state of a generator they used."""
+    by_trainer = {}
+    for one in workers:
+        by_trainer.setdefault(one["trainer"], []).append(one)
+    for _, group in sorted(by_trainer.items()):
+        for path in sorted({path for one in group for path in one["rows"][0]}):
+            starts = {}
+            for one in sorted(group, key=lambda one: one["time"]):
+                before, after = one["rows"][0].get(path, (None, None))
+                if before and after and before != after:
+                    # Equal at the end too: a generator that is seeded for each sample isn't.
+                    starts.setdefault((before, after), []).append(one["worker"])
+            shared = [ids for ids in starts.values() if len(set(ids)) > 1]
+            if shared:
+                ids = sorted(set(shared[0]))
+                return [
+                    dict(
+                        finding(
+                            "workers share random numbers",
+                            0,
+                            "{} began in the same state in workers {} and was used there".format(
+                                path, ", ".join(map(str, ids[:8]))
+                            ),
+                            generator=path,
+                            workers=ids[:64],
+                        ),
+                        rank=None,
+                    )
+                ]
+    return []
+
+
+def same_batches(reports):
+    """A finding where ranks that exchange gradients trained on the same batches."""
+    orders = [(r["rank"], r["batches"]) for r in reports if r.get("spread") and r.get("batches")]
+    ranks = {}
+    for rank, order in orders:
+        if len(order) >= 3 and len(set(order)) >= 3:
+            ranks.setdefault(tuple(order[:3]), set()).add(rank)
+    for group in ranks.values():
+        if len(group) > 1:
+            told = ", ".join(map(str, sorted(group)[:8]))
+            return [
+                dict(
+                    finding(
+                        "ranks share data",
+                        1,
+                        f"ranks {told} trained on the same batches in the same order, under "
+                        "DistributedDataParallel",
+                        level=WRONG,
+                        ranks=sorted(group),
+                    ),
+                    rank=min(group),
+                )
+            ]
+    return []
+
+
+def merged(reports, workers, code):
+    """One report of all processes."""
+    found = {}
+    for one in [f for report in reports for f in report["findings"]]:
+        held = found.setdefault((one["kind"], one["id"]), dict(one, ranks=[]))
+        held["ranks"] = sorted({*held["ranks"], one["rank"]})
+        if one["level"] == WRONG:
+            held["level"] = WRONG
+    every = list(found.values()) + same_random_numbers(workers) + same_batches(reports)
+    every.sort(key=lambda one: (one["level"] != WRONG, list(KINDS).index(one["kind"])))
+    looked = {}
+    for name in OBSERVATIONS:
+        states = [report["observations"].get(name, {"state": NOT_LOOKED}) for report in reports]
+        missing = [state for state in states if state["state"] == NOT_LOOKED]
+        if missing or not states:
+            why = missing[0].get("why") if missing else "no process took an optimizer step"
+            looked[name] = {"state": NOT_LOOKED, "why": why}
+        else:
+            there = any(one["kind"] in OBSERVATIONS[name] for one in every)
+            looked[name] = {"state": "found" if there else SOUND}
+    levels = {one["level"] for one in every}
+    verdict = SOUND if reports else NOT_LOOKED
+    verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else verdict
+    return {
+        "form": FORM,
+        "verdict": verdict,
+        "exit": code,
+        "steps": max([report["steps"] for report in reports] or [0]),
+        "processes": [
+            {key: report[key] for key in ("rank", "pid", "steps", "torch", "python")}
+            for report in reports
+        ],
+        "findings": every,
+        "observations": looked,
+    }
+
+
+def shown(report):
+    """The report as text."""
+    count = len(report["processes"])
+    lines = [
+        "probe: {} ({} step{} of {} process{} looked at)".format(
+            report["verdict"],
+            report["steps"],
+            "" if report["steps"] == 1 else "s",
+            count,
+            "" if count == 1 else "es",
+        )
+    ]
+    for one in report["findings"]:
+        ranks = one.get("ranks") or []
+        where = "step {}".format(one["step"]) if one["step"] else "before step 1"
+        if len(report["processes"]) > 1 and ranks:
+            where += ", rank " + ", ".join(map(str, ranks))
+        lines.append("{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"]))
+        lines.append("    seen: " + one["evidence"])
+        lines.append("    if all were well: " + one["well"])
+        told = [name for name in ("check", "fix") if one.get(name)]
+        lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
+    if not count:
+        lines.append("no Python process of the program took a step of a torch optimizer")
+    for name, state in report["observations"].items():
+        if count and state["state"] == NOT_LOOKED:
+            lines.append("not looked at: {} ({})".format(name, state.get("why") or "no report"))
+    return "\n".join(lines) + "\n"
+
+
+def end_like(code):
+    """End with the program's exit code, or by its signal."""
+    if code < 0:
+        if hasattr(signal, "SIGKILL") and -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        try:
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        except (ImportError, ValueError, OSError):
+            pass
+        os.kill(os.getpid(), -code)
+    return code if code >= 0 else 128 - code
+
+
+def main(argv=None):
+    """Run the program under the probe, print and write what was found."""
+    options, program = parse(list(sys.argv[1:] if argv is None else argv))
+    folder = tempfile.mkdtemp(prefix="rgt-probe-")
+    try:
+        code = run(program, folder, options.steps)
+        report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
+        known = advice({one["id"] for one in report["findings"]}, catalogue())
+        for one in report["findings"]:
+            one.update(known.get(one["id"], {}))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if options.json:
+        try:
+            with open(options.json, "w", encoding="utf-8") as handle:
+                json.dump(report, handle, indent=1)
+                handle.write("\n")
+        except OSError as error:
+            sys.stderr.write(
+                f"error: {options.json} can't be written ({error.strerror}); give another file\n"
+            )
+    if not options.quiet:
+        sys.stdout.flush()
+        sys.stderr.write(shown(report))
+        sys.stderr.flush()
+    return end_like(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

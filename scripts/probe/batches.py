@@ -1,0 +1,298 @@
+"""What data loaders hand out: order, repeats, ranges, and the time that it takes."""
+
+import time
+import weakref
+
+from .table import finding
+from .values import fingerprint, leaves, strided
+from .watching import Observer
+
+
+class Loader:
+    """What one loader handed out. Loaders of the same dataset count as one."""
+
+    def __init__(self, loader):
+        self.workers = loader.num_workers
+        self.persistent = loader.persistent_workers
+        self.pinned = loader.pin_memory
+        sampler = getattr(loader, "sampler", None)
+        self.sampler = type(sampler).__name__
+        self.shuffles = self.sampler == "RandomSampler" or bool(getattr(sampler, "shuffle", False))
+        self.iterable = self.sampler == "_InfiniteConstantSampler"
+        self.epochs = []  # [hash of each batch]
+        self.inputs = []  # [(hash of the inputs, hash of the labels) of each batch]
+        self.trained = self.evaluated = 0
+        self.waits = []  # seconds for each batch
+        self.firsts = []  # seconds for the first batch of each epoch
+        self.plain = True
+        self.images = []  # (lowest, highest, mean, whole numbers) of image-like inputs
+
+
+class Batches(Observer):
+    """Looks at each batch as it leaves its loader."""
+
+    name = "batches"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.loaders, self.of_iterator = {}, weakref.WeakKeyDictionary()
+        self.last = None  # the loader of the newest batch
+        self.drawn = 0  # batches since the last step
+        self.last_tokens = None  # (rows, length, real tokens, padding value, its share)
+        self.ends = []  # (last tokens have a label, last tokens looked at)
+        self.order = []  # hashes of training batches
+        self.started = 0.0
+
+    def after_begin(self, token, result, args, kwargs):
+        """An iterator was made."""
+        self.new_epoch(args[0], args[1] if len(args) > 1 else kwargs["loader"])
+
+    def after_reset(self, token, result, args, kwargs):
+        """A persistent iterator begins anew."""
+        first = args[2] if len(args) > 2 else kwargs.get("first_iter", False)
+        if not first and args[0] in self.of_iterator:
+            self.new_epoch(args[0], args[1] if len(args) > 1 else kwargs["loader"])
+
+    def new_epoch(self, iterator, loader):
+        """Start the list of an epoch."""
+        key = (id(loader.dataset), loader.batch_size, loader.num_workers)
+        held = self.loaders.get(key)
+        if held is None:
+            held = self.loaders[key] = Loader(loader)
+        self.of_iterator[iterator] = held
+        held.epochs.append([])
+        held.inputs.append([])
+
+    def before_next(self, args, kwargs):
+        """Start the clock."""
+        return time.perf_counter()
+
+    def after_next(self, token, result, args, kwargs):
+        """Look at a batch."""
+        wait = time.perf_counter() - token
+        held = self.of_iterator.get(args[0])
+        if held is None:
+            return
+        self.last = held
+        self.drawn += 1
+        (held.waits if held.epochs[-1] else held.firsts).append(wait)
+        found = list(leaves(result))[:16]
+        prints = [fingerprint(tensor) for _, tensor in found]
+        held.epochs[-1].append(hash(tuple(prints)))
+        wide = [p for p, (_, t) in zip(prints, found) if t.is_floating_point() and t.dim() >= 2]
+        rest = [
+            p for p, (_, t) in zip(prints, found) if not (t.is_floating_point() and t.dim() >= 2)
+        ]
+        held.inputs[-1].append((tuple(wide), tuple(rest)))
+        if not isinstance(result, (dict, list, tuple)) and not hasattr(result, "keys"):
+            import torch
+
+            held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        self.images_in(held, found)
+        self.last_tokens = None
+        self.tokens_in(dict(found))
+
+    def images_in(self, held, found):
+        """The range of image-like inputs."""
+        for _, tensor in found:
+            shape = tensor.shape
+            small = tensor.dim() == 4 and tensor.is_floating_point() and min(shape[2:]) >= 8
+            if small and shape[1] in (1, 3) and len(held.images) < 30:
+                part = strided(tensor, 4096).float()
+                whole = bool((part == part.round()).all())
+                held.images.append(
+                    (float(part.min()), float(part.max()), float(part.mean()), whole, shape[1])
+                )
+                return
+
+    def tokens_in(self, named):
+        """Rows of labels: how many real tokens the mask counts, or what the rows end in."""
+        mask = next((t for n, t in named.items() if n.endswith("attention_mask")), None)
+        labels = next((t for n, t in named.items() if n.endswith("labels")), None)
+        wholes = [
+            t
+            for t in named.values()
+            if t.dim() == 2 and not t.is_floating_point() and t.shape[1] >= 4
+        ]
+        if mask is not None and labels is not None and mask.shape == labels.shape:
+            if mask.dim() != 2 or mask.is_floating_point() or int(mask.max()) > 1:
+                return
+            self.last_tokens = (*mask.shape, int(mask.sum()), None, 0.0)
+            self.ends_in(mask, labels)
+        elif mask is None and wholes:
+            rows = wholes[-1]
+            ends = rows[:, -1]
+            value = int(ends.mode().values)
+            run = (rows != value).flip(1).int().cumsum(1) == 0
+            lengths = run.sum(1)
+            if int((lengths >= 1).sum()) >= 0.5 * len(rows) and len(set(lengths.tolist())) > 2:
+                share = float(lengths.sum()) / rows.numel()
+                self.last_tokens = (*rows.shape, None, value, share)
+
+    def ends_in(self, mask, labels):
+        """Whether the last real token of padded rows has a label."""
+        lengths = mask.sum(1)
+        right = (mask[:, 0] == 1) & (lengths < mask.shape[1]) & (lengths > 1)
+        rows = right.nonzero().reshape(-1)
+        if len(rows):
+            last = labels[rows, lengths[rows] - 1]
+            before = labels[rows, lengths[rows] - 2]
+            self.ends.append((int((last != -100).sum()), int((before != -100).sum()), len(rows)))
+
+    def trained(self):
+        """A loss goes back: the newest batch was for training."""
+        if self.last is not None:
+            self.last.trained += 1
+            if self.last.epochs and self.last.epochs[-1] and len(self.order) < 64:
+                self.order.append(self.last.epochs[-1][-1])
+
+    def other_than_training(self):
+        """Whether the newest batch comes from a loader that no training step used."""
+        return self.last is not None and not self.last.trained
+
+    def most_epochs(self):
+        """How many epochs the training loader began."""
+        return max([len(held.epochs) for held in self.training()] or [0])
+
+    def training(self):
+        """The loaders whose batches were trained on."""
+        return [held for held in self.loaders.values() if held.trained]
+
+    def told(self):
+        """What the parent compares between ranks."""
+        return {
+            "batches": self.order[:32],
+            "spread": any(
+                type(m).__name__ == "DistributedDataParallel" for m in self.watch.models()
+            ),
+        }
+
+    def findings(self):
+        """What the batches showed."""
+        found, step = [], self.watch.step
+        for held in self.training():
+            found += self.of_order(held, step) + self.of_images(held, step)
+            if held.pinned and not held.plain:
+                found.append(
+                    finding(
+                        "pinning has no effect",
+                        step,
+                        "the loader has pin_memory=True, and its batches are objects of a class "
+                        "without pin_memory()",
+                    )
+                )
+        for held in self.loaders.values():
+            epochs = [inputs for inputs in held.inputs if len(inputs) >= 2]
+            if not held.trained and held.sampler == "SequentialSampler" and len(epochs) >= 2:
+                pairs = [
+                    (a, b)
+                    for one, two in zip(epochs, epochs[1:])
+                    for a, b in zip(one, two)
+                    if a[1] == b[1] and a[0] and b[0]
+                ]
+                differ = [pair for pair in pairs if pair[0][0] != pair[1][0]]
+                if pairs and len(differ) > 0.5 * len(pairs):
+                    found.append(
+                        finding(
+                            "random evaluation data",
+                            step,
+                            f"{len(differ)} of {len(pairs)} evaluation batches had other inputs "
+                            "in the next pass, with the "
+                            "same labels in the same order",
+                            batches=len(differ),
+                        )
+                    )
+        rows = sum(count for _, _, count in self.ends)
+        if rows >= 16 and not sum(last for last, _, _ in self.ends):
+            before = sum(before for _, before, _ in self.ends)
+            if before > 0.5 * rows:
+                found.append(
+                    finding(
+                        "end is never learned",
+                        step,
+                        f"in {rows} padded rows the last token that the mask counts has the "
+                        "label -100, and "
+                        f"the one before it has a label in {before}",
+                        rows=rows,
+                    )
+                )
+        return found
+
+    def of_order(self, held, step):
+        """Epochs in the same order, and batches that come several times."""
+        epochs = [epoch for epoch in held.epochs if epoch]
+        whole = [epoch for epoch in epochs[:-1] if len(epoch) >= 3 and len(set(epoch)) >= 3]
+        if held.iterable and held.workers >= 2 and epochs:
+            first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
+            groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
+            if len(groups) >= 3 and all(len(set(group)) == 1 for group in groups):
+                return [
+                    finding(
+                        "workers repeat the stream",
+                        step,
+                        f"with {held.workers} workers each batch came {held.workers} times in a "
+                        "row",
+                        workers=held.workers,
+                    )
+                ]
+        pairs = list(zip(whole, epochs[1:]))
+        same = [
+            pair
+            for pair in pairs
+            if pair[0][: len(pair[1])] == pair[1][: len(pair[0])] and len(pair[1]) >= 3
+        ]
+        if not same or len(same) < len([pair for pair in pairs if len(pair[1]) >= 3]):
+            return []
+        told = (
+            f"{len(same) + 1} epochs of {len(whole[0])} batches had the same batches in the same "
+            "order"
+        )
+        if "Distributed" in held.sampler and held.shuffles:
+            return [finding("set_epoch missing", step, told, epochs=len(same) + 1)]
+        if held.shuffles:
+            return [
+                finding(
+                    "same order each epoch",
+                    step,
+                    told + ", from a shuffling sampler",
+                    level="wrong",
+                    epochs=len(same) + 1,
+                )
+            ]
+        return [
+            finding(
+                "same order each epoch", step, told + ", without shuffling", epochs=len(same) + 1
+            )
+        ]
+
+    def of_images(self, held, step):
+        """Images from 0 to 255, or unlike what pretrained weights were trained on."""
+        if len(held.images) < 3:
+            return []
+        low = min(image[0] for image in held.images)
+        high = max(image[1] for image in held.images)
+        mean = sum(image[2] for image in held.images) / len(held.images)
+        if low >= 0 and high > 100:
+            return [
+                finding(
+                    "images from 0 to 255",
+                    step,
+                    f"image-like inputs of a floating type lie between {low:g} and {high:g}",
+                    lowest=low,
+                    highest=high,
+                )
+            ]
+        pretrained = self.watch.parts["checkpoints"].pretrained
+        colour = all(image[4] == 3 for image in held.images)
+        if low >= 0 and high <= 1 and pretrained and colour and mean > 0.1:
+            return [
+                finding(
+                    "images aren't normalised",
+                    step,
+                    f"weights were loaded into {pretrained} before training, and its images lie "
+                    f"between {low:.3g} "
+                    f"and {high:.3g} with a mean of {mean:.3g}",
+                    mean=mean,
+                )
+            ]
+        return []

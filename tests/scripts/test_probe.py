@@ -1,0 +1,287 @@
+"""The probe leaves a program as it is: its end, its weights, its random numbers; and reports what it saw."""
+
+import ast
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.cli import documents
+
+from tests.conftest import ROOT, module
+from tests.programs import loaded
+
+PROBE = ROOT / "scripts/probe.py"
+PARTS = ROOT / "scripts/probe"
+probe = loaded(PROBE)
+
+TRAINING = """
+import hashlib, os, random, sys
+import torch
+from torch import nn
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        return torch.full((4,), i / 64) + 0.1 * torch.rand(4) + random.random(), i % 3
+
+def train(model, epochs, context=None):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    loader = torch.utils.data.DataLoader(
+        Data(), batch_size=8, shuffle=True, num_workers=2 if context else 0, multiprocessing_context=context)
+    for epoch in range(epochs):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+
+def told(model):
+    state = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
+    return hashlib.sha256(state).hexdigest()
+
+def build():
+    torch.manual_seed(0)
+    random.seed(0)
+    return nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+"""
+ALL_AT_ONCE = (
+    TRAINING
+    + """
+from torch.nn.modules import module
+from torch.optim import optimizer
+
+if __name__ == "__main__":
+    model = build()
+    sys.argv = ["renamed.py", "other"]
+    for context in (None, "fork", "spawn"):
+        train(model, 1, context)
+        print(context, told(model), torch.rand(1).item(), random.random())
+    print(sys.argv, sys.path, getattr(sys, "from_site", None))
+    print([len(hooks) for hooks in (
+        module._global_forward_hooks, module._global_forward_pre_hooks,
+        optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)])
+    print([hasattr(f, "__wrapped__") for f in (
+        nn.functional.relu, nn.functional.cross_entropy, torch.Tensor.backward, torch.save)])
+    raise RuntimeError("the end of this program")
+"""
+)
+COMPILED = (
+    TRAINING
+    + """
+model = build()
+model.compile(backend="aot_eager")
+train(model, 2)
+print(told(model), torch.rand(1).item())
+"""
+)
+
+
+def run(folder, text, *options, with_probe=True, **environment):
+    """A program's (exit code, standard output), and the probe's report."""
+    (folder / "program.py").write_text(text)
+    command = [sys.executable, folder / "program.py"]
+    if with_probe:
+        json_file = folder / "report.json"
+        command[1:1] = [PROBE, "--json", json_file, *options, "--"]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, OMP_NUM_THREADS="1", **environment),
+        cwd=folder,
+        timeout=300,
+    )
+    report = json.loads(json_file.read_text()) if with_probe else None
+    return (done.returncode, done.stdout), report, done.stderr
+
+
+def torch_is_there():
+    module("torch", "pip install -e '.[proofs]'")
+
+
+def test_the_one_file_is_what_the_parts_make():
+    assert documents.prober(ROOT, "probe") == PROBE.read_text(encoding="utf-8")
+
+
+def test_each_part_is_python_3_8_and_imports_the_standard_library_alone():
+    for path in [PROBE, *PARTS.glob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+        for node in tree.body:  # torch is imported within functions, once the program has it
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names.append(node.module)
+            assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names, path
+
+
+def test_no_name_is_defined_in_two_parts():
+    names = []
+    for path in PARTS.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                names.append(node.name)
+            for target in getattr(node, "targets", []):
+                parts = target.elts if isinstance(target, ast.Tuple) else [target]
+                names += [one.id for one in parts]
+    assert len(names) > 60
+    assert sorted(names) == sorted(set(names))
+
+
+def test_each_kind_of_finding_names_an_entry_and_belongs_to_one_observation():
+    catalogue = bundle.load()
+    assert all(catalogue.get(kind[0]) for kind in probe.KINDS.values())
+    placed = [kind for kinds in probe.OBSERVATIONS.values() for kind in kinds]
+    beside = {"ranks share data", "workers share random numbers"}  # what only the parent sees
+    assert len(placed) == len(set(placed))
+    assert set(placed) | beside == set(probe.KINDS)
+
+
+def test_a_program_ends_with_the_same_weights_output_and_code(tmp_path):
+    torch_is_there()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("import sys\nsys.from_site = 'still runs'\n")
+    own = {"PYTHONPATH": str(tmp_path / "own")}
+    without, _, _ = run(tmp_path, ALL_AT_ONCE, with_probe=False, **own)
+    probed, report, errors = run(tmp_path, ALL_AT_ONCE, "--steps", "20", **own)
+    assert probed == without
+    assert without[0] == 1 and "still runs" in without[1]
+    assert "RuntimeError: the end of this program" in errors
+    assert report["exit"] == 1 and report["steps"] == 20 and len(report["processes"]) == 1
+
+
+def test_a_compiled_program_ends_with_the_same_weights_and_isnt_looked_into(tmp_path):
+    torch_is_there()
+    without, _, _ = run(tmp_path, COMPILED, with_probe=False)
+    probed, report, _ = run(tmp_path, COMPILED)
+    assert probed == without and without[0] == 0
+    assert report["observations"]["activations"]["state"] == "not looked at"
+    assert "torch.compile" in report["observations"]["activations"]["why"]
+    assert report["observations"]["parameters"]["state"] == "sound"
+
+
+def test_a_program_that_ends_at_once_leaves_what_was_seen_before(tmp_path):
+    torch_is_there()
+    probed, report, _ = run(tmp_path, TRAINING + "\ntrain(build(), 1)\nos._exit(5)\n")
+    assert probed[0] == 5
+    assert report["steps"] == 8 and report["verdict"] == "sound"
+
+
+def test_a_look_that_fails_ends_that_look_alone(tmp_path):
+    torch_is_there()
+    text = (
+        TRAINING + "\ntorch.Tensor.new_name = torch.Tensor.isfinite\ntorch.Tensor.isfinite = None\n"
+    )
+    probed, report, _ = run(tmp_path, text + "train(build(), 1)\nprint('done')\n")
+    assert probed == (0, "done\n")
+    looked = report["observations"]
+    assert looked["parameters"]["state"] == "not looked at"
+    assert "TypeError" in looked["parameters"]["why"]
+    assert looked["batches"]["state"] == "sound"
+
+
+def test_a_program_that_a_signal_ends_shows_that_signal(tmp_path):
+    text = "import os\nos.kill(os.getpid(), {})\n"
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        probed, report, errors = run(tmp_path, text.format(int(number)))
+        assert probed[0] == -number
+        assert report["verdict"] == "not looked at" and report["exit"] == -number
+        assert "probe: not looked at (0 steps of 0 processes looked at)" in errors
+
+
+def test_wrong_usage_says_what_to_do(tmp_path):
+    for words, told in (
+        ([], "no program; give it after --"),
+        (["--", "missing.py"], "missing.py: no such file or command"),
+        (["--steps", "0", "--", "python"], "--steps must be 1 or more"),
+    ):
+        done = subprocess.run(
+            [sys.executable, PROBE, *words], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 2 and told in done.stderr
+
+
+def test_nothing_of_the_probe_stays_on_the_disk(tmp_path):
+    run(tmp_path, "print('hello')", TMPDIR=str(tmp_path))
+    assert not list(tmp_path.glob("rgt-probe-*"))
+    shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"program.py", "report.json"}
+
+
+# What the parent makes of the reports of several processes
+
+
+def report_of(rank, *kinds, batches=(), spread=False):
+    found = [dict(probe.finding(kind, 3, "seen"), rank=rank) for kind in kinds]
+    looked = {name: {"state": "sound"} for name in probe.OBSERVATIONS}
+    return {
+        "rank": rank, "pid": rank, "steps": 30, "findings": found, "observations": looked,
+        "torch": "2.13.0", "python": "3.11.7", "batches": list(batches), "spread": spread,
+    }  # fmt: skip
+
+
+def test_findings_of_several_ranks_become_one_with_its_ranks():
+    told = probe.merged([report_of(0, "decay in Adam"), report_of(1, "decay in Adam")], [], 0)
+    assert [(one["id"], one["ranks"]) for one in told["findings"]] == [("O6", [0, 1])]
+    assert told["verdict"] == "suspicious"
+    assert told["observations"]["parameters"] == {"state": "found"}
+
+
+@pytest.mark.parametrize(
+    "kinds, verdict",
+    [
+        ((), "sound"),
+        (("decay in Adam",), "suspicious"),
+        (("decay in Adam", "softmax twice"), "wrong"),
+    ],
+)
+def test_the_worst_finding_gives_the_verdict_and_stands_first(kinds, verdict):
+    told = probe.merged([report_of(0, *kinds)], [], 0)
+    assert told["verdict"] == verdict
+    assert [one["level"] for one in told["findings"]] == sorted(
+        (one["level"] for one in told["findings"]), key=["wrong", "hint"].index
+    )
+
+
+def test_ranks_with_the_same_batches_are_wrong_only_where_they_exchange_gradients():
+    same = [report_of(rank, batches=[1, 2, 3, 4], spread=True) for rank in (0, 1)]
+    told = probe.merged(same, [], 0)
+    assert [(one["id"], one["level"]) for one in told["findings"]] == [("DP2", "wrong")]
+    other = [
+        report_of(0, batches=[1, 2, 3], spread=True),
+        report_of(1, batches=[4, 5, 6], spread=True),
+    ]
+    alone = [report_of(rank, batches=[1, 2, 3, 4]) for rank in (0, 1)]
+    assert not probe.merged(other, [], 0)["findings"]
+    assert not probe.merged(alone, [], 0)["findings"]
+
+
+def test_workers_share_random_numbers_only_where_they_used_them():
+    def worker(number, before, after):
+        rows = [{"dataset.rng": [before, after]}]
+        return {"trainer": 1, "worker": number, "of": 2, "time": number, "rows": rows}
+
+    def told(*workers):
+        return [one["id"] for one in probe.merged([report_of(0)], list(workers), 0)["findings"]]
+
+    assert told(worker(0, "a", "b"), worker(1, "a", "b")) == ["DP1"]
+    assert told(worker(0, "a", "a"), worker(1, "a", "a")) == []
+    assert told(worker(0, "a", "b"), worker(1, "c", "d")) == []
+    seeded_for_each_sample = told(worker(0, "a", "b"), worker(1, "a", "c"))
+    assert seeded_for_each_sample == []
+
+
+def test_the_text_says_what_was_seen_what_would_be_well_and_what_to_do():
+    text = probe.shown(probe.merged([report_of(0, "softmax twice")], [], 0))
+    assert text.splitlines() == [
+        "probe: wrong (30 steps of 1 process looked at)",
+        "wrong step 3: the loss gets probabilities where it wants raw scores [O12]",
+        "    seen: seen",
+        "    if all were well: cross entropy gets the model's raw scores",
+        "    do: drop the softmax or sigmoid at the end of the model while training",
+    ]

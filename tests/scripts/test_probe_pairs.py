@@ -1,0 +1,97 @@
+"""The probe names each failure that a pair of programs shows, and is silent on the healthy ones."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle
+
+from tests.conftest import ROOT, module
+from tests.programs import loaded
+
+PROBE = ROOT / "scripts/probe.py"
+PAIRS = ROOT / "evals/probe"
+IDS = sorted(path.parent.name for path in PAIRS.glob("*/failing.py"))
+HEALTHY = sorted(path.stem for path in (PAIRS / "healthy").glob("*.py"))
+page = loaded(PAIRS / "page.py").page
+
+# torchvision's compiled operators want a CUDA build of torch; libraries that import it stop at their
+# names. It also shows that a sitecustomize which is there already still runs.
+SITE = """
+import sys
+class Names:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torchvision" and "torch" in sys.modules:
+            sys.meta_path.remove(self)
+            import torch
+            self.library = torch.library.Library("torchvision", "DEF")
+            for operator in ("nms", "qnms"):
+                self.library.define(operator + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+names = Names()
+sys.meta_path.insert(0, names)
+"""
+
+
+def findings(program, folder):
+    """[entry, level] of what the probe says about a program that ends well after its steps."""
+    name = f"{program.parent.name}-{program.stem}"
+    command = [str(program)]
+    if program.stem == "ddp":
+        command = ["torchrun", "--standalone", "--nproc-per-node", "2", str(program)]
+    done = subprocess.run(
+        [sys.executable, PROBE, "--json", folder / f"{name}.json", "--", *command],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(folder)),
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((folder / f"{name}.json").read_text())
+    assert report["steps"] >= 30, name
+    missing = [
+        n for n, state in report["observations"].items() if state["state"] == "not looked at"
+    ]
+    assert not missing or program.stem == "compiled", (name, report["observations"])
+    return sorted([one["id"], one["level"]] for one in report["findings"])
+
+
+def row(case, folder):
+    """The row of the record for a pair, or for a healthy program."""
+    if case in HEALTHY:
+        return {"id": case, "healthy": findings(PAIRS / "healthy" / f"{case}.py", folder)}
+    failing, healthy = (findings(PAIRS / case / f"{k}.py", folder) for k in ("failing", "healthy"))
+    return {"id": case, "failing": failing, "healthy": healthy}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(SITE)
+    return tmp_path
+
+
+def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder):
+    module("torch", "pip install -e '.[proofs]'")
+    run = campaign("probe")
+    with ThreadPoolExecutor(2) as pool:
+        live = list(pool.map(lambda case: row(case, folder), run.live(IDS + HEALTHY)))
+    results = run.recorded(live)
+    assert [one["id"] for one in results] == IDS + HEALTHY
+    for one in [*results, *live]:
+        entry = one["id"]
+        assert "wrong" not in {level for _, level in one["healthy"]}, one
+        if "failing" in one:
+            assert entry in {found for found, _ in one["failing"]}, one
+            assert entry not in {found for found, _ in one["healthy"]}, one
+
+
+def test_the_page_shows_the_record(campaign, request):
+    results = campaign("probe").recorded()
+    titles = {entry.id: entry.title for entry in bundle.load().entries}
+    text = page(results, titles)
+    place = ROOT / "evals/PROBE.md"
+    if request.config.getoption("--update") or request.config.getoption("--record"):
+        place.write_text(text, encoding="utf-8")
+    assert place.read_text(encoding="utf-8") == text
