@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 HEAD = """\
 # What the probe names
 
@@ -11,6 +13,9 @@ Each entry has two programs in `evals/probe/`: one with the failure, and the sam
 both, as a user starts it. `named` means that the probe named the entry at this level on the failing program. The last column holds
 what it said about the healthy program. [evals/probe/README.md](probe/README.md) says which entries were kept aside.
 """
+
+# Kept-aside entries that a rule could name already; evals/probe/README.md tells why.
+HAD_RULES = ("O2", "O4", "O5", "O26", "D22", "M20")
 
 
 def told(findings: list[list[str]]) -> str:
@@ -23,19 +28,14 @@ def named(entry: str, findings: list[list[str]]) -> str:
     return next((level for one, level in findings if one == entry), "no")
 
 
-def page(results: list[dict], titles: dict[str, str]) -> str:
-    """The whole page. `results` are the rows of the record, `titles` those of the entries."""
-    pairs = [row for row in results if "failing" in row]
-    rest = [row for row in results if "failing" not in row]
-    right = [row for row in pairs if named(row["id"], row["failing"]) != "no"]
-    quiet = [row for row in pairs if named(row["id"], row["healthy"]) == "no"]
-    alarms = [row for row in results if "wrong" in {level for _, level in row["healthy"]}]
+def kept_aside(entry: str) -> bool:
+    """Whether the pair of this entry was kept from those who wrote the rules."""
+    return int(hashlib.sha256(entry.encode()).hexdigest(), 16) % 3 == 0
+
+
+def table(pairs: list[dict], titles: dict[str, str]) -> list[str]:
+    """One row per pair of programs."""
     lines = [
-        HEAD,
-        f"{len(right)} of {len(pairs)} entries are named on the failing program, and "
-        f"{len(quiet)} of {len(pairs)} aren't on the healthy one. Of {len(results)} healthy programs, "
-        f"{len(alarms)} got a finding of level wrong.",
-        "",
         "| Entry | Title | Named | Also on the failing program | On the healthy program |",
         "|---|---|---|---|---|",
     ]
@@ -45,7 +45,54 @@ def page(results: list[dict], titles: dict[str, str]) -> str:
             f"| {row['id']} | {titles[row['id']].replace('|', chr(92) + '|')} "
             f"| {named(row['id'], row['failing'])} | {told(also)} | {told(row['healthy'])} |"
         )
-    lines += ["", "Healthy programs that have no failing twin, in `evals/probe/healthy/`:", ""]
-    lines += ["| Program | Said |", "|---|---|"]
-    lines += [f"| `{row['id']}` | {told(row['healthy'])} |" for row in rest]
+    return lines
+
+
+def summed(pairs: list[dict]) -> str:
+    """How many pairs are named on the failing program and silent on the healthy one."""
+    right = [row for row in pairs if named(row["id"], row["failing"]) != "no"]
+    quiet = [row for row in pairs if named(row["id"], row["healthy"]) == "no"]
+    return (
+        f"{len(right)} of {len(pairs)} entries are named on the failing program, and "
+        f"{len(quiet)} of {len(pairs)} aren't on the healthy one."
+    )
+
+
+def page(results: list[dict], titles: dict[str, str]) -> str:
+    """The whole page. `results` are the rows of the record, `titles` those of the entries."""
+    pairs = [row for row in results if "failing" in row]
+    rest = [row for row in results if "failing" not in row]
+    built = [row for row in pairs if not kept_aside(row["id"])]
+    ruled = [row for row in pairs if kept_aside(row["id"]) and row["id"] in HAD_RULES]
+    unseen = [row for row in pairs if kept_aside(row["id"]) and row["id"] not in HAD_RULES]
+    alarms = [row for row in results if "wrong" in {level for _, level in row["healthy"]}]
+    lines = [
+        HEAD,
+        f"Of {len(results)} healthy programs, {len(alarms)} got a finding of level wrong.",
+        "",
+        "## Pairs that the rules were written on",
+        "",
+        summed(built),
+        "",
+        *table(built, titles),
+        "",
+        "## Pairs kept aside",
+        "",
+        "Nobody who wrote rules had seen these programs. They ran once, and this is how it came out.",
+        "",
+        f"Entries without a rule before that run: {summed(unseen)}",
+        "",
+        *table(unseen, titles),
+        "",
+        "Entries that had a rule, because a list of what to look at came before the division: "
+        + summed(ruled),
+        "",
+        *table(ruled, titles),
+        "",
+        "## Healthy programs without a failing twin",
+        "",
+        "| Program | Said |",
+        "|---|---|",
+        *(f"| `{row['id']}` | {told(row['healthy'])} |" for row in rest),
+    ]
     return "\n".join([*lines, "", "<!-- end -->", ""])

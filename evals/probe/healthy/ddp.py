@@ -1,3 +1,4 @@
+# run: torchrun --nproc-per-node=2
 """Two ranks under torchrun, with DistributedDataParallel and a DistributedSampler."""
 
 import os
