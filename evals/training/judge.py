@@ -12,7 +12,7 @@ from .corpus import Report
 
 STRANGE_CLAIMED = 0.04  # share of strange reports with a claim
 RIGHT = {"high": 0.985, "medium": 0.9}  # share of right claims at and above these limits
-UNSEEN = 0.002  # share of the reports in scope that get no titles
+UNSEEN = 0.005  # share of the reports in scope that get no titles
 
 
 def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> dict:

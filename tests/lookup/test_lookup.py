@@ -159,7 +159,6 @@ def test_similar_entries_come_with_what_separates_them():
         "hello, how are you?",
         "write me a poem about robots",
         "asdkjh qwelkj zxcmn",
-        "vllm serve returns 404 for /v1/completions after I upgraded the docker image",
         "tensorflow.python.framework.errors_impl.InvalidArgumentError: logits and labels must be broadcastable",
         "how do I center a div in css",
         "Tue Nov 20 10:00:00 2026\nNVIDIA-SMI 580.82 Driver Version: 580.82 CUDA Version: 13.0",
@@ -171,6 +170,12 @@ def test_what_is_no_training_failure_gets_no_match_and_a_question(text):
     answer = ask(text)
     assert answer.matches == [] and answer.also == []
     assert answer.ask.startswith("Nothing in the catalogue fits. What would help: ")
+
+
+def test_a_failure_of_a_neighbouring_field_gets_titles_at_most():
+    answer = ask("vllm serve returns 404 for /v1/completions after I upgraded the docker image")
+    assert answer.matches == []
+    assert answer.ask.startswith(("Not sure that an entry fits", "Nothing in the catalogue fits"))
 
 
 def test_a_doubtful_report_gets_up_to_fifteen_titles_to_choose_from_and_no_claim():
@@ -221,7 +226,7 @@ def test_only_a_sure_answer_leaves_the_further_titles_out():
         ask,
         (
             "two gpus hang at the end of the epoch, one gpu is fine",
-            "Expected to have finished reduction in the prior iteration",
+            "RuntimeError: CUDA error: out of memory",
             REDUCTION,
         ),
     )

@@ -41,7 +41,13 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
         and not tool.annotations.destructive_hint
         and tool.annotations.idempotent_hint
     )
-    assert set(tool.input_schema["properties"]) == {"symptom", "limit", "log_path", "installed"}
+    assert set(tool.input_schema["properties"]) == {
+        "symptom",
+        "limit",
+        "log_path",
+        "good_log",
+        "installed",
+    }
     assert set(tool.output_schema["properties"]) == {
         "matches",
         "evidence",

@@ -195,7 +195,7 @@ def test_a_match_that_rests_on_another_line_than_the_first_failure_says_so():
 def test_without_numpy_it_answers_by_literal_texts_and_words_and_says_so():
     program = (
         "import sys; sys.modules['numpy'] = None; "
-        "from remote_gpu_trainer.lookup.look_up import answer_for as ask; "
+        "from remote_gpu_trainer.lookup.answer import answer_for as ask; "
         "literal = ask(text='RuntimeError: element 0 of tensors does not require grad'); "
         "worded = ask(text='find_unused_parameters and the reducer of DistributedDataParallel'); "
         "print(literal.matches[0]['id'], literal.ask); "

@@ -1,4 +1,4 @@
-"""A compiled model."""
+"""A model compiled by torch.compile, in a plain training loop."""
 
 import torch
 from torch import nn
