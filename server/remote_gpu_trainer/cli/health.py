@@ -123,7 +123,7 @@ def _add_probe(commands) -> None:
     probed = commands.add_parser(
         "probe",
         help="look at the first steps of a training program for failures that no log shows",
-        usage=f"{program()} probe [-h] [--steps N] [--json FILE] -- PROGRAM ...",
+        usage="%(prog)s [-h] [--steps N] [--json FILE] -- PROGRAM ...",
         description="Run a training program on this machine, look at its first optimizer steps, "
         "and name what goes wrong in silence: frozen or forgotten weights, batches that repeat, "
         "rates, clipping, checkpoints. Its code isn't changed. The findings go to stderr once the "

@@ -104,11 +104,10 @@ def make_server() -> MCPServer:
             Field(description="a log file or folder of per-rank logs, here or HOST:PATH"),
         ] = None,
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,
-        good_log: Annotated[str | None, Field(description="log of a run that went well")] = None,
+        good_log: Annotated[str | None, Field(description="log of a good run")] = None,
     ) -> Annotated[CallToolResult, Lookup]:
         """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
-        or is slow or wrong; takes the error text, a log file or folder, or HOST:PATH; may answer
-        that nothing fits."""
+        or is slow or wrong; may answer that nothing fits."""
         listing, home = _listing(installed), os.path.expanduser
         asked = {"log": log_path and home(log_path), "good": good_log and home(good_log)}
         asked |= {"text": symptom, "limit": limit, "installed": listing}
