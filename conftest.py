@@ -6,6 +6,7 @@
 
 import os
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +18,8 @@ except ImportError:  # Windows: there, run the tests with one worker
     fcntl = None
 
 ROOT = Path(__file__).resolve().parent
+# Each worker has a core; numpy's threads would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 LEFT_OUT = {"slow", "engine", "clients", "site", "proof"}  # markers, of a run without options
 ENGINES = {"sshd", "boxes", "cluster", "slurm"}  # fixtures that start a program pip can't install
 
@@ -43,11 +46,15 @@ def pytest_xdist_auto_num_workers(config):
 
 def pytest_collection_modifyitems(config, items):
     """Mark what is slow or needs an engine, leave it out where nothing was chosen, sort."""
-    slow = set((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines())
+    lines = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
+    slow = dict((*line.split(" 1/"), "0")[:2] for line in lines)
+    seen = Counter()
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if name in slow or name.partition("::")[0] in slow:
+        share = int(slow.get(name, slow.get(name.partition("::")[0], 1)))
+        if share == 0 or seen[name] % share:
             item.add_marker("slow")
+        seen[name] += 1
         if ENGINES & set(getattr(item, "fixturenames", ())):
             item.add_marker("engine")
         if name.startswith("evals/proofs/"):

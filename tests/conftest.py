@@ -130,6 +130,13 @@ class Campaign:
         return json.loads(self.place.read_text(encoding="utf-8"))["results"]
 
 
+@pytest.fixture(scope="session")
+def some(request):
+    """some(items, 4): each fourth of them; all of them under --all or --record."""
+    whole = request.config.option.all or request.config.option.record
+    return lambda items, share: list(items)[:: 1 if whole else share]
+
+
 @pytest.fixture
 def campaign(request):
     """Give a campaign by its name: campaign('forty_runs')."""

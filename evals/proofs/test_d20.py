@@ -42,7 +42,9 @@ NAN_ON_RANK_1 = """
 
 @pytest.mark.parametrize("leaves", ["os._exit(0)", "os.kill(os.getpid(), 9)"])
 def test_a_rank_that_dies_is_named_by_the_survivor_as_a_broken_connection(leaves, says):
-    finished = run_ranks(ONE_RANK_LEAVES.format(timeout=40, leaves=leaves), timeout=60)
+    finished = run_ranks(
+        ONE_RANK_LEAVES.format(timeout=40, leaves=leaves), timeout=60, by_torchrun="kill" in leaves
+    )
     says("D20", finished.ranks[0])
     assert "waited less" in finished.ranks[0]
     if "kill" in leaves:

@@ -47,12 +47,10 @@ def written(part) -> str:
 
 
 @pytest.fixture(scope="module")
-def answers() -> list[dict]:
-    """The answers to all cases."""
-    cases = [
-        json.loads(line)
-        for line in (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+def answers(some) -> list[dict]:
+    """The answers to all cases, by default to each sixth."""
+    lines = (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = [json.loads(line) for line in some(lines, 6)]
     return [
         answer_for(
             text=case["text"]
@@ -63,9 +61,9 @@ def answers() -> list[dict]:
     ]
 
 
-def test_every_answer_and_its_titles_keep_to_their_budget(answers):
+def test_every_answer_and_its_titles_keep_to_their_budget(answers, some):
     answers = [answer for answer in answers if answer["matches"] or answer["also"]]
-    assert len(answers) > 1000
+    assert len(answers) > len(some(range(1000), 6))
     whole = counted([written(answer) for answer in answers])
     titles = counted([written(answer["also"]) for answer in answers])
     assert max(whole) <= WHOLE, written(answers[whole.index(max(whole))])

@@ -337,12 +337,16 @@ def test_the_same_question_gets_the_same_answer():
     assert ask("loss stays at 0.693") == ask("loss stays at 0.693")
 
 
-def test_every_entry_is_the_first_match_for_its_own_root_texts_or_shares_them():
+def test_every_entry_is_the_first_match_for_its_own_root_texts_or_shares_them(some):
+    texts = [
+        (entry.id, signature.text)
+        for entry in bundle.load().entries
+        for signature in entry.signatures
+        if not signature.is_regex and signature.role == "root"
+    ]
     wrong = []
-    for entry in bundle.load().entries:
-        for signature in entry.signatures:
-            if not signature.is_regex and signature.role == "root":
-                found = ask("Traceback (most recent call last):\nRuntimeError: " + signature.text)
-                if entry.id not in [m["id"] for m in found.matches]:
-                    wrong.append((entry.id, signature.text, [m["id"] for m in found.matches]))
+    for name, text in some(texts, 4):
+        found = ask("Traceback (most recent call last):\nRuntimeError: " + text)
+        if name not in [match["id"] for match in found.matches]:
+            wrong.append((name, text, [match["id"] for match in found.matches]))
     assert wrong == []
