@@ -13,8 +13,8 @@ import sys
 import time
 
 # What takes long: DistributedDataParallel and optimizers import torch._dynamo when they are first used.
-import torch._dynamo  # noqa: F401
-import torch.distributed.fsdp  # noqa: F401
+import torch._dynamo
+import torch.distributed.fsdp
 import torch.utils.data  # noqa: F401
 
 
