@@ -34,8 +34,11 @@ _TAG = re.compile(
     + r" ?"
 )
 # "Nov 21 02:11:12 gpu-box python3[3312]: "
-_JOURNAL = re.compile(
-    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,80} [^\s\[\]:]{1,60}(?:\[\d{1,9}\])?: ?"
+_JOURNAL, _PYTHONS = (
+    re.compile(
+        rf"[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d [\w.-]{{1,80}} {program}(?:\[\d{{1,9}}\])?: ?"
+    )
+    for program in (r"[^\s\[\]:]{1,60}", r"(?:python[\d.]{0,8}|torchrun|accelerate|deepspeed)")
 )
 # Of loggers that record all of stderr as errors: "2026-11-21 02:11:12,123 - stderr - ERROR - "
 _LEVEL = re.compile(
@@ -128,8 +131,8 @@ def tag_of(texts: list[str]) -> re.Pattern | None:
     the same for all lines.
     """
     some = texts[:: len(texts) // 20 + 1]
-    # In a short report the journal's tag is evidence: it names a program, such as kernel or rsync.
-    tags = (_TAG, _JOURNAL, _LEVEL) if len(texts) >= WHOLE else (_TAG,)
+    # In a short report the journal's tag is evidence if it names kernel, rsync or the like.
+    tags = (_TAG, _JOURNAL, _LEVEL) if len(texts) >= WHOLE else (_TAG, _PYTHONS)
     return next(
         (tag for tag in tags if len([text for text in some if tag.match(text)]) * 2 > len(some)),
         None,

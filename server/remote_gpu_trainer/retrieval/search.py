@@ -33,7 +33,7 @@ MOST_PIECES = 64  # of those, for its meaning: with 128 it finds the same entrie
 LEAST_WORDS = 2  # known words without which a report says nothing
 SHORT = 10  # known words below which a report is short
 ENOUGH = 3  # words of the first entry that a short report counts for, at least
-SHORT_RIGHT = 0.35  # least chance to be right of a low claim on such a report
+SHORT_RIGHT = 0.35  # least chance to be right of a low claim on one in which nothing failed
 CLEAR = 0.9  # lead of an entry that a literal text names from which it is sure
 RELATED = 0.5  # meaning of the first entry from which a report gets titles in any case
 COVERED = 0.7  # share of known words from which Chinese alone gets titles: it is barely encoded
@@ -240,7 +240,8 @@ class Retriever:
             )
         sign = signs(text, found, share, index)
         confidence, worth_a_look = self.judge.confidence(sign)
-        if is_short(text, index) and self.encoder and not confidence:
+        is_asked = not any(line.kind in FAILED for line in evidence.lines)
+        if is_asked and is_short(text, index) and self.encoder and not confidence:
             confidence = "low" if self.judge.chance(sign) >= SHORT_RIGHT else ""
         worth_a_look = worth_a_look or float(found[order[0]][0]) >= RELATED
         if not any(char.isascii() and char.isalpha() for char in text):
