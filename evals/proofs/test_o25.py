@@ -62,3 +62,10 @@ def test_the_hook_counts_dead_channels_of_a_convolution_and_dead_units_of_a_laye
     for out in (conv(torch.randn(64, 3, 8, 8)).relu(), line(torch.randn(64, 3)).relu()):
         rows = out.detach().transpose(1, -1).reshape(-1, out.shape[1])
         assert (rows <= 0).all(dim=0).tolist() == [True] * 2 + [False] * 6
+
+
+def test_the_check_reads_one_for_a_dead_layer_and_nearly_zero_for_a_healthy_one(printed):
+    for rate, share in ((0.3, 1.0), (0.01, 0.0)):
+        model, x, _ = train(nn.ReLU, rate)
+        act = model[:4](x)
+        assert abs(float(printed("O25", act=act)) - share) < 0.05

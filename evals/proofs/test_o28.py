@@ -202,3 +202,18 @@ def test_selective_checkpointing_and_autocasts_cache_of_weights(says):
 )
 def test_texts_of_reports(text, says):
     says("O28", text)
+
+
+@pytest.mark.parametrize("sound", [False, True])
+def test_the_debug_mode_around_the_forward_pass_alone_lists_both_runs_and_passes_a_sound_layer(
+    sound,
+):
+    x = torch.ones(2, 2, requires_grad=True)
+    with set_checkpoint_debug_enabled(True):
+        loss = checkpoint(Cached(use_cache=not sound), x, use_reentrant=False)
+    if sound:
+        loss.backward()
+        assert x.grad[0, 0] == 2
+    else:
+        with pytest.raises(CheckpointError, match="Operations executed during the original"):
+            loss.backward()
