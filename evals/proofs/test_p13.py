@@ -61,3 +61,16 @@ def test_one_layer_with_a_huge_gradient_shrinks_all_the_others():
     small.grad, huge.grad = torch.ones(4), torch.full((4,), 1e4)
     nn.utils.clip_grad_norm_([small, huge], 1.0)
     assert small.grad.norm() == pytest.approx(1e-4, rel=0.01)
+
+
+def test_the_check_tells_odd_batches_a_limit_too_low_and_a_sound_run_apart(printed):
+    def checked(norms, max_norm):
+        text = printed("P13", norms=torch.tensor(norms), max_norm=max_norm)
+        share, median, largest = map(float, text.split())
+        return share < 0.2, largest > 10 * median
+
+    torch.manual_seed(0)
+    usual = (0.5 + 0.3 * torch.rand(200)).tolist()
+    assert checked([*usual[:190], *(300.0,) * 10], 2.0) == (True, True)
+    assert checked(usual, 1e-2) == (False, False)
+    assert checked(usual, 2.0) == (True, False)

@@ -96,3 +96,10 @@ def test_gradients_set_to_none_make_the_step_do_nothing_as_in_the_trainer_callba
         layer.zero_grad(set_to_none=True)
     optimizer.step()
     assert torch.equal(before, layer.weight)
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_the_check_names_every_weight_after_a_bad_step_and_none_behind_the_guard(printed, guard):
+    model, _, _, _ = train(guard)
+    every = [name for name, _ in model.named_parameters()]
+    assert printed("P14", model=model) == str([] if guard else every)

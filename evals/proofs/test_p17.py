@@ -74,3 +74,10 @@ def test_a_residual_stream_grows_with_depth_unless_each_branch_starts_smaller():
 
 def test_the_transformer_layer_of_pytorch_normalises_after_the_branch_unless_told():
     assert nn.TransformerEncoderLayer(8, 2).norm_first is False
+
+
+@pytest.mark.parametrize("std, sound", [(None, False), (0.02, True)])
+def test_the_check_puts_the_first_loss_beside_the_logarithm_of_the_classes(printed, std, sound):
+    loss = torch.tensor(first_loss(std))
+    first, expected = map(float, printed("P17", loss=loss, math=math, classes=5000).split())
+    assert (first == pytest.approx(expected, rel=0.1)) == sound == (first < 3 * expected)

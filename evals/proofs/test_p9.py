@@ -117,3 +117,12 @@ def test_a_healthy_trainer_line_is_not_taken_for_it(says):
             "P9",
             "{'loss': '0.03', 'grad_norm': '0.4266', 'learning_rate': '5e-05', 'epoch': '0.05'}",
         )
+
+
+def test_the_check_tells_ruined_weights_a_bad_input_and_a_sound_start_apart(printed):
+    net, x = Net(bad_operation=True), torch.ones(1, 4)
+    assert printed("P9", model=net, x=x) == "[] True"  # the hook will find it
+    with torch.no_grad():
+        net.second.weight[0, 0] = torch.nan
+    assert printed("P9", model=net, x=x) == "['second.weight'] True"
+    assert printed("P9", model=Net(bad_operation=False), x=x / 0 * 0) == "[] False"
