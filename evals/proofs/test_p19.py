@@ -104,7 +104,7 @@ def test_the_check_agrees_at_first_and_differs_later_where_one_sum_has_another_o
         seen = []
         for step, row in enumerate(data):
             parts = weight * row
-            total = parts.flip(0).cumsum(0)[-1] if turned and step > 3 else parts.cumsum(0)[-1]
+            total = parts.flip(0).sum() if turned and step > 3 else parts.sum()
             seen.append(printed("P19", loss=total))
             weight = weight + 1e-3 * total.tanh()
         return seen
