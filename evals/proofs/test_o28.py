@@ -1,6 +1,7 @@
 """O28: a layer that does something else when activation checkpointing runs it again, and what hides that."""
 
 import functools
+import logging
 import random
 
 import pytest
@@ -14,6 +15,13 @@ from torch.utils.checkpoint import (
     set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
+
+
+@pytest.fixture(autouse=True)
+def torchs_logger_as_it_was():
+    """The debug mode leaves it cut off from the root, and pytest then reads its lines, which can't be formatted."""
+    yield
+    logging.getLogger("LoggingTensor").propagate = True
 
 
 class Cached(nn.Module):
