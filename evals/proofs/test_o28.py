@@ -1,11 +1,15 @@
 """O28: a layer that does something else when activation checkpointing runs it again, and what hides that."""
 
 import functools
+import importlib.metadata
+import importlib.util
 import logging
 import random
+from pathlib import Path
 
 import pytest
 import torch
+from packaging.version import Version
 from torch import nn
 from torch.utils.checkpoint import (
     CheckpointError,
@@ -225,3 +229,10 @@ def test_the_debug_mode_around_the_forward_pass_alone_lists_both_runs_and_passes
     else:
         with pytest.raises(CheckpointError, match="Operations executed during the original"):
             loss.backward()
+
+
+def test_deepspeed_keeps_frozen_weights_whole_during_recomputation_since_0_19_3():
+    folder = importlib.util.find_spec("deepspeed").submodule_search_locations[0]
+    text = Path(folder, "runtime", "zero", "parameter_offload.py").read_text()
+    new = Version(importlib.metadata.version("deepspeed")) >= Version("0.19.3")
+    assert ("ds_recompute_parameters" in text) == new
