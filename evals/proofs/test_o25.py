@@ -1,6 +1,9 @@
 """O25: ReLU units that answer zero to every input and never come back."""
 
+import re
+
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -69,3 +72,12 @@ def test_the_check_reads_one_for_a_dead_layer_and_nearly_zero_for_a_healthy_one(
         model, x, _ = train(nn.ReLU, rate)
         act = model[:4](x)
         assert abs(float(printed("O25", act=act)) - share) < 0.05
+
+
+def test_the_code_of_the_fix_logs_the_share_of_dead_units_of_each_relu():
+    logged = {}
+    model, x, _ = train(nn.ReLU, 0.3)
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("O25").fix, re.S)[1]
+    exec(code, {"nn": nn, "model": model, "log": logged.__setitem__})
+    model(x)
+    assert set(logged) == {"dead/1", "dead/3"} and logged["dead/3"] == 1.0
