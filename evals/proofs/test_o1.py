@@ -1,9 +1,11 @@
 """O1: a loop that cannot memorise one batch, and the floors that look like it."""
 
 import math
+import re
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -90,3 +92,21 @@ def test_label_smoothing_ends_at_a_half_and_not_at_zero():
     assert cross_entropy(perfect, torch.tensor([3]), label_smoothing=0.1).item() == pytest.approx(
         0.50, abs=0.005
     )
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_the_check_puts_the_last_loss_beside_the_logarithm_of_the_classes(printed, broken):
+    loss = torch.tensor(sum(memorise(broken)[-50:]) / 50)
+    last, chance = map(float, printed("O1", loss=loss, math=math, classes=8).split())
+    assert (last > chance - 0.4) == broken == (last > 0.05)
+
+
+def test_the_code_of_the_fix_memorises_one_batch_through_dropout(capsys):
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("O1").fix, re.S)[1]
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 10))
+    batch = (torch.randn(8, 20), torch.arange(8))
+    exec(code, {"torch": torch, "loader": [batch], "model": model, "loss_fn": cross_entropy})
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [int(step) for step, _ in lines] == [0, 50, 100, 150, 200, 250]
+    assert float(lines[0][1]) > 2 and float(lines[-1][1]) < 0.05

@@ -106,3 +106,13 @@ def test_the_scaler_refuses_float16_parameters():
     scaler.scale(model(torch.ones(1, 2).half()).sum()).backward()
     with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
         scaler.step(optimizer)
+
+
+def test_the_check_shows_float16_parameters_and_float32_ones_under_autocast(printed):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    kept = torch.optim.AdamW(model.parameters())
+    assert printed("O10", optimizer=kept) == "{torch.float32}"
+    cast = torch.optim.AdamW(nn.Linear(4, 2).half().parameters())
+    assert printed("O10", optimizer=cast) == "{torch.float16}"
+    safe = torch.optim.AdamW(nn.Linear(4, 2).bfloat16().parameters())
+    assert printed("O10", optimizer=safe) == "{torch.bfloat16}"

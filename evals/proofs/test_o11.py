@@ -172,3 +172,15 @@ def test_foreach_holds_a_copy_of_the_parameters_at_the_peak_and_fused_does_not()
     parameters = 4 * 1000 * 4
     assert made(foreach=True) >= parameters
     assert made(fused=True) == 0
+
+
+def test_the_check_shows_fsdp1s_scaler_the_lost_flag_and_the_sound_pair(printed, one_rank):
+    _, fused = new(fused=True)
+    sharded, plain = ShardedGradScaler("cpu"), torch.amp.GradScaler("cpu")
+    assert printed("O11", optimizer=fused, scaler=sharded) == "[(True, None)] ShardedGradScaler"
+    assert printed("O11", optimizer=fused, scaler=plain) == "[(True, None)] GradScaler"
+    _, other = new(fused=False)
+    fused.load_state_dict(other.state_dict())
+    assert printed("O11", optimizer=fused, scaler=plain) == "[(False, None)] GradScaler"
+    _, default = new()
+    assert printed("O11", optimizer=default, scaler=plain) == "[(None, None)] GradScaler"

@@ -1,6 +1,7 @@
 """O12: softmax before a loss that has its own."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -90,3 +91,14 @@ def test_a_double_sigmoid_has_floors_of_its_own():
     assert each.tolist() == pytest.approx([0.313, 0.693], abs=0.0006)
     assert each.mean().item() == pytest.approx(0.503, abs=0.0006)
     assert perfect.sigmoid().min() >= 0.5
+
+
+def test_the_check_sees_probabilities_and_passes_raw_scores(printed):
+    scores = torch.randn(8, 10, generator=torch.Generator().manual_seed(0))
+
+    def checked(out):
+        low, high, *sums = map(float, re.findall(r"-?\d+\.\d*(?:e-\d+)?", printed("O12", out=out)))
+        return low >= 0 and high <= 1 and sums == pytest.approx([1.0] * 3, abs=1e-3)
+
+    assert checked(scores.softmax(1)) and checked((50 * scores).softmax(1))
+    assert not checked(scores) and not checked(scores.log_softmax(1))

@@ -107,3 +107,16 @@ def test_pos_weight_lifts_rare_positives_out_of_the_all_negative_answer():
             BCEWithLogitsLoss(pos_weight=weight)(bias.expand(1000, 1), target).backward()
             optimizer.step()
         assert (bias.item() < -2) == negative
+
+
+def test_the_check_counts_saturated_answers_and_passes_raw_scores_that_are_just_as_sure(printed):
+    scores = torch.tensor([0.3, 40.0, -200.0])
+
+    def checked(p):
+        low, high, cut, broken = map(float, printed("O13", p=p).split())
+        return 0 <= low and high <= 1 and cut > 0, broken
+
+    assert checked(torch.sigmoid(scores)) == (True, 0)
+    assert checked(scores) == (False, 0)  # into BCEWithLogitsLoss
+    assert checked(torch.sigmoid(scores / 100)) == (False, 0)  # apart, but not saturated yet
+    assert checked(torch.sigmoid(torch.tensor([0.3, math.nan])))[1] == 1

@@ -96,3 +96,21 @@ def test_binary_scores_want_floats_in_their_own_shape(says):
         binary_cross_entropy(scores.sigmoid(), target.float())
     says("O14", str(error.value))
     assert binary_cross_entropy_with_logits(scores, target.float().unsqueeze(1)).isfinite()
+
+
+@pytest.mark.parametrize(
+    "target, right",
+    [(CLASSES, True), (CLASSES[:, None], False), (CLASSES.float(), False), (CLASSES + 1, False)],
+)
+def test_the_check_shows_what_is_off_and_agrees_with_the_loss(printed, target, right):
+    text = printed("O14", logits=LOGITS, target=target)
+    low, high = map(float, text.split()[-2:])
+    healthy = (
+        text.startswith("torch.Size([4, 3]) torch.Size([4]) torch.int64") and 0 <= low <= high < 3
+    )
+    assert healthy == right
+    if right:
+        cross_entropy(LOGITS, target)
+    else:
+        with pytest.raises((RuntimeError, IndexError)):
+            cross_entropy(LOGITS, target)

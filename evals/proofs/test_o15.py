@@ -75,3 +75,20 @@ def test_where_padding_and_end_of_text_share_an_id_ignoring_it_hides_the_end():
 
 def test_a_batch_of_nothing_but_padding_gives_nan():
     assert cross_entropy(torch.zeros(3, VOCABULARY), torch.full((3,), -100)).isnan()
+
+
+def test_the_check_finds_padding_among_the_targets_and_passes_masked_labels(printed):
+    tokens = ids(30)
+    attention_mask = (tokens != PAD).long()
+
+    def counted(labels):
+        share, real = map(
+            float, printed("O15", labels=labels, attention_mask=attention_mask).split()
+        )
+        return share > real
+
+    assert counted(tokens)
+    masked = tokens.masked_fill(attention_mask == 0, -100)
+    assert not counted(masked)
+    masked[:, :5] = -100  # a prompt that isn't trained on
+    assert not counted(masked)

@@ -1,6 +1,7 @@
 """O16: NLLLoss on scores that are no log probabilities."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -81,3 +82,15 @@ def test_binary_targets_outside_zero_to_one_take_the_floor_away_and_nothing_is_r
 
     assert last_loss(mask) < -10
     assert 0 <= last_loss((mask == high).float()) < 0.1
+
+
+def test_the_check_prints_ones_first_for_log_probabilities_and_second_for_probabilities(printed):
+    scores = torch.randn(4, CLASSES, generator=torch.Generator().manual_seed(0))
+
+    def ones(out):
+        sums = [float(v) for v in re.findall(r"-?\d+\.\d*(?:e[-+]\d+)?", printed("O16", out=out))]
+        return [part == pytest.approx([1.0] * 3, abs=1e-3) for part in (sums[:3], sums[3:])]
+
+    assert ones(log_softmax(scores, dim=1)) == [True, False]
+    assert ones(scores.softmax(1)) == [False, True]
+    assert ones(scores) == [False, False]

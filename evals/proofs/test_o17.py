@@ -152,3 +152,14 @@ def test_a_leftover_gradient_of_a_frozen_layer_counts_in_clipping_over_the_whole
     mse_loss(model(10 * X), Y).backward()
     whole = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     assert whole > 1.05 * nn.utils.get_total_norm([p.grad for p in model[1].parameters()])
+
+
+def test_the_check_of_the_entry_names_a_leftover_gradient_and_nothing_after_the_fix(printed):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    mse_loss(model(X), Y).backward()
+    model[0].requires_grad_(False)
+    assert printed("O17", model=model) == "['0.weight', '0.bias']"
+    for p in model[0].parameters():
+        p.grad = None
+    mse_loss(model(X), Y).backward()
+    assert printed("O17", model=model) == "[]"

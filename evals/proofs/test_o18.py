@@ -80,3 +80,14 @@ def test_switching_them_off_on_a_loaded_layer_keeps_them_but_training_still_norm
     assert (layer.running_mean == 5).all()
     torch.testing.assert_close(trained_on.mean((0, 2, 3)), torch.zeros(4), atol=1e-5, rtol=0)
     assert (layer.eval()(features).mean((0, 2, 3)) < -4).all()
+
+
+def test_the_check_names_drifting_statistics_and_passes_both_fixes_and_layer_norm(printed):
+    net = Net().train()
+    assert printed("O18", backbone=net.backbone) == "['1']"
+    assert printed("O18", backbone=NetThatStaysFrozen().train().backbone) == "[]"
+    for module in net.backbone.modules():  # batch norm alone: dropout stays active
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+    assert printed("O18", backbone=net.backbone) == "[]" and net.backbone[3].training
+    assert printed("O18", backbone=nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))) == "[]"

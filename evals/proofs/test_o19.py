@@ -128,3 +128,12 @@ def test_a_lambda_schedule_keeps_the_ratio_of_the_groups():
     optimizer = groups()
     torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5)
     assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([5e-6, 5e-4])
+
+
+@pytest.mark.parametrize("backbone_lr, too_high", [(1e-2, True), (1e-4, False)])
+def test_the_check_finds_a_backbone_that_is_too_fast_and_passes_a_sound_one(
+    fine_tune, backbone_lr, too_high
+):
+    full = fine_tune(backbone_lr, 1e-2)[1]
+    alone, tenth = fine_tune(0.0, 1e-2)[1], fine_tune(backbone_lr / 10, 1e-2)[1]
+    assert (alone > full and tenth > full) == too_high

@@ -126,3 +126,23 @@ def test_leaving_the_meta_device_makes_new_parameters():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model.to_empty(device="cpu")
     assert len(not_held(model, optimizer)) == 4
+
+
+@pytest.mark.parametrize("change", [new_head, assigned, normed])
+def test_the_check_names_what_is_lost_and_nothing_once_the_optimizer_is_built_last(printed, change):
+    model = Net()
+    early = torch.optim.SGD(model.parameters(), lr=0.1)
+    change(model)
+    late = torch.optim.SGD(model.parameters(), lr=0.1)
+    names = printed("O2", model=model, optimizer=early)
+    assert names == str(not_held(model, early)) != "[]"
+    assert printed("O2", model=model, optimizer=late) == "[]"
+
+
+def test_the_check_is_silent_where_the_gradient_was_cleared_too_early(printed):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(4, 3)).sum().backward()
+    optimizer.zero_grad()
+    optimizer.step()
+    assert printed("O2", model=model, optimizer=optimizer) == "[]"

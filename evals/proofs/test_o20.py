@@ -57,3 +57,13 @@ def test_transformers_stops_too_and_its_switch_loads_the_rest(says, tmp_path, ca
         tmp_path, num_labels=3, ignore_mismatched_sizes=True
     )
     assert loaded.classifier.weight.shape == (3, 16)
+
+
+def test_the_check_names_the_head_alone_many_layers_or_nothing(printed):
+    head = printed("O20", model=model(3), checkpoint=model(1000).state_dict())
+    assert head == "[('fc.weight', (1000, 4), (3, 4)), ('fc.bias', (1000,), (3,))]"
+    assert printed("O20", model=model(3), checkpoint=model(3).state_dict()) == "[]"
+    wider = nn.Sequential()
+    wider.add_module("body", nn.Linear(4, 8))
+    wider.add_module("fc", nn.Linear(8, 3))
+    assert "body.weight" in printed("O20", model=model(3), checkpoint=wider.state_dict())

@@ -94,3 +94,12 @@ def test_a_loaded_adapter_has_nothing_to_train_until_is_trainable_is_given(says,
     says("O21", capsys.readouterr().out)
     model = peft.PeftModel.from_pretrained(Net(), tmp_path, is_trainable=True)
     assert len(trainable(model)) == 2
+
+
+def test_the_check_shows_what_was_wrapped_and_what_was_left_out(printed, tmp_path):
+    right = printed("O21", model=adapt(target_modules=["query"], modules_to_save=["my_head"]))
+    assert all(part in right for part in ("query.lora_A", "query.lora_B", "modules_to_save"))
+    half = printed("O21", model=adapt(target_modules=["query", "v_proj"]))
+    assert "lora_A" in half and "value" not in half and "my_head" not in half
+    adapt(target_modules=["query"]).save_pretrained(tmp_path)
+    assert printed("O21", model=peft.PeftModel.from_pretrained(Net(), tmp_path)) == "[]"

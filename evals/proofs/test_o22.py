@@ -63,3 +63,19 @@ def test_a_ratio_far_above_goes_with_a_loss_that_jumps_up():
 def test_bf16_weights_round_small_steps_away_and_fp32_weights_do_not():
     assert train(1e-5, dtype=torch.bfloat16)["unmoved"] > 0.9
     assert train(1e-5)["unmoved"] < 0.01
+
+
+def test_the_check_prints_a_ratio_that_tells_too_small_fitting_and_none(printed):
+    def checked(rate: float, stepped: bool = True) -> float:
+        torch.manual_seed(0)
+        p = nn.Parameter(torch.randn(64, 20))
+        optimizer = torch.optim.AdamW([p], rate)
+        for _ in range(5):
+            old = p.detach().clone()
+            p.grad = torch.randn_like(p)
+            if stepped:
+                optimizer.step()
+        return float(printed("O22", p=p, old=old))
+
+    assert 0 < checked(1e-7) < 1e-6 and 1e-4 < checked(1e-3) < 1e-2 < checked(0.3)
+    assert checked(1e-3, stepped=False) == 0

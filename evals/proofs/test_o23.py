@@ -58,3 +58,18 @@ def test_a_scheduler_built_on_another_optimizer_leaves_the_rate_alone():
     assert (
         scheduler.get_last_lr() == [pytest.approx(0.1)] and optimizer.param_groups[0]["lr"] == 1.0
     )
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_the_check_shows_whether_the_rate_itself_moves(printed, stepped):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step, 4 - step) / 2)
+    seen = []
+    for _ in range(4):
+        seen.append(printed("O23", optimizer=optimizer))
+        optimizer.step()
+        if stepped:
+            scheduler.step()
+    moving = ["[0.0]", "[0.5]", "[1.0]", "[0.5]"]
+    assert seen == (moving if stepped else ["[0.0]"] * 4)
+    assert optimizer.defaults["lr"] == 1.0  # what a flat plot shows

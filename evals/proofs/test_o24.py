@@ -97,3 +97,26 @@ def test_anomaly_mode_points_at_a_true_nan():
         pytest.raises(RuntimeError, match="Function 'PowBackward0' returned nan values"),
     ):
         (x - x.detach()).pow(2).sum().sqrt().backward()
+
+
+@pytest.mark.parametrize("epsilon, named", [(0.0, "['body.weight', 'body.bias']"), (1e-6, "[]")])
+def test_the_check_names_the_layer_at_every_step_and_nothing_once_the_root_has_an_epsilon(
+    printed, epsilon, named
+):
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"body": nn.Linear(4, 4), "head": nn.Linear(4, 1)})
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    scaler, seen, x = torch.amp.GradScaler("cpu"), [], torch.randn(8, 4)
+    for _ in range(12):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.float16):
+            hidden = model["body"](x)
+            out = model["head"](hidden)
+        distance = (hidden - hidden.detach()).float().pow(2).sum(1)
+        loss = out.float().square().mean() + (distance + epsilon).sqrt().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        seen.append(printed("O24", model=model))
+        scaler.step(optimizer)
+        scaler.update()
+    assert set(seen[10:]) == {named}

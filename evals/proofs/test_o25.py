@@ -1,6 +1,9 @@
 """O25: ReLU units that answer zero to every input and never come back."""
 
+import re
+
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -62,3 +65,19 @@ def test_the_hook_counts_dead_channels_of_a_convolution_and_dead_units_of_a_laye
     for out in (conv(torch.randn(64, 3, 8, 8)).relu(), line(torch.randn(64, 3)).relu()):
         rows = out.detach().transpose(1, -1).reshape(-1, out.shape[1])
         assert (rows <= 0).all(dim=0).tolist() == [True] * 2 + [False] * 6
+
+
+def test_the_check_reads_one_for_a_dead_layer_and_nearly_zero_for_a_healthy_one(printed):
+    for rate, share in ((0.3, 1.0), (0.01, 0.0)):
+        model, x, _ = train(nn.ReLU, rate)
+        act = model[:4](x)
+        assert abs(float(printed("O25", act=act)) - share) < 0.05
+
+
+def test_the_code_of_the_fix_logs_the_share_of_dead_units_of_each_relu():
+    logged = {}
+    model, x, _ = train(nn.ReLU, 0.3)
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("O25").fix, re.S)[1]
+    exec(code, {"nn": nn, "model": model, "log": logged.__setitem__})
+    model(x)
+    assert set(logged) == {"dead/1", "dead/3"} and logged["dead/3"] == 1.0

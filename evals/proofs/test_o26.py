@@ -1,5 +1,6 @@
 """O26: averages that stay while the shape of a layer changes."""
 
+import ast
 import math
 
 import numpy as np
@@ -77,3 +78,23 @@ def test_tensorboard_refuses_bf16_values_that_fp16_can_t_hold_and_takes_them_as_
             writer.add_histogram("weights", values, 0)
         says("O26", str(error.value))
         writer.add_histogram("weights", values.float(), 0)
+
+
+@pytest.mark.parametrize("saturated", [True, False])
+def test_the_check_shows_one_layer_far_off_its_neighbours_and_none_in_a_healthy_network(
+    printed, saturated
+):
+    torch.manual_seed(0)
+    layers = [nn.Linear(32, 32) for _ in range(12)]
+    if saturated:
+        layers[7].weight.data.mul_(30)
+    model = nn.Sequential(*(part for layer in layers for part in (layer, nn.Tanh())))
+    x = torch.randn(512, 32)
+    nn.functional.mse_loss(model(x), x).backward()
+    ratios = list(ast.literal_eval(printed("O26", model=model)).values())
+    off = [
+        i
+        for i in range(1, 11)
+        if all(max(ratios[i] / r, r / ratios[i]) > 100 for r in (ratios[i - 1], ratios[i + 1]))
+    ]
+    assert off == ([7] if saturated else [])

@@ -91,3 +91,16 @@ def test_another_dtype_is_not_this(says):
             "O27",
             "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same",
         )
+
+
+def test_the_check_of_the_entry_lists_what_stays_behind_and_nothing_in_a_sound_model(printed):
+    def checked(model):
+        return printed("O27", model=model.to(CARD), torch=torch)
+
+    sound = "{device(type='meta')} []"
+    assert checked(nn.Sequential(Model(good=True))) == sound
+    text = checked(nn.Sequential(nn.Linear(2, 2), Model(good=False)))
+    assert text == "{device(type='meta')} [('1', 'layers'), ('1', 'mask')]"
+    mixed = nn.Sequential(nn.Linear(2, 2, device=CARD), nn.Linear(2, 2))
+    devices = printed("O27", model=mixed, torch=torch).rsplit(" ", 1)[0]
+    assert "cpu" in devices and CARD in devices

@@ -1,10 +1,15 @@
 """O28: a layer that does something else when activation checkpointing runs it again, and what hides that."""
 
 import functools
+import importlib.metadata
+import importlib.util
+import logging
 import random
+from pathlib import Path
 
 import pytest
 import torch
+from packaging.version import Version
 from torch import nn
 from torch.utils.checkpoint import (
     CheckpointError,
@@ -14,6 +19,13 @@ from torch.utils.checkpoint import (
     set_checkpoint_debug_enabled,
     set_checkpoint_early_stop,
 )
+
+
+@pytest.fixture(autouse=True)
+def torchs_logger_as_it_was():
+    """The debug mode leaves it cut off from the root, and pytest then reads its lines, which can't be formatted."""
+    yield
+    logging.getLogger("LoggingTensor").propagate = True
 
 
 class Cached(nn.Module):
@@ -202,3 +214,25 @@ def test_selective_checkpointing_and_autocasts_cache_of_weights(says):
 )
 def test_texts_of_reports(text, says):
     says("O28", text)
+
+
+@pytest.mark.parametrize("sound", [False, True])
+def test_the_debug_mode_around_the_forward_pass_alone_lists_both_runs_and_passes_a_sound_layer(
+    sound,
+):
+    x = torch.ones(2, 2, requires_grad=True)
+    with set_checkpoint_debug_enabled(True):
+        loss = checkpoint(Cached(use_cache=not sound), x, use_reentrant=False)
+    if sound:
+        loss.backward()
+        assert x.grad[0, 0] == 2
+    else:
+        with pytest.raises(CheckpointError, match="Operations executed during the original"):
+            loss.backward()
+
+
+def test_deepspeed_keeps_frozen_weights_whole_during_recomputation_since_0_19_3():
+    folder = importlib.util.find_spec("deepspeed").submodule_search_locations[0]
+    text = Path(folder, "runtime", "zero", "parameter_offload.py").read_text()
+    new = Version(importlib.metadata.version("deepspeed")) >= Version("0.19.3")
+    assert ("ds_recompute_parameters" in text) == new

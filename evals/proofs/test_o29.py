@@ -177,3 +177,9 @@ def test_the_mode_sees_a_loss_of_torch_only_without_its_mean(loss_fn):
         with pytest.raises(RuntimeError, match=loss_fn.__name__):
             loss_fn(pred, Y, reduction="none")
         loss_fn(pred.squeeze(-1), Y, reduction="none")
+
+
+def test_the_check_prints_a_third_larger_shape_or_three_equal_ones(printed):
+    pred = nn.Linear(2, 1)(X)
+    seen = [printed("O29", pred=p, y=Y).replace("torch.Size", "") for p in (pred, pred.squeeze(-1))]
+    assert seen == ["([64, 1]) ([64]) ([64, 64])", "([64]) ([64]) ([64])"]

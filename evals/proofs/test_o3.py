@@ -77,3 +77,22 @@ def test_the_fix_gives_every_parameter_a_gradient():
     assert loss.requires_grad and loss.grad_fn is not None
     loss.backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+def test_the_check_tells_cut_silenced_and_whole_apart(printed):
+    whole = torch.nn.Linear(3, 1)(torch.ones(2, 3)).sum()
+    assert printed("O3", loss=whole.detach()) == "False None"
+    assert printed("O3", loss=whole.detach().requires_grad_(True)) == "True None"
+    assert printed("O3", loss=whole).startswith("True <SumBackward0")
+
+
+def test_the_check_is_healthy_where_the_optimizer_holds_other_weights(printed):
+    model = torch.nn.Linear(3, 1)
+    torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), lr=0.1)
+    assert printed("O3", loss=model(torch.ones(2, 3)).sum()).startswith("True <")
+
+
+def test_without_the_argument_torch_warns_and_checkpoints_reentrantly():
+    with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
+        out = checkpoint(torch.nn.Linear(3, 3), torch.ones(2, 3))
+    assert not out.requires_grad  # the non-reentrant variant would keep the graph

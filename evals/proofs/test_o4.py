@@ -1,5 +1,7 @@
 """O4: zero_grad, backward and step in the wrong order."""
 
+import ast
+
 import pytest
 import torch
 from torch import nn
@@ -129,3 +131,21 @@ def test_a_loss_that_was_not_scaled_fails_with_a_signature(says, call):
 
 def test_the_scaler_calls_in_order_pass():
     scale_then("unscale_", "step", "update")
+
+
+@pytest.mark.parametrize("order", ["cleared too early", "never cleared", "right"])
+def test_the_check_tells_the_three_orders_apart(printed, order):
+    model, optimizer = new()
+    seen = []
+    for _ in range(3):
+        if order == "right":
+            optimizer.zero_grad()
+        loss_of(model).backward()
+        if order == "cleared too early":
+            optimizer.zero_grad()
+        seen.append(ast.literal_eval(printed("O4", model=model))[0])
+        optimizer.step()
+    if order == "cleared too early":
+        assert seen == [False] * 3
+    else:
+        assert (seen[2] > 2 * seen[0]) == (order == "never cleared")

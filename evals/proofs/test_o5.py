@@ -1,6 +1,9 @@
 """O5: dropout and batch norm in the wrong mode."""
 
+import re
+
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn.functional import dropout
 from torch.optim.swa_utils import update_bn
@@ -85,3 +88,18 @@ def test_functional_dropout_is_on_unless_told_otherwise():
     x = torch.ones(1000)
     assert (dropout(x, 0.5) == 0).any()
     assert torch.equal(dropout(x, 0.5, training=False), x)
+
+
+def test_the_check_in_evaluation_sees_each_wrong_mode_and_passes_the_right_one(printed):
+    x = torch.randn(16, 4)
+
+    def checked(model):
+        code = re.search(r"`(torch\.allclose\([^`]*)`", bundle.load().get("O5").check)[1]
+        with torch.no_grad():
+            return printed("O5", model=model), eval(code, {"torch": torch, "model": model, "x": x})
+
+    assert checked(network()) == ("{True}", False)  # nobody called eval()
+    half = network().eval()
+    half[3].train()  # dropout alone
+    assert checked(half) in {("{False, True}", False), ("{True, False}", False)}
+    assert checked(network().eval()) == ("{False}", True)

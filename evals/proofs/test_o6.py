@@ -75,3 +75,30 @@ def test_the_defaults_of_the_two_classes_differ():
     weight = [nn.Parameter(torch.ones(1))]
     assert Adam(weight).param_groups[0]["weight_decay"] == 0
     assert AdamW(weight).param_groups[0]["weight_decay"] == 0.01
+
+
+def test_the_check_tells_decay_inside_adam_from_adamw_in_two_groups(printed):
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    matrices = {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 0.1}
+    rest = {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}
+
+    def checked(optimizer_class, parameters, **options):
+        return printed("O6", optimizer=optimizer_class(parameters, **options))
+
+    assert checked(Adam, model.parameters(), weight_decay=0.01) == "Adam [(0.01, False, 4)]"
+    assert checked(AdamW, model.parameters()) == "AdamW [(0.01, True, 4)]"  # one group
+    assert checked(AdamW, [matrices, rest]) == "AdamW [(0.1, True, 1), (0.0, True, 3)]"
+    assert checked(Adam, model.parameters()) == "Adam [(0, False, 4)]"
+    decoupled = checked(Adam, model.parameters(), weight_decay=0.1, decoupled_weight_decay=True)
+    assert decoupled == "Adam [(0.1, True, 4)]"
+
+
+def test_adam_with_the_flag_shrinks_weights_as_adamw_does():
+    def shrunken(optimizer_class, **options):
+        weight = nn.Parameter(torch.ones(1))
+        optimizer = optimizer_class([weight], lr=1e-3, weight_decay=0.1, **options)
+        weight.grad = torch.ones(1)
+        optimizer.step()
+        return weight.item()
+
+    assert shrunken(Adam, decoupled_weight_decay=True) == shrunken(AdamW) != shrunken(Adam)

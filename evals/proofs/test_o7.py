@@ -61,3 +61,23 @@ def test_a_range_test_falls_within_the_band_and_rises_beyond_it():
     assert curve[0][0] - curve[10][0] < 0.01  # far too small: nothing happens
     assert lowest < curve[0][0] * 0.75 and 1e-1 < best < 1e2
     assert not curve[-1][0] < 2 * lowest  # far too large: up or NaN
+
+
+def checked(printed, rate: float, trainable: bool = True) -> list[float]:
+    """What the check prints around the last of twenty steps."""
+    model, x, y = setting()
+    held = model if trainable else setting()[0]
+    optimizer = torch.optim.AdamW(held.parameters(), lr=rate, weight_decay=0.0)
+    for _ in range(20):
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        w_old = model[2].weight.detach().clone()
+        optimizer.step()
+    text = printed("O7", optimizer=optimizer, w_new=model[2].weight, w_old=w_old)
+    return [float(word) for word in text.split()]
+
+
+def test_the_check_sees_a_tiny_step_a_healthy_one_and_none_at_all(printed):
+    assert checked(printed, 1e-7)[0] == 1e-7 and 0 < checked(printed, 1e-7)[1] < 1e-5
+    assert 3e-4 < checked(printed, 3e-3)[1] < 3e-2
+    assert checked(printed, 3e-3, trainable=False)[1] == 0  # O2: the optimizer holds others

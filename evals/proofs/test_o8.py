@@ -1,6 +1,8 @@
 """O8: schedulers in the wrong order or counted in the wrong unit."""
 
+import json
 import math
+import re
 import warnings
 
 import pytest
@@ -137,3 +139,22 @@ def test_a_first_step_skipped_by_the_scaler_gives_the_same_warning_as_a_false_al
 
     says("O8", said(lambda: run(scale_only=False)))
     assert said(lambda: run(scale_only=True)) == ""
+
+
+@pytest.mark.parametrize("fault", ["per micro-batch", "another optimizer", None])
+def test_the_check_counts_the_ticks_and_sees_a_scheduler_that_belongs_elsewhere(printed, fault):
+    weight, optimizer = new()
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    if fault == "another optimizer":
+        optimizer = torch.optim.SGD([weight], lr=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for batch in range(8):  # two optimizer steps
+            if batch % 4 == 3:
+                optimizer.step()
+            if batch % 4 == 3 or fault == "per micro-batch":
+                scheduler.step()
+    ticks, rates = printed("O8", scheduler=scheduler, optimizer=optimizer).split(" ", 1)
+    computed, in_force = (json.loads(f"[{part}]") for part in re.findall(r"\[(.*?)\]", rates))
+    assert (int(ticks) == 2) == (fault != "per micro-batch")
+    assert (computed == in_force) == (fault != "another optimizer")

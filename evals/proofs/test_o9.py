@@ -79,3 +79,13 @@ def test_a_mean_of_means_is_wrong_for_unequal_lengths_and_a_token_count_is_right
     for x, y in texts:
         (cross_entropy(model(x), y, reduction="sum") / tokens).backward()
     torch.testing.assert_close(model.weight.grad, right)
+
+
+@pytest.mark.parametrize("divide, ratio", [(1, N), (N, 1.0), (N * N, 1 / N)])
+def test_the_check_gives_n_one_or_one_nth(printed, divide, ratio):
+    model, x, y = setting()
+    names = {"torch": torch, "model": model}
+    whole(model, x, y)
+    first = float(printed("O9", **names))
+    parts(model, x, y, divide)
+    assert float(printed("O9", **names)) / first == pytest.approx(ratio, rel=1e-4)

@@ -49,3 +49,23 @@ def test_autocast_leaves_weights_gradients_and_adam_state_in_fp32():
         and layer.weight.dtype == layer.weight.grad.dtype == torch.float32
     )
     assert optimizer.state[layer.weight]["exp_avg"].dtype == torch.float32
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_check_shows_the_wrong_set_ups_and_the_right_one(printed):
+    def checked(model, inside=True):
+        torch.set_autocast_enabled("cuda", inside)
+        torch.set_autocast_dtype("cuda", torch.bfloat16)
+        try:
+            return printed("P1", model=model, torch=torch)
+        finally:
+            torch.set_autocast_enabled("cuda", False)
+            torch.set_autocast_dtype("cuda", torch.float16)
+
+    assert checked(nn.Linear(2, 2)) == "{torch.float32} True torch.bfloat16"
+    assert checked(nn.Linear(2, 2), inside=False).startswith("{torch.float32} False")
+    assert checked(nn.Linear(2, 2).bfloat16()).startswith("{torch.bfloat16} True")
+    base_with_adapter = nn.Sequential(
+        nn.Linear(2, 2).bfloat16().requires_grad_(False), nn.Linear(2, 2)
+    )
+    assert checked(base_with_adapter) == "{torch.float32} True torch.bfloat16"

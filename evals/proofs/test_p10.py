@@ -80,3 +80,20 @@ def test_the_older_wording_is_recognised(says):
 def test_a_sum_overflows_where_a_mean_does_not():
     ones = torch.ones(70000).half()
     assert ones.sum().isinf() and ones.mean() == 1
+
+
+@pytest.mark.parametrize(
+    "fp32_block, fp16_is_finite", [pytest.param(False, False, id="bad"), (True, True)]
+)
+def test_the_check_is_false_in_fp16_and_true_in_bf16_and_true_in_both_once_mended(
+    printed, fp32_block, fp16_is_finite
+):
+    names = {"torch": torch, "model": Net(fp32_block), "x": torch.randn(16, 8)}
+    assert printed("P10", d=torch.float16, **names) == f"torch.float16 {fp16_is_finite}"
+    assert printed("P10", d=torch.bfloat16, **names) == "torch.bfloat16 True"
+
+
+def test_the_check_is_false_in_both_where_an_operation_is_at_fault(printed):
+    names = {"torch": torch, "model": lambda x: torch.log(x - x), "x": torch.ones(2, 2)}
+    assert printed("P10", d=torch.float16, **names) == "torch.float16 False"
+    assert printed("P10", d=torch.bfloat16, **names) == "torch.bfloat16 False"

@@ -68,3 +68,10 @@ def test_the_scan_of_the_entry_names_the_bad_samples():
         if bad or (sample["labels"] == -100).all():
             found.append(i)
     assert found == [1, 3]
+
+
+def test_the_check_sees_a_bad_value_or_no_label_and_passes_a_sound_batch(printed):
+    x, labels = torch.randn(8, 4), torch.tensor([1, -100])
+    assert printed("P11", x=x, labels=labels) == "True 1"
+    assert printed("P11", x=x.log(), labels=labels) == "False 1"
+    assert printed("P11", x=x, labels=torch.full((2,), -100)) == "True 0"

@@ -74,3 +74,27 @@ def test_the_first_adam_step_is_as_long_as_the_rate_whatever_the_gradient(gradie
     weight.grad = torch.tensor([gradient])
     optimizer.step()
     assert abs(weight.item()) == pytest.approx(1e-3, rel=0.02)
+
+
+def jumps(rate: float, odd_batch: bool) -> bool:
+    """Whether the loss of the same forty batches ever rises tenfold within two steps."""
+    torch.manual_seed(0)
+    model, truth = nn.Linear(8, 1), torch.randn(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    found = []
+    for step in range(40):
+        x = torch.randn(32, 8)
+        y = x @ truth
+        if odd_batch and step == 20:
+            x, y = 100 * x, -100 * y
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return any(later > 10 * earlier for earlier, later in zip(found, found[2:]))
+
+
+def test_the_check_tells_the_rate_from_an_odd_batch():
+    assert jumps(1.5, odd_batch=False) and not jumps(0.15, odd_batch=False)
+    assert jumps(0.15, odd_batch=True) and jumps(0.05, odd_batch=True)

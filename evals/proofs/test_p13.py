@@ -1,7 +1,13 @@
 """P13: one odd batch, and a limit that is always hit."""
 
+import importlib.metadata
+import importlib.util
+import re
+from pathlib import Path
+
 import pytest
 import torch
+from packaging.version import Version
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -61,3 +67,24 @@ def test_one_layer_with_a_huge_gradient_shrinks_all_the_others():
     small.grad, huge.grad = torch.ones(4), torch.full((4,), 1e4)
     nn.utils.clip_grad_norm_([small, huge], 1.0)
     assert small.grad.norm() == pytest.approx(1e-4, rel=0.01)
+
+
+def test_the_check_tells_odd_batches_a_limit_too_low_and_a_sound_run_apart(printed):
+    def checked(norms, max_norm):
+        text = printed("P13", norms=torch.tensor(norms), max_norm=max_norm)
+        share, median, largest = map(float, text.split())
+        return share < 0.2, largest > 10 * median
+
+    torch.manual_seed(0)
+    usual = (0.5 + 0.3 * torch.rand(200)).tolist()
+    assert checked([*usual[:190], *(300.0,) * 10], 2.0) == (True, True)
+    assert checked(usual, 1e-2) == (False, False)
+    assert checked(usual, 2.0) == (True, False)
+
+
+def test_deepspeed_clips_unless_told_otherwise_since_0_19_3():
+    folder = importlib.util.find_spec("deepspeed").submodule_search_locations[0]
+    text = Path(folder, "runtime", "constants.py").read_text()
+    default = float(re.search(r"^GRADIENT_CLIPPING_DEFAULT = ([\d.]+)", text, re.M)[1])
+    new = Version(importlib.metadata.version("deepspeed")) >= Version("0.19.3")
+    assert default == (1.0 if new else 0.0)

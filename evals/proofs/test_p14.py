@@ -1,8 +1,14 @@
 """P14: one non-finite gradient, and what skipping the step can and can't save."""
 
+import importlib.metadata
+import importlib.util
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from launch import run_ranks
+from packaging.version import Version
 from torch import nn
 
 
@@ -96,3 +102,18 @@ def test_gradients_set_to_none_make_the_step_do_nothing_as_in_the_trainer_callba
         layer.zero_grad(set_to_none=True)
     optimizer.step()
     assert torch.equal(before, layer.weight)
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_the_check_names_every_weight_after_a_bad_step_and_none_behind_the_guard(printed, guard):
+    model, _, _, _ = train(guard)
+    every = [name for name, _ in model.named_parameters()]
+    assert printed("P14", model=model) == str([] if guard else every)
+
+
+def test_deepspeed_skips_bad_bf16_steps_unless_told_otherwise_since_0_19_3():
+    folder = importlib.util.find_spec("deepspeed").submodule_search_locations[0]
+    text = Path(folder, "runtime", "precision_config.py").read_text()
+    default = re.search(r"^    check_grad_overflow: bool = (\w+)", text, re.M)[1]
+    new = Version(importlib.metadata.version("deepspeed")) >= Version("0.19.3")
+    assert default == str(new)

@@ -57,3 +57,16 @@ def level_after(z_loss: float) -> float:
 def test_without_the_penalty_the_level_stays_where_it_is_and_with_it_it_comes_down():
     assert level_after(0.0) == pytest.approx(60, abs=0.1)
     assert level_after(1e-4) < 10
+
+
+def test_the_check_shows_a_level_that_the_loss_does_not_and_passes_a_large_one_that_stays(printed):
+    def levels(shifts):
+        torch.manual_seed(0)
+        base = torch.randn(4, 10)
+        seen = [printed("P15", logits=base + shift).split() for shift in shifts]
+        return [float(level) for level, _ in seen]
+
+    growing, settled = levels([10, 100, 1000]), levels([100, 100.5, 100])
+    assert growing[2] > 5 * growing[1] > 5 * growing[0]
+    assert max(settled) < 1.1 * min(settled)
+    assert abs(shifted_loss(10, torch.float32) - shifted_loss(1000, torch.float32)) < 1e-3

@@ -33,3 +33,13 @@ def test_normalised_queries_and_keys_keep_both_where_they_were(norm):
     first, last = attention(1, norm), attention(100, norm)
     assert last == pytest.approx(first, rel=0.01)
     assert last[0] <= math.sqrt(64) and last[1] > 4
+
+
+@pytest.mark.parametrize("norm", [None, nn.RMSNorm(64)])
+def test_the_check_reads_hundreds_for_grown_weights_and_single_digits_with_the_norm(printed, norm):
+    torch.manual_seed(0)
+    q, k = 10 * torch.randn(1, 2, 128, 64), 10 * torch.randn(1, 2, 128, 64)
+    if norm:
+        q, k = norm(q).detach(), norm(k).detach()
+    largest = float(printed("P16", q=q, k=k, head_dim=64))
+    assert largest <= 8 if norm else largest > 100

@@ -1,9 +1,11 @@
 """P17: weights that start with the wrong spread."""
 
 import math
+import re
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn.functional import cross_entropy, layer_norm
 
@@ -74,3 +76,30 @@ def test_a_residual_stream_grows_with_depth_unless_each_branch_starts_smaller():
 
 def test_the_transformer_layer_of_pytorch_normalises_after_the_branch_unless_told():
     assert nn.TransformerEncoderLayer(8, 2).norm_first is False
+
+
+@pytest.mark.parametrize("std, sound", [(None, False), (0.02, True)])
+def test_the_check_puts_the_first_loss_beside_the_logarithm_of_the_classes(printed, std, sound):
+    loss = torch.tensor(first_loss(std))
+    first, expected = map(float, printed("P17", loss=loss, math=math, classes=5000).split())
+    assert (first == pytest.approx(expected, rel=0.1)) == sound == (first < 3 * expected)
+
+
+def test_the_code_of_the_fix_starts_a_transformer_near_ln_of_its_classes():
+    torch.manual_seed(0)
+    layers, width, classes = 4, 64, 5000
+    layer = nn.TransformerEncoderLayer(width, 4, batch_first=True, norm_first=True)
+    body = nn.TransformerEncoder(
+        layer, layers, norm=nn.LayerNorm(width), enable_nested_tensor=False
+    )
+    model = nn.ModuleDict({"table": nn.Embedding(classes, width), "body": body})
+    tokens, targets = torch.randint(classes, (2, 4, 16))
+
+    def loss() -> float:
+        logits = model["body"](model["table"](tokens)) @ model["table"].weight.T
+        return cross_entropy(logits.flatten(0, 1), targets.flatten()).item()
+
+    before = loss()
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("P17").fix, re.S)[1]
+    exec(code, {"nn": nn, "model": model, "layers": layers})
+    assert loss() == pytest.approx(math.log(classes), rel=0.1) and before > 2 * math.log(classes)

@@ -52,3 +52,16 @@ def test_a_recurrent_weight_a_tenth_off_one_is_enough_over_200_steps(growth, end
         x = x * growth
     x.backward()
     assert state.grad < 1e-8 if end == "vanishes" else state.grad > 1e8
+
+
+@pytest.mark.parametrize("activation, residual", [(torch.sigmoid, False), (gelu, True)])
+def test_the_check_compares_first_and_last_matrix(printed, activation, residual):
+    torch.manual_seed(0)
+    model = nn.ModuleList([nn.Linear(64, 64) for _ in range(20)])
+    x = torch.randn(32, 64)
+    for layer in model:
+        x = x + activation(layer(x)) if residual else activation(layer(x))
+    x.square().mean().backward()
+    lines = dict(line.split() for line in printed("P18", model=model).splitlines())
+    ratio = float(lines["0.weight"]) / float(lines["19.weight"])
+    assert 0.01 < ratio < 100 if residual else ratio < 1e-6

@@ -77,3 +77,37 @@ def draws(shift: int) -> list[float]:
 
 def test_one_extra_random_number_before_shifts_everything_after():
     assert draws(0) == draws(0) != draws(1)
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_the_check_differs_at_step_0_without_a_seed_and_repeats_with_one(printed, seeded):
+    def run():
+        if seeded:
+            torch.manual_seed(0)
+        weight = torch.randn(8, requires_grad=True)
+        seen = []
+        for _ in range(20):
+            loss = (weight * torch.randn(8)).sum().square()
+            (gradient,) = torch.autograd.grad(loss, weight)
+            weight = (weight - 1e-3 * gradient).detach().requires_grad_()
+            seen.append(printed("P19", loss=loss))
+        return seen
+
+    first, second = run(), run()
+    assert (first == second) == seeded == (first[0] == second[0])
+
+
+def test_the_check_agrees_at_first_and_differs_later_where_one_sum_has_another_order(printed):
+    def run(turned):
+        torch.manual_seed(0)
+        weight, data = torch.randn(1000), torch.randn(20, 1000)
+        seen = []
+        for step, row in enumerate(data):
+            parts = weight * row
+            total = parts.flip(0).sum() if turned and step > 3 else parts.sum()
+            seen.append(printed("P19", loss=total))
+            weight = weight + 1e-3 * total.tanh()
+        return seen
+
+    one, other = run(False), run(True)
+    assert one[:4] == other[:4] and one != other

@@ -109,3 +109,13 @@ def test_the_hint_that_the_compiler_prints_is_recognised(says):
     )
     assert hint in getsource(compile_fx._warn_tf32_disabled)
     says("P2", f"UserWarning: {hint}Consider setting")
+
+
+def test_the_check_reads_the_switch_in_each_state_and_never_raises(printed):
+    assert printed("P2", torch=torch) == "none"
+    torch.set_float32_matmul_precision("high")
+    assert printed("P2", torch=torch) == "tf32"
+    new_for_matmul("ieee")
+    assert printed("P2", torch=torch) == "ieee"
+    new_for_matmul("tf32")
+    assert printed("P2", torch=torch) == "tf32"

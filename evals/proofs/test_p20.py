@@ -1,9 +1,12 @@
 """P20: weights kept in bf16 round the optimizer's small steps away."""
 
+import ast
 import copy
+import re
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 
 FP32, BF16 = torch.float32, torch.bfloat16
@@ -97,3 +100,23 @@ def test_stochastic_rounding_keeps_the_small_steps_on_average():
         )
         weight = (bits & -65536).view(torch.float32).to(BF16)
     assert abs(weight.float().mean().item() - 0.99) < 5e-4
+
+
+@pytest.mark.parametrize("weights, rate, stuck", [(BF16, 1e-5, True), (FP32, 1e-5, False)])
+def test_the_check_shows_shares_far_below_one_in_bf16_and_nearly_one_in_fp32(
+    printed, weights, rate, stuck
+):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.LayerNorm(64), nn.Linear(64, 1)).to(weights)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    names = {"torch": torch, "model": model}
+    old = re.search(r"`(old = [^`]*)`", bundle.load().get("P20").check)[1]
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(256, 32).to(weights)).float().square().mean().backward()
+        exec(old, names)
+        optimizer.step()
+    dtypes, shares = printed("P20", **names).split(" ", 1)
+    assert dtypes == f"{{{weights}}}"
+    shares = ast.literal_eval(shares)
+    assert max(shares[0], shares[2]) < 0.3 if stuck else min(shares[0], shares[2]) > 0.95

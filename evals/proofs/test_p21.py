@@ -96,3 +96,15 @@ def test_texts_of_older_torch(text, says):
 def test_texts_of_other_failures(text, says):
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("P21", text)
+
+
+def test_the_check_names_half_precision_on_the_cpu_and_passes_the_card_and_fp32(printed):
+    def checked(model, x):
+        text = printed("P21", model=model, x=x, torch=torch)
+        return "('cpu', torch.float16)" in text or text.endswith("cpu torch.float16")
+
+    card = nn.Linear(2, 2, device="meta").half()
+    on_card = torch.ones(1, 2, device="meta", dtype=torch.float16)
+    assert checked(nn.Linear(2, 2).half(), HALF) and checked(card, HALF)
+    assert not checked(card, on_card) and not checked(nn.Linear(2, 2), HALF.float())
+    assert not checked(card, torch.tensor([1, 2]))  # token ids on the CPU: O27

@@ -1,9 +1,11 @@
 """P3: what torch says about bf16 on a card that only emulates it. torch's own code decides; the card is described to it."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 
 
 @pytest.fixture
@@ -70,3 +72,14 @@ def test_the_demand_of_tf32_is_no_sign_of_bf16_because_a_box_without_a_gpu_print
         says(
             "P3", "ValueError: --tf32 requires Ampere or a newer GPU arch, cuda>=11 and torch>=1.7"
         )
+
+
+@pytest.mark.parametrize("name, major, native", [("Tesla T4", 7, False), ("A100", 8, True)])
+def test_the_check_names_the_card_and_whether_bf16_is_native(
+    card, monkeypatch, capsys, name, major, native
+):
+    card(major)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (major, 0))
+    exec(re.search(r'python -c "([^"]*)"', bundle.load().get("P3").check)[1], {})
+    assert capsys.readouterr().out.split("\n")[0] == f"{name} ({major}, 0) {native}"

@@ -134,3 +134,17 @@ def test_types_that_are_not_half_precision_are_not_taken_for_it(name, says):
 def test_a_wrong_device_and_wrong_labels_are_not_taken_for_it(says, line):
     with pytest.raises(AssertionError):
         says("P4", line)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_check_says_who_was_cast_and_what_a_sound_place_looks_like(printed):
+    def checked(x, model, inside=True):
+        torch.set_autocast_enabled("cuda", inside)
+        try:
+            return printed("P4", x=x, model=model, torch=torch)
+        finally:
+            torch.set_autocast_enabled("cuda", False)
+
+    assert checked(X, nn.Linear(4, 4)) == "torch.float32 {torch.float32} True"
+    assert checked(X, nn.Linear(4, 4).half()) == "torch.float32 {torch.float16} True"
+    assert checked(X.bfloat16(), nn.Linear(4, 4), False) == "torch.bfloat16 {torch.float32} False"

@@ -1,5 +1,7 @@
 """P5: fp16 gradients that flush to zero."""
 
+import ast
+
 import pytest
 import torch
 from torch import nn
@@ -57,3 +59,20 @@ def final_loss(scaled: bool) -> float:
 
 def test_the_scaler_makes_the_difference_between_learning_and_none():
     assert final_loss(scaled=False) > 0.5 > 0.05 > final_loss(scaled=True)
+
+
+@pytest.mark.parametrize(
+    "precision, scale, lost",
+    [(torch.float16, 1.0, True), (torch.float16, 65536.0, False), (torch.float32, 1.0, False)],
+)
+def test_the_check_shows_lost_gradients_in_unscaled_fp16_alone(printed, precision, scale, lost):
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
+    )
+    with torch.autocast("cpu", dtype=precision, enabled=precision != torch.float32):
+        out = model(torch.randn(256, 16))
+        loss = 1e-5 * nn.functional.mse_loss(out.float(), torch.randn(256, 1))
+    (loss * scale).backward()
+    shares = ast.literal_eval(printed("P5", model=model))
+    assert (shares["0.weight"] > 0.5) == lost == (max(shares.values()) > 0.05)

@@ -58,3 +58,11 @@ def test_nothing_ever_stops_the_scale_from_growing_before_it_nears_the_largest_n
 )
 def test_the_texts_are_recognised(says, line):
     says("P6", line)
+
+
+def test_the_check_shows_bf16_with_a_scaler_and_passes_both_sound_pairs(printed):
+    on, off = torch.amp.GradScaler("cpu"), torch.amp.GradScaler("cpu", enabled=False)
+    cast, kept = nn.Linear(2, 2).bfloat16(), nn.Linear(2, 2)
+    assert printed("P6", model=cast, scaler=on) == "{torch.bfloat16} True"
+    assert printed("P6", model=cast, scaler=off) == "{torch.bfloat16} False"
+    assert printed("P6", model=kept, scaler=on) == "{torch.float32} True"

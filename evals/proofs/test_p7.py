@@ -65,3 +65,17 @@ def test_unscaling_twice_is_allowed_after_an_update():
         scaler.unscale_(optimizer)
         scaler.step(optimizer)
         scaler.update()
+
+
+@pytest.mark.parametrize("unscaled", [False, True])
+def test_the_check_sees_a_missing_unscale_and_passes_a_present_one(printed, unscaled):
+    layer = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(layer(torch.ones(4, 2)).square().mean() + layer.bias.sum()).backward()
+    if unscaled:
+        scaler.unscale_(optimizer)
+    norm = nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+    first, second = map(float, printed("P7", norm=norm, scaler=scaler).split())
+    usual = [0.1 < number < 100 for number in (first, second)]
+    assert usual == ([True, False] if unscaled else [False, True])

@@ -78,3 +78,30 @@ def test_attention_of_a_fully_masked_row_is_zero_in_the_library_function():
     assert not scaled_dot_product_attention(
         q, q, q, attn_mask=torch.zeros(2, 2, dtype=torch.bool)
     ).any()
+
+
+def checked(printed, x) -> tuple[float, float, bool, bool]:
+    low, high, zero, finite = printed("P8", x=torch.tensor(x)).split()
+    return float(low), float(high), zero == "True", finite == "True"
+
+
+@pytest.mark.parametrize(
+    "operation, edge, x, safe",
+    [
+        ("log", lambda low, high, zero: low <= 0, [0.0, 2.0], [1e-6, 2.0]),
+        ("sqrt", lambda low, high, zero: low <= 0, [0.0, 2.0], [1e-6, 2.0]),
+        ("reciprocal", lambda low, high, zero: zero, [-1.0, 0.0], [-1.0, 2.0]),
+        ("exp", lambda low, high, zero: high > 88, [-5.0, 89.0], [-5.0, 87.0]),
+    ],
+)
+def test_the_check_finds_the_edge_of_each_operation_and_passes_values_away_from_it(
+    printed, operation, edge, x, safe
+):
+    for values, bad in ((x, True), (safe, False)):
+        *seen, finite = checked(printed, values)
+        assert finite and edge(*seen) == bad
+        assert gradient(getattr(torch, operation), values).isfinite().all() != bad
+
+
+def test_the_check_says_that_a_nan_came_from_further_up(printed):
+    assert checked(printed, [math.nan, 1.0])[3] is False

@@ -1,9 +1,11 @@
 """P9: where a nan was made. The hook of the entry, and what anomaly mode sees and doesn't."""
 
+import re
 import warnings
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
@@ -117,3 +119,31 @@ def test_a_healthy_trainer_line_is_not_taken_for_it(says):
             "P9",
             "{'loss': '0.03', 'grad_norm': '0.4266', 'learning_rate': '5e-05', 'epoch': '0.05'}",
         )
+
+
+def test_the_check_tells_ruined_weights_a_bad_input_and_a_sound_start_apart(printed):
+    net, x = Net(bad_operation=True), torch.ones(1, 4)
+    assert printed("P9", model=net, x=x) == "[] True"  # the hook will find it
+    with torch.no_grad():
+        net.second.weight[0, 0] = torch.nan
+    assert printed("P9", model=net, x=x) == "['second.weight'] True"
+    assert printed("P9", model=Net(bad_operation=False), x=x / 0 * 0) == "[] False"
+
+
+@pytest.mark.parametrize("bad", [True, False])
+def test_the_code_of_the_fix_stops_at_the_bad_layer_and_leaves_no_hook_behind(bad):
+    net = Net(bad_operation=False)
+    if bad:
+        with torch.no_grad():
+            net.second.weight.fill_(torch.inf)
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("P9").fix, re.S)[1]
+    hooking, removing = re.split(r"^\.\.\. .*$", code, flags=re.M)
+    names = {"torch": torch, "model": net}
+    exec(hooking, names)
+    if bad:
+        with pytest.raises(FloatingPointError, match="^second: bad output, inputs fine"):
+            net(torch.ones(1, 4))
+    else:
+        assert net(torch.ones(1, 4)).isfinite().all()
+    exec(removing, names)
+    assert not any(m._forward_hooks for m in net.modules())
