@@ -1,6 +1,7 @@
 """Who says `ran` has a proof, and who has a proof says `ran`."""
 
-from remote_gpu_trainer.catalogue import bundle
+import bundle
+from remote_gpu_trainer.catalogue import re
 
 from tests.conftest import ROOT
 
@@ -36,8 +37,11 @@ SYSTEM = {
 def test_a_proof_ran_on_the_versions_that_the_tests_install():
     pins = (ROOT / "pyproject.toml").read_text()
     for entry in bundle.load().entries:
-        for item in entry.ran.split(", ") if entry.ran else ():
-            assert item.split()[0] in SYSTEM or f'"{item.replace(" ", "==")}' in pins, (
-                entry.id,
-                item,
-            )
+        versions = {}  # of "torch 2.13.0, accelerate 1.12.0 and 1.15.0"
+        for item in re.split(", | and ", entry.ran) if entry.ran else ():
+            name, _, version = item.rpartition(" ")
+            versions.setdefault(name or next(reversed(versions)), []).append(version)
+        for name, several in versions.items():
+            assert name.split()[0] in SYSTEM or any(
+                f'"{name}=={version}' in pins for version in several
+            ), (entry.id, name, several)
