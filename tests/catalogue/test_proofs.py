@@ -1,7 +1,8 @@
 """Who says `ran` has a proof, and who has a proof says `ran`."""
 
-import bundle
-from remote_gpu_trainer.catalogue import re
+import re
+
+from remote_gpu_trainer.catalogue import bundle
 
 from tests.conftest import ROOT
 
