@@ -1,9 +1,11 @@
 """CMP1: a value that changes with each call is compiled anew until the limit, and the changes that end it."""
 
+import re
 import threading
 
 import pytest
 import torch
+from check_code import span
 from torch import _dynamo as dynamo
 
 LIMIT = 8
@@ -142,3 +144,21 @@ def test_training_evaluation_and_no_grad_each_get_one():
     with torch.no_grad():
         compiled(x)
     assert backend.n == 3
+
+
+def test_the_log_of_the_check_goes_on_only_where_shapes_stay_static(capfd):
+    names, found = re.fullmatch(
+        r'TORCH_LOGS=(\w+) python train\.py .* grep --line-buffered "(.*)"',
+        span("CMP1", "TORCH_LOGS"),
+    ).groups()
+    torch._logging.set_logs(**{names: True})
+    try:
+        counts = []
+        for options in ({"dynamic": False}, {}):
+            capfd.readouterr()
+            dynamo.reset()
+            run(double, batches(), **options)
+            counts.append(capfd.readouterr().err.count(found))
+    finally:
+        torch._logging.set_logs()
+    assert counts == [LIMIT, 1]
