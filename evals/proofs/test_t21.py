@@ -163,7 +163,7 @@ def test_the_clock_of_the_check_tells_computing_from_sleeping(stuck):
         return int(clock[-2:])
 
     busy = stuck(
-        "import threading; threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()"
+        "import threading; threading.Thread(target=lambda: sum(0 for _ in iter(int, 1)), daemon=True).start()"
     )
     idle = stuck()
     before = seconds(busy), seconds(idle)
