@@ -1,9 +1,13 @@
 """CMP1: a value that changes with each call is compiled anew until the limit, and the changes that end it."""
 
+import logging
+import subprocess
+import sys
 import threading
 
 import pytest
 import torch
+from check_code import span
 from torch import _dynamo as dynamo
 
 LIMIT = 8
@@ -27,6 +31,17 @@ def fresh():
     dynamo.reset()
 
 
+@pytest.fixture
+def logged():
+    """What Dynamo logged. Its logger may pass nothing on to those above it, where caplog listens."""
+    lines, handler = [], logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger("torch._dynamo")
+    logger.addHandler(handler)
+    yield lambda: "\n".join(lines)
+    logger.removeHandler(handler)
+
+
 def batches(number=12):
     return [torch.ones(2, 4 + i) for i in range(number)]
 
@@ -43,9 +58,9 @@ def double(x):
     return x * 2
 
 
-def test_static_shapes_reach_the_limit_and_the_rest_runs_uncompiled(says, caplog):
+def test_static_shapes_reach_the_limit_and_the_rest_runs_uncompiled(says, logged):
     assert run(double, batches(), dynamic=False) == LIMIT
-    says("CMP1", caplog.text)
+    says("CMP1", logged())
 
 
 def test_with_fullgraph_the_limit_is_an_error(says):
@@ -74,14 +89,14 @@ def counting(n):
     return [n for _ in range(n.shape[1])][0] * 2
 
 
-def test_a_size_that_python_counts_with_stays_fixed(says, caplog):
+def test_a_size_that_python_counts_with_stays_fixed(says, logged):
     assert run(counting, batches()) == LIMIT
-    says("CMP1", caplog.text)
+    says("CMP1", logged())
 
 
-def test_strings_are_compiled_one_by_one(says, caplog):
+def test_strings_are_compiled_one_by_one(says, logged):
     assert run(lambda i: torch.ones(2) * len(f"step {i}"), [f"{i}" for i in range(12)]) == LIMIT
-    says("CMP1", caplog.text)
+    says("CMP1", logged())
 
 
 class Stepper(torch.nn.Module):
@@ -100,10 +115,10 @@ class Buffered(Stepper):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
 
-def test_a_counter_in_a_module(says, caplog):
+def test_a_counter_in_a_module(says, logged):
     same = [torch.ones(2)] * 12
     assert run(Stepper(), same) == LIMIT
-    says("CMP1", caplog.text)
+    says("CMP1", logged())
     dynamo.reset()
     assert run(Buffered(), same) == 1
     dynamo.reset()
@@ -111,9 +126,9 @@ def test_a_counter_in_a_module(says, caplog):
         assert run(Stepper(), same) == 2
 
 
-def test_parameters_keep_their_shapes(says, caplog):
+def test_parameters_keep_their_shapes(says, logged):
     assert run(double, [torch.nn.Parameter(x) for x in batches()]) == LIMIT
-    says("CMP1", caplog.text)
+    says("CMP1", logged())
 
 
 def test_the_limit_as_an_argument_holds_in_every_thread_and_the_setting_does_not():
@@ -142,3 +157,25 @@ def test_training_evaluation_and_no_grad_each_get_one():
     with torch.no_grad():
         compiled(x)
     assert backend.n == 3
+
+
+TRAIN = """
+import torch
+double = torch.compile(lambda x: x * 2, backend="eager"{options})
+for i in range(12):
+    double(torch.ones(2, 4 + i))
+"""
+
+
+def test_the_command_of_the_check_goes_on_only_where_shapes_stay_static(tmp_path):
+    command = span("CMP1", "TORCH_LOGS").replace("python", sys.executable, 1)
+    runs = []
+    for options in (", dynamic=False", ""):
+        folder = tmp_path / (options[2:9] or "default")
+        folder.mkdir()
+        (folder / "train.py").write_text(TRAIN.format(options=options))
+        runs.append(
+            subprocess.Popen(["bash", "-c", command], cwd=folder, text=True, stdout=subprocess.PIPE)
+        )
+    static, default = [run.communicate(timeout=100)[0].splitlines() for run in runs]
+    assert (len(static), len(default)) == (LIMIT, 1)

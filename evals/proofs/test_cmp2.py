@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch._inductor.config as config
+from check_code import span
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 
@@ -96,3 +97,28 @@ def test_other_texts_are_found(says):
                  "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/tmpe7nu9b0l/main.c', '-O3', '-shared', '-fPIC']' "
                  "returned non-zero exit status 1."):  # fmt: skip
         says("CMP2", text)
+
+
+@pytest.mark.parametrize("missing", ["gcc", "Python.h", None])
+def test_the_part_of_the_check_that_prints_nothing_is_what_is_missing(tmp_path, missing):
+    programs, headers = tmp_path / "bin", tmp_path / "include"
+    for folder in (programs, headers):
+        folder.mkdir()
+    for program in ("ls", "grep"):
+        (programs / program).symlink_to(shutil.which(program))
+    for name, line in (("python", f"echo {headers}"), ("ldconfig", "echo libcuda.so.1")):
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
+        (programs / name).chmod(0o755)
+    if missing != "gcc":
+        (programs / "gcc").symlink_to(GCC)
+    if missing != "Python.h":
+        (headers / "Python.h").write_text("")
+    done = subprocess.run(
+        [shutil.which("bash"), "-c", span("CMP2", "command -v cc")],
+        env={"PATH": str(programs), "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+    )
+    assert (f"{programs}/gcc" in done.stdout) is (missing != "gcc")
+    assert (f"{headers}/Python.h" in done.stdout) is (missing != "Python.h")
+    assert "libcuda.so.1" in done.stdout and bool(done.stderr) is (missing == "Python.h")

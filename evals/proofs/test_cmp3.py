@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch._inductor.codecache as codecache
+from check_code import span
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from torch.utils.cpp_extension import _get_build_directory
 
@@ -105,3 +107,13 @@ def test_texts_of_other_folders_and_mounts_are_found(says):
                  "ImportError: /home/me/.triton/cache/ab12/__triton_launcher.so: cannot stat shared object: Stale file handle",
                  "FileNotFoundError: [Errno 2] No such file or directory: '/mnt/fs/me/.triton/cache/cff6/_rms_norm.ttir.tmp.pid_1_2'"):  # fmt: skip
         says("CMP3", text)
+
+
+def test_the_check_shows_another_users_number_or_ones_own():
+    with folders("torchinductor") as (foreign, own):
+        owners = []
+        for folder in (foreign, own):
+            command = span("CMP3", "ls -ldn").replace("FOLDER", folder).split("; findmnt")[0]
+            listed, me = as_somebody(lambda: subprocess.getoutput(command)).splitlines()
+            owners.append(listed.split()[2] == me)
+    assert owners == [False, True]

@@ -108,3 +108,15 @@ def test_print_can_be_moved_behind_the_graph(capsys):
 def test_forced_eager_shows_that_only_compiling_fails():
     with torch.compiler.set_stance("force_eager"):
         torch.testing.assert_close(compiled(branch)(X), X)
+
+
+def test_one_switch_runs_uncompiled_and_the_other_stops_under_fullgraph(monkeypatch, says):
+    with pytest.raises(dynamo.exc.Unsupported):
+        compiled(branch)(X)
+    with monkeypatch.context() as patch:
+        patch.setenv("TORCHDYNAMO_DISABLE", "1")
+        torch.testing.assert_close(compiled(branch)(X), X)
+    with dynamo.config.patch(disable=True):  # as TORCH_COMPILE_DISABLE=1 does
+        with pytest.raises(RuntimeError) as error:
+            compiled(branch)(X)
+    says("CMP8", str(error.value))

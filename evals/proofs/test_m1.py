@@ -68,3 +68,16 @@ def test_freezing_the_base_leaves_hardly_more_than_the_weights(llama):
     model = peft.get_peft_model(llama, peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
     optimizer = step(model)
     assert gradients(model) + state(optimizer) < 0.2 * size(model.parameters())
+
+
+def test_the_line_of_the_check_multiplies_what_is_trained(llama, printed):
+    def needed(model):
+        return float(printed("M1", model=model).split()[0]) * 2**30
+
+    fp32 = 16 * llama.num_parameters()
+    assert needed(llama) == pytest.approx(fp32)
+    for parameter in llama.parameters():
+        parameter.requires_grad_(False)
+    llama.lm_head.weight.requires_grad_(True)
+    assert needed(llama) < 0.2 * fp32
+    assert needed(llama.requires_grad_(True).bfloat16()) == pytest.approx(fp32 / 2)

@@ -1,6 +1,9 @@
 """M10: what offload moves into host memory, and the optimizer that DeepSpeed refuses with it."""
 
+import re
+
 import pytest
+from check_code import span
 from launch import run_ranks
 
 pytest.importorskip("deepspeed")
@@ -56,3 +59,14 @@ def test_the_estimator_tells_how_much_moves_from_the_card_to_the_host(capsys, li
 
     estimate(total_params=7e9, largest_layer_params=130e6, num_gpus_per_node=1)
     assert line in capsys.readouterr().out
+
+
+def test_the_line_of_the_check_tells_a_model_that_offload_saves_from_one_that_fits(capsys):
+    code = re.search(r'python -c "(.*)"', span("M10", "estimate_zero3"))[1]
+    small = code.replace("7e9", "1e8").replace("130e6", "5e6")
+    needs = []
+    for line in (code, small):
+        exec(line, {})
+        row = next(r for r in capsys.readouterr().out.splitlines() if "offload_optimizer=none" in r)
+        needs.append(float(row.split("|")[1].strip().removesuffix("GB")))
+    assert needs[0] > 100 and needs[1] < 3

@@ -95,3 +95,11 @@ def test_transformers_refuses_to_return_the_weights_with_sdpa(small_llama):
     small_llama._attn_implementation = "sdpa"
     with pytest.raises(ValueError, match="Please set it to 'eager' instead"):
         small_llama.output_attentions = True
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_the_line_of_the_check_prints_the_implementation(small_llama, implementation, printed):
+    from transformers import LlamaForCausalLM
+
+    small_llama._attn_implementation = implementation
+    assert printed("M11", model=LlamaForCausalLM(small_llama)) == implementation

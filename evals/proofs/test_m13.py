@@ -79,3 +79,8 @@ def test_training_the_last_layer_alone_keeps_little_of_a_batch(llama):
     for name, parameter in llama.named_parameters():
         parameter.requires_grad_("layers.3" in name or "lm_head" in name)
     assert kept_by(forward, llama) < 0.6 * full
+
+
+def test_the_line_of_the_check_prints_100_and_with_adapters_a_few_per_cent(llama, printed):
+    assert float(printed("M13", model=llama)) == 100
+    assert 0 < float(printed("M13", model=lora(llama))) < 5

@@ -1,7 +1,10 @@
 """M15: evaluation keeps the predictions of all batches on the device, or records gradients."""
 
+import contextlib
+
 import pytest
 import torch
+from check_code import shown, span
 
 transformers = pytest.importorskip("transformers")
 from transformers.trainer_pt_utils import EvalLoopContainer, nested_concat
@@ -139,3 +142,13 @@ def test_eval_mode_alone_records_gradients_and_inference_mode_does_not():
 
     assert saved_by(nullcontext) > 10 * 8 * 16 * 4
     assert saved_by(torch.inference_mode) == 0
+
+
+@pytest.mark.parametrize(
+    "mode, recorded", [(contextlib.nullcontext, True), (torch.inference_mode, False)]
+)
+def test_the_line_of_the_check_tells_a_recorded_graph_from_kept_outputs(mode, recorded):
+    model = torch.nn.Linear(4, 4).eval()
+    with mode():
+        output = model(torch.ones(2, 4))
+    assert shown(span("M15", "requires_grad"), output=output) == str(recorded)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import span
 from memory_counts import peak
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
@@ -108,3 +109,13 @@ def test_the_trainer_takes_the_name_of_this_version():
     assert arguments.train_sampling_strategy == "group_by_length"
     with pytest.raises(TypeError, match="group_by_length"):
         transformers.TrainingArguments(output_dir="unused", report_to=[], group_by_length=True)
+
+
+def test_the_ten_longest_of_the_check_stand_far_above_the_median_only_with_the_long_one(data):
+    def above(samples):
+        lengths = [len(sample) for sample in samples]
+        longest = eval(span("M16", "sorted(lengths)"), {"lengths": lengths})
+        return longest[-1] / sorted(lengths)[len(lengths) // 2]
+
+    assert above(data) > 20
+    assert above([sample for sample in data if len(sample) != LONG]) < 3

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import block, shown
 from memory_counts import kept, kept_by_dtype, peak
 from torch import nn
 
@@ -83,3 +84,16 @@ def test_a_part_with_autocast_off_stays_float32(model):
 def test_the_trainer_trains_without_bf16_unless_told():
     transformers = pytest.importorskip("transformers")
     assert not transformers.TrainingArguments(output_dir="unused", report_to=[]).bf16
+
+
+def test_the_lines_of_the_check_list_the_dtypes_of_what_is_kept(model):
+    def told(bf16):
+        return shown(
+            block("M6"),
+            torch=torch,
+            compute_loss=lambda x: forward(model, x, bf16).float().mean(),
+            batch=torch.randn(64, WIDTH),
+        )
+
+    assert "torch.float32" in told(False) and "bfloat16" not in told(False)
+    assert "torch.bfloat16" in told(True)

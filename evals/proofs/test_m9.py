@@ -3,10 +3,11 @@
 import json
 
 import pytest
+from check_code import span
 from launch import run_ranks
 
 SCHEMES = """
-    import json, torch, torch.distributed as dist
+    import contextlib, io, json, os, torch, torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.optim import ZeroRedundancyOptimizer
     from torch.distributed.tensor import DTensor
@@ -31,6 +32,9 @@ SCHEMES = """
             inner = lambda: optimizer.state
         model(torch.ones(2, 64)).sum().backward()
         optimizer.step()
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(os.environ["CHECK"], {"model": model})
+        found[scheme + " check"] = int(out.getvalue())
         found[scheme] = {"weights": sum(local(p) for p in model.parameters()),
                          "gradients": sum(local(p.grad) for p in model.parameters()),
                          "moments": sum(local(v) for s in inner().values() for v in s.values()
@@ -44,7 +48,7 @@ N = 4 * 64 * 64
 
 @pytest.fixture(scope="module")
 def ranks():
-    finished = run_ranks(SCHEMES, timeout=90)
+    finished = run_ranks(SCHEMES, timeout=90, env={"CHECK": span("M9", "to_local")})
     found = [json.loads(line.removeprefix("JSON ")) for line in finished.lines("JSON")]
     assert len(found) == 2, finished.output
     return found
@@ -63,3 +67,8 @@ def test_sharding_gives_each_of_two_ranks_half_of_everything(ranks):
 def test_sharding_the_optimizer_alone_splits_only_the_moments(ranks):
     assert all((rank["zero1"]["weights"], rank["zero1"]["gradients"]) == (N, N) for rank in ranks)
     assert sum(rank["zero1"]["moments"] for rank in ranks) == 2 * N
+
+
+def test_the_line_of_the_check_prints_the_whole_model_or_a_share_of_it(ranks):
+    for rank in ranks:
+        assert [rank[f"{scheme} check"] for scheme in ("ddp", "zero1", "shard")] == [N, N, N // 2]

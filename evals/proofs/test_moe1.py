@@ -1,5 +1,7 @@
 """MOE1: two ranks whose tokens go to different experts, under ZeRO-3 on the CPU; needs deepspeed."""
 
+from types import SimpleNamespace
+
 import pytest
 from launch import run_ranks
 from torch import nn
@@ -105,3 +107,18 @@ def test_three_blocks_are_marked_by_default():
         "Qwen2MoeSparseMoeBlock",
         "Qwen3MoeSparseMoeBlock",
     ]
+
+
+def test_the_line_of_the_check_prints_0_until_the_block_is_marked(printed):
+    import deepspeed
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.experts = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
+
+    model = nn.Sequential(nn.Linear(2, 2), Block())
+    names = {"deepspeed": deepspeed, "engine": SimpleNamespace(module=model)}
+    assert printed("MOE1", **names) == "0"
+    deepspeed.utils.set_z3_leaf_modules(model, [Block])
+    assert printed("MOE1", **names) == "1"

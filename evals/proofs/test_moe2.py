@@ -1,7 +1,10 @@
 """MOE2: a router that nothing balances sends its tokens to few experts, and what does balance it."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from check_code import block, shown
 
 transformers = pytest.importorskip("transformers")
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
@@ -123,3 +126,18 @@ def test_a_detectors_line_is_recognised(says):
     )
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("MOE2", "[MoE] Routing collapse detector initialized (threshold=0.8)")
+
+
+def test_the_lines_of_the_check_tell_a_collapse_from_an_even_load():
+    def told(logits):
+        out = SimpleNamespace(router_logits=(logits,))
+        model = lambda **given: out
+        model.config = SimpleNamespace(num_experts_per_tok=TOP)
+        number, busiest, idle = shown(block("MOE2"), model=model, batch={}).split()
+        return float(busiest), int(idle)
+
+    even = torch.eye(EXPERTS).repeat(TOP, 1) + torch.eye(EXPERTS).roll(1, 1).repeat(TOP, 1)
+    assert told(even) == (1.0, 0)
+    collapsed = torch.zeros(64, EXPERTS)
+    collapsed[:, :TOP] = 5
+    assert told(collapsed) == (EXPERTS / TOP, EXPERTS - TOP)

@@ -110,3 +110,10 @@ def test_texts_of_libraries_that_want_a_gpu(text, says):
 def test_sizes_of_something_else(text, says):
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("MOE3", text)
+
+
+def test_the_line_of_the_check_lists_layers_that_do_not_fit_and_none_where_all_do(printed):
+    layers = [torch.nn.Linear(64, 128), torch.nn.Linear(128, 10)]
+    assert printed("MOE3", model=torch.nn.Sequential(*layers)) == "[('1', 128, 10)]"
+    layers[1] = torch.nn.Linear(128, 16)
+    assert printed("MOE3", model=torch.nn.Sequential(*layers)) == "[]"

@@ -1,10 +1,13 @@
 """T1: loader and compute run side by side; only work on the one that sets the pace makes the run faster."""
 
 import itertools
+import re
 import time
 
 import pytest
 import torch
+from check_code import shown
+from remote_gpu_trainer.catalogue import bundle
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.alone  # measures seconds
@@ -74,3 +77,22 @@ def test_the_batch_that_is_used_again_asks_the_loader_for_nothing():
     first = next(iter(DataLoader(Counted(0), batch_size=None)))
     per_second(itertools.repeat(first), lambda batch: None)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("data", "work", "limit"), [(0.02, 0.002, "b"), (0.001, 0.02, "c")])
+def test_the_lines_of_the_entry_name_the_limit(data, work, limit, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(Slow, "__len__", lambda self: 80)
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("T1").fix, re.S)[1]
+    told = shown(
+        code,
+        time=time,
+        torch=torch,
+        itertools=itertools,
+        loader=loader(data),
+        to_gpu=lambda batch: batch,
+        train_step=compute(work),
+    )
+    rates = {name: float(rate) for name, rate in (line.split() for line in told.splitlines())}
+    other = "c" if limit == "b" else "b"
+    assert 0.6 * rates[limit] < rates["a"] < 0.5 * rates[other]

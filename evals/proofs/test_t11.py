@@ -1,7 +1,11 @@
 """T11: how the layout of images travels through a network, what breaks it, and what keeps it."""
 
+import contextlib
+import io
+
 import pytest
 import torch
+from check_code import block
 from torch import nn
 
 LAST = torch.channels_last
@@ -87,3 +91,22 @@ def test_view_keeps_channels_apart_and_refuses_to_join_them_with_pixels(x):
     with pytest.raises(RuntimeError, match="view size is not compatible"):
         last.view(2, -1)
     assert torch.equal(last.reshape(2, -1), x.reshape(2, -1))
+
+
+class Layer(Breaking):
+    pass
+
+
+def test_the_lines_of_the_check_name_the_layer_that_breaks_it(x):
+    def told(norm):
+        head = [nn.Flatten(), nn.Linear(16 * 16 * 16, 2)]  # its output has no layout
+        model = nn.Sequential(*network(norm), *head).to(memory_format=LAST)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(block("T11"), {"torch": torch, "model": model})
+            model(x.to(memory_format=LAST))
+        return [line.split() for line in out.getvalue().splitlines()]
+
+    assert all(kept == "True" for _, kept in told(nn.GroupNorm))
+    broken = [name for name, kept in told(Layer) if kept == "False"]
+    assert broken[0] == "Layer"

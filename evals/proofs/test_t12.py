@@ -1,5 +1,7 @@
 """T12: what each switch left over from debugging adds to a step, counted in operations, and that it goes away."""
 
+import os
+
 import pytest
 import torch
 from operation_counts import operations
@@ -115,3 +117,15 @@ def test_a_profiler_without_a_schedule_keeps_every_step(model):
     assert events(model, 16, None) > 1.8 * events(model, 8, None)
     plan = schedule(wait=1, warmup=1, active=2, repeat=1)
     assert events(model, 16, plan) < 1.2 * events(model, 8, plan)
+
+
+def test_the_line_of_the_check_shows_what_is_switched_on_and_nothing_in_a_clean_job(
+    printed, monkeypatch
+):
+    for name in [n for n in os.environ if "BLOCKING" in n or n.startswith("TORCH")]:
+        monkeypatch.delenv(name)
+    assert printed("T12", torch=torch, os=os) == "False False False {}"
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        told = printed("T12", torch=torch, os=os)
+    assert told == "True False False {'CUDA_LAUNCH_BLOCKING': '1'}"

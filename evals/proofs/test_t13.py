@@ -1,9 +1,11 @@
 """T13: the number format in which a model's products are computed, by default, under autocast, and where autocast doesn't reach."""
 
+import ast
 from collections import Counter
 
 import pytest
 import torch
+from check_code import block, shown
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -100,3 +102,10 @@ def test_accelerate_runs_without_mixed_precision_unless_told(run_apart):
     code = "from accelerate import Accelerator; print(Accelerator(cpu=True{}).mixed_precision)"
     assert run_apart(code.format("")).stdout.split() == ["no"]
     assert run_apart(code.format(", mixed_precision='bf16'")).stdout.split() == ["bf16"]
+
+
+def test_the_lines_of_the_check_list_what_ran_by_the_time_it_took(model):
+    names = ast.literal_eval(
+        shown(block("T13"), torch=torch, training_step=model, batch=torch.randn(4, 8))
+    )
+    assert "aten::addmm" in names and len(names) <= 12

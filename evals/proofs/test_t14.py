@@ -1,10 +1,12 @@
 """T14: which attention runs, by the operator that the profiler names, and what turns the slow one into the fast one.
 Which inputs a fused kernel refuses differs between CPU and GPU; that the refusal is silent, and how it is seen, does not."""
 
+import ast
 import warnings
 
 import pytest
 import torch
+from check_code import block, shown
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as attention
@@ -116,3 +118,16 @@ def test_a_causal_flag_counts_from_the_upper_left():
         attention(q, k, k, attn_mask=torch.ones(2, 4, dtype=torch.bool).tril()),
         atol=1e-6,
     )
+
+
+def test_the_lines_of_the_check_name_the_kernel_that_ran(q):
+    def seen(step):
+        return ast.literal_eval(
+            shown(block("T14"), torch=torch, training_step=step, batch=q).replace("set()", "{None}")
+        )
+
+    bias = torch.zeros(16, 16, requires_grad=True)
+    assert MATH in seen(lambda q: attention(q, q, q, attn_mask=bias))
+    assert seen(lambda q: torch.softmax(q @ q.transpose(-2, -1), -1) @ q) == {None}
+    fused = seen(lambda q: attention(q, q, q))
+    assert FLASH in fused and MATH not in fused

@@ -4,6 +4,7 @@ import time
 
 import pytest
 import torch
+from check_code import block, shown
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.alone  # measures seconds
@@ -83,3 +84,17 @@ def test_accelerate_starts_high_and_goes_down(monkeypatch):
         return batch_size
 
     assert train() == 92 and tried == [128, 115, 103, 92]
+
+
+def test_the_lines_of_the_check_tell_a_small_batch_from_a_busy_card(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+    def rates(seconds):
+        names = {"torch": torch, "time": time, "make_batch": lambda size: size}
+        printed = shown(block("T18"), step=lambda size: time.sleep(seconds(size)), **names)
+        return [float(line.split()[1]) for line in printed.splitlines()]
+
+    small = rates(lambda size: 0.005)
+    assert all(later > 1.6 * earlier for earlier, later in zip(small, small[1:]))
+    busy = rates(lambda size: 0.0005 * size)
+    assert busy[-1] < 1.5 * busy[0]

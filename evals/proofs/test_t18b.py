@@ -1,9 +1,11 @@
 """T18b: each saving switch left on costs work in every step, for the same gradients; the loading switch costs nothing."""
 
 import contextlib
+import subprocess
 
 import pytest
 import torch
+from check_code import span
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -69,3 +71,25 @@ def test_low_cpu_mem_usage_changes_nothing_after_loading(small_llama, tmp_path):
     )
     assert on.dtype == off.dtype and on.get_memory_footprint() == off.get_memory_footprint()
     assert all(torch.equal(a, b) for a, b in zip(on.parameters(), off.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "config, found",
+    [
+        ('{"zero_optimization": {"stage": 3}}', True),
+        ("offload_optimizer_device: cpu", True),
+        ("load_in_4bit: true", True),
+        ("optim: paged_adamw_32bit", True),
+        ("fsdp: full_shard auto_wrap", True),
+        ("low_vram: true", True),
+        ("bf16: true\nper_device_train_batch_size: 16\noptim: adamw_torch_fused\n", False),
+        ("gradient_checkpointing: true", False),  # T17
+    ],
+)
+def test_the_grep_of_the_check_finds_a_switch_and_nothing_in_a_plain_config(
+    tmp_path, config, found
+):
+    (tmp_path / "config").write_text(config)
+    command = span("T18b", "grep").replace("CONFIG", "config")
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert bool(done.stdout) is found and not done.stderr

@@ -6,6 +6,7 @@ import time
 
 import pytest
 import torch
+from check_code import shown, span
 from torch.profiler import ProfilerActivity, profile
 
 pytestmark = pytest.mark.alone  # measures seconds
@@ -70,3 +71,20 @@ def test_frozen_objects_cost_nothing(long_lived, tmp_path):
     gc.freeze()
     _, after, _ = traced(tmp_path)
     assert after < before / 3
+
+
+def test_the_line_of_the_check_prints_the_pause_and_none_of_its_length_once_frozen(long_lived):
+    def longest(around):
+        before = list(gc.callbacks)
+        try:
+            lines = shown(
+                span("T20", "gc.callbacks") + "\naround()", gc=gc, time=time, around=around
+            )
+        finally:
+            gc.callbacks[:] = before
+        times = [float(line.split()[2]) for line in lines.splitlines() if line.split()[1] == "2"]
+        return times[1] - times[0]
+
+    hole = longest(gc.collect)
+    gc.freeze()
+    assert hole > 0.005 and longest(gc.collect) < 0.2 * hole

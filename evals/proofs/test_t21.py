@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from check_code import span
 
 # The first line lets any process of the same user look, as `ptrace_scope` 0 would.
 STUCK = """
@@ -152,3 +153,21 @@ def test_a_stopped_program_shows_t_and_goes_on_after_cont(stuck):
     assert wait_for("T") == "T"
     process.send_signal(signal.SIGCONT)
     assert wait_for("SR") in "SR"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs ps and /proc")
+def test_the_clock_of_the_check_tells_computing_from_sleeping(stuck):
+    def seconds(process):
+        command = span("T21", "ps -o stat=").replace("PID", str(process.pid))
+        clock = subprocess.run(command.split(), capture_output=True, text=True).stdout.split()[-1]
+        return int(clock[-2:])
+
+    busy = stuck(
+        "import threading; threading.Thread(target=lambda: sum(0 for _ in iter(int, 1)), daemon=True).start()"
+    )
+    idle = stuck()
+    before = seconds(busy), seconds(idle)
+    deadline = time.monotonic() + 12
+    while seconds(busy) == before[0] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert seconds(busy) > before[0] and seconds(idle) == before[1]

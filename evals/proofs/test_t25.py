@@ -5,6 +5,7 @@ import sys
 import time
 
 import torch
+from check_code import span
 from operation_counts import operations
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -149,3 +150,16 @@ def test_the_stopwatch_names_the_part_that_grew():
     middle = {key: sorted(values)[len(values) // 2] for key, values in took.items()}
     ratio = {name: middle[name, True] / middle[name, False] for name in ("forward", "metrics")}
     assert ratio["metrics"] > 3 * ratio["forward"]
+
+
+def test_the_sum_of_the_check_grows_with_hooks_that_stay_and_not_with_removed_ones():
+    code = span("T25", "_forward_hooks")
+    for removed, sums in ((False, [1, 2, 3]), (True, [0, 0, 0])):
+        model, told = nn.Sequential(nn.Linear(4, 4)), []
+        for _ in range(3):
+            handle = model[0].register_forward_hook(watch)
+            model(torch.ones(2, 4))
+            if removed:
+                handle.remove()
+            told.append(eval(code, {"model": model}))
+        assert told == sums

@@ -1,12 +1,15 @@
 """T3: the share that the loop waits for the loader, and the name under which `top` shows the workers."""
 
+import itertools
 import os
 import pathlib
+import re
 import sys
 import time
 
 import pytest
 import torch
+from check_code import block, shown
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.alone  # measures seconds
@@ -74,3 +77,20 @@ class Name(Dataset):
 def test_workers_have_a_name_of_their_own():
     (name,) = DataLoader(Name(), batch_size=None, num_workers=1, multiprocessing_context="fork")
     assert name == "pt_data_worker"
+
+
+def test_the_lines_of_the_check_tell_a_late_loader_from_one_that_keeps_up(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+    def share(seconds, step):
+        printed = shown(
+            block("T3"),
+            time=time,
+            torch=torch,
+            loader=itertools.islice(loader(seconds, workers=0), 12),
+            train_step=lambda batch: time.sleep(step),
+        )
+        return int(re.fullmatch(r"waited for data (\d+)%", printed)[1])
+
+    assert share(0.02, step=0.004) > 60
+    assert share(0.001, step=0.03) < 15

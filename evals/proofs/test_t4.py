@@ -1,10 +1,16 @@
 """T4: without workers the process that trains loads every sample itself, between two steps; with workers it loads none."""
 
 import os
+import shutil
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
+from check_code import span
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.alone  # measures seconds
@@ -56,3 +62,40 @@ def test_the_trainer_loads_in_the_main_process_until_told_otherwise(tmp_path):
     from transformers import TrainingArguments
 
     assert TrainingArguments(output_dir=tmp_path, report_to=[]).dataloader_num_workers == 0
+
+
+LOOP = """
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)
+from torch.utils.data import DataLoader, Dataset
+class Files(Dataset):
+    def __len__(self): return 10**6
+    def __getitem__(self, index):
+        time.sleep(0.2)
+        return index
+print("up", flush=True)
+for _ in DataLoader(Files(), num_workers=int(sys.argv[1]), multiprocessing_context="fork" if int(sys.argv[1]) else None): pass
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs py-spy on Linux")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_stack_of_the_trainer_tells_who_loads(workers):
+    beside = Path(sys.executable).with_name("py-spy")
+    program = str(beside) if beside.exists() else shutil.which("py-spy")
+    if not program:
+        pytest.skip("needs py-spy: pip install py-spy")
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOP, str(workers)], stdout=subprocess.PIPE, start_new_session=True
+    ) as job:
+        try:
+            assert job.stdout.readline() == b"up\n"
+            time.sleep(1)
+            _, *arguments = span("T4", "py-spy dump").replace("PID", str(job.pid)).split()
+            stack = subprocess.run(
+                [program, *arguments], capture_output=True, text=True, timeout=15
+            ).stdout
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+    own, with_workers = "__getitem__" in stack and "fetch" in stack, "_try_get_data" in stack
+    assert "_next_data" in stack and (own, with_workers) == (workers == 0, workers > 0), stack

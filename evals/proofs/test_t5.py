@@ -4,6 +4,7 @@ import os
 import time
 
 import torch
+from check_code import block, shown
 from torch.utils.data import DataLoader, Dataset
 
 LENGTH, WORKERS = 8, 2
@@ -135,3 +136,20 @@ def test_the_trainer_keeps_the_evaluation_loader_only_with_persistent_workers(tm
         trainer = Trainer(model=torch.nn.Linear(1, 1), args=arguments, eval_dataset=Who())
         trainer.get_eval_dataloader()
         assert hasattr(trainer, "_eval_dataloaders") is stay
+
+
+def slow_start(number):
+    time.sleep(0.3)
+
+
+def test_the_lines_of_the_check_show_a_start_in_each_epoch_or_in_the_first_one_alone():
+    def first_batches(**settings):
+        data = loader(worker_init_fn=slow_start, **settings)
+        return [
+            float(line.split()[0])
+            for line in shown(block("T5"), time=time, loader=data).splitlines()
+        ]
+
+    assert min(first_batches()) >= 0.3
+    first, *others = first_batches(persistent_workers=True)
+    assert first >= 0.3 > 0.2 > max(others) and len(others) == 2

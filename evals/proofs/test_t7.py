@@ -4,6 +4,7 @@ import time
 
 import pytest
 import torch
+from check_code import block, shown
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = [
@@ -100,3 +101,18 @@ def test_a_few_slow_batches_are_the_same_ones_with_another_number_of_workers():
     for workers in (2, 3):
         seconds, _ = waits(Timed(14, lambda index: 12 * STEP if index in slow else 0.0), workers)
         assert {index for index, wait in enumerate(seconds) if wait > 3 * STEP} - {0} == slow
+
+
+def test_the_lines_of_the_check_name_the_rhythm_the_slow_batches_or_nothing():
+    def waited_for(seconds, workers):
+        data = loader(Timed(24, seconds), workers)
+        lines = shown(block("T7"), time=time, loader=data, STEP=STEP).splitlines()
+        told = [line.split() for line in lines[1:]]  # without the start
+        return [(int(n), int(rest)) for n, rest, wait, _ in told if float(wait) > STEP]
+
+    rhythm = waited_for(even, 3)
+    remainders = {remainder for _, remainder in rhythm}  # one, or two if a worker started late
+    assert len(rhythm) >= 5 and len(remainders) < 3
+    few = [number for number, _ in waited_for(uneven, 2)]
+    assert {7, 15} <= set(few) and len(few) <= 6
+    assert not waited_for(lambda index: 0.2 * STEP, 2)
