@@ -41,7 +41,7 @@ def test_a_proof_ran_on_the_versions_that_the_tests_install():
         versions = {}  # of "torch 2.13.0, accelerate 1.12.0 and 1.15.0"
         for item in re.split(", | and ", entry.ran) if entry.ran else ():
             name, _, version = item.rpartition(" ")
-            versions.setdefault(name or next(reversed(versions)), []).append(version)
+            versions.setdefault(name or next(reversed(versions), item), []).append(version)
         for name, several in versions.items():
             assert name.split()[0] in SYSTEM or any(
                 f'"{name}=={version}' in pins for version in several
