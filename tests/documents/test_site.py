@@ -186,6 +186,25 @@ def test_every_platform_command_tool_and_script_is_there(pages):
             assert path.name in words("/reference/scripts/"), path.name
 
 
+def test_every_guide_of_the_skill_has_its_page_in_the_menu(pages):
+    for path in sorted((ROOT / "references/guides").glob("*.md")):
+        read = pages[f"/guides/{path.stem}/"]
+        title = path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+        assert " ".join(title.replace("`", "").split()) in " ".join(" ".join(read.words).split())
+        assert any(re.search(r"entries/[A-Z]+\d+/$", link) for link in read.links), path.stem
+        home = [urljoin("/", link) for link in pages["/"].links]
+        assert f"/guides/{path.stem}/" in home, path.stem
+
+
+def test_the_path_of_a_page_leads_to_it(pages):
+    def leads(start, end):
+        return end in [urljoin(start, link) for link in pages[start].links]
+
+    assert leads("/entries/GEN5/", "/guides/smoke-runs/")
+    assert leads("/guides/lifecycle/", "/guides/monitoring/")
+    assert leads("/guides/china-network/", "/platforms/autodl/")
+
+
 def test_the_figures_stand_with_the_commands_that_measured_them(pages):
     words = " ".join(pages["/figures/"].words)
     assert (

@@ -103,6 +103,7 @@ def test_an_sdist_carries_what_its_tests_read(tmp_path):
     assert {
         "tests/retrieval/test_synthetic.py",
         "benchmarks/synthetic.py",
+        "references/guides/principles.md",
         ".github/ISSUE_TEMPLATE/new-failure.yml",
         ".ci/run",
     } <= names

@@ -41,6 +41,7 @@ PLACES = {
     "page:find": finder.ADDRESS,
     "page:glossary": "reference/glossary/",
 }
+GUIDES = "references/guides/"  # guides that the skill carries; those of docs/ are for the site only
 REFERENCE = ("commands", "glossary")  # pages of docs/ that belong to the reference, not the guides
 
 
@@ -80,6 +81,8 @@ def addresses(root: Path, found: Catalogue) -> dict[str, str]:
         name = path.relative_to(root).as_posix()
         if name.startswith("profiles/"):
             known[name] = platforms.address_of(path.stem.strip("_"))
+        elif name.startswith(GUIDES):
+            known[name] = f"guides/{path.stem}/"
         else:
             known[name] = f"{'topics' if name in with_entries else 'reference'}/{path.stem}/"
     for path in sorted((root / "docs").rglob("*.md")):
@@ -161,7 +164,7 @@ def _catalogue(site: Site, project: Project) -> None:
     for path in bundle.pages(project.root):
         name = path.relative_to(project.root).as_posix()
         group = [entry for entry in found.entries if entry.path == name]
-        here = project.place(name, every_id=bool(group))
+        here = project.place(name, every_id=bool(group) or name.startswith(GUIDES))
         if name.startswith("profiles/") and path.stem in profiles:
             page = platforms.platform_page(
                 name, project.text(name), profiles[path.stem], found, here
@@ -242,13 +245,15 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
     about = [
         item(a)
         for n, a in files.items()
-        if n.startswith(("references/", "profiles/_")) and not a.startswith("topics/")
+        if n.startswith(("references/", "profiles/_")) and not a.startswith(("topics/", "guides/"))
     ]
+    steps = [page.address for page in guides if page.address]
+    steps += [address for name, address in files.items() if name.startswith(GUIDES)]
     home = [item(p.address, "Home") for p in guides if not p.address]
     return [
         *home,
         item(PLACES["page:find"]),
-        {"Guides": [item(page.address) for page in guides if page.address]},
+        {"Guides": [item(address) for address in steps]},
         {"Entries": [item(PLACES["page:entries"]), *topics]},
         {"Platforms": [item(PLACES["page:compare"]), *platform]},
         {

@@ -140,9 +140,20 @@ def _with_links(tokens: list[Token], place: Place) -> list[Token]:
                 found.append(token)
         elif token.type == "text" and not inside:
             found += _with_ids(token.content, place)
+        elif token.type == "code_inline" and not inside:
+            found += _with_page(token, place)
         else:
             found.append(token)
     return found
+
+
+def _with_page(code: Token, place: Place) -> list[Token]:
+    """Link code that is the path of a page, such as `references/hub.md`, to that page."""
+    address = place.addresses.get(code.content) if code.content.endswith(".md") else None
+    if address is None or address == place.address:
+        return [code]
+    link = Token("link_open", "a", 1, attrs={"href": place.to(address)})
+    return [link, code, Token("link_close", "a", -1)]
 
 
 def _with_ids(text: str, place: Place) -> list[Token]:
