@@ -67,6 +67,17 @@ def value_of():
 
 
 @pytest.fixture
+def shell_of():
+    """shell_of("U47", "findmnt"): the first code under Check that holds this word, for bash."""
+
+    def code(entry_id: str, word: str) -> str:
+        spans = re.findall(r"`([^`]+)`", bundle.load().get(entry_id).check)
+        return " ".join(next(span for span in spans if word in span).split())
+
+    return code
+
+
+@pytest.fixture
 def small_llama():
     """The configuration of a Llama of one layer that knows eight tokens."""
     from transformers import LlamaConfig
