@@ -56,6 +56,28 @@ def printed():
 
 
 @pytest.fixture
+def value_of():
+    """value_of("R5", "1 - (returns", returns=…): what the code under Check that begins so is worth, given these names."""
+
+    def run(entry_id: str, start: str, **names: object) -> object:
+        code = re.search(rf"`({re.escape(start)}[^`]*)`", bundle.load().get(entry_id).check)[1]
+        return eval(" ".join(code.split()), names)
+
+    return run
+
+
+@pytest.fixture
+def shell_of():
+    """shell_of("U47", "findmnt"): the first code under Check that holds this word, for bash."""
+
+    def code(entry_id: str, word: str) -> str:
+        spans = re.findall(r"`([^`]+)`", bundle.load().get(entry_id).check)
+        return " ".join(next(span for span in spans if word in span).split())
+
+    return code
+
+
+@pytest.fixture
 def small_llama():
     """The configuration of a Llama of one layer that knows eight tokens."""
     from transformers import LlamaConfig

@@ -38,3 +38,15 @@ def test_a_shift_is_taken_off_before_the_factor_and_put_back_after_it():
     assert abs(scaled.std() - 1) < 0.05 and abs(scaled.mean()) < 0.05
     assert torch.allclose(scaled / factor + shift, latents, atol=1e-5)
     assert not torch.allclose(scaled / 0.18215, latents, atol=0.5)
+
+
+def test_the_check_reads_about_1_only_for_latents_scaled_once(printed):
+    torch.manual_seed(0)
+    latents = torch.randn(4, 4, 32, 32) * STD
+
+    def deviation(z):
+        return float(printed("DF3", z=z).split()[1])
+
+    assert 0.8 < deviation(latents * 0.18215) < 1.2
+    assert deviation(latents) > 5
+    assert deviation(latents * 0.18215**2) < 0.2

@@ -89,3 +89,16 @@ def test_dropping_everything_or_scale_one_leaves_no_guidance_either():
 def test_dropping_two_text_encoders_independently_drops_both_only_in_one_percent():
     drops = torch.rand(100_000, 2, generator=torch.Generator().manual_seed(0)) < 0.1
     assert 0.008 < drops.all(1).float().mean() < 0.012
+
+
+def test_the_check_is_about_0_where_the_condition_does_not_arrive(value_of):
+    torch.manual_seed(0)
+    x, (model, _) = torch.randn(64), trained(0.1)
+    c, empty = torch.ones(64, dtype=torch.long), torch.full((64,), NULL)
+
+    def shown(f):
+        with torch.no_grad():
+            return value_of("DF5", "(f(x, c)", f=f, x=x, c=c, empty=empty)
+
+    assert shown(model) > 0.1
+    assert shown(lambda x, c: model(x, torch.full_like(c, NULL))) == 0

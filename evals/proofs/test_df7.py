@@ -46,3 +46,20 @@ def test_a_rescaled_schedule_makes_the_epsilon_weight_nan_and_not_that_of_v():
     assert snr[-1] == 0
     assert weights(snr, "epsilon").isnan().sum() == 1
     assert weights(snr, "v_prediction").isfinite().all()
+
+
+def test_the_check_is_nan_only_for_the_epsilon_form_at_zero_terminal_snr(printed):
+    def shown(snr, kind):
+        return (
+            printed("DF7", w=weights(snr, kind))
+            .replace("tensor", "")
+            .replace(", dtype=torch.float64", "")
+        )
+
+    first, middle, last, bad = shown(SNR, "epsilon").split()
+    assert first.startswith("(0.0043") and middle == last == "(1.)" and bad == "(False)"
+    assert shown(SNR, "v_prediction").endswith("(False)")
+    zero = SNR.clone()
+    zero[-1] = 0
+    assert shown(zero, "epsilon").endswith("(True)")
+    assert shown(zero, "v_prediction").endswith("(False)")

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 PIXELS = 4096
 
@@ -68,3 +69,15 @@ def test_shifting_twice_is_another_schedule():
     once, twice = schedule(28, 3.0), [shifted(s, 3.0) for s in schedule(28, 3.0)]
     assert twice == pytest.approx(schedule(28, 9.0))
     assert max(abs(a - b) for a, b in zip(once, twice)) > 0.2
+
+
+class Scheduler:
+    """Of FlowMatchEulerDiscreteScheduler what the check uses: `mu` moves the levels of `set_timesteps`."""
+
+    def set_timesteps(self, steps: int, mu: float) -> None:
+        self.sigmas = torch.tensor(schedule(steps, math.exp(mu)))
+
+
+def test_the_check_counts_the_steps_above_a_level_of_nine_tenths(printed):
+    for shift, count in ((3.16, 8), (1.0, 3)):
+        assert printed("DF8", sched=Scheduler(), mu=math.log(shift)).endswith(f"tensor({count})")

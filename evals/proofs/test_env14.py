@@ -54,3 +54,19 @@ def test_a_missing_command(tmp_path, says):
         with pytest.raises(FileNotFoundError) as stop:
             subprocess.run([command], env=empty)
         says("ENV14", str(stop.value))
+
+
+@pytest.mark.parametrize(("library", "lacks"), [("libGL.so.9", True), ("libstdc++.so.6", False)])
+def test_the_check_lists_what_a_package_lacks_and_nothing_for_a_whole_one(
+    tmp_path, shell_of, library, lacks
+):
+    data = Path(compiled.__file__).read_bytes()
+    name = b"\0" + library.encode().ljust(len(HAS) - 2, b"\0") + b"\0"
+    (tmp_path / "cv2").mkdir()
+    (tmp_path / "cv2" / "cv2.abi3.so").write_bytes(data.replace(HAS, name))
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho {tmp_path}\n")
+    python.chmod(0o755)
+    code = f"PATH={tmp_path}:$PATH; {shell_of('ENV14', 'xargs ldd')}"
+    shown = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout.strip()
+    assert shown == (f"{library} => not found" if lacks else "")

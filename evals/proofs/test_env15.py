@@ -108,3 +108,26 @@ def test_pip_of_one_python_and_another_python(package, tmp_path):
     )
     assert run(other, *PIP, "install", "--no-index", package, env=env).returncode == 0
     assert run(other, "-c", "import tracker").returncode == 0
+
+
+def test_the_check_tells_two_pythons_from_one_behind_wrappers(tmp_path, shell_of):
+    made = run(BASE, "-m", "venv", "--without-pip", "--system-site-packages", tmp_path / "env")
+    assert made.returncode == 0, made.stderr
+
+    def folders(pips_python):
+        for name, line in {
+            "python": f'exec "{BASE}" "$@"',
+            "pip": f'exec "{pips_python}" -m pip "$@"',
+            "torchrun": "",
+        }.items():
+            wrapper = tmp_path / name
+            first = "#!/bin/sh" if line else f"#!{BASE}"
+            wrapper.write_text(f"{first}\n{line}\n")
+            wrapper.chmod(0o755)
+        env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+        shown = run("bash", "-c", shell_of("ENV15", "pip debug"), env=env).stdout.splitlines()
+        assert len(shown) == 3, shown
+        return {os.path.dirname(line.split()[-1].lstrip("#!")) for line in shown}
+
+    assert len(folders(BASE)) == 1
+    assert len(folders(tmp_path / "env/bin/python")) == 2

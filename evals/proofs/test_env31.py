@@ -53,7 +53,7 @@ def command(name: str) -> str:
         .read_text(encoding="utf-8")
         .split("### ENV31")[1]
     )
-    return re.search(r'python -c "(import datasets as m; .+?)"', page)[1].replace("datasets", name)
+    return re.search(r'python -c "(import sys; .+?)"', page)[1].replace("datasets", name)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,29 @@ def test_a_script_with_a_librarys_name(name, code, box, tmp_path, says):
     assert (
         run(tmp_path, "mine.py").returncode == 0
     )  # the __pycache__ of the old name lies there still
+
+
+def test_the_check_names_two_places_even_for_a_file_that_stops_when_it_is_imported(
+    box, tmp_path, shell_of
+):
+    box("site/torch/__init__.py", LIBRARY)
+    own = box("project/torch.py", "import torch\nprint(torch.tensor([1]))")
+    code = shell_of("ENV31", "find_spec").replace("python -c", f"{sys.executable} -c")
+
+    def places():
+        shown = subprocess.run(
+            ["bash", "-c", code],
+            cwd=tmp_path / "project",
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+            capture_output=True,
+            text=True,
+        ).stdout
+        return re.findall(r"origin='([^']+)'", shown)
+
+    library = f"{tmp_path}/site/torch/__init__.py"
+    assert places() == [str(own), library]
+    own.rename(own.with_name("mine.py"))
+    assert places() == [library, library]
 
 
 def test_a_module_beside_the_script(box, tmp_path, says):

@@ -55,3 +55,14 @@ def test_a_newer_glibc_is_asked_for(tmp_path, says):
     result = load(renamed(GOOD, tmp_path / "op.so", b"GLIBC_2.14", b"GLIBC_2.99"))
     assert result.returncode == 1 and "libc.so.6: version" in result.stderr
     says("ENV9", result.stderr)
+
+
+def test_the_check_reads_the_newest_version_that_a_file_has(tmp_path, shell_of):
+    def newest(file):
+        code = shell_of("ENV9", "grep -ao").replace("FILE", str(file))
+        return subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout.strip()
+
+    old, new = tmp_path / "old.so", tmp_path / "new.so"
+    old.write_bytes(b"\0GLIBCXX_3.4.9\0GLIBCXX_3.4.28\0")
+    new.write_bytes(b"\0GLIBCXX_3.4.9\0GLIBCXX_3.4.33\0")
+    assert (newest(old), newest(new)) == ("GLIBCXX_3.4.28", "GLIBCXX_3.4.33")

@@ -165,3 +165,24 @@ def test_a_plain_folder_needs_no_cache(home, tmp_path, at):
     )  # real files, as --local-dir makes them
     at(tmp_path / "empty")
     assert config(str(plain)) == 8
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        None,
+        lambda repo: shutil.rmtree(repo / "blobs"),
+        lambda repo: (repo / "refs" / "main").unlink(),
+        lambda repo: (repo / "refs" / "main").write_text("f" * 40),
+        lambda repo: (repo / "refs" / "main").write_text(COMMIT + "\n"),
+        lambda repo: (repo / "snapshots" / COMMIT / "config.json").unlink(),
+    ],
+)
+def test_the_check_is_healthy_only_for_a_whole_copy(home, shell_of, spoil):
+    if spoil:
+        spoil(repo(home))
+    code = shell_of("HUB4", "refs/main").replace("ORG--NAME", "org--tiny")
+    shown = subprocess.run(
+        ["bash", "-c", code], cwd=home / "hub", capture_output=True, text=True
+    ).stdout.split()
+    assert (shown == ["40", *sorted(FILES)]) == (spoil is None)

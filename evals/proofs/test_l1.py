@@ -77,3 +77,11 @@ def test_in_training_padding_on_the_right_changes_nothing_and_on_the_left_it_nee
     torch.testing.assert_close(right, real)
     torch.testing.assert_close(placed, real)
     assert (left - real).abs().max() > 0.1
+
+
+def test_the_check_shows_a_zero_for_padding_on_the_right_and_none_for_the_left(printed):
+    def shown(mask):
+        return printed("L1", batch={"attention_mask": torch.tensor(mask)})
+
+    assert shown([[1] * 8, [1] * 3 + [0] * 5]) == "[1, 0]"
+    assert shown([[1] * 8, [0] * 5 + [1] * 3]) == "[1, 1]"

@@ -128,3 +128,16 @@ def test_a_model_that_learned_its_end_plays_the_next_turn_when_generate_waits_fo
     assert answer(model)[:6] == [ONE, TWO, END, ASK, ONE, TWO]
     model.generation_config.eos_token_id = [SPARE, END]
     assert answer(model) == [ONE, TWO, END]
+
+
+def test_the_check_ends_in_the_end_only_where_it_has_a_label(printed, tokenizer, small_llama):
+    model, ids = LlamaForCausalLM(small_llama), torch.tensor([TURN, ASK, ONE, TWO, END])
+    model.generation_config.eos_token_id = END
+
+    def shown(labels):
+        return printed(
+            "L11", tokenizer=tokenizer, model=model, ids=ids, labels=torch.tensor(labels)
+        )
+
+    assert shown([-100, -100, ONE, TWO, END]) == "['one', 'two', '<|end|>'] <|end|> 1"
+    assert shown([-100, -100, ONE, TWO, -100]) == "['one', 'two'] <|end|> 1"

@@ -90,3 +90,9 @@ def test_unquantized(trainer):
 )
 def test_texts_of_reports(text, says):
     says("L12", text)
+
+
+def test_the_check_names_a_quantized_model_without_adapters(quantized, printed):
+    model = quantized("online")
+    assert printed("L12", model=model).startswith("True LlamaForCausalLM ")
+    assert printed("L12", model=with_adapters(model)).startswith("True PeftModel")

@@ -1,5 +1,7 @@
 """L14: a token id, a position or a segment beyond its table stops in the embedding; a resized table, a cut text or masked labels run."""
 
+import re
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -152,3 +154,16 @@ def test_index_select_says_the_same(says):
     with pytest.raises(IndexError) as error:
         torch.randn(3, 2).index_select(0, torch.tensor([3]))
     says("L14", str(error.value))
+
+
+def test_the_check_shows_an_id_or_a_length_beyond_its_table(printed):
+    def shown(ids):
+        numbers = printed("L14", batch={"input_ids": ids}, model=gpt2())
+        return [int(n) for n in re.findall(r"\d+", numbers)]
+
+    low, high, length, words, positions = shown(tokens(8))
+    assert 0 <= low and high < words and length <= positions
+    _, high, _, words, _ = shown(tokens(8, fill=20))
+    assert high >= words
+    *_, length, words, positions = shown(tokens(17))
+    assert length > positions

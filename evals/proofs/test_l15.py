@@ -246,3 +246,11 @@ def test_the_first_batch_shows_it(trainer, causal):
     ]
     assert ["labels" in batch for batch in batches] == [False, True]
     assert [next(iter(causal(**batch))) for batch in batches] == ["logits", "loss"]
+
+
+def test_the_check_lists_labels_only_where_the_trainer_gets_them(trainer, causal, printed):
+    def shown(data):
+        return printed("L15", trainer=trainer(causal, data), model=causal)
+
+    assert "'labels'" not in shown(rows(target=[1, 2, 3])).split("}")[0]
+    assert "'labels'" in shown(LABELLED).split("}")[0]

@@ -1,8 +1,11 @@
 """L2: the loss counts the prompt."""
 
+import pytest
 import torch
+from tokenizers import Tokenizer, models
 from torch import nn
 from torch.nn.functional import cross_entropy
+from transformers import PreTrainedTokenizerFast
 
 VOCABULARY, PROMPT, ANSWER = 40, 45, 5
 FRAMES = torch.randint(
@@ -57,3 +60,19 @@ def test_labels_that_are_all_masked_give_nan_for_a_mean_and_zero_for_a_sum():
 def test_a_prompt_longer_than_the_limit_leaves_no_label_after_cutting_at_the_end():
     assert (MASKED[:, :PROMPT] != -100).sum() == 0
     assert (MASKED[:, : PROMPT + 1] != -100).sum() == 16
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ([-100, -100, 4, 1], "yes <end>"),
+        ([2, 3, 4, 1], "is it yes <end>"),
+        ([-100] * 4, ""),
+    ],
+)
+def test_the_check_prints_what_counts(printed, labels, shown):
+    words = {word: i for i, word in enumerate(["<pad>", "<end>", "is", "it", "yes"])}
+    plain = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain)
+    row = {"input_ids": torch.tensor([[2, 3, 4, 1]]), "labels": torch.tensor([labels])}
+    assert printed("L2", tokenizer=tokenizer, row=row) == shown

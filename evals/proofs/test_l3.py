@@ -1,9 +1,13 @@
 """L3: a tokenizer without a padding token."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 from torch import nn
 from torch.nn.functional import cross_entropy
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCABULARY, END = 50, 2
 
@@ -50,3 +54,27 @@ def test_masking_by_position_keeps_one_end_a_row():
     logits = torch.zeros(2, 5, VOCABULARY, requires_grad=True)
     cross_entropy(logits.flatten(0, 1), labels_by_mask(SENTENCE, ATTENTION).flatten()).backward()
     assert (logits.grad[..., END] < 0).sum() == 2
+
+
+def test_the_check_shows_a_missing_token_one_beyond_the_table_and_a_sound_one(printed, small_llama):
+    model = LlamaForCausalLM(small_llama)  # it knows eight tokens
+
+    def shown(words, **special):
+        plain = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}))
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="<end>", **special)
+        return printed("L3", tokenizer=tokenizer, model=model)
+
+    words = ["<unk>", "<end>", "a", "b", "c", "d", "e", "<fill>"]
+    assert shown(words) == "None None 1 8"
+    assert shown(words, pad_token="<new>") == "<new> 8 1 8"
+    assert shown(words, pad_token="<fill>") == "<fill> 7 1 8"
+
+
+def test_the_check_of_the_labels_is_true_only_where_an_end_is_left(value_of):
+    def left(labels):
+        return value_of(
+            "L3", "(batch", batch={"labels": labels}, tokenizer=SimpleNamespace(eos_token_id=END)
+        )
+
+    assert left(labels_by_mask(SENTENCE, ATTENTION))
+    assert not left(labels_by_id(SENTENCE, END))

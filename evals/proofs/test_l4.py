@@ -1,8 +1,10 @@
 """L4: packed documents that read each other."""
 
+import pytest
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import LlamaForCausalLM
 
 torch.manual_seed(0)
 TOKEN, POSITION, QKV = nn.Embedding(50, 16), nn.Embedding(64, 16), nn.Linear(16, 48)
@@ -62,3 +64,24 @@ def test_without_a_separator_the_last_token_of_one_document_is_trained_to_predic
     assert labels[1:][3] == SECOND[0]
     labels[document_of(SEPARATE).diff(prepend=torch.tensor([-1])) != 0] = -100
     assert labels[1:][3] == -100
+
+
+@pytest.mark.parametrize(
+    ("positions", "apart"), [([0, 1, 2, 3, 0, 1, 2], True), (list(range(7)), False)]
+)
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_the_check_tells_packed_documents_that_read_each_other_from_separate_ones(
+    small_llama, value_of, attention, positions, apart
+):
+    torch.manual_seed(0)
+    model = LlamaForCausalLM._from_config(small_llama, attn_implementation=attention).eval()
+    second, n = [5, 6, 7], 4
+    names = {"model": model, "p": torch.tensor([positions]), "n": n}
+
+    def logits(first):
+        ids = torch.tensor([first + second])
+        return value_of("L4", "model(input_ids=x", x=ids, **names)
+
+    with torch.no_grad():
+        difference = (logits([1, 2, 3, 4]) - logits([4, 3, 2, 1])).abs().max()
+    assert (difference < 1e-6) == apart

@@ -61,3 +61,9 @@ def test_bf16_can_not_tell_neighbouring_logits_apart_once_they_are_large():
     assert (cross_entropy(logits.bfloat16().float(), target) - exact).abs() < 0.01
     assert (cross_entropy((logits + 300).bfloat16().float(), target) - exact).abs() > 0.05
     assert torch.tensor(301.0, dtype=torch.bfloat16) in (300, 302)  # steps of 2 from 256 on
+
+
+def test_the_check_shows_logits_that_drifted_and_is_near_zero_for_sound_ones(value_of):
+    logits, _ = batch()
+    sound, drifted = (value_of("L6", "logits.float()", logits=x) for x in (logits, logits + 300))
+    assert sound < 10 and drifted > 300

@@ -1,9 +1,14 @@
 """L7: what is counted in a perplexity."""
 
+import contextlib
+import io
 import math
+import re
+from types import SimpleNamespace
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 
 torch.manual_seed(0)
 TEXT = torch.randint(1, 30, (400,))
@@ -80,3 +85,25 @@ def test_a_sum_kept_in_bf16_stops_growing():
     for _ in range(4096):
         total += 3.02
     assert math.exp(total / 4096) < 2 < math.exp(3.02)
+
+
+def entry_code(model, ids, length, stride):
+    """What the code under Fix prints."""
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("L7").fix, re.S)[1]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(
+            code,
+            {"model": model, "ids": ids, "length": length, "stride": stride, "math": math}
+            | {"cross_entropy": torch.nn.functional.cross_entropy},
+        )
+    return float(out.getvalue())
+
+
+def test_the_code_of_the_entry_gives_the_size_of_the_vocabulary_for_equal_logits():
+    def equal(ids):
+        return SimpleNamespace(logits=torch.zeros(*ids.shape, 50))
+
+    ids = torch.randint(0, 50, (1, 333))
+    for length, stride in ((100, 50), (100, 100), (400, 400)):
+        assert entry_code(equal, ids, length, stride) == pytest.approx(50, rel=1e-5)

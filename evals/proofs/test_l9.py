@@ -108,3 +108,10 @@ def test_the_margin_can_grow_while_the_rejected_answer_pays_for_it():
 
 def test_an_added_likelihood_term_lifts_the_chosen_answer():
     assert shared(150, sft=0.1)[1][0] > shared(150)[1][0]
+
+
+def test_the_check_by_the_gradient_tells_equal_answers_from_a_rate_that_is_too_small():
+    equal, slow = Run(rejected=CHOSEN), Run(lr=5e-4)
+    for run in (equal, slow):
+        assert run.train()[-1]["loss"] == pytest.approx(math.log(2), abs=1e-3)
+    assert equal.policy.grad.norm() < 1e-6 < slow.policy.grad.norm()

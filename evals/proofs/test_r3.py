@@ -69,3 +69,11 @@ def test_a_policy_that_overflowed_fails_with_the_signature(says):
     with pytest.raises(ValueError) as error:
         torch.distributions.Categorical(logits=torch.full((2, 3), float("nan")))
     says("R3", str(error.value))
+
+
+def test_the_check_names_the_weights_that_broke_and_none_for_a_bad_observation(value_of):
+    policy = torch.nn.Linear(2, 2)
+    assert value_of("R3", "[n for n, p", policy=policy) == []
+    with torch.no_grad():
+        policy.bias[0] = float("nan")
+    assert value_of("R3", "[n for n, p", policy=policy) == ["bias"]

@@ -1,6 +1,7 @@
 """R4: what a saved policy doesn't hold."""
 
 import copy
+from types import SimpleNamespace
 
 import torch
 
@@ -87,3 +88,23 @@ def test_updates_on_a_buffer_that_starts_empty_see_the_same_few_samples():
         return len(set(torch.randint(0, size, (draws,)).tolist()))
 
     assert different(10) <= 10 and different(100_000) > 240
+
+
+def test_the_check_shows_lost_statistics_an_empty_buffer_and_an_agent_without_one(printed):
+    def shown(rms, **model):
+        return printed(
+            "R4", env=SimpleNamespace(obs_rms=rms), model=SimpleNamespace(**model)
+        ).split()[-2:]
+
+    full, empty = (SimpleNamespace(size=lambda n=n: n) for n in (5000, 0))
+    assert shown(stats, replay_buffer=full) == [str(stats.count), "5000"]
+    assert shown(Running(), replay_buffer=empty) == ["0.0001", "0"]
+    assert shown(stats) == [str(stats.count), "None"]
+
+
+def test_a_raw_observation_hides_lost_statistics_and_a_normalised_one_shows_them():
+    assert torch.equal(
+        policy(OBS), policy(OBS)
+    )  # the weights alone: before and after a restart alike
+    assert not torch.allclose(policy(Running()(OBS)), WANTED)
+    assert torch.equal(policy(stats(OBS)), WANTED)

@@ -52,3 +52,11 @@ def test_equal_rewards_in_a_group_have_none():
     rewards = torch.full((4,), 0.7)
     advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
     assert advantages.abs().max() < 1e-3
+
+
+def test_the_check_is_near_1_for_a_good_critic_and_0_for_a_useless_one(value_of):
+    torch.manual_seed(0)
+    returns = torch.randn(1000) * 200
+    good, useless = returns + torch.randn(1000) * 20, torch.zeros(1000)
+    assert value_of("R5", "1 - (returns", returns=returns, values=good) > 0.9
+    assert abs(value_of("R5", "1 - (returns", returns=returns, values=useless)) < 1e-3

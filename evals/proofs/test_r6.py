@@ -1,6 +1,13 @@
 """R6: how much a few seeds say."""
 
+import contextlib
+import io
+import re
+
+import numpy
+import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -56,3 +63,15 @@ def test_a_bootstrap_interval_of_five_seeds_is_as_wide_as_the_effect_people_clai
 def test_paired_seeds_of_the_environment_do_not_pair_the_results():
     a, b = returns(5000, 1)[:, 0], returns(5000, 1)[:, 0]
     assert abs(torch.corrcoef(torch.stack([a, b]))[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize(("gain", "decided"), [(0.0, False), (3000.0, True)])
+def test_the_code_of_the_entry_leaves_out_0_only_for_a_large_effect(gain, decided):
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("R6").fix, re.S)[1]
+    a, b = returns(2, 10).numpy()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        numpy.random.seed(0)
+        exec(code, {"numpy": numpy, "final_a": a, "final_b": b + gain})
+    low, high = map(float, out.getvalue().strip("[] \n").split())
+    assert (low > 0) == decided and high > 0

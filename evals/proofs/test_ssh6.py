@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 import shutil
 import signal
 import socket
@@ -155,3 +156,35 @@ def test_a_box_made_anew_is_refused_until_its_own_entry_is_gone(box, says):
     )
     assert "other.example" in box.known.read_text()  # only that one
     assert box.ssh("-o", "StrictHostKeyChecking=accept-new").stdout == "reached\n"
+
+
+def test_the_check_shows_two_fingerprints_for_a_box_made_anew_and_one_for_a_known_one(
+    box, shell_of
+):
+    box.ssh("-o", "StrictHostKeyChecking=accept-new")
+    host = {"HOST": "127.0.0.1", "PORT": str(box.port)}
+
+    def shown(word):
+        code = shell_of("SSH6", word).replace(
+            "ssh-keygen -l -F", f"ssh-keygen -f {box.known} -l -F"
+        )
+        for name, value in host.items():
+            code = code.replace(name, value)
+        out = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+        return set(re.findall(r"SHA256:\S+", out))
+
+    assert shown("-F '[HOST]") == shown("ssh-keyscan")
+    box.made_anew("second")
+    assert not shown("-F '[HOST]") & shown("ssh-keyscan")
+    box.known.unlink()
+    assert not shown("-F '[HOST]")
+
+
+def test_at_port_22_the_bare_name_is_stored(tmp_path):
+    known = tmp_path / "known"
+    known.write_text(f"box.example {key(tmp_path, 'host').with_suffix('.pub').read_text()}")
+    found = [
+        subprocess.run([KEYGEN, "-f", known, "-l", "-F", name], capture_output=True).returncode
+        for name in ("box.example", "[box.example]:22")
+    ]
+    assert found == [0, 1]

@@ -1,9 +1,11 @@
 """U24: the loop waits for the loader, and workers take the wait away."""
 
+import re
 import time
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch.utils.data import DataLoader, Dataset
 
 SAMPLES, SECONDS = 32, 0.05
@@ -43,3 +45,19 @@ def test_prefetching_and_staying_need_workers():
     for option in ({"prefetch_factor": 4}, {"persistent_workers": True}):
         with pytest.raises(ValueError, match="num_workers"):
             DataLoader(Slow(), num_workers=0, **option)
+
+
+def test_the_code_of_the_entry_tells_a_loader_that_sets_the_pace_from_a_quick_one(capsys):
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("U24").fix, re.S)[1]
+
+    def per_batch(loader):
+        exec(code, {"loader": loader, "time": time})
+        return float(capsys.readouterr().out.split()[0])
+
+    def slow():
+        for _ in range(102):
+            time.sleep(0.003)
+            yield torch.zeros(1)
+
+    step = 0.003  # as long as a step of the model takes here
+    assert per_batch(slow()) >= step > 10 * per_batch(iter([torch.zeros(1)] * 102))

@@ -98,3 +98,18 @@ def test_texts_of_git_and_docker_are_found(says):
     for text in ("remote: - Push cannot contain secrets", "remote: - GITHUB PUSH PROTECTION",
                  ' - SecretsUsedInArgOrEnv: Do not use ARG or ENV instructions for sensitive data (ENV "HF_TOKEN")'):  # fmt: skip
         says("U34", text)
+
+
+def test_the_pattern_is_that_of_the_entry(shell_of):
+    shown = re.search(r"P='([^']+)'", shell_of("U34", "P="))[1]
+    assert set(shown.split("|")) == set(PATTERN.split("|"))
+
+
+@pytest.mark.parametrize(("argument", "count"), [(KEY, "1"), ("--token-file=key.txt", "0")])
+def test_the_check_counts_a_command_that_shows_a_key_and_no_other(shell_of, argument, count):
+    pattern, _, running = shell_of("U34", "P=").split("; ")
+    with subprocess.Popen([sys.executable, "-c", "input()", argument], stdin=subprocess.PIPE) as it:
+        code = f"{pattern}; {running.replace('ps -eo', f'ps -p {it.pid} -o')}"
+        shown = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+        it.communicate(b"\n")
+    assert shown.strip() == count

@@ -80,3 +80,9 @@ def test_a_process_keeps_the_code_that_it_began_with(bash):
     code = "import model, time; open('up', 'w').close(); time.sleep(1); import model; print(model.RATE)"
     script = f'python3 -c "{code}" & while [ ! -e up ]; do sleep 0.05; done; echo "RATE = 7" > model.py; wait'
     assert bash(script).stdout == "2\n"
+
+
+def test_the_comparison_is_that_of_the_entry(shell_of):
+    assert shell_of("U42", "ls-files") == COMPARE.replace("(cd ../box", "ssh gpu 'cd proj").replace(
+        "--quiet)", "--quiet'"
+    )

@@ -66,3 +66,14 @@ def test_texts_of_services_are_found(says):
         "jwt.exceptions.ImmatureSignatureError: The token is not yet valid (iat)",
     ):
         says("U46", text)
+
+
+@pytest.mark.parametrize(("behind", "low", "high"), [(0, -5, 5), (7200, -7205, -7195)])
+def test_the_check_shows_by_how_much_the_clock_is_off(tmp_path, shell_of, behind, low, high):
+    servers = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + behind))
+    curl = tmp_path / "curl"
+    curl.write_text(f"#!/bin/sh\nprintf 'HTTP/2 200 \\r\\ndate: {servers}\\r\\n'\n")
+    curl.chmod(0o755)
+    code = f"PATH={tmp_path}:$PATH; {shell_of('U46', 'curl')}"
+    seconds, unit = run(["bash", "-c", code], tmp_path).split()
+    assert low <= int(seconds) <= high and unit == "s"

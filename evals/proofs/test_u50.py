@@ -85,3 +85,15 @@ def test_the_loader(tmp_path, says, workers):
     assert ("in __getitem__" in told) == (workers == "0")
     good = run(sys.executable, str(script), "good", workers)
     assert good.returncode == 0 and "tensor([0])" in good.stdout
+
+
+@pytest.mark.parametrize(("more", "status"), [("crash", "139"), ("", "0")])
+def test_the_check_prints_139_for_a_crash_and_0_for_a_run_that_ends(
+    tmp_path, shell_of, more, status
+):
+    (tmp_path / "train.py").write_text(CRASH)
+    code = shell_of("U50", "echo $?").replace(
+        "python train.py", f"{sys.executable} train.py {more}"
+    )
+    shown = run("bash", "-c", f"cd {tmp_path}; {code}").stdout
+    assert shown.split()[-1] == status

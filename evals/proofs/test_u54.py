@@ -135,3 +135,18 @@ def test_a_worker_hands_over_each_tensor_of_a_batch_in_a_mapping_of_its_own(coll
     batch = next(batches)
     assert len(batch) == 400
     assert mappings() - before == most
+
+
+@pytest.mark.parametrize(("limit", "first"), [("8000000", "8000000"), ("unlimited", "unlimited")])
+def test_the_check_shows_the_limit_of_the_process_and_its_mappings(shell_of, limit, first):
+    code = shell_of("U54", "ulimit -v").replace("PID", "self")
+    shown = subprocess.run(
+        ["bash", "-c", f"ulimit -v {limit}; {code}"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert shown[0] == first
+    assert [line.split(":")[0] for line in shown[1:4]] == [
+        "MemAvailable",
+        "CommitLimit",
+        "Committed_AS",
+    ]
+    assert shown[4] in "012" and int(shown[6]) < int(shown[5])

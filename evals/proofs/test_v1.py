@@ -1,5 +1,7 @@
 """V1: training and evaluation prepare pixels differently."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -80,3 +82,17 @@ def test_mean_and_deviation_of_one_batch_name_the_mistake(prepare, mean, std):
     )
     assert batch.mean().item() == pytest.approx(mean, abs=0.3 + abs(mean) * 0.2)
     assert batch.std().item() == pytest.approx(std, abs=0.35 + std * 0.4)
+
+
+def test_the_check_gives_alike_numbers_near_0_and_1_only_where_both_loaders_prepare_alike(printed):
+    def shown(prepare):
+        pixels, labels = pictures(0)
+        text = printed("V1", loader=[(prepare(pixels), labels)])
+        means, deviations = re.findall(r"tensor\(\[([^\]]*)", text)
+        return [sum(map(float, row.split(","))) / 3 for row in (means, deviations)]
+
+    mean, std = shown(right)
+    assert abs(mean) < 0.5 and 0.5 < std < 1.5
+    mean, std = shown(lambda pixels: right((pixels / 255).float()))  # scaled twice
+    assert mean < -1.5 and std < 0.2
+    assert shown(lambda pixels: pixels.float())[0] > 50  # not scaled

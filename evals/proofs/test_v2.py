@@ -69,3 +69,18 @@ def test_two_subsets_of_one_dataset_share_its_transform():
 
     train.dataset.transform = "random crop"
     assert validation[0] == "random crop"  # and the other way round
+
+
+class Validation(torch.utils.data.Dataset):
+    def __init__(self, transform):
+        self.images, self.labels = pictures(4, 1)
+        self.transform = transform
+
+    def __getitem__(self, index):
+        return self.transform(self.images[index : index + 1]), self.labels[index]
+
+
+def test_the_check_is_true_for_fixed_steps_and_false_for_random_ones(printed):
+    torch.manual_seed(0)
+    assert printed("V2", torch=torch, val_set=Validation(lambda images: images)) == "True"
+    assert printed("V2", torch=torch, val_set=Validation(torch.rand_like)) == "False"

@@ -78,3 +78,9 @@ def test_the_mean_over_images_differs_from_the_mean_over_the_pixels_of_all():
     empty = iou_of(torch.zeros(2, 2).long(), torch.zeros(2, 2).long())  # an image without objects
     assert empty[1:].isnan().all()
     assert empty.nan_to_num(0).mean() < 0.4 and empty.nanmean() == 1
+
+
+def test_the_check_shows_every_class_with_pixels_or_an_object_that_is_void(printed):
+    assert printed("V5", torch=torch, mask=MASK).startswith("(tensor([  0,   1,   2, 255])")
+    painted = torch.where(MASK == 0, 0, 255)
+    assert printed("V5", torch=torch, mask=painted).startswith("(tensor([  0, 255])")

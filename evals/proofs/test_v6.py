@@ -89,3 +89,11 @@ def test_a_prior_in_the_last_bias_starts_a_rare_class_at_its_true_share():
     bias = -torch.log(torch.tensor((1 - share) / share))
     assert bias.item() == pytest.approx(-4.595, abs=1e-3)
     assert torch.sigmoid(bias).item() == pytest.approx(share)
+
+
+def test_the_check_has_a_zero_where_a_class_is_never_predicted(printed):
+    def shown(predictions):
+        return printed("V6", torch=torch, labels=NEW_Y, predictions=predictions, C=2)
+
+    assert shown(torch.zeros_like(NEW_Y)) == "tensor([980,  20]) tensor([1000,    0])"
+    assert shown(NEW_Y) == "tensor([980,  20]) tensor([980,  20])"

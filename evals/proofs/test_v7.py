@@ -101,3 +101,12 @@ def test_update_bn_averages_all_batches_while_plain_passes_keep_the_last_few():
         torch.optim.swa_utils.update_bn(batches, model)
         measured.append(model[0].running_mean.item())
     assert torch.tensor(plain).std() > 3 * torch.tensor(measured).std()
+
+
+def test_the_check_names_live_statistics_and_none_that_are_frozen(printed):
+    model, x = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)), torch.zeros(2, 3, 4, 4)
+    assert printed("V7", model=model, torch=torch, x=x) == "{True} 2"
+    model[1].eval()
+    assert printed("V7", model=model, torch=torch, x=x) == "{False} 2"
+    groups = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4))
+    assert printed("V7", model=groups, torch=torch, x=x) == "set() 2"

@@ -1,5 +1,6 @@
 """X1: which part of a vision-language model is trainable."""
 
+import collections
 import re
 
 import torch
@@ -90,3 +91,18 @@ def test_a_list_of_lora_targets_adapts_the_vision_tower_too_and_leaves_the_proje
 
 def test_a_pattern_keeps_to_the_language_model():
     assert adapted(r".*language_model.*\.(q_proj|up_proj)") == NAMES[2:]
+
+
+def test_the_check_counts_what_is_released_part_by_part(value_of):
+    model = Model()
+    set_stage(model, "mm_projector")
+    names = {"collections": collections, "model": model}
+    assert set(value_of("X1", "collections.Counter", **names)) == {
+        "mm_projector.weight",
+        "mm_projector.bias",
+    }
+    set_stage(model, "mm_projector", "vision_tower")
+    assert {n.split(".")[0] for n in value_of("X1", "collections.Counter", **names)} == {
+        "mm_projector",
+        "vision_tower",
+    }

@@ -104,3 +104,19 @@ def test_the_line_of_a_loading_report_is_recognised(says):
         "X2",
         "and are newly initialized: ['model.mm_projector.0.weight', 'model.mm_projector.2.bias']",
     )
+
+
+def test_the_check_shows_equal_numbers_only_for_a_projector_that_was_loaded(
+    printed, tmp_path, monkeypatch
+):
+    torch.manual_seed(0)
+    monkeypatch.chdir(tmp_path)
+    model = torch.nn.ModuleDict({"mm_projector": torch.nn.Linear(4, 4)})
+    other = {f"mm_projector.{n}": p for n, p in torch.nn.Linear(4, 4).state_dict().items()}
+
+    def equal(saved):
+        torch.save(saved, "mm_projector.bin")
+        in_file, in_model = printed("X2", torch=torch, model=model).split("} {")
+        return in_file.strip("{}") == in_model.strip("{}")
+
+    assert equal(model.state_dict()) and not equal(other)

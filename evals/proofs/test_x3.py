@@ -1,7 +1,10 @@
 """X3: one learning rate for parts of different age."""
 
+import re
+
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 
 
 def model():
@@ -80,3 +83,25 @@ def test_one_cycle_with_one_number_makes_all_rates_equal():
     torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[1e-3, 2e-5], total_steps=10)
     first, second = rates(optimizer)
     assert first / second == pytest.approx(50)
+
+
+def test_the_check_shows_the_rates_apart_or_one_rate_for_all(printed):
+    m = model()
+    optimizer = torch.optim.AdamW(groups(m, mm_projector=1e-3, language_model=2e-5))
+    assert printed("X3", optimizer=optimizer) == "[(2, 0.001), (2, 2e-05)]"
+    assert printed("X3", optimizer=torch.optim.AdamW(m.parameters(), 1e-3)) == "[(6, 0.001)]"
+
+
+def optimizer_of_the_entry(m):
+    """What the code under Fix makes of it."""
+    names = {"torch": torch, "model": m}
+    exec(re.search(r"```python\n(.*?)```", bundle.load().get("X3").fix, re.S)[1], names)
+    return names["optimizer"]
+
+
+def test_the_code_of_the_entry_gives_each_part_its_rate_and_stops_at_a_part_that_no_key_names():
+    m = model()
+    assert rates(optimizer_of_the_entry(m)) == [2e-6, 2e-5, 1e-5]
+    m["lm_head"] = torch.nn.Linear(4, 4)
+    with pytest.raises(AssertionError):
+        optimizer_of_the_entry(m)

@@ -1,5 +1,7 @@
 """X4: a length limit that cuts image placeholders."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -62,3 +64,11 @@ def test_pictures_decide_how_many_placeholders_there_are():
 
     assert qwen2(448, 448) == 256
     assert qwen2(1792, 1344) > 3000
+
+
+def test_the_check_agrees_for_a_whole_row_and_not_for_a_cut_one(value_of):
+    model = SimpleNamespace(config=SimpleNamespace(image_token_id=9))
+    features = value_of("X4", "image_grid_thw", image_grid_thw=torch.tensor([[1, 32, 32]]))
+    ids = torch.tensor([[1] + [9] * 256 + [2]])
+    assert value_of("X4", "(ids ==", ids=ids, model=model) == features == 256
+    assert value_of("X4", "(ids ==", ids=ids[:, :128], model=model) == 127

@@ -1,6 +1,7 @@
 """X5: answers from the wording alone."""
 
 import functools
+from types import SimpleNamespace
 
 import torch
 
@@ -82,3 +83,20 @@ def test_balanced_answers_show_the_blindness_that_usual_ones_hide():
 def test_balanced_training_data_makes_the_same_network_look_harder():
     usual, balanced = trained(0.97, 1.0)[0], trained(0.0, 1.0)[0]
     assert scores(balanced, 0.0)[0] > scores(usual, 0.0)[0] + 0.1
+
+
+def test_the_check_is_exactly_0_only_where_pixels_do_not_arrive(value_of):
+    question, image, _ = data(8, 0.9, 3)
+
+    def largest(reach):
+        torch.manual_seed(0)
+        model = Model(reach)
+
+        def f(x, pixels):
+            return SimpleNamespace(logits=model(x, pixels))
+
+        return value_of(
+            "X5", "(f(x, image1)", f=f, x=question, image1=image, image2=image.roll(1, 0)
+        )
+
+    assert largest(0.0) == 0 and largest(0.01) > 0

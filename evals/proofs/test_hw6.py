@@ -1,0 +1,46 @@
+"""HW6: a link with fewer lanes than the card has, read from the system's list of devices."""
+
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def lanes(tmp_path, shell_of):
+    """lanes(a="4 16", …): what the check prints on a machine with these cards and a disk, class 0x0108."""
+
+    def shown(card_class="0x030200", **cards):
+        for name, widths in {**cards, "disk": "4 4"}.items():
+            device = tmp_path / name
+            device.mkdir()
+            now, most = widths.split()
+            for file, text in {
+                "class": "0x010802" if name == "disk" else card_class,
+                "current_link_width": now,
+                "max_link_width": most,
+                "current_link_speed": "16.0 GT/s PCIe",
+            }.items():
+                (device / file).write_text(text + "\n")
+        code = shell_of("HW6", "current_link_width").replace("/sys/bus/pci/devices", str(tmp_path))
+        out = subprocess.run(
+            ["bash", "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        return [line.split()[:3] for line in out.splitlines()]
+
+    return shown
+
+
+def test_a_narrow_link_shows_beside_what_the_card_can_do(lanes):
+    assert lanes(bad="4 16", good="16 16") == [["bad", "4", "16"], ["good", "16", "16"]]
+
+
+def test_a_card_of_eight_lanes_is_whole(lanes):
+    assert lanes(small="8 8") == [["small", "8", "8"]]
+
+
+def test_an_accelerator_without_a_display_class_is_listed_too(lanes):
+    assert lanes(card_class="0x120000", mi300="16 16") == [["mi300", "16", "16"]]
+
+
+def test_the_line_of_lspci_is_recognised(says):
+    says("HW6", "\t\tLnkSta:\tSpeed 16GT/s, Width x4 (downgraded)")
