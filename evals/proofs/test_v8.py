@@ -1,0 +1,33 @@
+"""V8: an odd size on the way down doesn't come back; padding to a multiple does."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+LEVELS = 3
+
+
+def unet(x):
+    skips = []
+    for _ in range(LEVELS):
+        skips.append(x)
+        x = F.max_pool2d(x, 2)
+    for skip in reversed(skips):
+        x = torch.cat((skip, F.interpolate(x, scale_factor=2)), dim=1)
+    return x
+
+
+def test_a_size_that_is_no_multiple_is_refused_with_the_signature(says):
+    x = torch.zeros(1, 1, 37, 40)
+    assert [s % 2**LEVELS for s in x.shape[2:]] == [5, 0]
+    with pytest.raises(RuntimeError) as error:
+        unet(x)
+    says("V8", str(error.value))
+
+
+def test_padding_to_a_multiple_cures_it():
+    x = torch.zeros(1, 1, 37, 40)
+    h, w = x.shape[2:]
+    m = 2**LEVELS
+    padded = F.pad(x, (0, -w % m, 0, -h % m))
+    assert unet(padded)[..., :h, :w].shape[2:] == (37, 40)
