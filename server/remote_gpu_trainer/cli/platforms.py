@@ -153,7 +153,7 @@ def fit(args: argparse.Namespace) -> int:
     from ..numbers import model_shape, training_memory
 
     model, run = _model(args), _run(args)
-    card = _card(args.gpu) if args.gpu else None
+    card = _card(args.gpu) if args.gpu is not None else None
     found = training_memory.estimate(model, run)
     changes = training_memory.levers(model, run)
     gib, context = training_memory.GIB, training_memory.CONTEXT

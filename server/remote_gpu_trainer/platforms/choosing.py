@@ -362,7 +362,7 @@ def gpu_named(name: str) -> tuple[str, float] | None:
 
 
 def _fitting(name: str) -> list[str]:
-    """The card with most words that are all in a name; else all cards with the words of the name."""
+    """The card with most words, all in a name; else the cards that have all words of the name."""
     words = set(re.findall(r"[A-Z0-9]+", name[:80].upper()))
     within = [card for card in GPUS if set(card.split("-")) <= words]
     if within:

@@ -1,13 +1,20 @@
-"""Training runs whose memory is counted on the CPU, and the same runs as `rgt fit` is asked about them.
+"""Training runs whose memory is counted on the CPU, and what `rgt fit` is asked about them.
 
-Every tensor that a run makes is counted, temporary ones too: the sizes are those of a GPU's allocator
-without its rounding. Weights are random; the architecture of each is that of transformers.
+Every tensor that a run makes is counted, temporary ones too: the sizes are those of a GPU's
+allocator without its rounding. Weights are random, the architectures those of transformers.
 """
 
-import sys
+from __future__ import annotations
+
 import weakref
 
 import torch
+
+# torchvision's compiled operators want a CUDA build of torch; transformers needs their names only.
+OPERATORS = torch.library.Library("torchvision", "DEF")
+for _name in ("nms", "qnms"):
+    OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
 import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -106,7 +113,12 @@ def config_of(name: str) -> dict:
     kind, values, _ = RUNS[name]
     config = transformers.AutoConfig.for_model(kind, **values)
     made = _class_of(config)
-    return {**config.to_dict(), "architectures": [made.__name__]}
+    plain = {
+        key: value
+        for key, value in config.to_dict().items()
+        if isinstance(value, (bool, int, float, str))
+    }
+    return {**plain, "architectures": [made.__name__]}
 
 
 def _class_of(config):
@@ -182,9 +194,16 @@ def _dropout(values, p=0.5, training=True, inplace=False):
 
 
 def measured(name: str) -> dict[str, int]:
-    """Bytes of a run: weights, gradients, state, kept for backward, and the peak of its second step."""
+    """Bytes of a run: weights, gradients, state, what is kept, and the peak of the second step."""
     torch.manual_seed(0)
-    torch.nn.functional.dropout = _dropout
+    old, torch.nn.functional.dropout = torch.nn.functional.dropout, _dropout
+    try:
+        return _counted(name)
+    finally:
+        torch.nn.functional.dropout = old
+
+
+def _counted(name: str) -> dict[str, int]:
     model = _model(name)
     optimizer = _optimizer(name, model)
     asked = RUNS[name][2]
@@ -214,14 +233,3 @@ def measured(name: str) -> dict[str, int]:
     moments = ("forward", "backward", "step")
     peak = weights + max(found[moment] for moment in moments)
     return {**found, "weights": weights, "peak": peak}
-
-
-if __name__ == "__main__":
-    import json
-
-    torch.set_num_threads(2)
-    wanted = sys.argv[1:] or list(RUNS)
-    for run in wanted:
-        print(
-            run, json.dumps({k: round(v / 2**20, 2) for k, v in measured(run).items()}), flush=True
-        )
