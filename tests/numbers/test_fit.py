@@ -6,6 +6,8 @@ import re
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.excerpts import tokens_of_json
 from remote_gpu_trainer.numbers import model_shape, training_memory
 from remote_gpu_trainer.numbers.model_shape import Run, model_of, read_config
 from remote_gpu_trainer.numbers.training_memory import GIB, estimate
@@ -308,3 +310,41 @@ def test_a_count_of_weights_is_read():
     assert model_shape.count_of("1.5b") == 1_500_000_000
     with pytest.raises(BadRequest):
         model_shape.count_of("7 billion")
+
+
+# The same in a look-up.
+
+FAILED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total "
+    "capacity of 79.10 GiB of which 1.06 GiB is free. Including non-PyTorch memory, this process "
+    "has 78.03 GiB memory in use. Of the allocated memory 76.5 GiB is allocated by PyTorch, and "
+    "200 MiB is reserved by PyTorch but unallocated."
+)
+
+
+def test_a_look_up_with_a_config_says_what_training_takes(config):
+    answer = answer_for(text=FAILED, log=config)
+    assert answer.matches
+    assert "8.03B weights" in answer.ask and "doesn't fit in 79.1 GiB" in answer.ask
+    without = answer_for(text=FAILED)
+    assert tokens_of_json(answer.as_dict()) - tokens_of_json(without.as_dict()) < 200
+    alone = answer_for(log=config)
+    assert alone.also or alone.matches
+    assert alone.ask.startswith("By its config.json")
+
+
+def test_a_look_up_about_something_else_says_nothing_of_memory(config):
+    assert "config.json" not in answer_for(text="the loss is nan after 100 steps", log=config).ask
+
+
+def test_another_json_file_is_read_as_a_log(tmp_path):
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": [{"step": 1, "loss": 2.5}]}))
+    assert "weights" not in answer_for(log=str(path)).ask
+
+
+def test_a_config_that_is_damaged_is_refused_by_the_look_up_too(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "hidden_size": -1}))
+    with pytest.raises(BadRequest, match="hidden_size"):
+        answer_for(log=str(path))

@@ -8,6 +8,7 @@ tensors that its gradient needs.
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 
@@ -178,6 +179,20 @@ def read_config(data: bytes, given: dict | None = None) -> Model:
     if not isinstance(found, dict):
         raise BadRequest("the config holds no object; pass a model's config.json")
     return model_of({**found, **(given or {})})
+
+
+def at(path: str) -> Model | None:
+    """Return the model of a config.json, None for any other file. Raises BadRequest."""
+    if not path.endswith(".json") or not os.path.isfile(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError:
+        return None
+    fields = [key for name in ("layers", "hidden") for key in _NAMES[name]]
+    named = sum(f'"{key}"'.encode() in data for key in fields) > 1
+    return read_config(data) if named and b'"vocab_size"' in data else None
 
 
 def count_of(text: str) -> int:
