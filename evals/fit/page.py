@@ -23,6 +23,14 @@ LLAMA3 = {
     "tie_word_embeddings": False,
 }
 LLAMA2 = {**LLAMA3, "num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 32000}
+LLAMA65 = {
+    **LLAMA2,
+    "hidden_size": 8192,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "intermediate_size": 22016,
+}
 BERT = {
     "model_type": "bert",
     "hidden_size": 1024,
@@ -122,6 +130,23 @@ def published() -> list[tuple[str, str, str, float, float]]:
             _peak(LLAMA3, precision="4bit", targets="attention", **tuned) / GIB,
         ),
         (
+            "LLaMA 65B, QLoRA of rank 64, batch 4 of 528 tokens, checkpointing: what a card of 48 GB "
+            "holds (the authors quantize scales too, and page the state)",
+            "https://github.com/artidoro/qlora/blob/0b46ca80a0bb57b255e59bd0e19b190e51751d82/scripts/finetune_guanaco_65b.sh",
+            "2023-05",
+            48 * billion,
+            _peak(
+                LLAMA65,
+                batch=4,
+                sequence=528,
+                precision="4bit",
+                lora=64,
+                checkpointing=True,
+                accumulation=4,
+            )
+            / GIB,
+        ),
+        (
             "GPT of 22B, what one layer keeps of 4 × 2048 tokens, without attention scores: 34 sbh",
             megatron,
             "2023",
@@ -217,7 +242,9 @@ def page(results: list[dict]) -> str:
     lines += [
         "",
         "DeepSpeed's estimator for ZeRO-2 counts 4 bytes a weight for what isn't divided. The paper "
-        "counts 2, and so does `fit`.",
+        "counts 2, and so does `fit`. QLoRA's authors and torchtune keep adapters, embeddings and what "
+        "flows between layers in bf16; `fit` reckons what peft's "
+        "`prepare_model_for_kbit_training` makes of them, fp32.",
         "Selective checkpointing isn't compared: `fit` doesn't know it.",
     ]
     return "\n".join([*lines, "", "<!-- end -->", ""])

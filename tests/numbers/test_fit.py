@@ -79,7 +79,7 @@ def test_estimates_are_within_20_percent_of_figures_from_five_sources():
     rows = page.published()
     close = [row for row in rows if abs(row[4] / row[3] - 1) <= page.PUBLISHED]
     assert len({source for _, source, _, _, _ in close}) >= 5
-    assert len(rows) - len(close) == 2  # those that the page names
+    assert len(rows) - len(close) == 3  # the page says why
 
 
 def test_the_page_is_up_to_date(campaign, request):
@@ -285,6 +285,16 @@ def test_a_config_that_describes_no_model_is_refused(capsys, tmp_path, data):
 def test_odd_values_of_fields_that_hardly_matter_do_no_harm(swap):
     model = read_config(json.dumps({**LLAMA, **swap}).encode())
     assert 0 < estimate(model, Run()).peak < 10**18
+
+
+def test_what_is_not_counted_is_said(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "kv_lora_rank": 512, "vision_config": {"depth": 2}}))
+    _, told = asked(capsys, str(path))
+    assert told["not_counted"] == ["latent attention", "the part that sees"]
+    main(["fit", str(path)])
+    assert "not counted: latent attention, the part that sees" in capsys.readouterr().out
+    assert "latent attention" in answer_for(text=FAILED, log=str(path)).ask
 
 
 def test_a_file_that_cannot_be_read_is_told(capsys, tmp_path):

@@ -185,6 +185,7 @@ def fit(args: argparse.Namespace) -> int:
         if ways
         else None,
         "weights": model.total(),
+        "not_counted": list(model.unknown),
         "run": asdict(run),
     }
     print(json.dumps(told, ensure_ascii=False, indent=1) if args.json else _as_text(told))
@@ -213,6 +214,8 @@ def _as_text(told: dict) -> str:
             f"  {lever['saves_gib']:9.2f}  {lever['change']} [{lever['entry']}]: "
             f"{lever['options']}{then}"
         )
+    if told["not_counted"]:
+        out += ["", f"not counted: {', '.join(told['not_counted'])}"]
     if told["together"]:
         out += ["", f"{told['together']['options']} together: {told['together']['need_gib']:.1f}"]
     return "\n".join(out)

@@ -39,6 +39,16 @@ _NAMES = {
     "chosen": ("num_experts_per_tok", "moe_top_k"),
     "expert_size": ("moe_intermediate_size",),
 }
+# Fields of what isn't reckoned: the field, and what it stands for.
+_UNKNOWN = {
+    "kv_lora_rank": "latent attention",
+    "n_shared_experts": "shared experts",
+    "shared_expert_intermediate_size": "shared experts",
+    "vision_config": "the part that sees",
+    "audio_config": "the part that hears",
+    "mamba_d_state": "layers without attention",
+    "linear_num_key_heads": "layers without attention",
+}
 _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camembert", "xlm-roberta")
 _T5 = ("t5", "mt5", "umt5", "longt5")
 _ONE_NORM = ("phi", "gptj", "cohere", "codegen")
@@ -53,7 +63,7 @@ class Model:
     `chosen` of `experts` work on each token (0: no experts). `norm`: "rms", "gemma" (RMS in fp32)
     or "layer". `kept_by_act`: tensors that the activation keeps. `dropout`, `attention_dropout`:
     whether there is any. `encoder`: layers of an encoder beside `layers` of a decoder. `head`:
-    whether words are predicted.
+    whether words are predicted. `unknown`: parts of it that aren't counted.
     """
 
     layers: int
@@ -78,6 +88,7 @@ class Model:
     encoder: int = 0
     head: bool = True
     weights: int = 0
+    unknown: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
@@ -287,6 +298,7 @@ def model_of(config: dict) -> Model:
         ),
         encoder=_number(config, "encoder_layers", default=layers) if both else 0,
         head=head,
+        unknown=tuple(dict.fromkeys(told for key, told in _UNKNOWN.items() if config.get(key))),
     )
 
 

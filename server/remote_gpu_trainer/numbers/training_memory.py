@@ -368,4 +368,6 @@ def summary(model: Model, run: Run, gib: float = 0.0) -> str:
     if gib:
         told += f": {verdict(found.peak, gib)} in {gib:.1f} GiB"
     best = [f"{lever.what} {lever.saves / GIB:.1f} [{lever.entry}]" for lever in levers(model, run)]
+    if model.unknown:
+        told += f"; not counted: {', '.join(model.unknown)}"
     return f"{told}. Saves, in GiB: {', '.join(best[:3])}."
