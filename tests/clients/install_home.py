@@ -11,7 +11,7 @@ try:
 except ImportError:  # Python 3.10
     import tomli as tomllib
 from remote_gpu_trainer.cli.main import main
-from remote_gpu_trainer.clients import config_json, installing
+from remote_gpu_trainer.clients import configs, installing
 
 FILES = {
     "claude-code": ".claude.json", "opencode": ".config/opencode/opencode.json", "codex": ".codex/config.toml",
@@ -59,7 +59,7 @@ def tree(folder):
 
 def servers(home, client, file=None):
     text = (home / (file or FILES[client])).read_text(encoding="utf-8-sig")
-    tree = tomllib.loads(text) if client == "codex" else config_json.read(text).value
+    tree = tomllib.loads(text) if client == "codex" else configs.read(text).value
     return tree[KEYS.get(client, "mcpServers")]
 
 

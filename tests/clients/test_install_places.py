@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.clients import config_json, installing
+from remote_gpu_trainer.clients import configs, installing
 
 from tests.clients.install_home import (  # noqa: F401
     FILES,
@@ -120,7 +120,7 @@ def test_hooks_are_there_only_when_asked_for_and_stand_beside_the_users(home):
     assert (home / ".claude/settings.json").read_text() == mine
     (home / ".claude/settings.json").unlink()
     install("opencode", "--hooks")
-    [plugin] = config_json.read((home / FILES["opencode"]).read_text()).value["plugin"]
+    [plugin] = configs.read((home / FILES["opencode"]).read_text()).value["plugin"]
     assert os.path.isfile(plugin.removeprefix("file://"))
 
 

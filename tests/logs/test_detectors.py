@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.logs import detectors, judging
-from remote_gpu_trainer.logs.salient_lines import salient
+from remote_gpu_trainer.logs.routine import salient
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
 from tests.logs.detector_examples import EXAMPLES

@@ -22,6 +22,7 @@ COMMANDS = {  # each command's module, in the order of --help
     "lookup": "lookup",
     "render": "runs",
     "staleness": "platforms",
+    "fit": "platforms",
     "health": "health",
     "probe": "health",
     "status": "runs",

@@ -1,14 +1,16 @@
-"""The commands `profile` and `staleness`: arguments in, text out."""
+"""The commands `profile`, `staleness` and `fit`: arguments in, text out."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict, replace
 from datetime import date
+from pathlib import Path
 
 
 def add_to(commands) -> None:
-    """Add both commands to the parser's commands."""
+    """Add the commands to the parser's commands."""
     told = commands.add_parser(
         "profile",
         help="show what a platform bills, deletes and allows, or which platforms suit a run",
@@ -85,6 +87,192 @@ def add_to(commands) -> None:
     )
     stale.add_argument("--markdown", action="store_true", help="print a page for an issue")
     stale.set_defaults(run=staleness)
+    _add_fit(commands)
+
+
+SHAPE = {  # options that stand for fields of a config.json
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "intermediate": "intermediate_size",
+    "vocabulary": "vocab_size",
+}
+
+
+def _add_fit(commands) -> None:
+    """Add the command `fit`."""
+    from ..numbers import model_shape, training_memory
+
+    told = commands.add_parser(
+        "fit",
+        help="reckon whether training a model fits a GPU, and what would save memory",
+        description="Reckon the memory of weights, gradients, optimizer state, activations and "
+        "logits on each GPU, line by line, and what each change would save, with its entry. "
+        "Exit 0: fits. Exit 1: doesn't fit. Exit 2: the request can't be used.",
+    )
+    told.add_argument("config", nargs="?", metavar="FILE", help="the model's config.json")
+    shape = told.add_argument_group("the model, without a config.json or instead of a field of it")
+    shape.add_argument("--parameters", metavar="N", help="number of weights, such as 7B")
+    for option, field in SHAPE.items():
+        shape.add_argument(
+            f"--{option.replace('_', '-')}", type=int, metavar="N", help=f"as {field}"
+        )
+    run = told.add_argument_group("the run")
+    whole = {"type": int, "metavar": "N"}
+    run.add_argument("--batch", default=1, **whole, help="samples on each GPU (default: 1)")
+    run.add_argument("--sequence", default=2048, **whole, help="tokens of each (default: 2048)")
+    run.add_argument("--accumulation", default=1, **whole, help="batches per step (default: 1)")
+    for option, choices, default, text in (
+        ("precision", model_shape.PRECISIONS, "bf16-mixed", "8bit and 4bit: the base of LoRA"),
+        ("optimizer", training_memory.OPTIMIZERS, "adamw", "adamw is the fused one"),
+        ("sharding", model_shape.SHARDINGS, "none", "how GPUs divide the states"),
+        ("attention", model_shape.ATTENTIONS, "sdpa", "what computes attention"),
+        ("targets", model_shape.TARGETS, "all-linear", "which matrices get LoRA"),
+    ):
+        told_of = f"{text}: {', '.join(choices)} (default: {default})"
+        run.add_argument(
+            f"--{option}", choices=choices, default=default, metavar="KIND", help=told_of
+        )
+    run.add_argument("--lora", default=0, metavar="RANK", type=int, help="train adapters only")
+    run.add_argument("--gpus", default=1, **whole, help="GPUs that share the run (default: 1)")
+    run.add_argument("--checkpointing", action="store_true", help="keep only the inputs of layers")
+    run.add_argument(
+        "--chunked-loss", action="store_true", help="logits in eight pieces, as Liger does"
+    )
+    run.add_argument("--offload", action="store_true", help="optimizer state on the host")
+    told.add_argument(
+        "--gpu", metavar="NAME", help="a card, such as H100-80GB, or its memory in GiB"
+    )
+    told.add_argument("--json", action="store_true", help="print JSON")
+    told.set_defaults(run=fit)
+
+
+def fit(args: argparse.Namespace) -> int:
+    """`fit`: 0 fits or no GPU was named, 1 doesn't fit."""
+    from ..numbers import model_shape, training_memory
+
+    model, run = _model(args), _run(args)
+    card = _card(args.gpu) if args.gpu is not None else None
+    found = training_memory.estimate(model, run)
+    changes = training_memory.levers(model, run)
+    gib, context = training_memory.GIB, training_memory.CONTEXT
+    verdict = training_memory.verdict(found.peak, card[1]) if card else ""
+    ways = training_memory.plan(model, run, card[1]) if card else None
+    told = {
+        "verdict": verdict or None,
+        "gpu": {"name": card[0], "gib": card[1]} if card else None,
+        "need_gib": round(found.peak / gib + context, 2),
+        "peak_gib": round(found.peak / gib, 2),
+        "context_gib": context,
+        "moment": found.moment,
+        "lines": [
+            {"what": line.what, "arithmetic": line.how, "gib": round(line.size / gib, 3)}
+            for line in found.lines
+        ],
+        "levers": [
+            {
+                "change": lever.what,
+                "options": lever.options,
+                "entry": lever.entry,
+                "saves_gib": round(lever.saves / gib, 2),
+                "need_gib": round(lever.peak / gib + context, 2),
+                "verdict": training_memory.verdict(lever.peak, card[1]) if card else None,
+            }
+            for lever in changes
+        ],
+        "together": {"options": ways[0], "need_gib": round(ways[1] / gib + context, 2)}
+        if ways
+        else None,
+        "weights": model.total(),
+        "not_counted": list(model.unknown),
+        "run": asdict(run),
+    }
+    print(json.dumps(told, ensure_ascii=False, indent=1) if args.json else _as_text(told))
+    return 1 if verdict == model_shape.NOT else 0
+
+
+def _as_text(told: dict) -> str:
+    """The estimate for a person: the verdict, the arithmetic, the changes."""
+    card = told["gpu"]
+    head = f"needs about {told['need_gib']:.1f} GiB on each GPU"
+    if card:
+        head = f"{told['verdict']}: {head}, {card['name']} has {card['gib']:.1f}"
+    width = max(len(line["what"]) for line in [*told["lines"], {"what": "CUDA context"}])
+    rows = [
+        f"  {line['what']:{width}} {line['gib']:9.2f}  {line['arithmetic']}"
+        for line in told["lines"]
+    ]
+    rows.append(f"  {'CUDA context':{width}} {told['context_gib']:9.2f}  the most that is usual")
+    rows.append(f"  {'together':{width}} {told['need_gib']:9.2f}")
+    out = [head, "", f"most is taken {told['moment']}, in GiB:", *rows]
+    if told["levers"]:
+        out += ["", "each of these alone would save, in GiB:"]
+    for lever in told["levers"]:
+        then = f", then {lever['verdict']}" if lever["verdict"] else ""
+        out.append(
+            f"  {lever['saves_gib']:9.2f}  {lever['change']} [{lever['entry']}]: "
+            f"{lever['options']}{then}"
+        )
+    if told["not_counted"]:
+        out += ["", f"not counted: {', '.join(told['not_counted'])}"]
+    if told["together"]:
+        out += ["", f"{told['together']['options']} together: {told['together']['need_gib']:.1f}"]
+    return "\n".join(out)
+
+
+def _model(args: argparse.Namespace):
+    """The model that the arguments describe. Raises BadRequest."""
+    from ..numbers import model_shape
+    from ..text import BadRequest
+
+    given = {field: getattr(args, option) for option, field in SHAPE.items()}
+    given = {field: value for field, value in given.items() if value is not None}
+    if args.config:
+        try:
+            with Path(args.config).expanduser().open("rb") as file:
+                data = file.read(model_shape.MOST_BYTES + 1)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "no file has such a name"
+            raise BadRequest(
+                f"can't read {args.config[:200]!r}: {why}; pass a model's config.json"
+            ) from None
+        model = model_shape.read_config(data, given)
+    elif given:
+        named = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
+        model = model_shape.model_of({**named, **given})
+    else:
+        raise BadRequest("no model given; pass its config.json, or --layers, --hidden and others")
+    if args.parameters:
+        return replace(model, weights=model_shape.count_of(args.parameters))
+    return model
+
+
+def _run(args: argparse.Namespace):
+    """How the arguments train it. Raises BadRequest."""
+    from ..numbers.model_shape import Run, check
+
+    names = Run.__dataclass_fields__
+    return check(Run(**{name: getattr(args, name) for name in names}))
+
+
+def _card(name: str) -> tuple[str, float]:
+    """The card of a name, and its memory in GiB. Raises BadRequest."""
+    from ..health.box_check.tables import sku_of
+    from ..platforms.choosing import GPUS, BadNeed, gpu_named
+    from ..text import BadRequest
+
+    try:
+        found = gpu_named(name)
+    except BadNeed as error:
+        raise BadRequest(str(error)) from None
+    if not found and (sku := sku_of(name)):
+        return name, round(0.92 * sku["vram_gib"], 1)  # what the least of the known cards shows
+    if not found:
+        raise BadRequest(
+            f"unknown GPU {name[:40]!r}; give its memory in GiB, or one of {', '.join(GPUS)}"
+        )
+    return found
 
 
 def profile(args: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Add our values to one configuration file of a client, and remove them again.
 
 No other byte of the file changes. `Remembered` holds what is needed to restore a file that nobody
-has changed since. JSON is edited by config_json, because no library on PyPI edits
+has changed since. JSON is edited by configs, because no library on PyPI edits
 JSON with comments in place; TOML is edited with tomlkit.
 """
 
@@ -19,9 +19,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
-from . import config_json
-from .config_json import BadText
-from .configs import Edit, is_ours, only_our_keys
+from . import configs
+from .configs import BadText, Edit, is_ours, only_our_keys
 
 MOST_BYTES = 32 << 20
 _BLANK_LINE = re.compile(r"[ \t]*\r?\n")
@@ -82,12 +81,12 @@ def _parsed(file: Path, text: str) -> object:
     try:
         if file.suffix == ".toml":
             return _toml(text).unwrap()
-        value = config_json.read(text).value if text.strip("\ufeff \t\r\n") else {}
+        value = configs.read(text).value if text.strip("\ufeff \t\r\n") else {}
     except BadText as error:
         raise InstallError(f"{file}: {error}; correct it, nothing was changed") from None
     if not isinstance(value, dict):
         raise InstallError(
-            f"{file}: the file holds {config_json.named(value)}, not an object; correct it, "
+            f"{file}: the file holds {configs.named(value)}, not an object; correct it, "
             "nothing was changed"
         )
     return value
@@ -193,8 +192,8 @@ def _cut(file: Path, text: str, path: tuple) -> str:
             if _without_empty(_toml(text).unwrap(), path) == _without_empty(left, path):
                 return text
         else:
-            text = config_json.removed(text, path)
-            if config_json.read(text).value == left:
+            text = configs.removed(text, path)
+            if configs.read(text).value == left:
                 return text
     raise InstallError(
         f"{file}: {'.'.join(map(str, path))} can't be removed without changing something else; "
@@ -211,7 +210,7 @@ def _pruned(file: Path, text: str, made: list[tuple]) -> str:
     """The text without empty containers that we made."""
     for path in made:
         if file.suffix != ".toml" and path and _at(_parsed(file, text), path) in ({}, []):
-            node = config_json.find(config_json.read(text), path)
+            node = configs.find(configs.read(text), path)
             if not _remarks(text[node.start : node.end]):
                 text = _cut(file, text, path)
     return text
@@ -241,7 +240,7 @@ def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Rememb
             pieces = (
                 _toml_added(text, edit.path, edit.value)
                 if edit.toml
-                else config_json.added(text, edit.path, edit.value, edit.append)
+                else configs.added(text, edit.path, edit.value, edit.append)
             )
         except BadText as error:
             raise InstallError(f"{file}: {error}; nothing was changed") from None

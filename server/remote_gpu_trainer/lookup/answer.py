@@ -8,6 +8,7 @@ from a log is cut and masked.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +25,7 @@ from ..logs.judging import Evidence
 from ..logs.routine import is_command
 from ..logs.wrapping import unfolded
 from ..numbers import log_reading
-from ..numbers.out_of_memory import told_by
+from ..numbers.out_of_memory import memory_of, told_by
 from ..retrieval import numpy, search
 from ..retrieval.general_or_special import (
     general_first,
@@ -65,6 +66,8 @@ MAX_TEXT = 20_000_000  # characters of a pasted report
 WORDS = (4, 20)  # of a sentence before a report; two Chinese characters count as a word
 LONGEST_SENTENCE = 240  # characters of it
 CHECK = 60  # tokens of the check of an entry that explains a run
+ABOUT_MEMORY = re.compile(r"memory|oom\b|vram|显存|内存", re.I)
+NO_FIT = "CUDA out of memory: does training this model fit?"  # the question of a config.json alone
 LONG = 100_000  # characters from which a report may be read in windows
 
 
@@ -102,7 +105,7 @@ def answer_for(
     today: date | None = None,
     good: str | None = None,
 ) -> Answer:
-    """Answer a text, the path of a log or of a folder of logs, or a binary stream.
+    """Answer a text, the path of a log, of a folder of logs or of a config.json, or a stream.
 
     A text beside a log or stream is what somebody says about it. `seconds` bounds the
     reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
@@ -118,6 +121,9 @@ def answer_for(
             "save it as a file and pass the path"
         )
     text = unfolded(text) if text else text
+    reckon = _memory_of_config(log) if log is not None and log.endswith(".json") else None
+    if reckon:
+        log, text = None, text if text and text.strip() else NO_FIT
     ordinary = _shapes_of(good, log) if good else frozenset()
     if log is not None:
         found = _of_path(log, progress, seconds, ordinary)
@@ -146,8 +152,24 @@ def answer_for(
         asked_in_words=bool(said or (beside and text and text.strip())),
     )
     numbers = f"The numbers say: {found.numbers}." if found.numbers else ""
-    answer.ask = " ".join(filter(None, (found.left_out, numbers, answer.ask)))
+    reckoned = reckon(found) if reckon and text and ABOUT_MEMORY.search(text) else ""
+    answer.ask = " ".join(filter(None, (reckoned, found.left_out, numbers, answer.ask)))
     return answer
+
+
+def _memory_of_config(log: str) -> Callable[[Evidence], str] | None:
+    """What tells, beside some evidence, the memory of a config.json's model; None for a log."""
+    from ..numbers import model_shape, training_memory  # most logs are none
+
+    model = model_shape.at(log) if ":" not in log else None
+
+    def told(found: Evidence) -> str:
+        counted = memory_of(found.lines)
+        total = counted[1].total if counted else 0.0
+        reckoned = training_memory.summary(model, model_shape.Run(), total)
+        return f"{reckoned} `rgt fit` reckons with your batch, length and precision."
+
+    return told if model else None
 
 
 def sentence_of(text: str, with_log: bool = False) -> str:

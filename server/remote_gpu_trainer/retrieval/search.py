@@ -22,7 +22,7 @@ from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.judging import Evidence
 from ..logs.lines import APART, FAILED
-from ..logs.salient_lines import only_versions, salient
+from ..logs.routine import only_versions, salient
 from . import encoder, index, numpy
 from .encoder import Encoder
 from .index import Index

@@ -1,0 +1,250 @@
+"""The page evals/FIT.md: what `rgt fit` reckons, beside what was counted and what others told."""
+
+from __future__ import annotations
+
+import json
+
+from remote_gpu_trainer.numbers.model_shape import Model, Run, layer_keeps, model_of, read_config
+from remote_gpu_trainer.numbers.training_memory import GIB, estimate
+
+COUNTED, PUBLISHED = 0.15, 0.20  # how far an estimate may be off
+MIB = 2.0**20
+
+LLAMA3 = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+LLAMA2 = {**LLAMA3, "num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 32000}
+LLAMA65 = {
+    **LLAMA2,
+    "hidden_size": 8192,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "intermediate_size": 22016,
+}
+BERT = {
+    "model_type": "bert",
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "vocab_size": 30522,
+    "max_position_embeddings": 512,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "architectures": ["BertForSequenceClassification"],
+}
+GPT_22B = {
+    "model_type": "gpt",
+    "hidden_size": 6144,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 64,
+    "vocab_size": 51200,
+    "hidden_act": "gelu",
+    "resid_pdrop": 0.1,
+}
+
+
+def _states(count: float, sharding: str, gpus: int) -> float:
+    """GB of weights, gradients and optimizer state on each GPU."""
+    model = Model(1, 64, 1, 1, 64, 64, 64, weights=int(count))
+    run = Run(1, 1, "fp16-mixed", sharding=sharding, gpus=gpus)
+    return estimate(model, run).states
+
+
+def _peak(config: dict, **run) -> float:
+    return estimate(model_of(config), Run(**run)).peak
+
+
+def published() -> list[tuple[str, str, str, float, float]]:
+    """(what, source, its date, published, estimated): sizes in GiB."""
+    hf = "https://github.com/huggingface/transformers/blob/249ef8164cfbd8e288c2f6d8395539b9e90e8300/docs/source/en/model_memory_anatomy.md"
+    titan = "https://github.com/pytorch/torchtitan/blob/31a17bfdb70bab6f62a13d21816a5339b911d6e3/benchmarks/llama3_h100_202412_torchtitan.md"
+    ao = "https://github.com/pytorch/ao/blob/072500abcfbdec15a429eb53160c63fb92534b85/torchao/optim/README.md"
+    tune = "https://github.com/pytorch/torchtune/blob/0031bfb080bd35ec533c412df883cf2bf7bf7fe4/README.md"
+    megatron = "https://github.com/NVIDIA/Megatron-LM/blob/00caa53af30912914981c86f39db123961678bbd/megatron/training/theoretical_memory_usage.py"
+    quoted = "https://dev.to/narotra05hp/fine-tuning-a-7b-model-needs-112-gb-the-model-is-only-14-gb-of-it-ieb"
+    figure = "https://blog.csdn.net/qq_36803941/article/details/140825656"
+    deepspeed = "https://deepspeed.readthedocs.io/en/latest/memory.html"
+    billion = 1e9 / GIB
+    bert = _peak(BERT, batch=4, sequence=512, precision="fp32", attention="eager", accumulation=2)
+    tuned = {"batch": 2, "sequence": 2048, "lora": 16, "checkpointing": True, "chunked_loss": True}
+    gpt = Run(4, 2048, "bf16")
+    return [
+        (
+            "BERT-large, batch 4 of 512 tokens, fp32, on a V100, with 1343 MB of kernels; that "
+            "torch kept gradients between steps",
+            hf,
+            "2022-01",
+            14949 * MIB / GIB,
+            bert / GIB + 1343 * MIB / GIB,
+        ),
+        (
+            "Llama 3.1 8B, FSDP over 8 GPUs, 32768 tokens, full checkpointing (compiled, Float8)",
+            titan,
+            "2024-12",
+            83.9,
+            _peak(LLAMA3, batch=1, sequence=32768, sharding="fsdp", gpus=8, checkpointing=True)
+            / GIB,
+        ),
+        *(
+            (
+                f"Llama 2 7B, all in bf16, {optimizer}, checkpointing, short samples",
+                ao,
+                "2024-08",
+                told,
+                _peak(
+                    LLAMA2,
+                    batch=2,
+                    sequence=512,
+                    precision="bf16",
+                    optimizer=optimizer,
+                    checkpointing=True,
+                )
+                / GIB,
+            )
+            for optimizer, told in (("adamw", 51.6), ("adamw8bit", 39.3))
+        ),
+        (
+            "Llama 3.1 8B, LoRA in bf16, batch 2 of 2048, checkpointing, loss in pieces (compiled)",
+            tune,
+            "2024-09",
+            16.2,
+            _peak(LLAMA3, precision="bf16", targets="attention", **tuned) / GIB,
+        ),
+        (
+            "the same with QLoRA; there all is bf16, `fit` reckons autocast and embeddings in fp32",
+            tune,
+            "2024-09",
+            7.4,
+            _peak(LLAMA3, precision="4bit", targets="attention", **tuned) / GIB,
+        ),
+        (
+            "LLaMA 65B, QLoRA of rank 64, batch 4 of 528 tokens, checkpointing: what a card of 48 GB "
+            "holds (the authors quantize scales too, and page the state)",
+            "https://github.com/artidoro/qlora/blob/0b46ca80a0bb57b255e59bd0e19b190e51751d82/scripts/finetune_guanaco_65b.sh",
+            "2023-05",
+            48 * billion,
+            _peak(
+                LLAMA65,
+                batch=4,
+                sequence=528,
+                precision="4bit",
+                lora=64,
+                checkpointing=True,
+                accumulation=4,
+            )
+            / GIB,
+        ),
+        (
+            "GPT of 22B, what one layer keeps of 4 × 2048 tokens, without attention scores: 34 sbh",
+            megatron,
+            "2023",
+            34 * 8192 * 6144 / GIB,
+            layer_keeps(model_of(GPT_22B), gpt) * 8192 / GIB,
+        ),
+        *(
+            (
+                f"{count / 1e9}B weights, mixed precision, {gpus} GPU, {sharding}: states",
+                source,
+                "2019-10",
+                told * billion,
+                _states(count, sharding, gpus) / GIB,
+            )
+            for count, sharding, gpus, told, source in (
+                (1.5e9, "zero1", 1, 24.0, quoted),
+                (7.5e9, "zero1", 1, 120.0, figure),
+                (7.5e9, "zero1", 64, 31.4, figure),
+            )
+        ),
+        *(
+            (
+                f"t5-3b, {sharding} over 8 GPUs: states by DeepSpeed's own estimator",
+                deepspeed,
+                "2026-08",
+                told,
+                _states(2851e6, sharding, 8) / GIB,
+            )
+            for sharding, told in (("zero2", 15.93), ("zero3", 6.10))
+        ),
+    ]
+
+
+def compared(results: list[dict]) -> list[tuple[str, float, float]]:
+    """(run, counted, estimated) of each recorded run, in bytes."""
+    return [
+        (
+            row["run"],
+            row["counted"]["peak"],
+            estimate(read_config(json.dumps(row["config"]).encode()), Run(**row["asked"])).peak,
+        )
+        for row in results
+    ]
+
+
+def _off(told: float, reckoned: float) -> str:
+    return f"{100 * (reckoned / told - 1):+.1f} %"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def page(results: list[dict]) -> str:
+    """The whole page. `results` are the rows of the record."""
+    rows, others = compared(results), published()
+    near = [row for row in rows if abs(row[2] / row[1] - 1) <= COUNTED]
+    close = [row for row in others if abs(row[4] / row[3] - 1) <= PUBLISHED]
+    lines = [
+        "# What `rgt fit` reckons, and what was counted",
+        "",
+        "<!-- generated: fit/page.py, from tests/records/fit.json -->",
+        "",
+        "## Small models on a CPU",
+        "",
+        "Each run trains a model with random weights for two steps, and every tensor is counted, "
+        "temporary ones too. Peaks of the second",
+        f"step in MiB; {len(near)} of {len(rows)} estimates are within {COUNTED:.0%}.",
+        "",
+        _row("Run", "Counted", "Estimated", "Difference"),
+        "|---|---|---|---|",
+    ]
+    for name, counted, reckoned in rows:
+        sizes = f"{counted / MIB:.1f}", f"{reckoned / MIB:.1f}"
+        lines.append(_row(name, *sizes, _off(counted, reckoned)))
+    lines += [
+        "",
+        "Dropout keeps a mask of one byte here, as on a GPU. `fit` has rules for families of models, such "
+        "as for Gemma's normalization in fp32;",
+        "no factor in it was fitted to a figure.",
+        "",
+        "## Published figures",
+        "",
+        f"In GiB; {len(close)} of {len(others)} are within {PUBLISHED:.0%}. The figures of 2019 "
+        "are from the paper on ZeRO, as these pages quote it.",
+        "",
+        _row("What", "Date", "Published", "Estimated", "Difference"),
+        "|---|---|---|---|---|",
+    ]
+    for what, source, date, told, reckoned in others:
+        sizes = f"{told:.2f}", f"{reckoned:.2f}"
+        lines.append(_row(f"[{what}]({source})", date, *sizes, _off(told, reckoned)))
+    lines += [
+        "",
+        "DeepSpeed's estimator for ZeRO-2 counts 4 bytes a weight for what isn't divided. The paper "
+        "counts 2, and so does `fit`. QLoRA's authors and torchtune keep adapters, embeddings and what "
+        "flows between layers in bf16; `fit` reckons what peft's "
+        "`prepare_model_for_kbit_training` makes of them, fp32.",
+        "Selective checkpointing isn't compared: `fit` doesn't know it.",
+    ]
+    return "\n".join([*lines, "", "<!-- end -->", ""])

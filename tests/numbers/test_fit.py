@@ -1,0 +1,360 @@
+"""`rgt fit`: does training a model fit a GPU."""
+
+import json
+import re
+
+import pytest
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.excerpts import tokens_of_json
+from remote_gpu_trainer.numbers import model_shape, training_memory
+from remote_gpu_trainer.numbers.model_shape import Run, model_of, read_config
+from remote_gpu_trainer.numbers.training_memory import GIB, estimate
+from remote_gpu_trainer.platforms.choosing import GPUS, BadNeed, gpu_named
+from remote_gpu_trainer.text import BadRequest
+
+from evals.fit import page
+from tests.conftest import ROOT, module
+
+LLAMA = page.LLAMA3
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    return str(path)
+
+
+def asked(capsys, *words: str) -> tuple[int, dict]:
+    code = main(["fit", *words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *words: str) -> str:
+    try:
+        code = main(["fit", *words])
+    except SystemExit as end:
+        code = end.code
+    told = capsys.readouterr()
+    assert code == 2 and not told.out
+    [line] = [line for line in told.err.splitlines() if line]
+    assert re.fullmatch(r"error: .+; .+", line)
+    return line
+
+
+# What was counted, and what others published.
+
+
+def test_a_tenth_of_the_runs_takes_what_the_record_says(campaign):
+    module("torch", "pip install '.[proofs]'")
+    module("transformers", "pip install '.[proofs]'")
+    from evals.fit import runs
+
+    record = campaign("fit")
+    results = []
+    for name in record.live(list(runs.RUNS)):
+        plain = {"precision": "fp32", **runs.RUNS[name][2]}
+        told = {"config": runs.config_of(name), "asked": plain, "counted": runs.measured(name)}
+        results.append({"run": name, **told})
+    known = {row["run"]: row for row in record.recorded(results)}
+    assert list(known) == list(runs.RUNS)
+    for row in results:
+        assert row["counted"]["peak"] == pytest.approx(known[row["run"]]["counted"]["peak"], 0.02)
+        assert row["asked"] == known[row["run"]]["asked"]
+
+
+def test_every_estimate_is_within_15_percent_of_the_peak_that_was_counted(campaign):
+    rows = page.compared(campaign("fit").recorded())
+    assert len(rows) >= 12
+    assert not {
+        name: reckoned / counted
+        for name, counted, reckoned in rows
+        if abs(reckoned / counted - 1) > page.COUNTED
+    }
+
+
+def test_estimates_are_within_20_percent_of_figures_from_five_sources():
+    rows = page.published()
+    close = [row for row in rows if abs(row[4] / row[3] - 1) <= page.PUBLISHED]
+    assert len({source for _, source, _, _, _ in close}) >= 5
+    assert len(rows) - len(close) == 3  # the page says why
+
+
+def test_the_page_is_up_to_date(campaign, request):
+    place = ROOT / "evals/FIT.md"
+    text = page.page(campaign("fit").recorded())
+    if request.config.getoption("--update") or request.config.getoption("--record"):
+        place.write_text(text, encoding="utf-8")
+    assert place.read_text(encoding="utf-8") == text, (
+        "run pytest --update tests/numbers/test_fit.py"
+    )
+
+
+# The arithmetic.
+
+
+def test_weights_gradients_and_adam_take_16_bytes_a_weight():
+    model = model_of(LLAMA)
+    assert model.total() == pytest.approx(8.03e9, rel=0.001)
+    for precision, each in (("fp32", 16), ("bf16-mixed", 16), ("bf16", 8)):
+        assert estimate(model, Run(precision=precision)).states == each * model.total()
+
+
+def test_sharding_divides_what_it_says():
+    model = model_of(LLAMA)
+    per = {
+        kind: estimate(model, Run(sharding=kind, gpus=8)).states / model.total()
+        for kind in ("ddp", "zero1", "zero2", "zero3", "fsdp")
+    }
+    assert per == pytest.approx(
+        {"ddp": 16, "zero1": 4 + 12 / 8, "zero2": 2 + 14 / 8, "zero3": 2, "fsdp": 2}
+    )
+
+
+def test_the_lines_add_up_to_the_peak(config, capsys):
+    for words in ((), ("--checkpointing",), ("--lora", "8"), ("--attention", "eager")):
+        _, told = asked(capsys, config, "--batch", "2", *words)
+        together = sum(line["gib"] for line in told["lines"])
+        assert together == pytest.approx(told["peak_gib"], abs=0.05)
+        assert told["need_gib"] == pytest.approx(told["peak_gib"] + told["context_gib"], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--batch", "4", "--sequence", "4096"),
+        ("--batch", "4", "--precision", "fp32", "--attention", "eager"),
+        ("--batch", "2", "--precision", "4bit", "--lora", "16"),
+        ("--batch", "2", "--sharding", "ddp", "--gpus", "4"),
+        ("--batch", "8", "--optimizer", "sgd-momentum", "--checkpointing"),
+    ],
+)
+def test_a_change_saves_what_its_options_save(config, capsys, words):
+    _, now = asked(capsys, config, *words)
+    assert now["levers"]
+    for lever in now["levers"]:
+        _, then = asked(capsys, config, *words, *lever["options"].split())
+        assert then["need_gib"] == pytest.approx(lever["need_gib"], abs=0.02)
+        assert now["need_gib"] - then["need_gib"] == pytest.approx(lever["saves_gib"], abs=0.03)
+
+
+def test_changes_together_fit_as_promised(config, capsys):
+    words = (config, "--batch", "4", "--sequence", "4096", "--gpu", "H100-80GB")
+    code, told = asked(capsys, *words)
+    assert (code, told["verdict"]) == (1, "doesn't fit")
+    code, then = asked(capsys, *words, *told["together"]["options"].split())
+    assert (code, then["need_gib"]) == (0, told["together"]["need_gib"])
+
+
+def test_each_change_names_an_entry_of_the_catalogue():
+    entries = bundle.load_cache()
+    model = model_of(LLAMA)
+    found = training_memory.levers(model, Run(8, 4096, "fp32"))
+    found += training_memory.levers(model, Run(8, 4096, attention="eager"))
+    found += training_memory.levers(model, Run(8, 4096))
+    assert {lever.entry for lever in found} >= {"M5", "M6", "M7", "M9", "M10", "M11", "M12", "M13"}
+    assert not [lever for lever in found if lever.entry not in entries]
+
+
+# Cards.
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("H100-80GB", "H100-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-80GB"),
+        ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
+        ("NVIDIA GeForce RTX 4090", "RTX-4090"),
+        ("4090", "RTX-4090"),
+        ("Tesla T4", "T4"),
+        ("l40s", "L40S"),
+        ("NVIDIA L40", "L40"),
+    ],
+)
+def test_a_card_is_known_by_its_names(name, card):
+    assert gpu_named(name) == (card, GPUS[card])
+
+
+def test_a_card_has_less_than_its_name_promises():
+    for name, gib in GPUS.items():
+        promised = re.search(r"(\d+)GB", name)
+        assert not promised or 0.9 * int(promised[1]) < gib < int(promised[1]), name
+
+
+def test_a_name_of_several_cards_is_asked_back(capsys, config):
+    with pytest.raises(BadNeed):
+        gpu_named("A100")
+    assert "A100-40GB" in refused(capsys, config, "--gpu", "A100")
+
+
+def test_a_card_of_the_box_check_and_a_number_are_taken_too(config, capsys):
+    _, told = asked(capsys, config, "--gpu", "NVIDIA RTX A4000")
+    assert told["gpu"] == {"name": "NVIDIA RTX A4000", "gib": 14.7}
+    assert asked(capsys, config, "--gpu", "500")[0] == 0
+    assert asked(capsys, config, "--gpu", "24GiB")[1]["gpu"]["gib"] == 24.0
+    assert "H200" in refused(capsys, config, "--gpu", "Voodoo 2")
+
+
+# Requests that can't be used.
+
+
+def test_without_a_config_the_shape_comes_from_options(capsys, config):
+    shape = ("--layers", "32", "--hidden", "4096", "--heads", "32", "--kv-heads", "8")
+    _, told = asked(capsys, *shape, "--intermediate", "14336", "--vocabulary", "128256")
+    assert told["peak_gib"] == asked(capsys, config)[1]["peak_gib"]
+    _, named = asked(capsys, *shape, "--vocabulary", "1000", "--parameters", "7B")
+    assert named["weights"] == 7_000_000_000
+    assert "--layers" in refused(capsys)
+    assert "vocab_size" in refused(capsys, *shape)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--batch", "0"),
+        ("--sequence", "-1"),
+        ("--batch", "99999999999"),
+        ("--precision", "4bit"),
+        ("--precision", "int3"),
+        ("--sharding", "fsdp"),
+        ("--gpus", "-2"),
+        ("--lora", "-1"),
+        ("--parameters", "many"),
+        ("--parameters", "0"),
+        ("--hidden", "-4096"),
+        ("--gpu", ""),
+    ],
+)
+def test_numbers_that_make_no_run_are_refused(capsys, config, words):
+    refused(capsys, config, *words)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00\xff\xfe",
+        b"[]",
+        b"3",
+        b'"hidden_size"',
+        b"{}",
+        b"[" * 100_000,
+        b'{"hidden_size": ' * 5000,
+        b" " * 10_000_001,
+        b'{"hidden_size": ' + b"9" * 5000 + b"}",
+        *(
+            json.dumps({**LLAMA, **swap}).encode()
+            for swap in (
+                {"hidden_size": -4096},
+                {"hidden_size": "4096"},
+                {"hidden_size": float("nan")},
+                {"hidden_size": float("inf")},
+                {"hidden_size": 4096.5},
+                {"hidden_size": True},
+                {"hidden_size": [[[]]]},
+                {"hidden_size": 10**30},
+                {"num_hidden_layers": 10**9},
+                {"num_attention_heads": 0},
+                {"num_key_value_heads": {"a": 1}},
+                {"vocab_size": None},
+            )
+        ),
+    ],
+    ids=lambda data: repr(data[:30]),
+)
+def test_a_config_that_describes_no_model_is_refused(capsys, tmp_path, data):
+    path = tmp_path / "config.json"
+    path.write_bytes(data)
+    assert len(refused(capsys, str(path))) < 400
+
+
+@pytest.mark.parametrize(
+    "swap",
+    [
+        {"model_type": 3, "hidden_act": ["silu"], "architectures": [None]},
+        {"architectures": "Llama", "tie_word_embeddings": "no", "feed_forward_proj": {}},
+        {"resid_pdrop": float("nan"), "dropout_rate": "half", "rms_norm_eps": "\x1b[31m"},
+        {"num_local_experts": 0, "num_experts": None, "n_routed_experts": 1},
+        {"text_config": [], "multi_query": "yes", "hidden_activation": None},
+        {"num_attention_heads": 10**6, "head_dim": None},
+    ],
+)
+def test_odd_values_of_fields_that_hardly_matter_do_no_harm(swap):
+    model = read_config(json.dumps({**LLAMA, **swap}).encode())
+    assert 0 < estimate(model, Run()).peak < 10**18
+
+
+def test_what_is_not_counted_is_said(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "kv_lora_rank": 512, "vision_config": {"depth": 2}}))
+    _, told = asked(capsys, str(path))
+    assert told["not_counted"] == ["latent attention", "the part that sees"]
+    main(["fit", str(path)])
+    assert "not counted: latent attention, the part that sees" in capsys.readouterr().out
+    assert "latent attention" in answer_for(text=FAILED, log=str(path)).ask
+
+
+def test_a_file_that_cannot_be_read_is_told(capsys, tmp_path):
+    assert "No such file" in refused(capsys, str(tmp_path / "nothing.json"))
+    refused(capsys, str(tmp_path))
+
+
+def test_a_text_says_the_verdict_first(config, capsys):
+    assert main(["fit", config, "--gpu", "H100-80GB", "--batch", "4"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("doesn't fit: needs about ")
+    assert "8.03B × 4 B" in text and "[M7]: --checkpointing" in text
+
+
+def test_tight_is_within_a_tenth_of_the_card():
+    assert training_memory.verdict(0.85 * 80 * GIB, 80) == "fits"
+    assert training_memory.verdict(0.95 * 80 * GIB, 80) == "tight"
+    assert training_memory.verdict(1.00 * 80 * GIB, 80) == model_shape.NOT
+
+
+def test_a_count_of_weights_is_read():
+    assert model_shape.count_of("7B") == 7 * 10**9
+    assert model_shape.count_of("1.5b") == 1_500_000_000
+    with pytest.raises(BadRequest):
+        model_shape.count_of("7 billion")
+
+
+# The same in a look-up.
+
+FAILED = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total "
+    "capacity of 79.10 GiB of which 1.06 GiB is free. Including non-PyTorch memory, this process "
+    "has 78.03 GiB memory in use. Of the allocated memory 76.5 GiB is allocated by PyTorch, and "
+    "200 MiB is reserved by PyTorch but unallocated."
+)
+
+
+def test_a_look_up_with_a_config_says_what_training_takes(config):
+    answer = answer_for(text=FAILED, log=config)
+    assert answer.matches
+    assert "8.03B weights" in answer.ask and "doesn't fit in 79.1 GiB" in answer.ask
+    without = answer_for(text=FAILED)
+    assert tokens_of_json(answer.as_dict()) - tokens_of_json(without.as_dict()) < 200
+    alone = answer_for(log=config)
+    assert alone.also or alone.matches
+    assert alone.ask.startswith("By its config.json")
+
+
+def test_a_look_up_about_something_else_says_nothing_of_memory(config):
+    assert "config.json" not in answer_for(text="the loss is nan after 100 steps", log=config).ask
+
+
+def test_another_json_file_is_read_as_a_log(tmp_path):
+    path = tmp_path / "trainer_state.json"
+    path.write_text(json.dumps({"log_history": [{"step": 1, "loss": 2.5}]}))
+    assert "weights" not in answer_for(log=str(path)).ask
+
+
+def test_a_config_that_is_damaged_is_refused_by_the_look_up_too(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "hidden_size": -1}))
+    with pytest.raises(BadRequest, match="hidden_size"):
+        answer_for(log=str(path))
