@@ -123,7 +123,7 @@ def _add_probe(commands) -> None:
     probed = commands.add_parser(
         "probe",
         help="look at the first steps of a training program for failures that no log shows",
-        usage="%(prog)s [-h] [--steps N] [--json FILE] -- PROGRAM ...",
+        usage="%(prog)s [-h] [--steps N] [--json FILE] [--page FILE] -- PROGRAM ...",
         description="Run a training program on this machine, look at its first optimizer steps, "
         "and name what goes wrong in silence: frozen or forgotten weights, batches that repeat, "
         "rates, clipping, checkpoints. Its code isn't changed. The findings go to stderr once the "
@@ -133,6 +133,14 @@ def _add_probe(commands) -> None:
         "--steps", type=int, default=30, metavar="N", help="optimizer steps to look at (default 30)"
     )
     probed.add_argument("--json", metavar="FILE", help="write the findings into this file")
+    probed.add_argument(
+        "--page", metavar="FILE", help="write an HTML page with the findings and plots"
+    )
+    probed.add_argument(
+        "--script",
+        action="store_true",
+        help="print the probe itself, one file to send to a box, and run nothing",
+    )
     probed.add_argument(
         "program",
         nargs=argparse.REMAINDER,
@@ -145,14 +153,19 @@ def probe(args: argparse.Namespace) -> int:
     """`probe`: the program's own exit code; the signal that ended it ends this process too."""
     from ..catalogue.bundle import bundle_root
 
+    script = bundle_root() / "scripts" / "probe.py"
+    if args.script:
+        sys.stdout.write(script.read_text(encoding="utf-8"))
+        return 0
     wanted = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not wanted:
         raise BadRequest("no program given; write it after --, as in -- python train.py")
     if wanted[0].endswith(".py"):  # with the Python of the user's environment, not of this program
         wanted = [shutil.which("python3") or sys.executable, *wanted]
-    options = ["--steps", str(args.steps), *(["--json", args.json] if args.json else [])]
-    script = str(bundle_root() / "scripts" / "probe.py")
-    command = [sys.executable, script, *options, "--", *wanted]
+    options = ["--steps", str(args.steps)]
+    for name in ("json", "page"):
+        options += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
+    command = [sys.executable, str(script), *options, "--", *wanted]
     if os.name == "nt":  # exec there returns to the shell before the program has ended
         return subprocess.call(command)
     sys.stdout.flush()
