@@ -3141,8 +3141,10 @@ rect { fill: var(--line) }
 </head>
 <body>
 <h1>Probe: <span class="{{ colour }}">{{ report.verdict }}</span></h1>
-<p class="dim">{{ report.steps }} step{{ "" if report.steps == 1 else "s" }} of
-{{ report.processes | length }} process{{ "" if report.processes | length == 1 else "es" }} looked at
+<p class="dim">
+{{ report.steps }} step{{ "" if report.steps == 1 else "s" }} of
+{{ report.processes | length }} process{{ "" if report.processes | length == 1 else "es" }}
+looked at
 {%- if report.processes %}, torch {{ report.processes[0].torch }}
 {%- endif %}</p>
 <h2>Findings</h2>
