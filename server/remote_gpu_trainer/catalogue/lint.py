@@ -7,6 +7,7 @@ tried on texts that are known to make backtracking explode, not proven.
 
 from __future__ import annotations
 
+import ast
 import re
 import time
 from collections.abc import Iterator
@@ -98,6 +99,7 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
                 faults.extend(check(entry, catalogue, today))
     faults.extend(_ids(catalogue))
     faults.extend(_shared(catalogue))
+    faults.extend(_probed(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
 
@@ -157,6 +159,37 @@ def _shared(catalogue: Catalogue) -> Iterator[Fault]:
                 f"signature {pattern.source.text!r} is a root text of {name} too; write (cascade) "
                 "behind it in the entry that it doesn't name alone",
             )
+
+
+PROBE_TABLE = "scripts/probe/table.py"
+
+
+def probed(catalogue: Catalogue) -> set[str] | None:
+    """The ids of the entries that the probe can name. None where its table isn't there.
+
+    Its KINDS are read, never run: {kind: (id, …)}.
+    """
+    path = catalogue.root / PROBE_TABLE
+    if not path.is_file():
+        return None
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "KINDS":
+            return {catalogue.current(kind.elts[0].value) for kind in node.value.values}
+    return set()
+
+
+def _probed(catalogue: Catalogue) -> Iterator[Fault]:
+    """The field Seen by stands in the entries that the probe's table names, and in no other."""
+    ids = probed(catalogue)
+    repair = "run rgt dev docs --write"
+    for entry in catalogue.entries if ids is not None else ():
+        if entry.id in ids and not entry.seen_by:
+            yield _fault(entry, f"the probe can name it; {repair}, which adds '**Seen by:** probe'")
+        if entry.id not in ids and entry.seen_by:
+            text = f"Seen by names the probe, and {PROBE_TABLE} doesn't name it; {repair}"
+            yield _fault(entry, text)
+    for name in sorted((ids or set()) - {*catalogue.by_id}):
+        yield Fault(PROBE_TABLE, 1, f"entry {name} doesn't exist; name one that does")
 
 
 def _fault(entry: Entry, text: str) -> Fault:

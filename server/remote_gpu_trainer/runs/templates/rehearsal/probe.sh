@@ -25,7 +25,7 @@ rgt_ask_probe() {
   return 1
 }
 
-# Whether a program that saved at $1 goes on for its first steps: for a fifth of the minutes at most.
+# Whether a program that saved at $1 goes on for the probe: a fifth of the minutes at most.
 rgt_probe_waits() {
   [[ -n $rgt_probe ]] && ((rgt_up < $1 + RGT_REHEARSE_MINUTES * 12 && rgt_up < limit)) || return
   set -- "$RGT_RUN_DIR"/probe/rank-*.json
