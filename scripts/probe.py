@@ -3072,7 +3072,7 @@ def first_of(part, name):
 # page.py
 # The page of a run: one HTML file that needs no network. It is filled by jinja2, as torch is.
 
-GREEN = {SOUND: "good", "found": "bad", SUSPICIOUS: "hint", WRONG: "bad", NOT_LOOKED: "dim"}
+GREEN = {SOUND: "good", "found": "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
 PLOTS = (
     ("loss", "Loss", ""),
     ("gradient norm", "Gradient norm", ""),
@@ -3268,7 +3268,7 @@ def page(report):
         state = report["observations"].get(name) or {"state": NOT_LOOKED}
         mine = [one for one in report["findings"] if one["kind"] in OBSERVATIONS[name]]
         colour = GREEN[state["state"]]
-        if mine and all(one["level"] == HINT for one in mine):
+        if mine and all(one["level"] == "hint" for one in mine):
             colour = "hint"
         told = ", ".join(f"{one['what']} [{one['id']}]" for one in mine)
         looked.append(

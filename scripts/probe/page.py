@@ -3,9 +3,9 @@
 import math
 import os
 
-from .table import HINT, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS, WRONG
+from .table import NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS
 
-GREEN = {SOUND: "good", "found": "bad", SUSPICIOUS: "hint", WRONG: "bad", NOT_LOOKED: "dim"}
+GREEN = {SOUND: "good", "found": "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
 PLOTS = (
     ("loss", "Loss", ""),
     ("gradient norm", "Gradient norm", ""),
@@ -84,7 +84,7 @@ def page(report):
         state = report["observations"].get(name) or {"state": NOT_LOOKED}
         mine = [one for one in report["findings"] if one["kind"] in OBSERVATIONS[name]]
         colour = GREEN[state["state"]]
-        if mine and all(one["level"] == HINT for one in mine):
+        if mine and all(one["level"] == "hint" for one in mine):
             colour = "hint"
         told = ", ".join(f"{one['what']} [{one['id']}]" for one in mine)
         looked.append(

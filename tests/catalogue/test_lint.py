@@ -191,9 +191,9 @@ def test_the_field_seen_by_and_the_table_of_the_probe_agree_in_both_directions(b
         "O3: the probe can name it; run rgt dev docs --write, which adds '**Seen by:** probe'"
     )
     assert unmarked.endswith(
-        "O4: Seen by names the probe, and scripts/probe/table.py doesn't name it; run rgt dev docs --write"
+        "O4: Seen by names the probe, and scripts/probe doesn't name it; run rgt dev docs --write"
     )
-    assert unknown == "scripts/probe/table.py:1: entry O99 doesn't exist; name one that does"
+    assert unknown == "scripts/probe:1: entry O99 doesn't exist; name one that does"
     table.write_text("WRONG = 'wrong'\nKINDS = {'a': ('O3', WRONG, 'b')}")
     for name in ("gpu_health.py", "probe.py"):
         (root / "scripts" / name).touch()

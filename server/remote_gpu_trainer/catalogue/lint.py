@@ -161,35 +161,38 @@ def _shared(catalogue: Catalogue) -> Iterator[Fault]:
             )
 
 
-PROBE_TABLE = "scripts/probe/table.py"
+PROBE = "scripts/probe"
 
 
 def probed(catalogue: Catalogue) -> set[str] | None:
-    """The ids of the entries that the probe can name. None where its table isn't there.
+    """The ids of the entries that the probe can name. None where its parts aren't there.
 
-    Its KINDS are read, never run: {kind: (id, …)}.
+    A kind of finding is a tuple of an id, WRONG or HINT, and texts. The parts are read, never run.
     """
-    path = catalogue.root / PROBE_TABLE
-    if not path.is_file():
-        return None
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "KINDS":
-            return {catalogue.current(kind.elts[0].value) for kind in node.value.values}
-    return set()
+    parts = sorted((catalogue.root / PROBE).glob("*.py"))
+    kinds = [
+        node.elts[0].value
+        for part in parts
+        for node in ast.walk(ast.parse(part.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Tuple)
+        and [getattr(one, "id", "") for one in node.elts[1:2]] in (["WRONG"], ["HINT"])
+        and isinstance(node.elts[0], ast.Constant)
+    ]
+    return {catalogue.current(kind) for kind in kinds} if parts else None
 
 
 def _probed(catalogue: Catalogue) -> Iterator[Fault]:
-    """The field Seen by stands in the entries that the probe's table names, and in no other."""
+    """The field Seen by stands in the entries that the probe can name, and in no other."""
     ids = probed(catalogue)
     repair = "run rgt dev docs --write"
     for entry in catalogue.entries if ids is not None else ():
         if entry.id in ids and not entry.seen_by:
             yield _fault(entry, f"the probe can name it; {repair}, which adds '**Seen by:** probe'")
         if entry.id not in ids and entry.seen_by:
-            text = f"Seen by names the probe, and {PROBE_TABLE} doesn't name it; {repair}"
+            text = f"Seen by names the probe, and {PROBE} doesn't name it; {repair}"
             yield _fault(entry, text)
     for name in sorted((ids or set()) - {*catalogue.by_id}):
-        yield Fault(PROBE_TABLE, 1, f"entry {name} doesn't exist; name one that does")
+        yield Fault(PROBE, 1, f"entry {name} doesn't exist; name one that does")
 
 
 def _fault(entry: Entry, text: str) -> Fault:
