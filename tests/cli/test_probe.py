@@ -126,3 +126,38 @@ def test_without_jinja2_the_rest_of_the_report_is_written(tmp_path, capsys, monk
     probe.write(str(tmp_path / "page.html"), probe.page, probe.merged([], [], 0))
     assert "a page needs jinja2; install it" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
+
+
+JOB = """\
+name: tiny
+command: [python, train.py]
+code: code
+python: {python}
+gpus: 0
+deadline: 1h
+checkpoint: {{folder: out, pattern: "step-*.pt"}}
+floors: {{free_gb: 0, free_inodes: 0}}
+run_dir: {folder}/run
+"""
+PROGRAM = """\
+import os, pathlib, time, zipfile
+folder = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"])
+with zipfile.ZipFile(folder / "new", "w") as archive:
+    archive.writestr("a", "b")
+os.replace(folder / "new", folder / f"step-{len(list(folder.glob('*.pt')))}.pt")
+time.sleep(60)
+"""
+
+
+def test_rehearse_tries_a_job_here_with_the_probe_and_starts_nothing(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text(PROGRAM)
+    (tmp_path / "job.yaml").write_text(JOB.format(python=sys.executable, folder=tmp_path))
+    done = rgt("rehearse", "job.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *ok, told = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in ok] == ["ok train", "ok save", "ok kill", "ok resume"]
+    assert told.startswith("probe: not looked at (0 steps")
+    assert not list((tmp_path / "run").glob("*.json")), "no run was started"
+    quiet = rgt("rehearse", "job.yaml", "--set", "probe=off", cwd=tmp_path)
+    assert quiet.returncode == 0 and "probe" not in quiet.stdout

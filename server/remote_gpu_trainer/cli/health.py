@@ -1,4 +1,4 @@
-"""The commands `health` and `probe`: is a box fit, and does a program train well."""
+"""`health`, `probe` and `rehearse`: is a box fit, and does a program train well."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from ..text import BadRequest
@@ -148,6 +149,24 @@ def _add_probe(commands) -> None:
     )
     probed.set_defaults(run=probe)
 
+    tried = commands.add_parser(
+        "rehearse",
+        help="try a job for minutes on this machine: train, save, kill, resume, with the probe",
+        description="Rehearse a job on this machine, as 'bash run.sh rehearse' does on a box: "
+        "train a few steps, save, kill and resume, apart from the run. The probe looks at the "
+        "first optimizer steps for failures that no log shows, unless the job has 'probe: off'. "
+        "Exit 0: it went well, whatever the probe says.",
+    )
+    tried.add_argument("job", help="a YAML or JSON file with the job")
+    tried.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="set a field of the job, such as rehearsal.minutes=5; repeatable",
+    )
+    tried.set_defaults(run=rehearse)
+
 
 def probe(args: argparse.Namespace) -> int:
     """`probe`: the program's own exit code; the signal that ended it ends this process too."""
@@ -171,6 +190,19 @@ def probe(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command)
+
+
+def rehearse(args: argparse.Namespace) -> int:
+    """`rehearse`: 0 it went well, 1 not. Files go into the job's run folder on this machine."""
+    from ..runs.job_reading import from_file, with_options
+    from ..runs.rendering import rendered
+
+    given = with_options(from_file(Path(args.job)), args.set)
+    with tempfile.TemporaryDirectory(prefix="rgt-rehearse-") as folder:
+        made = rendered(given, "local", "local", f"{folder}/", outside=True)
+        *send, _ = made["start"].splitlines()
+        lines = ["set -e", *send, f"exec {made['stop'].removesuffix(' stop')} rehearse"]
+        return subprocess.call(["bash", "-c", "\n".join(lines)])
 
 
 def health(args: argparse.Namespace) -> int:

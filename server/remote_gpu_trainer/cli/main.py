@@ -24,6 +24,7 @@ COMMANDS = {  # each command's module, in the order of --help
     "staleness": "platforms",
     "health": "health",
     "probe": "health",
+    "rehearse": "health",
     "status": "runs",
     "release": "runs",
     "profile": "platforms",
