@@ -46,8 +46,8 @@ def add_to(commands) -> None:
     look.add_argument(
         "--log",
         metavar="PATH",
-        help="a log file, or a folder with the logs of all ranks of one run; HOST:PATH reads it "
-        "on a box over ssh; - for standard input",
+        help="a log file, the JSON of a probe, or a folder with the logs of all ranks of one run; "
+        "HOST:PATH reads it on a box over ssh; - for standard input",
     )
     look.add_argument(
         "--good",

@@ -101,7 +101,7 @@ def make_server() -> MCPServer:
         ] = 3,
         log_path: Annotated[
             str | None,
-            Field(description="a log file or folder of per-rank logs, here or HOST:PATH"),
+            Field(description="log, probe JSON or folder of per-rank logs; also HOST:PATH"),
         ] = None,
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,
         good_log: Annotated[str | None, Field(description="log of a good run")] = None,
