@@ -21,10 +21,10 @@ NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml ins
 COMMANDS = {  # each command's module, in the order of --help
     "lookup": "lookup",
     "render": "runs",
+    "rehearse": "health",
     "staleness": "platforms",
     "health": "health",
     "probe": "health",
-    "rehearse": "health",
     "status": "runs",
     "release": "runs",
     "profile": "platforms",
