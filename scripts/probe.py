@@ -4,14 +4,17 @@
 """Look at the first steps of a training program for failures that no log shows.
 
 usage:
-  probe.py [--steps 30] [--json FILE] -- train.py ARGS ...
+  probe.py [--steps 30] [--json FILE] [--page FILE] -- train.py ARGS ...
   probe.py [--steps 30] [--json FILE] -- torchrun --nproc-per-node 2 train.py ARGS ...
+  probe.py --prepare FOLDER             then start the program with FOLDER first on PYTHONPATH,
+  probe.py --report FOLDER [--json FILE] [--page FILE]        and ask for what was seen so far
 
 Everything after -- is the program, as you start it: a Python file, or a command such as python,
 torchrun, accelerate or deepspeed. Its code isn't changed. The probe enters each of its Python
 processes at the import of torch, looks at --steps optimizer steps, and takes its hooks off; the
 program goes on. The findings are printed to the standard error once the program has ended, and
---json writes them into a file.
+--json writes them into a file, and --page as an HTML page with plots (by jinja2, which torch needs
+too).
 
 Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
 
@@ -693,6 +696,8 @@ class Watch:
             "rank": rank,
             "pid": self.pid,
             "steps": self.step,
+            "whole": self.step >= self.limit,
+            "series": self.guard("series", "told") or {},
             "findings": found,
             "observations": looked,
             "torch": str(torch.__version__),
@@ -2115,6 +2120,7 @@ class Parameters(Observer):
         self.optimizers = {}  # id -> {ref, steps, skipped, rates, kind}
         self.seen = {}  # id of the parameter -> Seen
         self.before = {}  # id of the optimizer -> {id of the parameter: sample}
+        self.squares = []  # (step, square of the gradient's norm, by a sample) of matrices
         self.outside = {}  # id of the parameter -> looks with a gradient outside each optimizer
 
     def of(self, optimizer):
@@ -2215,6 +2221,7 @@ class Parameters(Observer):
             seen.followed += followed
         if parameter.dim() >= 2:
             seen.sizes.append(float(gradient.float().pow(2).mean().sqrt()))
+            self.squares.append((step, seen.sizes[-1] ** 2 * parameter.numel()))
             size = float(before.float().pow(2).mean().sqrt())
             if size > 0 and moved:
                 difference = after.float() - before.float()
@@ -2687,6 +2694,79 @@ class Resources(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# series.py
+# How loss, gradients, updates and times went, a few numbers of each, for the page of a run.
+
+POINTS = 32  # of a series; a point is a step and a value
+DEPTH, MODULES = 3, 16  # how deep modules are timed, and how many of them are told
+
+
+def thinned(points, most=POINTS):
+    """At most `most` of the (step, value) pairs, spread evenly; null where nothing is finite."""
+    every = -(-len(points) // most) or 1
+    return [
+        [step, float(f"{value:.6g}") if math.isfinite(value) else None]
+        for step, value in points[::every]
+    ]
+
+
+def by_step(pairs, of):
+    """(step, `of` the values of that step) for (step, value) pairs, in the order of the steps."""
+    found = {}
+    for step, value in pairs:
+        found.setdefault(step, []).append(value)
+    return [(step, of(values)) for step, values in sorted(found.items())]
+
+
+class Series(Observer):
+    """Times modules, and puts together what the other parts wrote down. It finds nothing."""
+
+    name = "series"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.begun = []  # start of each module that is running, outermost first
+        self.modules = {}  # id -> [weak reference, seconds, depth]
+
+    def entered(self, depth):
+        """A module begins, `depth` modules below the outermost."""
+        if depth <= DEPTH:
+            self.begun[depth:] = [time.perf_counter()]
+
+    def left(self, module, depth):
+        """A module has ended."""
+        if depth < len(self.begun):
+            seconds = time.perf_counter() - self.begun[depth]
+            held = self.modules.setdefault(id(module), [weakref.ref(module), 0.0, depth])
+            held[1] += seconds
+
+    def told(self):
+        """{name: [[step, value], ...]}, and `modules`: [[name, seconds a step], ...]."""
+        parts, names = self.watch.parts, self.watch.names()
+        parameters = parts["parameters"]
+        pairs = [pair for seen in parameters.seen.values() for pair in seen.ratios]
+        clipped = by_step([(step, norm) for step, norm, _ in parts["gradients"].norms], max)
+        squares = by_step(parameters.squares, sum)
+        spent = [
+            (names.get(id(ref()), type(ref()).__name__), seconds)
+            for ref, seconds, _ in self.modules.values()
+            if ref() is not None
+        ]
+        spent.sort(key=lambda one: -one[1])
+        return {
+            "loss": thinned(by_step(parts["losses"].values, lambda of: sum(of) / len(of))),
+            "gradient norm": thinned(clipped or [(n, math.sqrt(of)) for n, of in squares]),
+            "before clipping": bool(clipped),
+            "update": thinned(by_step(pairs, median)),
+            "seconds": thinned(list(enumerate(parts["time and memory"].times, 2))),
+            "modules": [
+                [name[:120], float(f"{seconds / max(self.watch.step, 1):.4g}")]
+                for name, seconds in spent[:MODULES]
+            ],
+        }
+
+
+# --------------------------------------------------------------------------------------------------
 # entering.py
 # How the probe comes into a process: at the import of torch.
 
@@ -2700,6 +2780,7 @@ CLASSES = (
     Activations,
     Resources,
     Checkpoints,
+    Series,
 )
 
 SITE = '''\
@@ -2864,6 +2945,7 @@ def attach_modules(watch, torch):
         if not stack and next(module.parameters(), None) is not None:
             watch.add_model(module)
         watch.guard("modes", "entered", module, not stack)
+        watch.parts["series"].entered(len(stack))
         stack.append(module)
 
     def left(module, args, output):
@@ -2872,6 +2954,7 @@ def attach_modules(watch, torch):
             return
         while stack and stack.pop() is not module:
             pass
+        watch.parts["series"].left(module, len(stack))
         if not module._modules:
             watch.guard("activations", "left", module, output)
         if not stack:
@@ -2986,6 +3069,229 @@ def first_of(part, name):
 
 
 # --------------------------------------------------------------------------------------------------
+# page.py
+# The page of a run: one HTML file that needs no network. It is filled by jinja2, as torch is.
+
+GREEN = {SOUND: "good", "found": "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
+PLOTS = (
+    ("loss", "Loss", ""),
+    ("gradient norm", "Gradient norm", ""),
+    ("update", "Update to weight", "the median matrix's change in a step, beside its size"),
+    ("seconds", "Seconds a step", "from one optimizer step to the next"),
+)
+
+
+def template_text(name):
+    """A template beside the parts. In the one file, the template itself stands in its place."""
+    with open(os.path.join(os.path.dirname(__file__), "templates", name), encoding="utf-8") as told:
+        return told.read()
+
+
+PAGE = r"""
+<!doctype html>
+<!-- remote-gpu-trainer probe -->
+{# Every value is escaped, and each attribute that takes one has quotes. Plots take numbers. #}
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Probe: {{ report.verdict }}</title>
+<style>
+:root {
+  color-scheme: light dark;
+  --bg: #fff; --fg: #1c2126; --dim: #5f6b76; --grid: #d9dee3; --line: #1f6feb; --card: #f5f7f9;
+  --good: #1a7f37; --hint: #b26a00; --bad: #c62828
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --bg: #14181c; --fg: #e4e8ec; --dim: #98a4af; --grid: #2d343b; --line: #6cb0ff; --card: #1c2127;
+    --good: #56d364; --hint: #e3a63a; --bad: #ff7b72
+  }
+}
+* { box-sizing: border-box }
+body {
+  margin: 0 auto; max-width: 60rem; padding: 1rem; background: var(--bg); color: var(--fg);
+  font: 15px/1.45 system-ui, sans-serif; overflow-wrap: anywhere
+}
+h1 { font-size: 1.3rem; margin: 0 0 .3rem }
+h2 { font-size: 1.05rem; margin: 1.2rem 0 .3rem }
+h3 { font-size: .95rem; margin: 0 }
+p, dl { margin: .3rem 0 }
+.dim, dt { color: var(--dim) }
+.good { color: var(--good) }
+.hint { color: var(--hint) }
+.bad { color: var(--bad) }
+section { margin: 0 0 .8rem; padding: .6rem .8rem; background: var(--card); border-radius: 8px }
+dt { font-size: .8rem }
+dd { margin: 0 0 .3rem }
+table { border-collapse: collapse; width: 100% }
+td, th { text-align: left; padding: .2rem .4rem; border-top: 1px solid var(--grid) }
+td, th { vertical-align: top }
+th { overflow-wrap: normal }
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(18rem, 1fr)); gap: .8rem }
+.plots section { margin: 0 }
+svg { display: block; width: 100%; height: 90px; border-bottom: 1px solid var(--grid) }
+polyline { fill: none; stroke: var(--line); stroke-width: 2; vector-effect: non-scaling-stroke }
+.ends { display: flex; justify-content: space-between; font-size: .75rem; color: var(--dim) }
+.bar svg { height: 10px; border: 0 }
+rect { fill: var(--line) }
+.number { white-space: nowrap; text-align: right }
+</style>
+</head>
+<body>
+<h1>Probe: <span class="{{ colour }}">{{ report.verdict }}</span></h1>
+<p class="dim">
+{{ report.steps }} step{{ "" if report.steps == 1 else "s" }} of
+{{ report.processes | length }} process{{ "" if report.processes | length == 1 else "es" }}
+looked at
+{%- if report.processes %}, torch {{ report.processes[0].torch }}
+{%- endif %}</p>
+<h2>Findings</h2>
+{% for one in report.findings %}
+<section>
+<h3 class="{{ 'bad' if one.level == 'wrong' else 'hint' }}">
+{{ one.level }}: {{ one.what }} [{{ one.id }}]</h3>
+<dl>
+<dt>seen at step {{ one.step }}
+{%- if report.processes | length > 1 and one.ranks %}, rank {{ one.ranks | join(", ") }}
+{%- endif %}</dt><dd>{{ one.evidence }}</dd>
+<dt>if all were well</dt><dd>{{ one.well }}</dd>
+{% if one.check is defined and one.check %}
+<dt>check</dt><dd>{{ one.check }}</dd>
+{% endif %}
+<dt>fix</dt><dd>{{ one.fix if one.fix is defined and one.fix else one.do }}</dd>
+</dl>
+</section>
+{% else %}
+<p>None.</p>
+{% endfor %}
+<h2>What was looked at</h2>
+<table>
+{% for one in looked %}
+<tr><th>{{ one.name }}</th><td class="{{ one.colour }}">{{ one.state }}</td>
+<td class="dim">{{ one.for }}</td></tr>
+{% endfor %}
+</table>
+{% if plots %}
+<h2>Course</h2>
+<div class="plots">
+{% for plot in plots %}
+<section>
+<h3>{{ plot.title }}</h3>
+<div class="ends"><span>{{ plot.note }}</span><span>{{ plot.low }} to {{ plot.high }}</span></div>
+<svg viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">
+{% for line in plot.lines %}
+<polyline points="{{ line }}"/>
+{% endfor %}
+</svg>
+<div class="ends"><span>step {{ plot.from }}</span><span>step {{ plot.to }}</span></div>
+</section>
+{% endfor %}
+</div>
+{% endif %}
+{% if modules %}
+<h2>Forward time of modules</h2>
+<p class="dim">A step's mean in one process. A module's time holds that of the modules
+in it. On a GPU it is the time to start the work.</p>
+<table>
+{% for one in modules %}
+<tr><td>{{ one.name }}</td><td class="number">{{ one.ms }} ms</td>
+<td class="bar"><svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+<rect width="{{ one.width }}" height="10"/></svg></td></tr>
+{% endfor %}
+</table>
+{% endif %}
+</body>
+</html>
+""".lstrip()
+
+
+def printable(value):
+    """A value as the page shows it: a text without what moves or hides other text."""
+    if isinstance(value, str) and not value.isprintable():
+        return "".join(char if char.isprintable() else " " for char in value)
+    return value
+
+
+def curve(points):
+    """Lines of an SVG 1000 wide and 100 high, each a text of `x,y` pairs, and (lowest, highest).
+
+    None where no value is finite. A missing value ends a line.
+    """
+    told = [value for _, value in points if value is not None and math.isfinite(value)]
+    if not told:
+        return None
+    low, high = min(told), max(told)
+    first, span = points[0][0], max(points[-1][0] - points[0][0], 1)
+    unit = max(abs(low), abs(high)) or 1  # a difference of two huge numbers isn't finite
+    lines = [[]]
+    for step, value in points:
+        if value is None or not math.isfinite(value):
+            lines.append([])
+            continue
+        y = (
+            50
+            if high == low
+            else 95 - 90 * (value / unit - low / unit) / (high / unit - low / unit)
+        )
+        lines[-1].append(f"{1000 * (step - first) / span:.1f},{y:.1f}")
+    lines = [line if len(line) > 1 else line * 2 for line in lines if line]
+    return {"lines": [" ".join(line) for line in lines], "low": f"{low:.4g}", "high": f"{high:.4g}"}
+
+
+def page(report):
+    """The HTML of a report. Raises ImportError without jinja2."""
+    import jinja2
+
+    made = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    series = report.get("series") or {}
+    plots = []
+    for name, title, note in PLOTS:
+        points = series.get(name) or []
+        if name == "gradient norm":
+            note = "before clipping" if series.get("before clipping") else "of matrices, by samples"
+        if drawn := curve(points):
+            plots.append(
+                {"title": title, "note": note, "from": points[0][0], "to": points[-1][0], **drawn}
+            )
+    modules = series.get("modules") or []
+    most = max([seconds for _, seconds in modules] or [0]) or 1
+    looked = []
+    for name in OBSERVATIONS:
+        state = report["observations"].get(name) or {"state": NOT_LOOKED}
+        mine = [one for one in report["findings"] if one["kind"] in OBSERVATIONS[name]]
+        colour = GREEN[state["state"]]
+        if mine and all(one["level"] == "hint" for one in mine):
+            colour = "hint"
+        told = ", ".join(f"{one['what']} [{one['id']}]" for one in mine)
+        looked.append(
+            {
+                "name": name,
+                "colour": colour,
+                "state": told or state.get("why") or state["state"],
+                "for": ", ".join(OBSERVATIONS[name]),
+            }
+        )
+    return made.from_string(PAGE).render(
+        report=report,
+        colour=GREEN[report["verdict"]],
+        looked=looked,
+        plots=plots,
+        modules=[
+            {"name": name, "ms": f"{1000 * seconds:.3g}", "width": f"{100 * seconds / most:.1f}"}
+            for name, seconds in modules
+        ],
+    )
+
+
+# --------------------------------------------------------------------------------------------------
 # program.py
 
 FORM = 1
@@ -3001,14 +3307,19 @@ def parse(argv):
         prog="probe.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="probe.py [--steps N] [--json FILE] -- PROGRAM ARGS ...",
+        usage="probe.py [--steps N] [--json FILE] [--page FILE] -- PROGRAM ARGS ...",
     )
     parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
     parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
+    parser.add_argument("--page", metavar="FILE", help="write an HTML page into this file")
+    parser.add_argument("--prepare", metavar="FOLDER", help="put the probe into this folder")
+    parser.add_argument("--report", metavar="FOLDER", help="say what was seen from this folder")
     parser.add_argument("--quiet", action="store_true", help="print no findings")
     options = parser.parse_args(own)
     if options.steps < 1:
         parser.error("--steps must be 1 or more")
+    if options.prepare or options.report:
+        return options, None
     if not program:
         parser.error("no program; give it after --, as in: probe.py -- train.py --epochs 1")
     return options, command(program, parser)
@@ -3034,11 +3345,17 @@ def environment(folder, steps):
     return own
 
 
-def run(program, folder, steps):
-    """Run the program to its end. Returns its exit code, or the negative number of a signal."""
+def prepare(folder):
+    """Put into a folder what the program's processes import from it."""
+    os.makedirs(folder, exist_ok=True)
     shutil.copyfile(os.path.abspath(__file__), os.path.join(folder, "_rgt_probe.py"))
     with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as handle:
         handle.write(SITE)
+
+
+def run(program, folder, steps):
+    """Run the program to its end. Returns its exit code, or the negative number of a signal."""
+    prepare(folder)
     child = subprocess.Popen(program, env=environment(folder, steps))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child too
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
@@ -3141,6 +3458,8 @@ def merged(reports, workers, code):
     levels = {one["level"] for one in every}
     verdict = SOUND if reports else NOT_LOOKED
     verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else verdict
+    # Of rank 0, or of the process that went furthest on it.
+    first = min(reports, key=lambda one: (one["rank"], -one["steps"]), default={})
     return {
         "form": FORM,
         "verdict": verdict,
@@ -3152,6 +3471,7 @@ def merged(reports, workers, code):
         ],
         "findings": every,
         "observations": looked,
+        "series": first.get("series") or {},
     }
 
 
@@ -3178,7 +3498,7 @@ def shown(report):
         told = [name for name in ("check", "fix") if one.get(name)]
         lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
     if not count:
-        lines.append("no Python process of the program took a step of a torch optimizer")
+        lines[0] += ": no Python process of the program took a step of a torch optimizer"
     for name, state in report["observations"].items():
         if count and state["state"] == NOT_LOOKED:
             lines.append("not looked at: {} ({})".format(name, state.get("why") or "no report"))
@@ -3200,30 +3520,50 @@ def end_like(code):
     return code if code >= 0 else 128 - code
 
 
+def report_of(folder, code=None):
+    """The report of what the program's processes wrote into a folder."""
+    report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
+    known = advice({one["id"] for one in report["findings"]}, catalogue())
+    for one in report["findings"]:
+        one.update(known.get(one["id"], {}))
+    return report
+
+
+def write(path, make, report):
+    """Write a text about a report into a file. What prevents that is told, and ends nothing."""
+    try:
+        text = make(report)
+        with open(path, "w", encoding="utf-8", errors="replace") as handle:
+            handle.write(text)
+    except OSError as error:
+        sys.stderr.write(f"error: {path} can't be written ({error.strerror}); give another file\n")
+    except ImportError:
+        sys.stderr.write(f"error: {path}: a page needs jinja2; install it for {sys.executable}\n")
+
+
 def main(argv=None):
     """Run the program under the probe, print and write what was found."""
     options, program = parse(list(sys.argv[1:] if argv is None else argv))
-    folder = tempfile.mkdtemp(prefix="rgt-probe-")
-    try:
-        code = run(program, folder, options.steps)
-        report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
-        known = advice({one["id"] for one in report["findings"]}, catalogue())
-        for one in report["findings"]:
-            one.update(known.get(one["id"], {}))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if options.json:
+    if options.prepare:
+        prepare(options.prepare)
+        return 0
+    folder, code = options.report, 0
+    if folder:
+        report = report_of(folder)
+    else:
+        folder = tempfile.mkdtemp(prefix="rgt-probe-")
         try:
-            with open(options.json, "w", encoding="utf-8") as handle:
-                json.dump(report, handle, indent=1)
-                handle.write("\n")
-        except OSError as error:
-            sys.stderr.write(
-                f"error: {options.json} can't be written ({error.strerror}); give another file\n"
-            )
+            code = run(program, folder, options.steps)
+            report = report_of(folder, code)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    if options.json:
+        write(options.json, lambda told: json.dumps(told, indent=1) + "\n", report)
+    if options.page:
+        write(options.page, page, report)
     if not options.quiet:
         sys.stdout.flush()
-        sys.stderr.write(shown(report))
+        (sys.stdout if options.report else sys.stderr).write(shown(report))
         sys.stderr.flush()
     return end_like(code)
 

@@ -2,7 +2,7 @@
 
 `rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one
 file holds the modules in the order in which they need each other, without their relative imports,
-and the tables of data/ as texts. Comments and names stay as they are.
+and the texts of data/ and templates/ as literals. Comments and names stay as they are.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 PARTS = Path("server/remote_gpu_trainer/health/box_check")
+FOLDERS = {"data": "data", "template": "templates"}  # of the texts that a part asks for
 LAST = "report"  # its docstring is what --help shows
 HEAD = """\
 #!/usr/bin/env python3
@@ -53,7 +54,7 @@ def as_literal(text: str) -> str:
     return f"r{quotes}\n{text}{quotes}"
 
 
-def body(source: str, tree: ast.Module, data: Path) -> tuple[list[str], str]:
+def body(source: str, tree: ast.Module, folder: Path) -> tuple[list[str], str]:
     """-> (the import statements of a module, the rest of it without docstring and imports)."""
     lines = source.splitlines()
     imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
@@ -61,8 +62,8 @@ def body(source: str, tree: ast.Module, data: Path) -> tuple[list[str], str]:
     kept = [ast.unparse(node) for node in imports if getattr(node, "level", 0) == 0]
     text = "\n".join(lines[start:]).strip("\n")
     return kept, re.sub(
-        r'data_text\("([\w.]+)"\)',
-        lambda found: as_literal((data / found[1]).read_text(encoding="utf-8")),
+        r'(?<!def )\b(data|template)_text\("([\w.]+)"\)',
+        lambda found: as_literal((folder / FOLDERS[found[1]] / found[2]).read_text("utf-8")),
         text,
     )
 
@@ -95,7 +96,7 @@ def one_file(root: Path, parts: Path, last: str) -> str:
     imports: set[str] = set()
     texts = []
     for name in in_order(trees, last):
-        kept, text = body(sources[name], trees[name], root / parts / "data")
+        kept, text = body(sources[name], trees[name], root / parts)
         imports.update(kept)
         texts.append(heading(name, trees[name], last) + text)
     main = ast.get_docstring(trees[last])

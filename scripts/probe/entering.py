@@ -15,6 +15,7 @@ from .modes import Modes
 from .parameters import Parameters
 from .rates import Rates
 from .resources import Resources
+from .series import Series
 from .watching import Watch
 
 CLASSES = (
@@ -27,6 +28,7 @@ CLASSES = (
     Activations,
     Resources,
     Checkpoints,
+    Series,
 )
 
 SITE = '''\
@@ -191,6 +193,7 @@ def attach_modules(watch, torch):
         if not stack and next(module.parameters(), None) is not None:
             watch.add_model(module)
         watch.guard("modes", "entered", module, not stack)
+        watch.parts["series"].entered(len(stack))
         stack.append(module)
 
     def left(module, args, output):
@@ -199,6 +202,7 @@ def attach_modules(watch, torch):
             return
         while stack and stack.pop() is not module:
             pass
+        watch.parts["series"].left(module, len(stack))
         if not module._modules:
             watch.guard("activations", "left", module, output)
         if not stack:

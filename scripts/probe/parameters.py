@@ -37,6 +37,7 @@ class Parameters(Observer):
         self.optimizers = {}  # id -> {ref, steps, skipped, rates, kind}
         self.seen = {}  # id of the parameter -> Seen
         self.before = {}  # id of the optimizer -> {id of the parameter: sample}
+        self.squares = []  # (step, square of the gradient's norm, by a sample) of matrices
         self.outside = {}  # id of the parameter -> looks with a gradient outside each optimizer
 
     def of(self, optimizer):
@@ -137,6 +138,7 @@ class Parameters(Observer):
             seen.followed += followed
         if parameter.dim() >= 2:
             seen.sizes.append(float(gradient.float().pow(2).mean().sqrt()))
+            self.squares.append((step, seen.sizes[-1] ** 2 * parameter.numel()))
             size = float(before.float().pow(2).mean().sqrt())
             if size > 0 and moved:
                 difference = after.float() - before.float()

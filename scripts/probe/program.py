@@ -1,14 +1,17 @@
 """Look at the first steps of a training program for failures that no log shows.
 
 usage:
-  probe.py [--steps 30] [--json FILE] -- train.py ARGS ...
+  probe.py [--steps 30] [--json FILE] [--page FILE] -- train.py ARGS ...
   probe.py [--steps 30] [--json FILE] -- torchrun --nproc-per-node 2 train.py ARGS ...
+  probe.py --prepare FOLDER             then start the program with FOLDER first on PYTHONPATH,
+  probe.py --report FOLDER [--json FILE] [--page FILE]        and ask for what was seen so far
 
 Everything after -- is the program, as you start it: a Python file, or a command such as python,
 torchrun, accelerate or deepspeed. Its code isn't changed. The probe enters each of its Python
 processes at the import of torch, looks at --steps optimizer steps, and takes its hooks off; the
 program goes on. The findings are printed to the standard error once the program has ended, and
---json writes them into a file.
+--json writes them into a file, and --page as an HTML page with plots (by jinja2, which torch needs
+too).
 
 Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
 
@@ -29,6 +32,7 @@ import tempfile
 
 from .entering import SITE
 from .entries import advice, catalogue
+from .page import page
 from .table import HINT, KINDS, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS, WRONG, finding
 
 FORM = 1
@@ -44,14 +48,19 @@ def parse(argv):
         prog="probe.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="probe.py [--steps N] [--json FILE] -- PROGRAM ARGS ...",
+        usage="probe.py [--steps N] [--json FILE] [--page FILE] -- PROGRAM ARGS ...",
     )
     parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
     parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
+    parser.add_argument("--page", metavar="FILE", help="write an HTML page into this file")
+    parser.add_argument("--prepare", metavar="FOLDER", help="put the probe into this folder")
+    parser.add_argument("--report", metavar="FOLDER", help="say what was seen from this folder")
     parser.add_argument("--quiet", action="store_true", help="print no findings")
     options = parser.parse_args(own)
     if options.steps < 1:
         parser.error("--steps must be 1 or more")
+    if options.prepare or options.report:
+        return options, None
     if not program:
         parser.error("no program; give it after --, as in: probe.py -- train.py --epochs 1")
     return options, command(program, parser)
@@ -77,11 +86,17 @@ def environment(folder, steps):
     return own
 
 
-def run(program, folder, steps):
-    """Run the program to its end. Returns its exit code, or the negative number of a signal."""
+def prepare(folder):
+    """Put into a folder what the program's processes import from it."""
+    os.makedirs(folder, exist_ok=True)
     shutil.copyfile(os.path.abspath(__file__), os.path.join(folder, "_rgt_probe.py"))
     with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as handle:
         handle.write(SITE)
+
+
+def run(program, folder, steps):
+    """Run the program to its end. Returns its exit code, or the negative number of a signal."""
+    prepare(folder)
     child = subprocess.Popen(program, env=environment(folder, steps))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child too
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
@@ -184,6 +199,8 @@ def merged(reports, workers, code):
     levels = {one["level"] for one in every}
     verdict = SOUND if reports else NOT_LOOKED
     verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else verdict
+    # Of rank 0, or of the process that went furthest on it.
+    first = min(reports, key=lambda one: (one["rank"], -one["steps"]), default={})
     return {
         "form": FORM,
         "verdict": verdict,
@@ -195,6 +212,7 @@ def merged(reports, workers, code):
         ],
         "findings": every,
         "observations": looked,
+        "series": first.get("series") or {},
     }
 
 
@@ -221,7 +239,7 @@ def shown(report):
         told = [name for name in ("check", "fix") if one.get(name)]
         lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
     if not count:
-        lines.append("no Python process of the program took a step of a torch optimizer")
+        lines[0] += ": no Python process of the program took a step of a torch optimizer"
     for name, state in report["observations"].items():
         if count and state["state"] == NOT_LOOKED:
             lines.append("not looked at: {} ({})".format(name, state.get("why") or "no report"))
@@ -243,30 +261,50 @@ def end_like(code):
     return code if code >= 0 else 128 - code
 
 
+def report_of(folder, code=None):
+    """The report of what the program's processes wrote into a folder."""
+    report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
+    known = advice({one["id"] for one in report["findings"]}, catalogue())
+    for one in report["findings"]:
+        one.update(known.get(one["id"], {}))
+    return report
+
+
+def write(path, make, report):
+    """Write a text about a report into a file. What prevents that is told, and ends nothing."""
+    try:
+        text = make(report)
+        with open(path, "w", encoding="utf-8", errors="replace") as handle:
+            handle.write(text)
+    except OSError as error:
+        sys.stderr.write(f"error: {path} can't be written ({error.strerror}); give another file\n")
+    except ImportError:
+        sys.stderr.write(f"error: {path}: a page needs jinja2; install it for {sys.executable}\n")
+
+
 def main(argv=None):
     """Run the program under the probe, print and write what was found."""
     options, program = parse(list(sys.argv[1:] if argv is None else argv))
-    folder = tempfile.mkdtemp(prefix="rgt-probe-")
-    try:
-        code = run(program, folder, options.steps)
-        report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
-        known = advice({one["id"] for one in report["findings"]}, catalogue())
-        for one in report["findings"]:
-            one.update(known.get(one["id"], {}))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if options.json:
+    if options.prepare:
+        prepare(options.prepare)
+        return 0
+    folder, code = options.report, 0
+    if folder:
+        report = report_of(folder)
+    else:
+        folder = tempfile.mkdtemp(prefix="rgt-probe-")
         try:
-            with open(options.json, "w", encoding="utf-8") as handle:
-                json.dump(report, handle, indent=1)
-                handle.write("\n")
-        except OSError as error:
-            sys.stderr.write(
-                f"error: {options.json} can't be written ({error.strerror}); give another file\n"
-            )
+            code = run(program, folder, options.steps)
+            report = report_of(folder, code)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    if options.json:
+        write(options.json, lambda told: json.dumps(told, indent=1) + "\n", report)
+    if options.page:
+        write(options.page, page, report)
     if not options.quiet:
         sys.stdout.flush()
-        sys.stderr.write(shown(report))
+        (sys.stdout if options.report else sys.stderr).write(shown(report))
         sys.stderr.flush()
     return end_like(code)
 

@@ -203,6 +203,8 @@ class Watch:
             "rank": rank,
             "pid": self.pid,
             "steps": self.step,
+            "whole": self.step >= self.limit,
+            "series": self.guard("series", "told") or {},
             "findings": found,
             "observations": looked,
             "torch": str(torch.__version__),

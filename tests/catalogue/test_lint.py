@@ -4,9 +4,10 @@ from datetime import date
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, leads, lint, stalls
+from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, leads, lint, probed, stalls
+from remote_gpu_trainer.cli.documents import outdated
 
-from tests.programs import rgt
+from tests.programs import loaded, rgt
 
 TODAY = date(2026, 11, 20)
 
@@ -175,3 +176,32 @@ def test_no_signature_of_the_catalogue_is_in_an_ordinary_log():
     assert (
         SignatureIndex(catalogue.load().signatures).find(log_reading.from_text(ORDINARY_LOG)) == []
     )
+
+
+def test_the_field_seen_by_and_the_table_of_the_probe_agree_in_both_directions(bundle, page):
+    root = bundle({"a.md": page() + "\n" + page(("O3", "O4"), ("**Domain:**", "**Seen by:** probe\n\n**Domain:**"), ("element 0", "element 1"))})  # fmt: skip
+    assert findings(root) == [], "without the probe's table nothing is compared"
+    table = root / "scripts/probe/table.py"
+    table.parent.mkdir(parents=True)
+    table.write_text(
+        "raise SystemExit\nWRONG = 'wrong'\nKINDS = {'a': ('O3', WRONG, 'b'), 'c': ('O99', WRONG)}"
+    )
+    [marked, unmarked, unknown] = findings(root)
+    assert marked.endswith(
+        "O3: the probe can name it; run rgt dev docs --write, which adds '**Seen by:** probe'"
+    )
+    assert unmarked.endswith(
+        "O4: Seen by names the probe, and scripts/probe doesn't name it; run rgt dev docs --write"
+    )
+    assert unknown == "scripts/probe:1: entry O99 doesn't exist; name one that does"
+    table.write_text("WRONG = 'wrong'\nKINDS = {'a': ('O3', WRONG, 'b')}")
+    for name in ("gpu_health.py", "probe.py"):
+        (root / "scripts" / name).touch()
+    assert outdated(root, write=True) == ["references/a.md"]
+    assert findings(root) == [] and outdated(root, write=False) == []
+    assert [entry.seen_by for entry in catalogue.read(root).entries] == [("probe",), ()]
+
+
+def test_the_probes_table_is_read_as_the_probe_reads_it():
+    kinds = loaded(catalogue.load().root / "scripts/probe.py").KINDS
+    assert probed(catalogue.load()) == {catalogue.load().current(one[0]) for one in kinds.values()}

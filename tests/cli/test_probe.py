@@ -1,7 +1,9 @@
 """`rgt probe` runs a program under the probe and ends as the program does."""
 
+import html.parser
 import json
 import os
+import re
 import sys
 
 from tests.conftest import ROOT
@@ -54,3 +56,108 @@ def test_alone_the_probe_needs_no_catalogue(tmp_path):
     (tmp_path / "probe.py").write_text((ROOT / "scripts/probe.py").read_text())
     assert loaded(tmp_path / "probe.py").catalogue() == ""
     assert os.path.samefile(probe.catalogue(), ROOT)
+
+
+def test_it_prints_the_probe_for_another_machine():
+    done = rgt("probe", "--script")
+    assert done.returncode == 0 and done.stdout == (ROOT / "scripts/probe.py").read_text()
+
+
+HOSTILE = "</script><script>alert(1)</script><svg onload='x'>\"&{{ 7 * 7 }}\u202e\x00\ud800"
+NAN = float("nan")
+
+
+def hostile_report() -> dict:
+    """A report whose every text is hostile, with numbers that aren't finite."""
+    found = dict(probe.finding("softmax twice", 1, HOSTILE), rank=0, ranks=[0, 1])
+    texts = dict.fromkeys(("what", "well", "do", "check", "fix"), HOSTILE)
+    process = {"rank": 0, "pid": 1, "steps": 3, "torch": HOSTILE, "python": HOSTILE}
+    return {
+        "verdict": "wrong",
+        "steps": 3,
+        "processes": [process, process],
+        "findings": [found | texts],
+        "observations": {"losses": {"state": "found"}, "rates": {"state": "not looked at", "why": HOSTILE}},
+        "series": {
+            "loss": [[1, 2.0], [2, None], [3, 1e308], [4, -1e308]],
+            "gradient norm": [[1, NAN]],
+            "update": [],
+            "seconds": [[2, 0.1]],
+            "modules": [[HOSTILE, 0.0]],
+        },
+    }  # fmt: skip
+
+
+class Elements(html.parser.HTMLParser):
+    """The elements of a page, and the names of all attributes."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags, self.attributes = set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_a_page_shows_hostile_names_as_text_and_loads_nothing(tmp_path):
+    probe.write(str(tmp_path / "page.html"), probe.page, hostile_report())
+    text = (tmp_path / "page.html").read_text()
+    found = Elements(text)
+    assert not found.tags & {"script", "img", "link", "iframe", "a", "form"}
+    assert not {name for name in found.attributes if name.startswith("on")} and "src" not in text.replace("default-src", "").replace("style-src", "")  # fmt: skip
+    assert "{{ 7 * 7 }}" in text and "&lt;script&gt;" in text and "http" not in text.replace("http-equiv", "")  # fmt: skip
+    assert text.count("<polyline") == 3, "two lines of the loss, one of the seconds"
+    assert "<h3>Gradient norm" not in text and not re.findall('points="[^"]*[a-z]', text)
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_a_sound_run_has_a_green_page_and_a_program_without_torch_one_too():
+    nothing = probe.merged([], [], 0)
+    assert 'class="dim">not looked at' in probe.page(nothing) and "Course" not in probe.page(nothing)  # fmt: skip
+    looked = {name: {"state": "sound"} for name in probe.OBSERVATIONS}
+    sound = nothing | {"verdict": "sound", "observations": looked}
+    assert probe.page(sound).count('class="good">sound') == 1 + len(looked)
+
+
+def test_without_jinja2_the_rest_of_the_report_is_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    probe.write(str(tmp_path / "page.html"), probe.page, probe.merged([], [], 0))
+    assert "a page needs jinja2; install it" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+
+
+JOB = """\
+name: tiny
+command: [python, train.py]
+code: code
+python: {python}
+gpus: 0
+deadline: 1h
+checkpoint: {{folder: out, pattern: "step-*.pt"}}
+floors: {{free_gb: 0, free_inodes: 0}}
+run_dir: {folder}/run
+"""
+PROGRAM = """\
+import os, pathlib, time, zipfile
+folder = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"])
+with zipfile.ZipFile(folder / "new", "w") as archive:
+    archive.writestr("a", "b")
+os.replace(folder / "new", folder / f"step-{len(list(folder.glob('*.pt')))}.pt")
+time.sleep(60)
+"""
+
+
+def test_rehearse_tries_a_job_here_with_the_probe_and_starts_nothing(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text(PROGRAM)
+    (tmp_path / "job.yaml").write_text(JOB.format(python=sys.executable, folder=tmp_path))
+    done = rgt("rehearse", "job.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    *ok, told = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in ok] == ["ok train", "ok save", "ok kill", "ok resume"]
+    assert told.startswith("probe: not looked at (0 steps")
+    assert not list((tmp_path / "run").glob("*.json")), "no run was started"
+    quiet = rgt("rehearse", "job.yaml", "--set", "probe=off", cwd=tmp_path)
+    assert quiet.returncode == 0 and "probe" not in quiet.stdout

@@ -18,6 +18,8 @@ from remote_gpu_trainer.runs.render import OURS, TARGETS, render, usual_target
 from remote_gpu_trainer.runs.rendering import rendered
 from remote_gpu_trainer.runs.runner_values import Unfit, self_stop, values
 
+from tests.conftest import ROOT
+
 DAY = date(2026, 11, 20)
 PLATFORMS = {
     "ssh": "vastai",
@@ -535,3 +537,48 @@ def test_the_schema_says_where_a_program_saves(capsys):
 def test_the_schema_is_published(capsys):
     assert main(["render", "--schema"]) == 0
     assert json.loads(capsys.readouterr().out)["required"] == ["name", "command", "deadline"]
+
+
+PROBED = PLAIN | {"command": ["python", "train.py"], "checkpoint": {"folder": "out"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "on"),
+    [
+        ({}, True),
+        ({"command": "cd src && torchrun --nproc-per-node 2 train.py | tee log"}, True),
+        ({"command": ["/opt/venv/bin/python3.11", "-m", "train"]}, True),
+        ({"command": ["accelerate", "launch", "train.py"]}, True),
+        ({"command": ["train"], "launcher": "deepspeed"}, True),
+        ({"command": ["./train.sh"]}, False),
+        ({"command": ["julia", "train.jl", "pythonic"]}, False),
+        ({"probe": False}, False),
+        ({"probe": "off"}, False),
+        ({"checkpoint": None}, False),
+    ],
+)
+def test_a_rehearsal_has_the_probe_where_a_python_program_trains_unless_the_job_says_no(fields, on):
+    made = from_object(PROBED | fields)
+    text = render(made, profile.get("local"), "local", DAY).script
+    assert values(made, profile.get("local"), "local", "1", "a", ("r", "w"))["RGT_PROBE"] == ("on" if on else "off")  # fmt: skip
+    assert ("rgt_ask_probe" in text) is on
+
+
+def test_a_misspelt_probe_is_refused_by_its_name():
+    with pytest.raises(JobError, match="^probe: "):
+        from_object(PROBED | {"probe": "of"})
+
+
+@pytest.mark.parametrize("target", ["ssh", "slurm", "local"])
+def test_the_probe_is_written_beside_the_script_and_sent_with_it(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = rendered(PROBED, PLATFORMS[target], target, "a.sh")
+    assert "/runs/sft/probe.py" in made["start"] and "a.probe.py" in made["start"]
+    assert (tmp_path / "a.probe.py").read_text() == (ROOT / "scripts/probe.py").read_text()
+    rendered(PROBED, PLATFORMS[target], target, "a.sh")  # again, over the old ones
+    assert "probe" not in rendered(PROBED | {"probe": False}, PLATFORMS[target], target)["start"]
+    assert "probe" not in rendered(PROBED, PLATFORMS[target], target)["start"], "there is no file"
+    (tmp_path / "a.probe.py").write_text("print('a program of the user')")
+    with pytest.raises(JobError, match="a.probe.py exists and isn't the probe"):
+        rendered(PROBED, PLATFORMS[target], target, "a.sh")
+    assert (tmp_path / "a.probe.py").read_text() == "print('a program of the user')"

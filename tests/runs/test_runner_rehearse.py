@@ -1,9 +1,12 @@
 """A rehearsal takes the user's program through train, save, kill and resume beside the run."""
 
+import json
 import re
+import shutil
 import sys
 import zipfile
 
+from tests.conftest import ROOT, module
 from tests.runs.runner_box import Box
 
 pytest_plugins = ["tests.runs.runner_box"]
@@ -194,3 +197,91 @@ def test_a_rehearsal_that_is_refused_before_it_begins_moves_nothing(box: Box):
     strays(box, RGT_MIN_FREE_MB=10**9)
     assert box.verb("rehearse").returncode == 1
     assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt"]
+
+
+# The probe
+
+SILENT = """
+import os, pathlib, torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+folder, step = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"]), 0
+if os.environ["RGT_RESUME_FROM"]:
+    held = torch.load(os.environ["RGT_RESUME_FROM"])
+    model.load_state_dict(held["model"]), optimizer.load_state_dict(held["optimizer"])
+    step = held["step"]
+while step < 44:
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,)))
+    loss.backward()
+    optimizer.step()
+    step += 1
+    print("step", step, flush=True)
+    if step % 4 == 0:
+        held = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        torch.save(held, folder / "new"), os.replace(folder / "new", folder / f"step-{step}.pt")
+    import time; time.sleep(0.02)
+"""
+WAYS = {"ok train", "ok save", "ok kill", "ok resume"}
+
+
+def outcomes(text: str) -> list[str]:
+    """The lines of a rehearsal before their numbers, without the probe's."""
+    told = text.partition("\nprobe: ")[0]
+    return [line.split(":")[0] for line in told.splitlines() if not line.startswith("probe: ")]
+
+
+def probed(box: Box) -> Box:
+    """With the probe beside the script."""
+    shutil.copy(ROOT / "scripts/probe.py", box.script.with_suffix(".probe.py"))
+    return box
+
+
+def test_a_rehearsal_names_a_silent_failure_after_thirty_steps_and_leaves_a_page(box: Box):
+    module("torch", "pip install -e '.[proofs]'")
+    (box.folder / "train.py").write_text(SILENT)
+    command = [sys.executable, str(box.folder / "train.py")]
+    (box.folder / "own").mkdir()
+    env = ["PYTHONPATH=nothing", f"PYTHONPATH={box.folder}/own"]
+    (box.folder / "own/sitecustomize.py").write_text("print('the own sitecustomize', flush=True)")
+    probed(box).make(RGT_COMMAND=command, RGT_EXPECT=[], RGT_PROBE="on", RGT_ENV=env, RGT_REHEARSE_MINUTES=2)  # fmt: skip
+    done = box.verb("rehearse", timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr + box.log()
+    assert set(outcomes(done.stdout)) == WAYS
+    told = done.stdout.partition("\nprobe: ")[2].splitlines()
+    assert told[0] == "wrong (30 steps of 2 processes looked at)"
+    assert told[1].endswith("the loss gets probabilities where it wants raw scores [O12]")
+    log = box.run_dir / "rehearsal/log"
+    report = json.loads((log / "probe.json").read_text())
+    assert [one["id"] for one in report["findings"]] == ["O12"]
+    assert '<span class="bad">wrong</span>' in (log / "probe.html").read_text()
+    assert b"the own sitecustomize" in b"".join(p.read_bytes() for p in log.glob("train.log.*"))
+    assert not (box.run_dir / "rehearsal/probe").exists()
+    box.start()
+    box.wait()
+    assert not list(box.run_dir.glob("log/probe*")), "the run itself has no probe"
+
+
+def test_the_probe_says_one_line_of_a_program_without_torch_and_changes_no_outcome(box: Box):
+    values = {"RGT_REHEARSE": ["--steps", "9", "--every", "5"], "RGT_EXPECT": ["nowhere.bin"]}
+    plain = box.make("--sleep", 0.03, **values).verb("rehearse")
+    looked = probed(box).make("--sleep", 0.03, RGT_PROBE="on", **values).verb("rehearse")
+    assert plain.returncode == looked.returncode == 1, plain.stdout + looked.stdout
+    assert outcomes(plain.stdout) == outcomes(looked.stdout)
+    lines = [line for line in looked.stdout.splitlines() if "probe" in line]
+    assert lines == ["probe: not looked at (0 steps of 0 processes looked at): no Python process of the program took a step of a torch optimizer"]  # fmt: skip
+    assert "probe" not in plain.stdout
+
+
+def test_where_the_probe_is_missing_or_broken_the_rehearsal_says_so_and_goes_on(box: Box):
+    values = {"RGT_REHEARSE": ["--steps", "200"], "RGT_PROBE": "on"}
+    missing = box.make("--sleep", 0.05, **values, RGT_TARGET="ssh").verb("rehearse")
+    assert missing.returncode == 0 and set(outcomes(missing.stdout)) == WAYS
+    place = box.run_dir / "probe.py"
+    assert f"probe: not looked at: no {place}; send it with: rgt probe --script | ssh BOX 'cat >{place}'\n" in missing.stdout  # fmt: skip
+    box.script.with_suffix(".probe.py").write_text("raise SystemExit(3)")
+    broken = box.make("--sleep", 0.05, **values).verb("rehearse")
+    assert broken.returncode == 0 and set(outcomes(broken.stdout)) == WAYS
+    assert ".probe.py ended with 3; see " in broken.stdout

@@ -73,7 +73,7 @@ def test_bats_passes():
 CHOICES = {
     "copies": [{}, {"RGT_DURABLE": "/mnt/x"}, {"RGT_DURABLE": "rclone:a:b"}],
     "staging": [{}, {"RGT_STAGE": ["/a", "b"]}, {"RGT_STAGE": ["s3://a", "b"]}],
-    "checkpoints": [{}, {"RGT_CHECKPOINT_DIR": "out", "RGT_CHECKPOINT_GLOB": "*"}],
+    "checkpoints": [{}, {"RGT_CHECKPOINT_DIR": "out", "RGT_CHECKPOINT_GLOB": "*"}, {"RGT_CHECKPOINT_DIR": "out", "RGT_PROBE": "on"}],
     "gpus": [{}, {"RGT_GPUS": 1}],
     "nodes": [{}, {"RGT_NODES": 2}],
     "launcher": [{}, *({"RGT_LAUNCHER": name} for name in ("torchrun", "accelerate", "deepspeed"))],
@@ -267,6 +267,17 @@ def test_a_job_gets_only_what_it_asks_for():
         ({"RGT_STALL_LOG_SECONDS": 1}, "without/stall_step.sh", "run/stall_step.sh"),
         ({"RGT_SAVE_SIGNAL": "USR1"}, "verbs/save.sh", "without/save.sh"),
         ({"RGT_SAVE_SIGNAL": "TERM"}, "without/save.sh", "verbs/save.sh"),
+        (
+            {"RGT_CHECKPOINT_DIR": "a", "RGT_PROBE": "on"},
+            "rehearsal/probe.sh",
+            "without/probe.sh",
+        ),
+        (
+            {"RGT_CHECKPOINT_DIR": "a", "RGT_PROBE": "off"},
+            "without/probe.sh",
+            "rehearsal/probe.sh",
+        ),
+        ({"RGT_PROBE": "on"}, "without/rehearsal.sh", "rehearsal/probe.sh"),
     ],
 )
 def test_of_two_ways_a_job_gets_its_own(values, there, gone):

@@ -213,6 +213,65 @@ def test_nothing_of_the_probe_stays_on_the_disk(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"program.py", "report.json"}
 
 
+# Launchers
+
+MODEL = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
+rows, classes = torch.randn(320, 4), torch.randint(3, (320,))
+"""
+ACCELERATE = (
+    MODEL
+    + """
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+data = torch.utils.data.TensorDataset(rows, classes)
+loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x, y in loader:
+    optimizer.zero_grad()
+    accelerator.backward(nn.functional.cross_entropy(model(x), y))
+    optimizer.step()
+raise SystemExit(3)
+"""
+)
+DEEPSPEED = (
+    MODEL
+    + """
+import deepspeed
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={
+    "train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.1}},
+    "zero_allow_untested_optimizer": True})
+for x, y in zip(rows.split(4), classes.split(4)):
+    engine.backward(nn.functional.cross_entropy(engine(x), y))
+    engine.step()
+"""
+)
+LAUNCHED = {
+    "accelerate": (ACCELERATE, "-m accelerate.commands.launch --multi_gpu --num_processes=2 --main_process_port=0", 2, 1),
+    "deepspeed": (DEEPSPEED, "-m deepspeed.launcher.runner --num_gpus=1", 1, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", LAUNCHED)
+def test_it_enters_each_process_that_a_launcher_starts(how, tmp_path):
+    program, launcher, processes, code = LAUNCHED[how]
+    module("deepspeed" if how == "deepspeed" else "accelerate", "pip install -e '.[proofs]'")
+    (tmp_path / "train.py").write_text(program)
+    cpu = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, PROBE, "--json", "told.json", "--", sys.executable, *launcher.split(), "train.py"],
+        capture_output=True, text=True, cwd=tmp_path, env=os.environ | cpu, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert [one["steps"] for one in told["processes"]] == [30] * processes
+    assert [(one["id"], one["ranks"]) for one in told["findings"]] == [("O12", [*range(processes)])]
+
+
 # What the parent makes of the reports of several processes
 
 

@@ -22,6 +22,7 @@ DOMAINS = ("code", "data", "environment", "box", "platform")
 RETRIES = ("pointless", "may help", "helps after …")
 RETRY = re.compile(r"pointless|may help|helps after \S.*")
 ROLES = ("root", "cascade", "advice")
+SEEN_BY = ("probe",)  # scripts/probe.py, in the first steps of a training
 REQUIRED = (
     "Symptom",
     "Root cause",
@@ -40,6 +41,7 @@ OPTIONAL = (
     "False alarm",
     "Applies to",
     "Needs",
+    "Seen by",
 )
 # In their order on a page.
 FIELDS = (
@@ -53,6 +55,7 @@ FIELDS = (
     "False alarm",
     "Applies to",
     "Needs",
+    "Seen by",
     "Domain",
     "Retry",
     "Severity",
@@ -95,7 +98,8 @@ class Entry:
 
     Texts are Markdown as written. The list fields are tuples of their items; `tell_apart` holds
     (id, how that one differs). `ran` names the versions that a proof ran on, and is empty when
-    the entry was only checked by reading. `section` is the `##` heading above the entry, `path`
+    the entry was only checked by reading. `seen_by` names the programs of SEEN_BY that can show the
+    failure where no log does. `section` is the `##` heading above the entry, `path`
     the page below the catalogue's root, `line` the line of the heading. `domain` is one of
     DOMAINS, where the cause lies; `retry` has a form of RETRIES, whether the same run again helps.
     """
@@ -117,6 +121,7 @@ class Entry:
     false_alarm: str = ""
     applies_to: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    seen_by: tuple[str, ...] = ()
     ran: str = ""
     section: str = ""
     path: str = ""

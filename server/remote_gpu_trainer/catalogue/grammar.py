@@ -23,6 +23,7 @@ from .entry import (
     RETRIES,
     RETRY,
     ROLES,
+    SEEN_BY,
     SEVERITIES,
     Entry,
     Fault,
@@ -256,6 +257,9 @@ def _values(
     for name, key in (("Reported as", "reported_as"), ("Sources", "sources")):
         values[key] = _items(texts[name])
     values["needs"] = tuple(i.strip() for i in texts.get("Needs", "").split(",") if i.strip())
+    values["seen_by"] = tuple(i.strip() for i in texts.get("Seen by", "").split(",") if i.strip())
+    if "Seen by" in texts and {*values["seen_by"]} != {*SEEN_BY}:
+        wrong("Seen by", texts["Seen by"], "one of " + ", ".join(SEEN_BY))
     values["applies_to"] = tuple(
         i.strip().strip("`") for i in texts.get("Applies to", "").split(",") if i.strip()
     )

@@ -7,6 +7,7 @@ tried on texts that are known to make backtracking explode, not proven.
 
 from __future__ import annotations
 
+import ast
 import re
 import time
 from collections.abc import Iterator
@@ -98,6 +99,7 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
                 faults.extend(check(entry, catalogue, today))
     faults.extend(_ids(catalogue))
     faults.extend(_shared(catalogue))
+    faults.extend(_probed(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
 
@@ -157,6 +159,40 @@ def _shared(catalogue: Catalogue) -> Iterator[Fault]:
                 f"signature {pattern.source.text!r} is a root text of {name} too; write (cascade) "
                 "behind it in the entry that it doesn't name alone",
             )
+
+
+PROBE = "scripts/probe"
+
+
+def probed(catalogue: Catalogue) -> set[str] | None:
+    """The ids of the entries that the probe can name. None where its parts aren't there.
+
+    A kind of finding is a tuple of an id, WRONG or HINT, and texts. The parts are read, never run.
+    """
+    parts = sorted((catalogue.root / PROBE).glob("*.py"))
+    kinds = [
+        node.elts[0].value
+        for part in parts
+        for node in ast.walk(ast.parse(part.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Tuple)
+        and [getattr(one, "id", "") for one in node.elts[1:2]] in (["WRONG"], ["HINT"])
+        and isinstance(node.elts[0], ast.Constant)
+    ]
+    return {catalogue.current(kind) for kind in kinds} if parts else None
+
+
+def _probed(catalogue: Catalogue) -> Iterator[Fault]:
+    """The field Seen by stands in the entries that the probe can name, and in no other."""
+    ids = probed(catalogue)
+    repair = "run rgt dev docs --write"
+    for entry in catalogue.entries if ids is not None else ():
+        if entry.id in ids and not entry.seen_by:
+            yield _fault(entry, f"the probe can name it; {repair}, which adds '**Seen by:** probe'")
+        if entry.id not in ids and entry.seen_by:
+            text = f"Seen by names the probe, and {PROBE} doesn't name it; {repair}"
+            yield _fault(entry, text)
+    for name in sorted((ids or set()) - {*catalogue.by_id}):
+        yield Fault(PROBE, 1, f"entry {name} doesn't exist; name one that does")
 
 
 def _fault(entry: Entry, text: str) -> Fault:

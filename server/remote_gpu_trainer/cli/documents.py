@@ -22,6 +22,7 @@ from rich.text import Text
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.entry import split
+from ..catalogue.lint import probed
 from ..lookup.answer import answer_for, plain
 from ..retrieval import encoder, index, search
 from ..text import write_whole
@@ -30,6 +31,7 @@ from .terminal import draw
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 INDEX = "server/remote_gpu_trainer/retrieval/index.npz"
+SEEN_BY_PROBE = "**Seen by:** probe\n\n"
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -49,12 +51,13 @@ def outdated(root: Path, write: bool) -> list[str]:
     """
     read = bundle.read(root)
     found = [INDEX] if (root / INDEX).parent.is_dir() and _is_index_old(root, read, write) else []
-    fresh = {}
+    fresh, ids = {}, probed(read)
     for path in [*(root / name for name in DOCUMENTS), *bundle.pages(root)]:
         if path.is_file():
             name = path.relative_to(root).as_posix()
             text = path.read_text(encoding="utf-8")
-            fresh[name] = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
+            text = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
+            fresh[name] = text if ids is None else seen_by_probe(text, ids)
     fresh |= {name: made(root) for name, made in WHOLE if (root / name).parent.is_dir()}
     for name, text in fresh.items():
         path = root / name
@@ -63,6 +66,16 @@ def outdated(root: Path, write: bool) -> list[str]:
             if write:
                 path.write_text(text, encoding="utf-8", newline="\n")
     return found
+
+
+def seen_by_probe(text: str, ids: set[str]) -> str:
+    """A page with the field Seen by in the entries with these ids, and in no other."""
+    parts = re.split(r"(?m)^(?=### )", text)
+    for at, part in enumerate(parts[1:], 1):
+        bare = part.replace(SEEN_BY_PROBE, "")
+        named = part[4:].split(" ", 1)[0] in ids
+        parts[at] = bare.replace("**Domain:**", SEEN_BY_PROBE + "**Domain:**", 1) if named else bare
+    return "".join(parts)
 
 
 def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:

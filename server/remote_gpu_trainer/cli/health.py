@@ -1,4 +1,4 @@
-"""The commands `health` and `probe`: is a box fit, and does a program train well."""
+"""`health`, `probe` and `rehearse`: is a box fit, and does a program train well."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from ..text import BadRequest
@@ -123,7 +124,7 @@ def _add_probe(commands) -> None:
     probed = commands.add_parser(
         "probe",
         help="look at the first steps of a training program for failures that no log shows",
-        usage="%(prog)s [-h] [--steps N] [--json FILE] -- PROGRAM ...",
+        usage="%(prog)s [-h] [--steps N] [--json FILE] [--page FILE] -- PROGRAM ...",
         description="Run a training program on this machine, look at its first optimizer steps, "
         "and name what goes wrong in silence: frozen or forgotten weights, batches that repeat, "
         "rates, clipping, checkpoints. Its code isn't changed. The findings go to stderr once the "
@@ -134,30 +135,74 @@ def _add_probe(commands) -> None:
     )
     probed.add_argument("--json", metavar="FILE", help="write the findings into this file")
     probed.add_argument(
+        "--page", metavar="FILE", help="write an HTML page with the findings and plots"
+    )
+    probed.add_argument(
+        "--script",
+        action="store_true",
+        help="print the probe itself, one file to send to a box, and run nothing",
+    )
+    probed.add_argument(
         "program",
         nargs=argparse.REMAINDER,
         help="the program as you start it, after --, such as: -- python train.py --epochs 1",
     )
     probed.set_defaults(run=probe)
 
+    tried = commands.add_parser(
+        "rehearse",
+        help="try a job for minutes on this machine: train, save, kill, resume, with the probe",
+        description="Rehearse a job on this machine, as 'bash run.sh rehearse' does on a box: "
+        "train a few steps, save, kill and resume, apart from the run. The probe looks at the "
+        "first optimizer steps for failures that no log shows, unless the job has 'probe: off'. "
+        "Exit 0: it went well, whatever the probe says.",
+    )
+    tried.add_argument("job", help="a YAML or JSON file with the job")
+    tried.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="set a field of the job, such as rehearsal.minutes=5; repeatable",
+    )
+    tried.set_defaults(run=rehearse)
+
 
 def probe(args: argparse.Namespace) -> int:
     """`probe`: the program's own exit code; the signal that ended it ends this process too."""
     from ..catalogue.bundle import bundle_root
 
+    script = bundle_root() / "scripts" / "probe.py"
+    if args.script:
+        sys.stdout.write(script.read_text(encoding="utf-8"))
+        return 0
     wanted = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not wanted:
         raise BadRequest("no program given; write it after --, as in -- python train.py")
     if wanted[0].endswith(".py"):  # with the Python of the user's environment, not of this program
         wanted = [shutil.which("python3") or sys.executable, *wanted]
-    options = ["--steps", str(args.steps), *(["--json", args.json] if args.json else [])]
-    script = str(bundle_root() / "scripts" / "probe.py")
-    command = [sys.executable, script, *options, "--", *wanted]
+    options = ["--steps", str(args.steps)]
+    for name in ("json", "page"):
+        options += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
+    command = [sys.executable, str(script), *options, "--", *wanted]
     if os.name == "nt":  # exec there returns to the shell before the program has ended
         return subprocess.call(command)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command)
+
+
+def rehearse(args: argparse.Namespace) -> int:
+    """`rehearse`: 0 it went well, 1 not. Files go into the job's run folder on this machine."""
+    from ..runs.job_reading import from_file, with_options
+    from ..runs.rendering import rendered
+
+    given = with_options(from_file(Path(args.job)), args.set)
+    with tempfile.TemporaryDirectory(prefix="rgt-rehearse-") as folder:
+        made = rendered(given, "local", "local", f"{folder}/", outside=True)
+        *send, _ = made["start"].splitlines()
+        lines = ["set -e", *send, f"exec {made['stop'].removesuffix(' stop')} rehearse"]
+        return subprocess.call(["bash", "-c", "\n".join(lines)])
 
 
 def health(args: argparse.Namespace) -> int:

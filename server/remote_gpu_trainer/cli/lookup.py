@@ -46,9 +46,9 @@ def add_to(commands) -> None:
     look.add_argument(
         "--log",
         metavar="PATH",
-        help="a log file, or a folder with the logs of all ranks of one run; HOST:PATH reads it "
-        "on a box over ssh; - for standard input; beside a question about memory also a model's "
-        "config.json",
+        help="a log file, the JSON of a probe, or a folder with the logs of all ranks of one run; "
+        "HOST:PATH reads it on a box over ssh; - for standard input; beside a question about memory "
+        "also a model's config.json",
     )
     look.add_argument(
         "--good",

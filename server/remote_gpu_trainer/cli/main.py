@@ -21,6 +21,7 @@ NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml ins
 COMMANDS = {  # each command's module, in the order of --help
     "lookup": "lookup",
     "render": "runs",
+    "rehearse": "health",
     "staleness": "platforms",
     "fit": "platforms",
     "health": "health",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from ..text.masking import shown
 from .first_failure import attempt_of, first_failure, only_reports
 from .lines import Line
 from .routine import MESSAGE, Routine, is_sentence, routine_of, set_apart, survived
@@ -13,6 +14,7 @@ from .wrapping import ABORT, TERM, launcher_talk, summary_of
 
 # How lines begin that tell nothing.
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")
+_ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # of an entry
 _NUMBER = re.compile(r"\d+")
 ENDING = 6  # lines of the end of a long log to judge by
 # The entry about a job of which one rank crashed. Of all entries that explain the words of the
@@ -20,6 +22,36 @@ ENDING = 6  # lines of the end of a long log to judge by
 CRASHED = "D20"
 _FAILED = ("exception", "failure", "consequence")
 _TALK = ("trace", "frame", *_FAILED)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the probe saw in the first steps of a run: `wrong` where that proves the entry.
+
+    `step` and `rank` are -1 where they aren't known. `said` is masked, and short.
+    """
+
+    id: str
+    wrong: bool
+    step: int
+    rank: int
+    said: str
+    source: str
+
+    @classmethod
+    def of(cls, found: object, source: str) -> Probed | None:
+        """A finding of somebody else's JSON; None for anything that can't be one."""
+        if not isinstance(found, dict) or found.get("level") not in ("wrong", "hint"):
+            return None
+        name, said = found.get("id"), found.get("evidence")
+        if not isinstance(name, str) or not _ID.fullmatch(name):
+            return None
+        step, rank = (
+            value if type(value) is int and 0 <= value < 10**9 else -1
+            for value in (found.get("step"), found.get("rank"))
+        )
+        said = shown(said, 160).replace("`", "") if isinstance(said, str) else ""
+        return cls(name, found["level"] == "wrong", step, rank, said, source)
 
 
 @dataclass(frozen=True)
@@ -31,7 +63,8 @@ class Evidence:
     `left_out` says in one sentence what of a folder was not read, and `numbers` what the numbers
     show that is no fault. `seen` is the entry of the fault that the numbers show; "fault" where no
     entry explains it; "sound" where the numbers show no fault and nothing failed. `victims` says in
-    one sentence which ranks only lost another one, where none tells of its own failure.
+    one sentence which ranks only lost another one, where none tells of its own failure. `probed`
+    holds what a probe's report says.
     """
 
     lines: list[Line]
@@ -44,6 +77,7 @@ class Evidence:
     numbers: str = ""
     seen: str = ""
     victims: str = ""
+    probed: tuple[Probed, ...] = ()
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

@@ -26,14 +26,14 @@ from ..boxes.box import BadBox, Box
 from ..text.masking import mask, shown, shown_lines
 from .detectors import Watch
 from .files import Unreadable
-from .judging import Evidence
+from .judging import Evidence, Probed
 from .lines import KINDS, MAX_LINE, Line
 
 HERE = Path(__file__).resolve().parent.parent
 PACKAGE = __name__.partition(".")[0]
 MOST = 3_000_000  # bytes of lines that come back
 SECONDS = 40  # an MCP client waits for a minute
-MOST_LINES, MOST_RANKS = 200_000, 100_000
+MOST_LINES, MOST_RANKS, MOST_PROBED = 200_000, 100_000, 64
 # A host of at least two characters (C:\ is a drive), and a path that begins neither with a blank
 # (that is a message) nor with // (that is an address).
 _REMOTE = re.compile(r"([^\s/\\:\[\]]{2,}):((?!//)\S.*)\Z", re.S)
@@ -92,6 +92,11 @@ print(json.dumps({
     "numbers": found.numbers,
     "seen": found.seen,
     "victims": found.victims,
+    "probed": [
+        {"id": one.id, "level": "wrong" if one.wrong else "hint", "step": one.step,
+         "rank": one.rank, "evidence": one.said, "source": one.source}
+        for one in found.probed
+    ],
 }))
 """
 
@@ -202,9 +207,15 @@ def findings(reply: bytes, name: str) -> Evidence:
             *said,
             shown(told.get("seen", ""), 20),
             shown(told.get("victims", ""), 300),
+            _probed(told.get("probed", [])),
         )
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
         raise Unreadable(f"the answer from {name} can't be read; copy the log here") from None
+
+
+def _probed(told: list) -> tuple[Probed, ...]:
+    found = [Probed.of(one, shown(one["source"], 200)) for one in told[:MOST_PROBED]]
+    return tuple(one for one in found if one is not None)
 
 
 def _line(row: list, watch: Watch) -> Line:

@@ -36,6 +36,7 @@ from ..retrieval.general_or_special import (
 from ..text import BadRequest
 from .excerpts import (
     Answer,
+    Claim,
     cut,
     evidence_lines,
     fill,
@@ -43,9 +44,12 @@ from .excerpts import (
     fit,
     match_of,
     missing_information,
+    of_probe,
     place_of,
     plain,
+    probe_lines,
     titles,
+    together,
     why_of,
 )
 
@@ -57,6 +61,7 @@ LINES, CHARS = 2, 90  # of evidence, and of each line
 WHOLE, FURTHER = 1000, 95  # of an answer with three matches, and of each match beyond
 NOTHING_FITS = "Nothing in the catalogue fits."
 NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
+HINTS_ALONE = "The probe gives hints, which prove nothing; run each entry's check."
 WORDS_ALONE = (
     "Ranked by words alone: the sentence encoder's file is missing or damaged; "
     "reinstall remote-gpu-trainer."
@@ -243,7 +248,9 @@ def look_up(
     asked = search.gist(evidence, said)
     found = splitting_first(found, entries, retriever.index.known(asked)[0])
     found, special = special_of(found, entries, retriever, asked)
-    doubts = _doubts([entries[c.id] for c in found.candidates], today, installed)
+    seen_ids = [one.id for one in evidence.probed if one.id in entries]
+    wanted = dict.fromkeys([*(c.id for c in found.candidates), *seen_ids])
+    doubts = _doubts([entries[one] for one in wanted], today, installed)
     candidates = sorted(
         found.candidates, key=lambda c: -c.probability * (0.5 if c.id in doubts else 1.0)
     )
@@ -270,23 +277,36 @@ def look_up(
             with_sentence=not asked_in_words,
         )
     chosen = [(c, entries[c.id]) for c in candidates[:limit]] if found.confidence else []
+    claims: list[Claim] = []
     for place, (candidate, entry) in enumerate(chosen):
         by_numbers = told and entry.id == told.entry and not candidate.hit
         why = told.why if by_numbers else why_of(candidate)
         confidence = found.confidence if place == 0 else _further(candidate, found)
+        if place == 0 and special:
+            why += f"; narrower: {special}"
+        claims.append((entry, why, confidence))
+    hit = chosen[0][0].hit if chosen else None
+    if seen := of_probe(evidence.probed, entries):
+        crashed = evidence.failed() and found.confidence in ("high", "medium")
+        first, rest = (claims[:1], claims[1:]) if crashed else ([], claims)
+        claims = together(together(first, seen), rest)
+        is_open = is_open and not crashed
+        if not crashed:
+            answer.evidence = probe_lines(evidence.probed, LINES, CHARS) + answer.evidence[:1]
+            answer.ask = "" if seen[0][2] != "low" else HINTS_ALONE
+            elsewhere, hit = "", None
+    claims = claims[:limit]
+    for place, (entry, why, confidence) in enumerate(claims):
         match = match_of(entry, why, confidence, doubts.get(entry.id, ""))
         if place == 0:
-            if special:
-                match["why"] += f"; narrower: {special}"
-            fill(match, entry, [other for _, other in chosen[1:]])
+            fill(match, entry, [other for other, _, _ in claims[1:]])
         answer.matches.append(match)
     if elsewhere and found.confidence:
         answer.ask = f"Not sure. {elsewhere}"
-    elif found.confidence == "low":
+    elif found.confidence == "low" and not seen:
         answer.ask = missing_information(
             evidence, "Not sure.", most=1, with_sentence=not asked_in_words
         )
-    hit = chosen[0][0].hit if chosen else None
     told_first = [
         "" if retriever.encoder else WORDS_ALONE if numpy else WITHOUT_NUMPY,
         evidence.victims,

@@ -11,17 +11,19 @@ import json
 import math
 import re
 from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from itertools import accumulate
 
 from ..catalogue.entry import Entry
-from ..logs.judging import Evidence
+from ..logs.judging import Evidence, Probed
 from ..logs.lines import Line
 from ..numbers.out_of_memory import Told
 from ..retrieval.search import Candidate
 from ..text.masking import shown
 
+SEEN = 40  # tokens of what a probe saw, as the reason of a match
 LINE = 48  # tokens of a line of evidence
 NAME = 200  # characters of the name of a log
 READ = "read from the numbers: "  # goes before text that is in no line of the log
@@ -294,6 +296,48 @@ def why_of(candidate: Candidate) -> str:
         if not any(word in other or other in word for other in told):
             told.append(word)
     return f"words: {', '.join(told[:MOST_WORDS])}" if told else "similar wording"
+
+
+Claim = tuple[Entry, str, str]  # an entry, why, and the confidence of a match
+
+
+def of_probe(found: Iterable[Probed], entries: Mapping[str, Entry]) -> list[Claim]:
+    """What a probe's report claims, each entry once, proven ones first.
+
+    On the programs of evals/PROBE.md no healthy one had a finding of level wrong, and where a
+    failing one had one alone, it named the failure. Of several, all but one may be consequences.
+    Hints are right less often.
+    """
+    ordered = sorted(found, key=lambda one: not one.wrong)
+    named = {one.id: one for one in reversed(ordered) if one.id in entries}
+    proven = sum(one.wrong for one in named.values())
+    claims = []
+    for one in sorted(named.values(), key=ordered.index):
+        when = f" at step {one.step}" if one.step > 0 else ""
+        rank = f" on rank {one.rank}" if one.rank > 0 else ""
+        said = f": `{cut(one.said, SEEN)}`" if one.said.strip() else " this failure"
+        confidence = "low" if not one.wrong else "high" if proven == 1 else "medium"
+        claims.append((entries[one.id], f"the probe saw{when}{rank}{said}", confidence))
+    return claims
+
+
+def together(first: list[Claim], second: list[Claim]) -> list[Claim]:
+    """Both lists of claims, each entry once, in its first place and with both reasons."""
+    others = {entry.id: why for entry, why, _ in second}
+    merged = [
+        (entry, "; ".join(filter(None, (why, others.pop(entry.id, "")))), confidence)
+        for entry, why, confidence in first
+    ]
+    return [*merged, *(claim for claim in second if claim[0].id in others)]
+
+
+def probe_lines(found: Iterable[Probed], most: int, chars: int) -> list[dict]:
+    """At most `most` findings of a probe as lines of evidence."""
+    told = sorted((one for one in found if one.said), key=lambda one: not one.wrong)
+    return [
+        _line_shown(Line(one.source, 1, one.rank if one.rank >= 0 else None, one.said), chars)
+        for one in told[:most]
+    ]
 
 
 def titles(entries: list[Entry], room: float) -> list[dict]:

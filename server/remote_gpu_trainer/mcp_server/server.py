@@ -101,9 +101,7 @@ def make_server() -> MCPServer:
         ] = 3,
         log_path: Annotated[
             str | None,
-            Field(
-                description="log file or folder of per-rank logs, here or HOST:PATH, or config.json"
-            ),
+            Field(description="log, config.json, probe JSON or folder of logs; also HOST:PATH"),
         ] = None,
         installed: Annotated[str | None, Field(description="pip freeze text")] = None,
         good_log: Annotated[str | None, Field(description="log of a good run")] = None,

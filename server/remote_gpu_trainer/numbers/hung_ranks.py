@@ -1,16 +1,20 @@
-"""Add what the ranks of a hung run left to the evidence: dumps of their collectives, and stacks."""
+"""Add what a run left beside its logs: dumps of collectives, stacks, and a probe's report."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ..logs.files import Unreadable
+from ..logs.files import KEY_NAME, Unreadable
 from ..logs.flight_recorder import LIBRARY, NAME, Dump, Verdict, dumps_in, told_ranks, verdicts
-from ..logs.judging import Evidence
+from ..logs.judging import Evidence, Probed
 from ..logs.lines import Line
+from ..logs.windows import Row
+from ..text.masking import shown
 
 READ, READ_STACKS = "read from the dumps: ", "read from the stacks: "
 ENTRIES = {"missing": "D20", "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
@@ -207,3 +211,89 @@ def _where(stack: Stack) -> str:
     function, file, line = own
     place = f"{function} ({os.path.basename(file)}:{line})"
     return place if own is stack.frames[0] else f"{stack.frames[0][0]}, from {place}"
+
+
+VERDICTS = ("wrong", "suspicious", "sound", "not looked at")
+MOST_REPORT, MOST_FOUND = 4 << 20, 64  # bytes of a probe's report, and findings
+HEAD, MOST_NAMES = 1 << 12, 20_000  # bytes that tell a report, and files that are looked at
+
+
+def report_of(data: bytes, source: str) -> Evidence | None:
+    """Return what a probe's report says, None where these bytes are something else.
+
+    Whatever they say, types are checked, and texts masked and cut.
+    """
+    if data.lstrip()[:1] != b"{" or b'"observations"' not in data or b'"verdict"' not in data:
+        return None
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    verdict, found, steps = (told.get(name) for name in ("verdict", "findings", "steps"))
+    if verdict not in VERDICTS or not isinstance(found, list):
+        return None
+    steps = steps if type(steps) is int and 0 <= steps < 10**9 else 0
+    every = [Probed.of(one, shown(source, 200)) for one in found[:MOST_FOUND]]
+    return Evidence(
+        [],
+        [],
+        [],
+        None,
+        (),
+        True,
+        f"The probe's verdict on the first {steps} steps: {verdict}.",
+        seen="sound" if verdict == "sound" else "",
+        probed=tuple(one for one in every if one is not None),
+    )
+
+
+def report_in_rows(rows: list[Row], source: str, path: str = "") -> Evidence | None:
+    """Return what a probe's report in these rows says; `path`: the file that they are from."""
+    if not rows or rows[0][1].lstrip()[:1] != b"{":
+        return None
+    data = _report(path) if path else b"\n".join(raw for _, raw in rows)
+    return report_of(data, source) if data else None
+
+
+def _report(path: str) -> bytes:
+    """The bytes of a regular file that begins like a report and is no larger; else none."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode) or os.path.getsize(path) > MOST_REPORT:
+            return b""
+        with open(path, "rb") as stream:
+            head = stream.read(HEAD)
+            return head + stream.read(MOST_REPORT) if b'"verdict"' in head else b""
+    except (OSError, ValueError):
+        return b""
+
+
+def with_reports(folder: str, read: Callable[[], Evidence]) -> Evidence:
+    """Return a folder's evidence, which `read` gives, together with the probe's reports in it."""
+    reports, seen = [], 0
+    for base, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "node_modules")
+        for name in sorted(names):
+            seen += 1
+            if name.lower().endswith(".json") and not KEY_NAME.search(name):
+                path = os.path.join(base, name)
+                relative = os.path.relpath(path, folder).replace(os.sep, "/")
+                reports += filter(None, [report_of(_report(path), relative)])
+        if seen > MOST_NAMES or len(reports) >= MOST_FOUND:
+            break
+    try:
+        found = read()
+    except Unreadable:
+        if not reports:
+            raise
+        found = replace(reports[0], left_out="")
+    if not reports:
+        return found
+    probed = [one for report in reports for one in report.probed]
+    seen_now = "" if probed else found.seen  # a log without a fault isn't the whole story
+    said = [found.left_out, *dict.fromkeys(report.left_out for report in reports[:3])]
+    return replace(
+        found,
+        left_out=" ".join(filter(None, said)),
+        seen=seen_now if found.seen == "sound" else found.seen,
+        probed=tuple(probed[:MOST_FOUND]),
+    )

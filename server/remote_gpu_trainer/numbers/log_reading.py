@@ -73,15 +73,26 @@ def from_path(
                 read.named,
             )
 
-        return hung_ranks.with_dumps(path, logs)
+        return hung_ranks.with_reports(path, lambda: hung_ranks.with_dumps(path, logs))
     name = os.path.basename(path)
     rows = logfiles.of_file(path, needles, progress)
-    return _of_rows(rows, name, rank_of(name, sure=True), good)
+    return _of_rows(rows, name, rank_of(name, sure=True), good, path=path)
 
 
 def _of_rows(
-    rows: list[Row], source: str, rank: int | None, good: frozenset[bytes], pasted: bool = False
+    rows: list[Row],
+    source: str,
+    rank: int | None,
+    good: frozenset[bytes],
+    pasted: bool = False,
+    path: str = "",
 ) -> Evidence:
+    if rows and rows[0][1].lstrip()[:1] == b"{":  # a probe's report begins so
+        from . import hung_ranks
+
+        report = hung_ranks.report_in_rows(rows, source, path)
+        if report is not None:
+            return report
     new = unlike(rows, good) if good else rows
     found = judge(lines_of(new, source, rank), pasted=pasted)
     if not new:

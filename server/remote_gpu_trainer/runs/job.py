@@ -266,9 +266,7 @@ class Slurm(Strict):
         None, gt=0, description="the partition's limit; the run is requeued before it"
     )
     requeue: bool = True
-    signal_seconds: int = Field(
-        120, ge=10, le=65535, description="how long before the time limit Slurm sends its signal"
-    )
+    signal_seconds: int = Field(120, ge=10, le=65535, description="signal before the time limit")
     at_a_time: int | None = Field(None, ge=1, description="cells of a queue that run at once")
 
 
@@ -351,6 +349,7 @@ class Job(Strict):
     on_nan: Literal["go-on", "stop"] = Field("go-on", description="at a loss of nan; told anyway")
     floors: Floors = Floors()
     rehearsal: Rehearsal = Rehearsal()
+    probe: bool = Field(True, description="rehearsals look for failures that no log shows")
     queue: Queue | None = None
     run_dir: RunDir | None = Field(None, description="on the box (default ~/runs/NAME)")
     slurm: Slurm = Slurm()

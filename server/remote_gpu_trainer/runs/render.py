@@ -9,6 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import date
+from pathlib import PurePath
 
 from .. import __version__
 from ..platforms.profile import Profile
@@ -16,7 +17,16 @@ from . import shell_text
 from .job import Job
 from .job_reading import Snapshot
 from .launch_risks import Warning, warnings
-from .runner_values import Unfit, field_of, folders, for_kubernetes, for_skypilot, for_slurm, values
+from .runner_values import (
+    Unfit,
+    field_of,
+    folders,
+    for_kubernetes,
+    for_skypilot,
+    for_slurm,
+    probed,
+    values,
+)
 from .targets import kubernetes, skypilot, slurm
 
 TARGETS = ("ssh", "slurm", "kubernetes", "skypilot", "local")
@@ -97,7 +107,8 @@ def render(
         except ValueError as error:
             raise Unfit(field_of(str(error))) from None
     name = f"{job.name}.{ENDINGS[target]}"
-    around = commands(job, target, file or name, snapshot)
+    probe = probe_beside(job, target, file) if file else ""
+    around = commands(job, target, file or name, snapshot, probe)
     return Rendered(
         name,
         text,
@@ -107,6 +118,12 @@ def render(
         around.resume,
         warnings(job, profile, target, on),
     )
+
+
+def probe_beside(job: Job, target: str, file: str) -> str:
+    """Where the probe lies for a script at `file`: beside it. '' for a run that takes none."""
+    takes = probed(job) and target in ("ssh", "slurm", "local")
+    return str(PurePath(file).with_suffix(".probe.py")) if takes else ""
 
 
 def _marked(text: str) -> str:
@@ -135,14 +152,17 @@ class Commands:
     resume: str
 
 
-def commands(job: Job, target: str, file: str, snapshot: Snapshot | None) -> Commands:
-    """The lines for a target. `file`: the rendered script here."""
+def commands(
+    job: Job, target: str, file: str, snapshot: Snapshot | None, probe: str = ""
+) -> Commands:
+    """The lines for a target. `file`: the rendered script here; `probe`: the probe, or ''."""
     code = (job.code or "").rstrip("/")
     secrets = sorted({secret.variable for secret in job.secrets.values() if secret.variable})
     lines = shell_text.blocks(
         f"commands/{target}.j2",
         name=job.name,
         file=_here(file),
+        probe=_here(probe),
         folder=job.folder,
         folder_from_home=job.folder.removeprefix("~/"),  # rsync begins in the home folder
         named=job.run_dir is None,

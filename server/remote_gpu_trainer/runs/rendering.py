@@ -10,11 +10,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from ..catalogue.bundle import bundle_root
 from ..platforms import profile
 from ..text import write_whole
 from . import job_reading
 from .job_reading import JobError, from_object
-from .render import ENDINGS, OURS, SHEBANG, Rendered, render, usual_target
+from .render import ENDINGS, OURS, SHEBANG, Rendered, probe_beside, render, usual_target
 from .runner_values import Unfit
 
 
@@ -47,6 +48,8 @@ def rendered(
         raise JobError(str(error)) from None
     answer = made.as_dict()
     if place:
+        if beside := probe_beside(job, chosen, str(place)):
+            _put_probe(Path(beside))
         _write(place, made)
         del answer["script"]
         answer["path"] = str(place)
@@ -119,6 +122,22 @@ def _write(path: Path, made: Rendered) -> None:
         write_whole(
             path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755
         )
+    except OSError as error:
+        raise JobError(
+            f"write_to: {path}: {error.strerror}; pass a place that can be written"
+        ) from None
+
+
+def _put_probe(path: Path) -> None:
+    """Put the probe beside a script. Raises JobError where the file there is another one."""
+    text = (bundle_root() / "scripts" / "probe.py").read_bytes()
+    head = b"\n".join(text.split(b"\n", 2)[:2])
+    try:
+        if path.is_symlink() or (path.exists() and not path.read_bytes().startswith(head)):
+            raise JobError(
+                f"write_to: {path} exists and isn't the probe; move it away, or set probe: off"
+            )
+        write_whole(path, text, 0o644)
     except OSError as error:
         raise JobError(
             f"write_to: {path}: {error.strerror}; pass a place that can be written"

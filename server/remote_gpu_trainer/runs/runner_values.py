@@ -22,6 +22,8 @@ NOTICES = {
     "gcp": "gcp",
 }  # whose metadata service tells of a preemption; the others send signals, or nothing
 _PYTHON = re.compile(r"\A\s*python3?(?=\s|\Z)")
+# A word of a command that starts a Python program, such as python3.11, train.py or torchrun.
+_TRAINING = re.compile(r"(?:^|/)(?:python[\d.]*|torchrun|accelerate|deepspeed)$|\.py$")
 _KEY = re.compile(r"\$\{?([A-Z][A-Z0-9_]*(?:KEY|TOKEN)[A-Z0-9_]*)")
 
 
@@ -95,6 +97,7 @@ def values(
         "RGT_STEP_PATTERN": job.step_pattern or STEP,
         "RGT_REHEARSE": job.rehearsal.arguments,
         "RGT_REHEARSE_MINUTES": _number(job.rehearsal.minutes),
+        "RGT_PROBE": "on" if probed(job) else "off",
         "RGT_CODE_COMMIT": snapshot.commit if snapshot else "",
         "RGT_CODE_DIFF": snapshot.difference if snapshot else "",
         "RGT_CODE_IGNORED": snapshot.ignored if snapshot else "",
@@ -154,6 +157,13 @@ def command(job: Job) -> list[str]:
         return ["bash", "-c", _PYTHON.sub(lambda _: line, job.command) if named else job.command]
     first, *rest = job.command
     return [job.python if named and first in ("python", "python3") else first, *rest]
+
+
+def probed(job: Job) -> bool:
+    """Whether a rehearsal uses the probe: the job has one, a Python program, and doesn't refuse."""
+    words = job.command.split() if isinstance(job.command, str) else job.command
+    named = job.launcher != "none" or any(map(_TRAINING.search, words))
+    return job.probe and job.checkpoint is not None and named
 
 
 def setup(job: Job) -> list[str]:

@@ -56,6 +56,11 @@ queued = _given("RGT_CELLS")
 code = _given("RGT_CODE_COMMIT", "RGT_CODE_DIFF", "RGT_CODE_IGNORED")
 
 
+def probed(values: Values) -> bool:
+    """Does a rehearsal look for failures that no log shows?"""
+    return values.get("RGT_PROBE") == "on"
+
+
 def remote(values: Values) -> bool:
     """Can the job run on any machine but the user's own?"""
     own = ("", "local")
@@ -273,6 +278,8 @@ PARTS: tuple[tuple[str, Condition], ...] = (
     ("without/after_end.sh", without(stopped)),
     ("rehearsal/rehearsal.sh", checkpoints),
     ("rehearsal/folders.sh", checkpoints),
+    ("rehearsal/probe.sh", _both(checkpoints, probed)),
+    ("without/probe.sh", _both(checkpoints, without(probed))),
     ("without/rehearsal.sh", without(checkpoints)),
     ("queue/cells.sh", queued),
     ("queue/claims.sh", queued),

@@ -12,6 +12,7 @@ rgt_rehearse() {
   local code=0
   rgt_rehearse_phases || code=$?
   ! rgt_move_strays || code=1
+  rgt_probe_tell
   rgt_set_aside
   ((code)) || rm -rf -- "$RGT_RUN_DIR"/checkpoints-*
   return "$code"
@@ -29,7 +30,7 @@ rgt_set_aside() {
 
 rgt_rehearse_phases() {
   local given=$rgt_checkpoint_as_given at name kind begin limit
-  local first='' first_id='' grew='' code took=0
+  local first='' first_id='' grew='' saved='' code took=0
   rgt_make_folders
   rgt_lock_run
   rgt_boot_id
@@ -73,6 +74,7 @@ rgt_rehearse_phases() {
   done
   rgt_note_results
   rgt_note_real
+  rgt_probe_begin
   rgt_rehearse_launch
   while rgt_same "$rgt_program" "$rgt_program_start"; do
     rgt_nap 0.2
@@ -85,7 +87,10 @@ rgt_rehearse_phases() {
     fi
     [[ -z $grew && -n $(ls -A -- "$RGT_CHECKPOINT_DIR" 2>/dev/null) ]] && grew=$rgt_up
     [[ -z $grew ]] || rgt_look_for_checkpoint
-    [[ -n $grew && -n $rgt_checkpoint ]] && break
+    if [[ -n $grew && -n $rgt_checkpoint ]]; then
+      : "${saved:=$rgt_up}"
+      rgt_probe_waits "$saved" || break
+    fi
     ((rgt_up < limit)) ||
       { rgt_rehearse_fail save "no whole checkpoint in $RGT_REHEARSE_MINUTES minutes" && return 1; }
   done
@@ -100,10 +105,11 @@ rgt_rehearse_phases() {
   fi
   rgt_uptime
   printf 'ok train: first line after %s s\n' $((${first:-$rgt_up} - begin))
-  took=$((rgt_up - ${grew:-$rgt_up}))
+  : "${saved:=$rgt_up}"
+  took=$((saved - ${grew:-$saved}))
   first_id=$rgt_checkpoint_id
   printf 'ok save: first whole checkpoint after %s s, a save takes %s s and %s MB: %s\n' \
-    $((rgt_up - begin)) "$took" \
+    $((saved - begin)) "$took" \
     "$(du -sm -- "$rgt_checkpoint" 2>/dev/null | cut -f1)" "${rgt_checkpoint##*/}"
   rgt_kill_program
   rgt_reap
