@@ -65,6 +65,7 @@ def test_the_commands_page_has_every_command_users_first_and_every_argument():
 def test_a_whole_file_that_is_missing_or_changed_is_found_and_written(name, tmp_path, monkeypatch):
     monkeypatch.setattr(documents.bundle, "pages", lambda root: [])
     monkeypatch.setattr(documents.bundle, "read", lambda root: None)
+    monkeypatch.setattr(documents, "probed", lambda catalogue: set())
     monkeypatch.setattr(documents, "WHOLE", ((name, lambda root: "made\n"),))
     assert documents.outdated(tmp_path, write=True) == []  # its folder isn't there
     (tmp_path / name).parent.mkdir(parents=True)

@@ -47,7 +47,7 @@ def add_to(commands) -> None:
         "--log",
         metavar="PATH",
         help="a log file, the JSON of a probe, or a folder with the logs of all ranks of one run; "
-        "HOST:PATH reads it on a box over ssh; - for standard input; beside a question about memory "
+        "HOST:PATH reads it on a box over ssh; - for standard input; beside a question of memory "
         "also a model's config.json",
     )
     look.add_argument(
@@ -92,7 +92,8 @@ def lookup(args: argparse.Namespace) -> int:
     text, log, stream = _question(args)
     gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:
-        from ..lookup.answer import answer_for, check_limit, prepare
+        from ..lookup import check_limit
+        from ..lookup.answer import answer_for, prepare
 
         check_limit(args.limit)
         if args.id is not None:

@@ -1,8 +1,7 @@
 """A look-up from a text or a log to its answer, within the token budget of an agent.
 
-The command line and the MCP server call `answer_for`, which opens the log, reads the clock and
-loads the catalogue once. `look_up` turns the evidence into the answer. Everything in it that comes
-from a log is cut and masked.
+The command line and the MCP server call `answer_for`, which opens the log and reads the clock.
+`look_up` turns the evidence into the answer. What comes from a log is cut and masked.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ from ..retrieval.general_or_special import (
     splitting_first,
 )
 from ..text import BadRequest
+from . import check_limit
 from .excerpts import (
     Answer,
     Claim,
@@ -53,7 +53,6 @@ from .excerpts import (
     why_of,
 )
 
-LIMITS = (1, 10)
 ALSO = 15  # titles of further candidates, unless the first match is sure
 # Room is counted in estimated tokens, which are more than the true ones.
 TITLES = 450  # of all titles
@@ -84,10 +83,7 @@ def _needles() -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=1)
 def prepare() -> None:
-    """Read everything that stays in memory, once.
-
-    The garbage collector skips it, now and during each look-up.
-    """
+    """Read all that stays in memory, once, where the garbage collector skips it."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -331,14 +327,6 @@ def _there(found: search.Found, entries: Mapping[str, Entry]) -> search.Found:
     if candidates[:1] == found.candidates[:1]:
         return replace(found, candidates=candidates)
     return replace(found, candidates=candidates, confidence="", worth_a_look=True)
-
-
-def check_limit(limit: int) -> None:
-    """Raises BadRequest unless the limit is a whole number from 1 to 10."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not LIMITS[0] <= limit <= LIMITS[1]:
-        raise BadRequest(
-            f"can't use limit {limit!r}; give a whole number from {LIMITS[0]} to {LIMITS[1]}"
-        )
 
 
 def _further(candidate: search.Candidate, found: search.Found) -> str:

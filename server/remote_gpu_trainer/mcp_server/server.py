@@ -29,7 +29,8 @@ from .. import __version__
 from ..catalogue import bundle
 from ..catalogue.entry import BadQuestion, FactError, read_day
 from ..logs.files import Unreadable
-from ..lookup.answer import LIMITS, answer_for
+from ..lookup import LIMITS
+from ..lookup.answer import answer_for
 from ..lookup.models import BoxHealth, Lookup, RunScript, Staleness
 from ..text import BadRequest
 from . import prompts
