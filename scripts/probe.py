@@ -3475,7 +3475,7 @@ class Resources(Observer):
         self.last = None
         self.checkpointed = 0  # calls of torch.utils.checkpoint.checkpoint in training
         self.graphs = []  # compiled graphs after each step
-        self.pauses, self.pause = [], None  # seconds of each garbage collection in the steps
+        self.pauses, self.pause = [], None  # (step, seconds) of each garbage collection
         gc.callbacks.append(self.collected)
 
     def collected(self, phase, info):
@@ -3486,7 +3486,7 @@ class Resources(Observer):
         elif phase == "start":
             self.pause = time.perf_counter()
         elif self.pause is not None and self.last is not None:
-            self.pauses.append(time.perf_counter() - self.pause)
+            self.pauses.append((self.watch.step, time.perf_counter() - self.pause))
 
     def before_checkpoint(self, args, kwargs):
         """A part of the model drops its activations."""
@@ -3600,16 +3600,18 @@ class Resources(Observer):
                     share=round(share, 3),
                 )
             )
-        held = sum(self.pauses)
-        if len(self.times) >= 8 and held > 0.15 * total and held > 0.2:
+        pauses = [(when, pause) for when, pause in self.pauses if pause > 0.01]
+        held = sum(pause for _, pause in pauses)
+        # Once in a while it walks everything, as between two trainings.
+        often = len({when for when, _ in pauses}) >= 5
+        if often and len(self.times) >= 8 and held > 0.15 * total and held > 0.2:
             found.append(
                 finding(
                     "garbage collection",
                     step,
                     f"the garbage collector took {held:.2f} s of {total:.2f} s, "
-                    f"{max(self.pauses):.3f} s at most",
+                    f"{max(pause for _, pause in pauses):.3f} s at most",
                     share=round(held / total, 3),
-                    longest=round(max(self.pauses), 4),
                 )
             )
         return found
@@ -3620,18 +3622,20 @@ class Resources(Observer):
         waits = waits[2 * workers :]
         if workers < 2 or len(waits) < 3 * workers or sum(waits) < 0.15 * total:
             return []
-        turns = sorted(median(waits[place::workers]) for place in range(workers))
-        if turns[-1] < 0.02 or turns[-1] < 5 * turns[-2]:
+        groups = [sorted(waits[i : i + workers]) for i in range(0, len(waits), workers)]
+        groups = [group for group in groups if len(group) == workers]
+        slow, fast = (median([group[place] for group in groups]) for place in (-1, -2))
+        if slow < 0.02 or slow < 5 * fast:
             return []
         return [
             finding(
                 "bursts of batches",
                 step,
-                f"with {workers} workers one batch of {workers} was waited for {turns[-1]:.3f} s, "
-                f"the others {turns[-2]:.3f} s at most; {sum(waits) / total:.0%} of the time",
+                f"with {workers} workers one batch of {workers} was waited for {slow:.3f} s, "
+                f"the others {fast:.3f} s at most; {sum(waits) / total:.0%} of the time",
                 workers=workers,
-                slow=turns[-1],
-                fast=turns[-2],
+                slow=slow,
+                fast=fast,
             )
         ]
 
