@@ -137,7 +137,11 @@ def test_each_kind_of_finding_names_an_entry_and_belongs_to_one_observation():
     catalogue = bundle.load()
     assert all(catalogue.get(kind[0]) for kind in probe.KINDS.values())
     placed = [kind for kinds in probe.OBSERVATIONS.values() for kind in kinds]
-    beside = {"ranks share data", "workers share random numbers"}  # what only the parent sees
+    beside = {  # what only the parent sees
+        "ranks share data",
+        "workers share random numbers",
+        "ranks write one file",
+    }
     assert len(placed) == len(set(placed))
     assert set(placed) | beside == set(probe.KINDS)
 
