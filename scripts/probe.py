@@ -1404,6 +1404,7 @@ class Batches(Observer):
 
 # Files with these words stand side by side on purpose.
 SIDE_BY_SIDE = re.compile(r"(?i)rank|shard|part|worker|fold|seed|rng|layer|world|mp_|-of-|best")
+COUNTED = re.compile(r"(?i)checkpoint|ckpt|step|epoch|iter|update|round")
 UNFINISHED = (".tmp", ".part", ".temp", ".partial")
 
 
@@ -1418,14 +1419,15 @@ def path_of(target):
 def numbered(path):
     """(folder, name without its numbers, its numbers) of a checkpoint, or None.
 
-    The name is that of the file, or of its folder where the file's own has no number.
+    The name is that of the file, or of its folder where the file's own has no number. It says what
+    it counts: model_2.pt and run_2/ may be a second model and a second run.
     """
     for one in (path, os.path.dirname(path)):
         folder, name = os.path.split(one)
         numbers = [int(number) for number in re.findall(r"\d+", name)]
         if SIDE_BY_SIDE.search(name) or name.endswith(UNFINISHED):
             return None
-        if numbers and max(numbers) < 10**12:
+        if numbers and COUNTED.search(name) and max(numbers) < 10**12:
             return folder, re.sub(r"\d+", "#", name), numbers
     return None
 
@@ -1585,7 +1587,7 @@ class Checkpoints(Observer):
 
     def told(self):
         """What the parent compares between ranks."""
-        made = sorted({crc(path) for when, path in self.written if when})
+        made = sorted({crc(path) for when, path in self.written if when and path != os.devnull})
         return {"saved": made[:64], "host": crc(platform.node())}
 
     def after_optimizer(self, token, result, args, kwargs):
@@ -3480,8 +3482,9 @@ class Resources(Observer):
 
     def collected(self, phase, info):
         """The garbage collector begins or ends. It calls this for as long as the probe looks."""
-        if self.watch.parts.get(self.name) is not self or self.watch.over:
-            if self.collected in gc.callbacks and phase == "stop":
+        parts = getattr(self.watch, "parts", {})  # not there yet while the parts are made
+        if parts.get(self.name) is not self or self.watch.over:
+            if parts and self.collected in gc.callbacks and phase == "stop":
                 gc.callbacks.remove(self.collected)
         elif phase == "start":
             self.pause = time.perf_counter()
@@ -4034,8 +4037,10 @@ def attach_modules(watch, torch):
         if not stack and next(module.parameters(), None) is not None:
             watch.add_model(module)
         watch.guard("modes", "entered", module, not stack)
-        watch.guard("ranks", "entered", module, args, not stack)
-        watch.guard("shapes", "entered", module, args, not stack)
+        if not stack or type(module).__name__ == "DistributedDataParallel":
+            watch.guard("ranks", "entered", module, args, not stack)
+        if watch.step < SHAPE_STEPS:
+            watch.guard("shapes", "entered", module, args, not stack)
         stack.append(module)
 
     def left(module, args, output):
@@ -4046,7 +4051,8 @@ def attach_modules(watch, torch):
             pass
         if not module._modules:
             watch.guard("activations", "left", module, output)
-            watch.guard("shapes", "left", module, output)
+            if watch.step < SHAPE_STEPS:
+                watch.guard("shapes", "left", module, output)
         if not stack:
             watch.guard("activations", "ended")
             watch.guard("shapes", "ended")

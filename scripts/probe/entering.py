@@ -16,7 +16,7 @@ from .parameters import Parameters
 from .ranks import Ranks
 from .rates import Rates
 from .resources import Resources
-from .shapes import Shapes
+from .shapes import SHAPE_STEPS, Shapes
 from .watching import Watch
 
 CLASSES = (
@@ -211,8 +211,10 @@ def attach_modules(watch, torch):
         if not stack and next(module.parameters(), None) is not None:
             watch.add_model(module)
         watch.guard("modes", "entered", module, not stack)
-        watch.guard("ranks", "entered", module, args, not stack)
-        watch.guard("shapes", "entered", module, args, not stack)
+        if not stack or type(module).__name__ == "DistributedDataParallel":
+            watch.guard("ranks", "entered", module, args, not stack)
+        if watch.step < SHAPE_STEPS:
+            watch.guard("shapes", "entered", module, args, not stack)
         stack.append(module)
 
     def left(module, args, output):
@@ -223,7 +225,8 @@ def attach_modules(watch, torch):
             pass
         if not module._modules:
             watch.guard("activations", "left", module, output)
-            watch.guard("shapes", "left", module, output)
+            if watch.step < SHAPE_STEPS:
+                watch.guard("shapes", "left", module, output)
         if not stack:
             watch.guard("activations", "ended")
             watch.guard("shapes", "ended")

@@ -8,6 +8,7 @@ import zlib
 
 # Files with these words stand side by side on purpose.
 SIDE_BY_SIDE = re.compile(r"(?i)rank|shard|part|worker|fold|seed|rng|layer|world|mp_|-of-|best")
+COUNTED = re.compile(r"(?i)checkpoint|ckpt|step|epoch|iter|update|round")
 UNFINISHED = (".tmp", ".part", ".temp", ".partial")
 
 
@@ -22,14 +23,15 @@ def path_of(target):
 def numbered(path):
     """(folder, name without its numbers, its numbers) of a checkpoint, or None.
 
-    The name is that of the file, or of its folder where the file's own has no number.
+    The name is that of the file, or of its folder where the file's own has no number. It says what
+    it counts: model_2.pt and run_2/ may be a second model and a second run.
     """
     for one in (path, os.path.dirname(path)):
         folder, name = os.path.split(one)
         numbers = [int(number) for number in re.findall(r"\d+", name)]
         if SIDE_BY_SIDE.search(name) or name.endswith(UNFINISHED):
             return None
-        if numbers and max(numbers) < 10**12:
+        if numbers and COUNTED.search(name) and max(numbers) < 10**12:
             return folder, re.sub(r"\d+", "#", name), numbers
     return None
 

@@ -76,8 +76,9 @@ class Resources(Observer):
 
     def collected(self, phase, info):
         """The garbage collector begins or ends. It calls this for as long as the probe looks."""
-        if self.watch.parts.get(self.name) is not self or self.watch.over:
-            if self.collected in gc.callbacks and phase == "stop":
+        parts = getattr(self.watch, "parts", {})  # not there yet while the parts are made
+        if parts.get(self.name) is not self or self.watch.over:
+            if parts and self.collected in gc.callbacks and phase == "stop":
                 gc.callbacks.remove(self.collected)
         elif phase == "start":
             self.pause = time.perf_counter()

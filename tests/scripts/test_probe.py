@@ -319,6 +319,8 @@ def test_a_checkpoint_has_the_number_in_its_name_or_in_its_folder():
         "/a/b/rank-1.pt",
         "/a/b/model-00001-of-00002.pt",
         "/a/b/best_3.pt",
+        "/a/b/model_2.pt",
+        "/a/run_2/model.pt",
         "/a/b/step_8.pt.tmp",
     ):
         assert probe.numbered(path) is None
