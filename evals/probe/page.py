@@ -1,7 +1,5 @@
 """The page evals/PROBE.md, from the record of the campaign."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path
