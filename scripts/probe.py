@@ -27,12 +27,14 @@ import argparse
 import atexit
 import collections
 import functools
+import gc
 import glob
 import hashlib
 import importlib.util
 import json
 import math
 import os
+import platform
 import random
 import re
 import shutil
@@ -46,14 +48,13 @@ import weakref
 import zlib
 
 # --------------------------------------------------------------------------------------------------
-# table.py
-# What the probe can report: each kind of finding, the catalogue's entry, and what to do.
+# kinds_model.py
+# Kinds of findings about parameters, gradients, losses and layers, and what to do about each.
 
 WRONG, HINT = "wrong", "hint"
-SOUND, SUSPICIOUS, NOT_LOOKED = "sound", "suspicious", "not looked at"
 
 # kind: (entry, level, what is the matter, what it would be if all were well, what to do)
-KINDS = {
+IN_THE_MODEL = {
     "weights stand still": (
         "O2", WRONG, "gradients arrive, but the weights stay as they are",
         "each weight with a gradient moves at each step",
@@ -244,6 +245,80 @@ KINDS = {
         "the loss differs from batch to batch and falls",
         "overfit one batch: if that fails, the model doesn't see its inputs",
     ),
+    "uneven experts": (
+        "MOE2", HINT, "the router sends most tokens to few experts",
+        "the busiest expert gets at most about twice the mean",
+        "switch the balancing loss on",
+    ),
+    "targets are broadcast": (
+        "O29", WRONG, "predictions and targets have different shapes, and each meets each",
+        "the loss gets two tensors of one shape",
+        "squeeze the predictions, or give the targets their last dimension",
+    ),
+    "differences are broadcast": (
+        "O29", HINT, "a difference of N predictions and N targets is an N by N matrix",
+        "predictions and targets have one shape",
+        "squeeze the predictions, or give the targets their last dimension",
+    ),
+    "returns of any scale": (
+        "R3", HINT, "log-probabilities are weighted with numbers of a large scale",
+        "advantages have a mean near 0 and a deviation near 1",
+        "normalise rewards and observations, and the advantages in each batch",
+    ),
+    "preferences stand still": (
+        "L9", HINT, "the preference loss stays at ln 2",
+        "the margin between chosen and rejected grows, and the loss falls below 0.693",
+        "raise the rate, and check that the reference model doesn't train along",
+    ),
+    "loss jumps": (
+        "P12", HINT, "the loss jumped and stayed up",
+        "the loss falls, or returns to where it was after a spike",
+        "lower the highest rate, warm up longer, or clip the norm",
+    ),
+    "tiny batch norm": (
+        "V7", HINT, "batch norm takes its statistics from one or two samples",
+        "a batch norm layer sees 16 or more samples at once",
+        "use GroupNorm, frozen batch norm, or larger batches",
+    ),
+    "batch norm of one rank": (
+        "D10", HINT, "each rank normalises its few samples alone",
+        "SyncBatchNorm, or 16 and more samples on each rank",
+        "convert the model by SyncBatchNorm.convert_sync_batchnorm before wrapping it",
+    ),
+    "autocast doesn't reach": (
+        "T13", HINT, "autocast is on, and most of the products run in float32",
+        "under autocast linear layers and convolutions give half precision",
+        "look for autocast(enabled=False), .float() and casts within forward()",
+    ),
+    "longer than the positions": (
+        "L5", HINT, "sequences are longer than the positions that the model was made for",
+        "sequences fit max_position_embeddings, or a RoPE scaling is set",
+        "set rope_parameters for the new length, or cut the sequences",
+    ),
+    "causal mask as a matrix": (
+        "T14", HINT, "attention gets a causal mask as a matrix, which rules out flash kernels",
+        "is_causal=True and no attn_mask",
+        "pass is_causal=True instead of the mask",
+    ),
+    "old and new at one rate": (
+        "O19", HINT, "loaded weights and new ones train at one high rate",
+        "loaded weights train at a tenth of the new head's rate, or less",
+        "make two parameter groups, or train the head alone at first",
+    ),
+    "new connector trains along": (
+        "X2", HINT, "a connector without loaded weights trains together with the language model",
+        "a new connector trains alone first, or its weights are loaded",
+        "freeze the rest for a first phase, or load the connector's file",
+    ),
+}  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
+# kinds_run.py
+# Kinds of findings about data, ranks, time and files, and what to do about each.
+
+# kind: (entry, level, what is the matter, what it would be if all were well, what to do)
+IN_THE_RUN = {
     "same order each epoch": (
         "C13", HINT, "each epoch has the same order of samples",
         "each epoch has another order",
@@ -354,12 +429,105 @@ KINDS = {
         "the names in the file match those of the model",
         "take the prefix off the names, and load with strict=True",
     ),
-    "uneven experts": (
-        "MOE2", HINT, "the router sends most tokens to few experts",
-        "the busiest expert gets at most about twice the mean",
-        "switch the balancing loss on",
+    "other inputs in evaluation": (
+        "V1", HINT, "inputs of training and evaluation lie on different scales",
+        "both are prepared in one way, apart from random augmentation",
+        "use one normalisation for training, evaluation and deployment",
+    ),
+    "bursts of batches": (
+        "T7", HINT, "every N-th batch is waited for, N is the number of workers",
+        "batches arrive as fast as steps are made",
+        "more workers, less work per sample, or a larger prefetch_factor for uneven samples",
+    ),
+    "garbage collection": (
+        "T20", HINT, "Python's garbage collector holds up the steps",
+        "collections take next to no time",
+        "gc.freeze() after set-up, and gc.collect() in rare steps",
+    ),
+    "checkpointing with room": (
+        "T17", HINT, "activations are computed twice although memory is free",
+        "activation checkpointing is on only where memory is short",
+        "switch gradient checkpointing off and compare time and memory",
+    ),
+    "too many threads": (
+        "U40", HINT, "more threads compute than cores may be used",
+        "threads of all processes together are as many as the usable cores",
+        "set OMP_NUM_THREADS to the usable cores divided by the processes",
+    ),
+    "compiles again and again": (
+        "CMP1", HINT, "torch.compile goes on compiling after the first steps",
+        "no new graph after the first few steps",
+        "pad to a few sizes, or let sizes be dynamic",
+    ),
+    "exchange in each micro-batch": (
+        "T23", HINT, "gradients are exchanged in each micro-batch",
+        "ranks exchange gradients once a step",
+        "run all micro-batches but the last under no_sync()",
+    ),
+    "one unit": (
+        "D12", HINT, "FSDP treats the whole model as one unit",
+        "each block is a unit of its own",
+        "call fully_shard on each block before the model, or give a wrapping policy",
+    ),
+    "few rows for each gather": (
+        "D13", HINT, "FSDP gathers all weights for a few rows",
+        "each gather serves hundreds of rows or tokens",
+        "use larger batches for each rank, or DDP where the model fits",
+    ),
+    "sharded in half precision": (
+        "D14", HINT, "FSDP's optimizer holds the weights in half precision",
+        "weights are float32, and the policy casts them for computing",
+        "load in float32 and set MixedPrecisionPolicy(param_dtype=torch.bfloat16)",
+    ),
+    "stage 3 for a model that fits": (
+        "D16", HINT, "ZeRO stage 3 splits a model that fits on each device",
+        "the lowest stage that fits",
+        "use stage 1, or 2 where the gradients don't fit",
+    ),
+    "accumulated twice": (
+        "D18", HINT, "the loop accumulates and DeepSpeed does too",
+        "engine.step() follows each engine.backward()",
+        "call engine.step() after each micro-batch; the engine counts them",
+    ),
+    "older checkpoint": (
+        "C3", HINT, "an older checkpoint was loaded although a newer one lies beside it",
+        "a resumed run loads its newest checkpoint",
+        "choose by number, not by name as text",
+    ),
+    "counting from the start": (
+        "C3", HINT, "the run saves under a lower number than a checkpoint that was there before",
+        "a relaunched run goes on from the newest checkpoint",
+        "find the newest checkpoint at the start and load it",
+    ),
+    "Trainer began anew": (
+        "C9", HINT, "Trainer saves under a lower number than a checkpoint that was there before",
+        "a relaunched run goes on from the newest checkpoint",
+        "pass the checkpoint to trainer.train(resume_from_checkpoint=...)",
+    ),
+    "newest was deleted": (
+        "C17", HINT, "the newest checkpoint was deleted, older ones remain",
+        "the newest checkpoint stays, for a resume",
+        "keep the newest apart from the best",
+    ),
+    "saved by a signal handler": (
+        "SLURM1", HINT, "a checkpoint was written inside a signal handler",
+        "the handler sets a flag, and the loop saves at the end of a step",
+        "set a flag in the handler, and save where the step is over",
+    ),
+    "ranks write one file": (
+        "D23", WRONG, "several ranks write the same file",
+        "rank 0 alone writes a shared file",
+        "write only where the rank is 0",
     ),
 }  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------
+# table.py
+# What the probe can report, which part sees it, and what a finding looks like.
+
+SOUND, SUSPICIOUS, NOT_LOOKED = "sound", "suspicious", "not looked at"
+KINDS = {**IN_THE_MODEL, **IN_THE_RUN}
 
 # What is looked at, and the kinds of findings that each part can give.
 OBSERVATIONS = {
@@ -367,6 +535,7 @@ OBSERVATIONS = {
         "weights stand still", "outside the optimizer", "no gradient", "frozen weight moves",
         "adapters don't train", "bf16 swallows steps", "tiny updates", "huge updates",
         "decay in Adam", "nan enters the weights", "connector is frozen", "one vision rate",
+        "old and new at one rate", "new connector trains along",
     ),
     "gradients": (
         "gradients pile up", "undivided accumulation", "gradient spikes", "always clipped",
@@ -383,22 +552,35 @@ OBSERVATIONS = {
     "losses": (
         "softmax twice", "not log-probabilities", "padding counts", "padding seems to count",
         "loss isn't finite", "first loss too high", "loss stands still", "one class dominates",
+        "loss jumps", "targets are broadcast", "differences are broadcast", "returns of any scale",
+        "preferences stand still",
     ),
     "batches": (
         "same order each epoch", "set_epoch missing", "workers repeat the stream",
         "pinning has no effect", "images from 0 to 255", "images aren't normalised",
-        "random evaluation data", "end is never learned",
+        "random evaluation data", "end is never learned", "other inputs in evaluation",
     ),
     "activations": (
         "dead units", "saturated layer", "large attention scores", "uneven experts",
     ),
+    "shapes": (
+        "tiny batch norm", "autocast doesn't reach", "longer than the positions",
+        "causal mask as a matrix",
+    ),
+    "ranks": (
+        "batch norm of one rank", "exchange in each micro-batch", "one unit",
+        "few rows for each gather", "sharded in half precision", "stage 3 for a model that fits",
+        "accumulated twice",
+    ),
     "time and memory": (
         "graphs are kept", "hooks pile up", "anomaly detection", "loading in the way",
-        "loader too slow", "workers start anew",
+        "loader too slow", "workers start anew", "bursts of batches", "garbage collection",
+        "checkpointing with room", "too many threads", "compiles again and again",
     ),
     "checkpoints": (
         "checkpoint lacks the optimizer", "optimizer not restored", "scheduler not restored",
-        "nothing was loaded",
+        "nothing was loaded", "older checkpoint", "counting from the start", "Trainer began anew",
+        "newest was deleted", "saved by a signal handler",
     ),
 }  # fmt: skip
 
@@ -601,7 +783,7 @@ class Watch:
         for handle in self.handles:
             handle.remove()
         self.handles = []
-        for part in ("activations", "modes", "losses"):
+        for part in ("activations", "modes", "losses", "shapes"):
             self.failed.setdefault(part, why)
 
     def tidy(self):
@@ -691,7 +873,9 @@ class Watch:
         for one in found:
             one["rank"] = rank
         assert all(one["kind"] in KINDS for one in found)
-        batches = self.parts["batches"].told() if "batches" not in self.failed else {}
+        told = {}
+        for name in ("batches", "checkpoints"):
+            told.update({} if name in self.failed else self.parts[name].told())
         return {
             "rank": rank,
             "pid": self.pid,
@@ -702,7 +886,7 @@ class Watch:
             "observations": looked,
             "torch": str(torch.__version__),
             "python": sys.version.split()[0],
-            **batches,
+            **told,
         }
 
 
@@ -906,6 +1090,7 @@ class Loader:
         self.waits = []  # seconds for each batch
         self.firsts = []  # seconds for the first batch of each epoch
         self.plain = True
+        self.spreads = {}  # (name, shape) of the first wide input -> [(mean, deviation)]
         self.images = []  # (lowest, highest, mean, whole numbers) of image-like inputs
 
 
@@ -969,9 +1154,47 @@ class Batches(Observer):
             import torch
 
             held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        self.spread_in(held, found)
         self.images_in(held, found)
         self.last_tokens = None
         self.tokens_in(dict(found))
+
+    def spread_in(self, held, found):
+        """Mean and deviation of the first floating input with rows."""
+        for name, tensor in found:
+            if tensor.is_floating_point() and tensor.dim() >= 2 and tensor.numel() >= 64:
+                rows = held.spreads.setdefault((name, tuple(tensor.shape[1:])), [])
+                if len(rows) < 16:
+                    part = strided(tensor, 4096).float()
+                    rows.append((float(part.mean()), float(part.std())))
+                return
+
+    def of_scales(self, step):
+        """Inputs of the same shape in training and evaluation, on unlike scales."""
+        for train in self.training():
+            for key, rows in train.spreads.items():
+                for other in self.loaders.values():
+                    theirs = [] if other.trained else other.spreads.get(key, [])
+                    if len(rows) < 3 or not theirs:
+                        continue
+                    mean, deviation = (median([row[i] for row in rows]) for i in (0, 1))
+                    mean2, deviation2 = (median([row[i] for row in theirs]) for i in (0, 1))
+                    wide, narrow = max(deviation, deviation2), min(deviation, deviation2)
+                    if wide > 4 * narrow or abs(mean - mean2) > 3 * wide > 0:
+                        return [
+                            finding(
+                                "other inputs in evaluation",
+                                step,
+                                f"inputs of shape {list(key[1])} have a mean of {mean:.3g} and a "
+                                f"deviation of {deviation:.3g} in training, {mean2:.3g} and "
+                                f"{deviation2:.3g} in a loader that only evaluates",
+                                mean=mean,
+                                deviation=deviation,
+                                mean_there=mean2,
+                                deviation_there=deviation2,
+                            )
+                        ]
+        return []
 
     def images_in(self, held, found):
         """The range of image-like inputs."""
@@ -1083,6 +1306,7 @@ class Batches(Observer):
                             batches=len(differ),
                         )
                     )
+        found += self.of_scales(step)
         rows = sum(count for _, _, count in self.ends)
         if rows >= 16 and not sum(last for last, _, _ in self.ends):
             before = sum(before for _, before, _ in self.ends)
@@ -1180,6 +1404,80 @@ class Batches(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# files.py
+# Where files are saved and found: numbers in their names, and who wrote them.
+
+# Files with these words stand side by side on purpose.
+SIDE_BY_SIDE = re.compile(r"(?i)rank|shard|part|worker|fold|seed|rng|layer|world|mp_|-of-|best")
+COUNTED = re.compile(r"(?i)checkpoint|ckpt|step|epoch|iter|update|round")
+UNFINISHED = (".tmp", ".part", ".temp", ".partial")
+
+
+def path_of(target):
+    """The absolute path that torch.save or torch.load was given, or an empty text."""
+    if isinstance(target, (str, os.PathLike)):
+        told = os.fspath(target)
+        return os.path.abspath(told) if isinstance(told, str) else ""
+    return ""
+
+
+def numbered(path):
+    """(folder, name without its numbers, its numbers) of a checkpoint, or None.
+
+    The name is that of the file, or of its folder where the file's own has no number. It says what
+    it counts: model_2.pt and run_2/ may be a second model and a second run.
+    """
+    for one in (path, os.path.dirname(path)):
+        folder, name = os.path.split(one)
+        numbers = [int(number) for number in re.findall(r"\d+", name)]
+        if SIDE_BY_SIDE.search(name) or name.endswith(UNFINISHED):
+            return None
+        if numbers and COUNTED.search(name) and max(numbers) < 10**12:
+            return folder, re.sub(r"\d+", "#", name), numbers
+    return None
+
+
+def beside(path):
+    """The numbers of the checkpoints beside one, with the time when each was written."""
+    told = numbered(path)
+    if told is None:
+        return []
+    folder, pattern, _ = told
+    found = []
+    try:
+        for name in os.listdir(folder)[:2000]:
+            numbers = [int(number) for number in re.findall(r"\d+", name)]
+            if numbers and re.sub(r"\d+", "#", name) == pattern:
+                found.append((numbers, os.path.getmtime(os.path.join(folder, name))))
+    except OSError:
+        return []
+    return found
+
+
+def handler_above():
+    """The name of the signal whose Python handler is running now, or an empty text."""
+    handlers = {}
+    for number in signal.Signals:
+        handler = signal.getsignal(number)
+        code = getattr(getattr(handler, "__func__", handler), "__code__", None)
+        if code is not None:
+            handlers[code] = number.name
+    frame = sys._getframe(1)
+    while frame is not None and handlers:
+        name = handlers.get(frame.f_code)
+        # A handler that Python called got the frame that it interrupted.
+        if name and any(value is frame.f_back for value in frame.f_locals.values()):
+            return name
+        frame = frame.f_back
+    return ""
+
+
+def crc(text):
+    """A number for a path, from which it can't be had back."""
+    return zlib.crc32(text.encode("utf-8", "replace"))
+
+
+# --------------------------------------------------------------------------------------------------
 # checkpoints.py
 # What is saved and loaded.
 
@@ -1222,15 +1520,48 @@ class Checkpoints(Observer):
         self.missed = []
         self.counts = []  # (steps in the optimizer's state, scheduler) at the first step
         self.started = False
+        self.written, self.opened = [], []  # (step, path)
+        self.older = None  # (path, numbers, newer numbers) of a checkpoint that was read
+        self.lower = None  # (step, numbers, higher numbers) of a save, nothing having been loaded
+        self.handlers = []  # (step, signal) of saves within a handler
+        self.own = {}  # id of a parameter that was loaded -> its name
+        self.new_connectors = []  # names of connector weights that a state lacks
+        self.connected = set()  # ids of connector weights that were loaded
+
+    def before_save(self, args, kwargs):
+        """What lay beside the file before."""
+        path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
+        told = numbered(path) if path else None
+        if told is None or self.lower or self.loaded_model:
+            return
+        higher = [numbers for numbers, _ in beside(path) if numbers > told[2]]
+        if higher and self.watch.step:
+            self.lower = (self.watch.step, told[2], max(higher), path)
 
     def after_save(self, token, result, args, kwargs):
         """torch.save(obj, f)."""
         thing = args[0] if args else kwargs.get("obj")
         self.saved.append((self.watch.step, parts_of(thing)))
+        path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
+        if path and len(self.written) < 200:
+            self.written.append((self.watch.step, path))
+        name = handler_above()
+        if name:
+            self.handlers.append((self.watch.step, name))
 
     def after_load(self, token, result, args, kwargs):
         """torch.load(f)."""
         self.read.append((self.watch.step, parts_of(result)))
+        path = path_of(args[0] if args else kwargs.get("f"))
+        told = numbered(path) if path else None
+        if told is None:
+            return
+        self.opened.append(told)
+        times = dict((tuple(numbers), when) for numbers, when in beside(path))
+        mine = times.get(tuple(told[2]), 0)
+        newer = [list(n) for n, when in times.items() if list(n) > told[2] and when >= mine]
+        if newer and self.older is None:
+            self.older = (path, told, max(newer), self.watch.step)
 
     def after_model(self, token, result, args, kwargs):
         """Module.load_state_dict(state_dict, strict=True)."""
@@ -1241,9 +1572,28 @@ class Checkpoints(Observer):
         if home.startswith(("torchvision.models", "timm.models")) and not self.watch.step:
             self.pretrained = type(module).__name__
         self.loaded_model = True
+        self.note(module, state)
         own = set(module.state_dict().keys())
         if not strict and own and len(state) >= 2 and not own & set(state):
             self.missed.append((len(own), len(state), sorted(own)[0], sorted(state)[0]))
+
+    def note(self, module, state):
+        """Which weights were loaded, and whether those of a connector weren't."""
+        names = dict(module.named_parameters())
+        there = {name for name in names if name in state}
+        if not self.watch.step:
+            self.own.update((id(names[name]), name) for name in there)
+        bridge = [
+            n for n in names if any(word in n for word in ("projector", "connector", "merger"))
+        ]
+        self.connected.update(id(names[n]) for n in there if n in bridge or not bridge)
+        if bridge and there and not there & set(bridge):
+            self.new_connectors = [(n, id(names[n])) for n in bridge]
+
+    def told(self):
+        """What the parent compares between ranks."""
+        made = sorted({crc(path) for when, path in self.written if when and path != os.devnull})
+        return {"saved": made[:64], "host": crc(platform.node())}
 
     def after_optimizer(self, token, result, args, kwargs):
         """Optimizer.load_state_dict."""
@@ -1314,6 +1664,121 @@ class Checkpoints(Observer):
                     names=given,
                 )
             )
+        return found + self.of_files(step) + self.of_weights(step)
+
+    def of_files(self, step):
+        """Which files were chosen, written and deleted."""
+        found = []
+        if self.older and self.loaded_model:
+            path, told, newer, when = self.older
+            if not any(one[:2] == told[:2] and one[2] >= newer for one in self.opened):
+                found.append(
+                    finding(
+                        "older checkpoint",
+                        when + 1,
+                        f"{os.path.basename(path)} was loaded; a newer one beside it has "
+                        f"{newer[-1]} in place of {told[2][-1]}",
+                        loaded=told[2][-1],
+                        newest=newer[-1],
+                    )
+                )
+        if self.lower and not self.loaded_model:
+            when, mine, higher, path = self.lower
+            trainer = "checkpoint-" in path and "transformers.trainer" in sys.modules
+            found.append(
+                finding(
+                    "Trainer began anew" if trainer else "counting from the start",
+                    when,
+                    f"torch.save wrote number {mine[-1]} while number {higher[-1]} lay beside "
+                    "it, and no weights were loaded before",
+                    saved=mine[-1],
+                    there=higher[-1],
+                )
+            )
+        for when, name in self.handlers[:1]:
+            found.append(
+                finding(
+                    "saved by a signal handler",
+                    when + 1,
+                    f"torch.save ran within the handler of {name} after step {when}, before the "
+                    "loop had ended its turn",
+                    signal=name,
+                )
+            )
+        return found + self.of_deleted(step)
+
+    def of_deleted(self, step):
+        """Numbered checkpoints of this run of which the newest is gone."""
+        groups = {}
+        for when, path in self.written:
+            told = numbered(path)
+            if told and when and not path.endswith(UNFINISHED):
+                groups.setdefault(told[:2], []).append((told[2], path))
+        for saves in groups.values():
+            saves.sort()
+            there = [numbers for numbers, path in saves if os.path.exists(path)]
+            if len({tuple(numbers) for numbers, _ in saves}) < 3 or not there:
+                continue
+            if max(there) < saves[-1][0]:
+                return [
+                    finding(
+                        "newest was deleted",
+                        step,
+                        f"number {saves[-1][0][-1]} was saved last and is gone; number "
+                        f"{max(there)[-1]} is the newest that is left",
+                        saved=saves[-1][0][-1],
+                        left=max(there)[-1],
+                    )
+                ]
+        return []
+
+    def of_weights(self, step):
+        """Rates of loaded and new weights, and connectors that nobody loaded."""
+        parameters, found = self.watch.parts["parameters"], []
+        if "parameters" in self.watch.failed or step < 3 or self.loaded_optimizer:
+            return found
+        held = parameters.held()
+        for model in self.watch.models():
+            free = {
+                id(p): name
+                for name, p in model.named_parameters()
+                if p.requires_grad and id(p) in held and id(p) in parameters.seen
+            }
+            rates = {key: max(parameters.seen[key].rates, default=0.0) for key in free}
+            old = [key for key in free if key in self.own]
+            new = [key for key in free if key not in self.own]
+            adam = any("Adam" in one["type"] for one in parameters.optimizers.values())
+            one = {rates[key] for key in free}
+            if old and new and adam and len(one) == 1 and max(one) >= 1e-3:
+                found.append(
+                    finding(
+                        "old and new at one rate",
+                        1,
+                        f"{len(old)} loaded weights ({some([free[k] for k in old], 2)}) and "
+                        f"{len(new)} new ones ({some([free[k] for k in new], 2)}) train at "
+                        f"{max(one):g} under Adam",
+                        rate=max(one),
+                        loaded=len(old),
+                        new=len(new),
+                    )
+                )
+            fresh = [n for n, key in self.new_connectors if key in free]
+            fresh = [] if {key for _, key in self.new_connectors} & self.connected else fresh
+            others = [free[key] for key in old if "vision" not in free[key]]
+            if fresh and others:
+                found.append(
+                    finding(
+                        "new connector trains along",
+                        1,
+                        f"the state that was loaded has no weights for the connector "
+                        f"({some(fresh, 2)}), and {len(others)} loaded weights of the language "
+                        f"model ({some(others, 2)}) train together with it",
+                        connector=len(fresh),
+                        others=len(others),
+                    )
+                )
+            if found:
+                break
         return found
 
 
@@ -1718,6 +2183,152 @@ class Workers:
 
 
 # --------------------------------------------------------------------------------------------------
+# loss_graphs.py
+# The last operations before a loss, as autograd remembers them.
+
+GRAPH_STEPS = 8  # steps whose graphs are looked at
+NODES = 24  # operations from the loss down
+LN2 = math.log(2)
+
+
+def shape_of(node, place=0):
+    """The shape of one output of a node of the graph, or None."""
+    told = getattr(node, "_input_metadata", None)
+    if not told or place >= len(told):
+        return None
+    return tuple(told[place].shape)
+
+
+def from_the_loss(node):
+    """The first few operations behind a loss, nearest first."""
+    todo, found = [node], []
+    while todo and len(found) < NODES:
+        node = todo.pop(0)
+        if node is None or any(node is one for one in found):
+            continue
+        found.append(node)
+        todo += [below for below, _ in node.next_functions]
+    return found
+
+
+class LossGraphs:
+    """Looks at the operations behind a loss, before its backward()."""
+
+    def __init__(self, watch):
+        self.watch = watch
+        self.log_probabilities = []  # nodes of log_prob() since the last backward()
+        self.broadcast = []  # (step, shape of the predictions, of the difference)
+        self.unequal = []  # (step, shape of the input, of the target) of a loss function
+        self.weights = []  # (mean size, mean, deviation) of what multiplies log-probabilities
+        self.preferences = []  # losses that are made of logsigmoid
+
+    def regression(self, prediction, target):
+        """A loss function got a prediction and a target."""
+        one, two = tuple(prediction.shape), tuple(target.shape)
+        if one == two or not prediction.requires_grad:
+            return
+        if prediction.numel() == target.numel() > 1 and (one[-1:] == (1,) or two[-1:] == (1,)):
+            self.unequal.append((self.watch.step + 1, one, two))
+
+    def look(self, loss):
+        """A loss goes back."""
+        nodes = []
+        if self.watch.step < GRAPH_STEPS and loss.grad_fn is not None:
+            nodes = from_the_loss(loss.grad_fn)
+        for node in nodes:
+            name = type(node).__name__
+            if name.startswith("SubBackward"):
+                self.difference(node)
+            elif name.startswith("MulBackward"):
+                self.product(node)
+        names = [type(node).__name__ for node in nodes[:6]]
+        if self.preferences or any(name.startswith("LogSigmoid") for name in names):
+            self.preferences.append(float(loss.detach()))
+        self.log_probabilities = []
+
+    def difference(self, node):
+        """Predictions of shape [N, 1] minus targets of shape [N]."""
+        sides = node.next_functions
+        differentiable = [(fn, place) for fn, place in sides if fn is not None]
+        whole = shape_of(node)
+        if len(differentiable) != 1 or whole is None or len(whole) != 2:
+            return
+        rows = whole[0]
+        if whole[0] == whole[1] and rows > 1 and shape_of(*differentiable[0]) == (rows, 1):
+            self.broadcast.append((self.watch.step + 1, (rows, 1), whole))
+
+    def product(self, node):
+        """Log-probabilities times numbers without a gradient."""
+        for side, other in ((0, "_saved_other"), (1, "_saved_self")):
+            below = node.next_functions[side][0]
+            for _ in range(4):
+                if below is None or any(below is one for one in self.log_probabilities):
+                    break
+                below = below.next_functions[0][0] if below.next_functions else None
+            if below is None or node.next_functions[1 - side][0] is not None:
+                continue
+            factor = getattr(node, other, None)
+            if factor is not None and factor.numel() >= 8:
+                factor = factor.detach().float()
+                self.weights.append(
+                    (float(factor.abs().mean()), float(factor.mean()), float(factor.std()))
+                )
+
+    def findings(self, step):
+        """What the graphs showed."""
+        found = []
+        if len(self.unequal) >= 3:
+            when, one, two = self.unequal[0]
+            found.append(
+                finding(
+                    "targets are broadcast",
+                    when,
+                    f"the loss function got an input of shape {list(one)} and a target of shape "
+                    f"{list(two)}",
+                    input=list(one),
+                    target=list(two),
+                )
+            )
+        if len(self.broadcast) >= 3:
+            when, one, whole = self.broadcast[0]
+            found.append(
+                finding(
+                    "differences are broadcast",
+                    when,
+                    f"predictions of shape {list(one)} minus targets gave {list(whole)} on the "
+                    f"way to the loss, in {len(self.broadcast)} steps",
+                    predictions=list(one),
+                    difference=list(whole),
+                )
+            )
+        sizes = [size for size, _, _ in self.weights]
+        if len(sizes) >= 4 and min(sizes) > 20:
+            _, mean, deviation = self.weights[0]
+            found.append(
+                finding(
+                    "returns of any scale",
+                    step,
+                    f"what multiplies the log-probabilities has a mean of {mean:.3g} and a "
+                    f"deviation of {deviation:.3g}, and a median size of {median(sizes):.3g}",
+                    size=median(sizes),
+                )
+            )
+        still = [value for value in self.preferences if abs(value - LN2) < 0.003]
+        if len(still) >= 12 and len(still) == len(self.preferences):
+            found.append(
+                finding(
+                    "preferences stand still",
+                    step,
+                    f"{len(still)} losses made of logsigmoid lie between {min(still):.6g} and "
+                    f"{max(still):.6g}; ln 2 is {LN2:.4g}",
+                    lowest=min(still),
+                    highest=max(still),
+                )
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
 # losses.py
 # What enters a loss function, and what comes out.
 
@@ -1739,6 +2350,7 @@ class Losses(Observer):
         self.unmasked = []  # (padding value, share) of batches without a mask
         self.values = []  # (step, loss)
         self.unfinished = None  # the first step with a loss that isn't finite
+        self.graphs = LossGraphs(watch)
 
     def training(self, scores):
         """Whether a call belongs to training."""
@@ -1813,9 +2425,20 @@ class Losses(Observer):
                 self.bad_nll += 1
                 self.sums.append(float(sums.reshape(-1)[0]))
 
+    def after_regression(self, token, result, args, kwargs):
+        """F.mse_loss(input, target) and its relatives."""
+        self.graphs.regression(*(args[:2] if len(args) > 1 else [*args, *kwargs.values()][:2]))
+
+    def after_log_probability(self, token, result, args, kwargs):
+        """Distribution.log_prob(value)."""
+        known = self.graphs.log_probabilities
+        if result.grad_fn is not None and len(known) < 64 and self.watch.step < GRAPH_STEPS:
+            known.append(result.grad_fn)
+
     def before_backward(self, args, kwargs):
         """The loss itself."""
         loss = args[0]
+        self.graphs.look(loss)
         if loss.numel() != 1:
             return
         value = float(loss.detach())
@@ -1903,7 +2526,7 @@ class Losses(Observer):
                         share=round(share, 3),
                     )
                 )
-        return found + self.of_values(step)
+        return found + self.graphs.findings(step) + self.of_values(step)
 
     def of_values(self, step):
         """The course of the loss, and the labels."""
@@ -1931,6 +2554,7 @@ class Losses(Observer):
                     highest=max(values),
                 )
             )
+        found += self.of_jumps(step)
         total = sum(self.labels.values())
         if total >= 200 and self.labels:
             share = self.labels.most_common(1)[0][1] / total
@@ -1945,6 +2569,31 @@ class Losses(Observer):
                     )
                 )
         return found
+
+    def of_jumps(self, step):
+        """A loss that rises far above what was there before, and doesn't come back."""
+        values = [value for _, value in self.values]
+        if len(values) > step + 1 or len(values) < 20 or min(values) <= 0:
+            return []  # several losses a step, or one that may be negative
+        if not all(math.isfinite(value) for value in values):
+            return []
+        middles = [median(values[i : i + 6]) for i in range(len(values) - 5)]
+        for place in range(8, len(values) - 6):
+            before, lowest = median(values[:place]), min(middles[: place - 5])
+            if values[place] > 10 * before and middles[-1] > 2 * lowest:
+                return [
+                    finding(
+                        "loss jumps",
+                        place + 1,
+                        f"the loss was {values[place]:.3g} in step {place + 1}, with a median of "
+                        f"{before:.3g} before; the last six have one of {middles[-1]:.3g}, the "
+                        f"best six had {lowest:.3g}",
+                        loss=values[place],
+                        before=before,
+                        after=middles[-1],
+                    )
+                ]
+        return []
 
 
 # --------------------------------------------------------------------------------------------------
@@ -2468,6 +3117,204 @@ class Parameters(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# ranks.py
+# What wraps a model for several ranks: DDP, FSDP, DeepSpeed.
+
+FEW_ROWS = 32  # rows or tokens of a rank, below which a gather costs more than it serves
+BYTES = 16  # of each parameter under Adam in mixed precision
+
+
+def shards(module):
+    """Whether FSDP, the older or the newer, treats a module as a unit."""
+    names = {cls.__name__ for cls in type(module).__mro__}
+    return bool(names & {"FullyShardedDataParallel", "FSDPModule"})
+
+
+def memory_of_a_device():
+    """Bytes of memory of the device that trains."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class Ranks(Observer):
+    """Looks at wrappers for several ranks."""
+
+    name = "ranks"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.forwards = self.exchanging = 0  # calls of a DDP model since the last step
+        self.windows = []  # (forwards, exchanging, backwards) of each step
+        self.backwards = 0
+        self.rows = []  # rows or tokens in a call of an FSDP model
+        self.engine = None
+
+    def entered(self, module, args, outermost):
+        """A module is called."""
+        import torch
+
+        if not self.watch.gradients or self.watch.in_backward:
+            return
+        if type(module).__name__ == "DistributedDataParallel":
+            self.forwards += 1
+            self.exchanging += bool(module.require_backward_grad_sync)
+        given = args[0] if args else None
+        if outermost and isinstance(given, torch.Tensor) and given.dim() and shards(module):
+            tokens = not given.is_floating_point() or given.dim() == 3
+            self.rows.append(given[..., 0].numel() if given.dim() == 3 else
+                             given.numel() if tokens else given.shape[0])  # fmt: skip
+
+    def before_backward(self, args, kwargs):
+        """A loss goes back."""
+        self.backwards += 1
+
+    def after_step(self, optimizer):
+        """Close the window between two steps."""
+        self.windows.append((self.forwards, self.exchanging, self.backwards))
+        self.forwards = self.exchanging = self.backwards = 0
+
+    def size(self):
+        """The number of ranks."""
+        import torch
+
+        spread = torch.distributed
+        there = spread.is_available() and spread.is_initialized()
+        return spread.get_world_size() if there else 1
+
+    def findings(self):
+        """What the wrappers showed."""
+        step = self.watch.step
+        if step < 4:
+            return []
+        return self.of_ddp(step) + self.of_fsdp(step) + self.of_deepspeed(step)
+
+    def of_ddp(self, step):
+        """Exchanges in each micro-batch, and batch norm of one rank."""
+        found = []
+        inner = self.windows[1:]
+        every = [w for w in inner if w[0] >= 2 and w[0] == w[1] == w[2]]
+        if self.size() > 1 and len(every) >= 3 and len(every) == len(inner):
+            found.append(
+                finding(
+                    "exchange in each micro-batch",
+                    step,
+                    f"{every[0][0]} micro-batches made a step, and DistributedDataParallel "
+                    "exchanged gradients in each",
+                    micro_batches=every[0][0],
+                )
+            )
+        shapes = self.watch.parts["shapes"]
+        few = [] if "shapes" in self.watch.failed else [n for n in shapes.few() if n[1] <= 8]
+        wrapped = [m for m in self.watch.models() if type(m).__name__ == "DistributedDataParallel"]
+        if self.size() > 1 and few and wrapped:
+            found.append(
+                finding(
+                    "batch norm of one rank",
+                    step,
+                    f"{few[0][0]} got {few[0][1]} samples in a call on this rank of "
+                    f"{self.size()}, and isn't SyncBatchNorm",
+                    samples=few[0][1],
+                    layers=len(few),
+                )
+            )
+        return found
+
+    def of_fsdp(self, step):
+        """Units, rows for each gather, and the type of the weights."""
+        import torch
+
+        found = []
+        for root in [model for model in self.watch.models() if shards(model)][:1]:
+            units = [module for module in root.modules() if shards(module)]
+            kinds = {}
+            for module in root.modules():
+                if module is not root and len(module._modules) and not shards(module):
+                    kinds.setdefault(type(module).__name__, []).append(module)
+            blocks = max(kinds.items(), key=lambda kind: len(kind[1]), default=("", []))
+            if len(units) == 1 and len(blocks[1]) >= 4:
+                found.append(
+                    finding(
+                        "one unit",
+                        step,
+                        f"FSDP has one unit, the whole {type(root).__name__}, with "
+                        f"{len(blocks[1])} blocks of type {blocks[0]}",
+                        blocks=len(blocks[1]),
+                    )
+                )
+            if len(self.rows) >= 3 and median(self.rows) < FEW_ROWS:
+                found.append(
+                    finding(
+                        "few rows for each gather",
+                        step,
+                        f"a rank computes {median(self.rows)} rows between two gathers of all "
+                        "weights",
+                        rows=median(self.rows),
+                    )
+                )
+            held = self.watch.parts["parameters"].held()
+            types = {p.dtype for p in root.parameters() if p.requires_grad and id(p) in held}
+            if types and types <= {torch.bfloat16, torch.float16}:
+                found.append(
+                    finding(
+                        "sharded in half precision",
+                        step,
+                        "all weights that FSDP shards and the optimizer holds are "
+                        + str(next(iter(types))).replace("torch.", ""),
+                    )
+                )
+        return found
+
+    def find_engine(self):
+        """DeepSpeed's engine. Compiled code in DeepSpeed takes the hooks on modules off."""
+        place = sys.modules.get("deepspeed.runtime.engine")
+        if place is None:
+            return None
+        engine = self.engine() if self.engine else None
+        if engine is None:
+            every = [thing for thing in gc.get_objects() if type(thing) is place.DeepSpeedEngine]
+            engine = every[0] if every else None
+            self.engine = weakref.ref(engine) if every else None
+        return engine
+
+    def of_deepspeed(self, step):
+        """The stage, and who accumulates."""
+        engine, found = self.find_engine(), []
+        if engine is None:
+            return found
+        if engine.zero_optimization_stage() == 3:
+            count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
+            share = count * BYTES / memory_of_a_device()
+            if share < 0.25:
+                found.append(
+                    finding(
+                        "stage 3 for a model that fits",
+                        step,
+                        f"{count} parameters with gradients and Adam's state take {share:.1%} of "
+                        f"one device's memory, and stage 3 splits them over {self.size()}",
+                        parameters=count,
+                        share=round(share, 4),
+                    )
+                )
+        usual = engine.gradient_accumulation_steps()
+        made = median([backwards for _, _, backwards in self.windows])
+        if usual > 1 and made >= 2 * usual:
+            found.append(
+                finding(
+                    "accumulated twice",
+                    step,
+                    f"gradient_accumulation_steps is {usual}, and {made} losses went back for "
+                    "each step of the optimizer",
+                    set=usual,
+                    made=made,
+                )
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
 # rates.py
 # Learning rates as they are used, and the schedulers behind them.
 
@@ -2578,6 +3425,47 @@ class Rates(Observer):
 # What grows from step to step, and where the time goes.
 
 
+def usable_cores():
+    """How many cores this process may use: of the affinity mask and the control group's quota."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    quotas = []
+    for path, other in (
+        ("/sys/fs/cgroup/cpu.max", ""),
+        ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+    ):
+        try:
+            with open(path, encoding="ascii") as handle:
+                told = handle.read().split()
+            if other:
+                with open(other, encoding="ascii") as handle:
+                    told += handle.read().split()
+            if told[0].isdigit() and int(told[1]) > 0:
+                quotas.append(math.ceil(int(told[0]) / int(told[1])))
+        except (OSError, ValueError, IndexError):
+            continue
+    return max(1, min([cores, *quotas]))
+
+
+def share_of_memory():
+    """(share of the device's memory that was used at most, its bytes)."""
+    import torch
+
+    if torch.cuda.is_available():
+        whole = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        return torch.cuda.max_memory_reserved() / whole, whole
+    try:
+        import resource
+
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return used * (1 if sys.platform == "darwin" else 1024) / whole, whole
+    except (ImportError, ValueError, OSError):
+        return 1.0, 0
+
+
 class Token:
     """Lives as long as the graph that it hangs on."""
 
@@ -2594,6 +3482,25 @@ class Resources(Observer):
         self.anomaly = 0
         self.times = []
         self.last = None
+        self.checkpointed = 0  # calls of torch.utils.checkpoint.checkpoint in training
+        self.graphs = []  # compiled graphs after each step
+        self.pauses, self.pause = [], None  # (step, seconds) of each garbage collection
+        gc.callbacks.append(self.collected)
+
+    def collected(self, phase, info):
+        """The garbage collector begins or ends. It calls this for as long as the probe looks."""
+        parts = getattr(self.watch, "parts", {})  # not there yet while the parts are made
+        if parts.get(self.name) is not self or self.watch.over:
+            if parts and self.collected in gc.callbacks and phase == "stop":
+                gc.callbacks.remove(self.collected)
+        elif phase == "start":
+            self.pause = time.perf_counter()
+        elif self.pause is not None and self.last is not None:
+            self.pauses.append((self.watch.step, time.perf_counter() - self.pause))
+
+    def before_checkpoint(self, args, kwargs):
+        """A part of the model drops its activations."""
+        self.checkpointed += self.watch.gradients and not self.watch.in_backward
 
     def before_backward(self, args, kwargs):
         """Hang a token on the graph of the loss, to see whether the graph goes."""
@@ -2614,6 +3521,9 @@ class Resources(Observer):
                 count += len(module._forward_hooks) + len(module._forward_pre_hooks)
                 count += len(module._backward_hooks)
         self.hooks.append(count)
+        compiler = sys.modules.get("torch._dynamo.utils")
+        if compiler is not None:
+            self.graphs.append(int(compiler.counters["stats"]["unique_graphs"]))
         now = time.perf_counter()
         if self.last is not None:
             self.times.append(now - self.last)
@@ -2654,7 +3564,90 @@ class Resources(Observer):
                     passes=self.anomaly,
                 )
             )
-        return found + self.waiting(step)
+        new = [i for i in range(4, len(self.graphs)) if self.graphs[i] > self.graphs[i - 1]]
+        if len(new) >= 4:
+            found.append(
+                finding(
+                    "compiles again and again",
+                    new[0] + 1,
+                    f"torch.compile had {self.graphs[3]} graphs after step 4 and "
+                    f"{self.graphs[-1]} after step {len(self.graphs)}, with new ones in "
+                    f"{len(new)} steps",
+                    graphs=self.graphs[-1],
+                    steps=len(new),
+                )
+            )
+        return found + self.of_machine(step) + self.waiting(step)
+
+    def of_machine(self, step):
+        """Threads, memory and the garbage collector."""
+        import torch
+
+        found, total = [], sum(self.times)
+        threads, cores = torch.get_num_threads(), usable_cores()
+        local = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+        if threads * local > 1.5 * cores and threads > 1:
+            found.append(
+                finding(
+                    "too many threads",
+                    1,
+                    f"torch computes with {threads} threads in each of {local} processes here, "
+                    f"and {cores} cores may be used",
+                    threads=threads,
+                    processes=local,
+                    cores=cores,
+                )
+            )
+        share, whole = share_of_memory()
+        if self.checkpointed >= 4 and share < 0.4:
+            found.append(
+                finding(
+                    "checkpointing with room",
+                    step,
+                    f"torch.utils.checkpoint ran {self.checkpointed} times; at most {share:.0%} "
+                    f"of {whole / 2**30:.0f} GiB were used",
+                    calls=self.checkpointed,
+                    share=round(share, 3),
+                )
+            )
+        pauses = [(when, pause) for when, pause in self.pauses if pause > 0.01]
+        held = sum(pause for _, pause in pauses)
+        # Once in a while it walks everything, as between two trainings.
+        often = len({when for when, _ in pauses}) >= 5
+        if often and len(self.times) >= 8 and held > 0.15 * total and held > 0.2:
+            found.append(
+                finding(
+                    "garbage collection",
+                    step,
+                    f"the garbage collector took {held:.2f} s of {total:.2f} s, "
+                    f"{max(pause for _, pause in pauses):.3f} s at most",
+                    share=round(held / total, 3),
+                )
+            )
+        return found
+
+    def bursts(self, held, total, step):
+        """Every N-th batch is waited for, where N workers load."""
+        waits, workers = held.waits, held.workers
+        waits = waits[2 * workers :]
+        if workers < 2 or len(waits) < 3 * workers or sum(waits) < 0.15 * total:
+            return []
+        groups = [sorted(waits[i : i + workers]) for i in range(0, len(waits), workers)]
+        groups = [group for group in groups if len(group) == workers]
+        slow, fast = (median([group[place] for group in groups]) for place in (-1, -2))
+        if slow < 0.02 or slow < 5 * fast:
+            return []
+        return [
+            finding(
+                "bursts of batches",
+                step,
+                f"with {workers} workers one batch of {workers} was waited for {slow:.3f} s, "
+                f"the others {fast:.3f} s at most; {sum(waits) / total:.0%} of the time",
+                workers=workers,
+                slow=slow,
+                fast=fast,
+            )
+        ]
 
     def waiting(self, step):
         """The share of the time that goes into waiting for batches."""
@@ -2678,6 +3671,9 @@ class Resources(Observer):
                             other=median(held.waits),
                         )
                     ]
+            bursts = self.bursts(held, total, step)
+            if bursts:
+                return bursts
             if waited > 0.5 * total and waited > 0.5:
                 kind = "loader too slow" if held.workers else "loading in the way"
                 return [
@@ -2767,6 +3763,165 @@ class Series(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# shapes.py
+# Shapes and types of what layers get and give.
+
+SHAPE_STEPS = 8  # steps that are looked at
+
+
+def autocast_is_on(kind):
+    """Whether autocast is on for a kind of device."""
+    import torch
+
+    try:
+        return torch.is_autocast_enabled(kind)
+    except TypeError:  # before torch 2.4
+        return torch.is_autocast_cpu_enabled() if kind == "cpu" else torch.is_autocast_enabled()
+
+
+class Shapes(Observer):
+    """Looks at batch norm, products under autocast, lengths and masks, in training."""
+
+    name = "shapes"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.norms = {}  # name of a batch norm class -> {id: [samples in a call]}
+        self.cast = False  # whether autocast was on in this call of the outermost module
+        self.products = []  # (weights, whether the output is float32) in this call
+        self.shares = []  # share of the weights whose products are float32, of each call
+        self.lengths = []  # (length, positions) of sequences
+        self.masks = []  # whether a mask is exactly causal
+
+    def looking(self):
+        """Whether this call belongs to the training steps that are looked at."""
+        return self.watch.gradients and not self.watch.in_backward and self.watch.step < SHAPE_STEPS
+
+    def entered(self, module, args, outermost):
+        """A module is called."""
+        import torch
+
+        if not self.looking():
+            return
+        if outermost:
+            self.cast, self.products = False, []
+        if not args or not isinstance(args[0], torch.Tensor):
+            return
+        given = args[0]
+        self.cast = self.cast or autocast_is_on(given.device.type)
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.training:
+            held = self.norms.setdefault(type(module).__name__, {})
+            held.setdefault(id(module), []).append(given.shape[0])
+        elif isinstance(module, torch.nn.Embedding) and given.dim() == 2:
+            for above in getattr(self.watch.local, "stack", None) or []:
+                config = getattr(above, "config", None)
+                most = getattr(config, "max_position_embeddings", None)
+                if isinstance(most, int) and self.turns(config, module):
+                    self.lengths.append((given.shape[1], most))
+                    break
+
+    def turns(self, config, module):
+        """Whether a configuration has rotary positions that aren't scaled, and these words."""
+        rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+        plain = getattr(config, "rope_theta", None) is not None
+        if isinstance(rope, dict) and "rope_type" in rope:
+            plain = rope["rope_type"] == "default"
+        return plain and getattr(config, "vocab_size", None) == module.num_embeddings
+
+    def left(self, module, output):
+        """A layer without layers of its own has an output."""
+        import torch
+
+        if not self.looking() or not isinstance(output, torch.Tensor):
+            return
+        if isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)):
+            self.products.append((module.weight.numel(), output.dtype == torch.float32))
+
+    def ended(self):
+        """The outermost module has ended."""
+        if self.looking() and self.cast and self.products:
+            whole = sum(count for count, _ in self.products)
+            self.shares.append(sum(count for count, full in self.products if full) / whole)
+        self.cast, self.products = False, []
+
+    def after_attention(self, token, result, args, kwargs):
+        """F.scaled_dot_product_attention(query, key, value, attn_mask)."""
+        import torch
+
+        mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
+        if not self.looking() or len(self.masks) >= 24:
+            return
+        length = mask.shape[-1] if mask is not None and mask.dim() >= 2 else 0
+        if length < 4 or mask.shape[-2] != length:
+            self.masks.append(False)
+            return
+        allowed = mask if mask.dtype == torch.bool else mask == 0
+        lower = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
+        self.masks.append(bool((allowed == lower).all()))
+
+    def few(self):
+        """(name, median of the samples in a call) of the batch norm layers."""
+        names = self.watch.names()
+        return [
+            (names.get(key, "?"), median(rows))
+            for kind, held in self.norms.items()
+            if kind != "SyncBatchNorm"
+            for key, rows in held.items()
+            if len(rows) >= 3
+        ]
+
+    def findings(self):
+        """What shapes and types showed."""
+        step, found = self.watch.step, []
+        tiny = [(name, rows) for name, rows in self.few() if rows <= 2]
+        if tiny:
+            found.append(
+                finding(
+                    "tiny batch norm",
+                    step,
+                    f"{some([name for name, _ in tiny])} in training mode got {tiny[0][1]} "
+                    "samples in a call",
+                    samples=tiny[0][1],
+                    layers=len(tiny),
+                )
+            )
+        if len(self.shares) >= 3 and min(self.shares) > 0.5:
+            found.append(
+                finding(
+                    "autocast doesn't reach",
+                    step,
+                    "autocast was on in the model's forward, and linear layers and convolutions "
+                    f"with {min(self.shares):.0%} of the weights gave float32",
+                    share=round(min(self.shares), 3),
+                )
+            )
+        over = [(length, most) for length, most in self.lengths if length > most]
+        if over:
+            length, most = max(over)
+            found.append(
+                finding(
+                    "longer than the positions",
+                    step,
+                    f"sequences of {length} tokens; max_position_embeddings is {most}, and the "
+                    "rotary positions aren't scaled",
+                    length=length,
+                    positions=most,
+                )
+            )
+        if len(self.masks) >= 3 and all(self.masks):
+            found.append(
+                finding(
+                    "causal mask as a matrix",
+                    step,
+                    f"in all of {len(self.masks)} calls that were looked at, attn_mask allows "
+                    "exactly what is_causal=True does",
+                    calls=len(self.masks),
+                )
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
 # entering.py
 # How the probe comes into a process: at the import of torch.
 
@@ -2778,6 +3933,8 @@ CLASSES = (
     Losses,
     Batches,
     Activations,
+    Shapes,
+    Ranks,
     Resources,
     Checkpoints,
     Series,
@@ -2871,6 +4028,8 @@ def attach(watch, torch):
 
 def attach_losses(watch, torch):
     """Loss functions, attention and backward()."""
+    import torch.utils.checkpoint
+
     functions = torch.nn.functional
     wrap = watch.wrap
     wrap(functions, "cross_entropy", "losses", after="after_cross_entropy", fragile=True)
@@ -2878,6 +4037,11 @@ def attach_losses(watch, torch):
     wrap(
         functions, "binary_cross_entropy_with_logits", "losses", after="after_binary", fragile=True
     )
+    for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
+        wrap(functions, name, "losses", after="after_regression", fragile=True)
+    for name in ("Categorical", "Normal", "Independent", "MultivariateNormal", "Bernoulli"):
+        kind = getattr(torch.distributions, name)
+        wrap(kind, "log_prob", "losses", after="after_log_probability", fragile=True)
     wrap(functions, "relu", "activations", after="after_relu", fragile=True)
     wrap(functions, "softmax", "activations", after="after_softmax", fragile=True)
     wrap(
@@ -2887,6 +4051,15 @@ def attach_losses(watch, torch):
         after="after_attention",
         fragile=True,
     )
+    wrap(functions, "scaled_dot_product_attention", "shapes", after="after_attention", fragile=True)
+    wrap(
+        torch.utils.checkpoint,
+        "checkpoint",
+        "time and memory",
+        before="before_checkpoint",
+        fragile=True,
+    )
+    wrap(torch.Tensor, "backward", "ranks", before="before_backward")
     wrap(torch.Tensor, "backward", "time and memory", before="before_backward")
     wrap(torch.Tensor, "backward", "losses", before="before_backward")
     wrap(torch.Tensor, "backward", "gradients", before="before_backward", after="after_backward")
@@ -2915,7 +4088,7 @@ def attach_steps(watch, torch):
 
     def after(optimizer, args, kwargs):
         watch.in_backward = False
-        for part in ("parameters", "gradients", "rates", "time and memory"):
+        for part in ("parameters", "gradients", "rates", "ranks", "time and memory"):
             watch.guard(part, "after_step", optimizer)
         if not watch.resting():
             watch.stepped(optimizer)
@@ -2946,6 +4119,10 @@ def attach_modules(watch, torch):
             watch.add_model(module)
         watch.guard("modes", "entered", module, not stack)
         watch.parts["series"].entered(len(stack))
+        if not stack or type(module).__name__ == "DistributedDataParallel":
+            watch.guard("ranks", "entered", module, args, not stack)
+        if watch.step < SHAPE_STEPS:
+            watch.guard("shapes", "entered", module, args, not stack)
         stack.append(module)
 
     def left(module, args, output):
@@ -2957,8 +4134,11 @@ def attach_modules(watch, torch):
         watch.parts["series"].left(module, len(stack))
         if not module._modules:
             watch.guard("activations", "left", module, output)
+            if watch.step < SHAPE_STEPS:
+                watch.guard("shapes", "left", module, output)
         if not stack:
             watch.guard("activations", "ended")
+            watch.guard("shapes", "ended")
             watch.guard("modes", "left", module)
 
     watch.handles += [
@@ -2970,7 +4150,14 @@ def attach_modules(watch, torch):
 def attach_files(watch, torch):
     """Saving and loading."""
     wrap = watch.wrap
-    wrap(torch.serialization, "save", "checkpoints", after="after_save", places=(torch,))
+    wrap(
+        torch.serialization,
+        "save",
+        "checkpoints",
+        before="before_save",
+        after="after_save",
+        places=(torch,),
+    )
     wrap(torch.serialization, "load", "checkpoints", after="after_load", places=(torch,))
     wrap(torch.nn.Module, "load_state_dict", "checkpoints", after="after_model")
     wrap(torch.optim.Optimizer, "load_state_dict", "checkpoints", after="after_optimizer")
@@ -3435,6 +4622,31 @@ def same_batches(reports):
     return []
 
 
+def same_files(reports):
+    """A finding where several ranks of one machine wrote a file of one name."""
+    writers = {}
+    for report in reports:
+        for path in report.get("saved", []):
+            writers.setdefault((report.get("host"), path), set()).add(report["rank"])
+    shared = [sorted(ranks) for ranks in writers.values() if len(ranks) > 1]
+    if not shared:
+        return []
+    told = ", ".join(map(str, shared[0][:8]))
+    return [
+        dict(
+            finding(
+                "ranks write one file",
+                0,
+                f"torch.save wrote {len(shared)} file{'s' if len(shared) > 1 else ''} from each "
+                f"of the ranks {told}, under one name on one machine",
+                ranks=shared[0],
+                files=len(shared),
+            ),
+            rank=shared[0][0],
+        )
+    ]
+
+
 def merged(reports, workers, code):
     """One report of all processes."""
     found = {}
@@ -3443,7 +4655,8 @@ def merged(reports, workers, code):
         held["ranks"] = sorted({*held["ranks"], one["rank"]})
         if one["level"] == WRONG:
             held["level"] = WRONG
-    every = list(found.values()) + same_random_numbers(workers) + same_batches(reports)
+    every = list(found.values()) + same_random_numbers(workers)
+    every += same_batches(reports) + same_files(reports)
     every.sort(key=lambda one: (one["level"] != WRONG, list(KINDS).index(one["kind"])))
     looked = {}
     for name in OBSERVATIONS:

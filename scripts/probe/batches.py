@@ -4,7 +4,7 @@ import time
 import weakref
 
 from .table import finding
-from .values import fingerprint, leaves, strided
+from .values import fingerprint, leaves, median, strided
 from .watching import Observer
 
 
@@ -25,6 +25,7 @@ class Loader:
         self.waits = []  # seconds for each batch
         self.firsts = []  # seconds for the first batch of each epoch
         self.plain = True
+        self.spreads = {}  # (name, shape) of the first wide input -> [(mean, deviation)]
         self.images = []  # (lowest, highest, mean, whole numbers) of image-like inputs
 
 
@@ -88,9 +89,47 @@ class Batches(Observer):
             import torch
 
             held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        self.spread_in(held, found)
         self.images_in(held, found)
         self.last_tokens = None
         self.tokens_in(dict(found))
+
+    def spread_in(self, held, found):
+        """Mean and deviation of the first floating input with rows."""
+        for name, tensor in found:
+            if tensor.is_floating_point() and tensor.dim() >= 2 and tensor.numel() >= 64:
+                rows = held.spreads.setdefault((name, tuple(tensor.shape[1:])), [])
+                if len(rows) < 16:
+                    part = strided(tensor, 4096).float()
+                    rows.append((float(part.mean()), float(part.std())))
+                return
+
+    def of_scales(self, step):
+        """Inputs of the same shape in training and evaluation, on unlike scales."""
+        for train in self.training():
+            for key, rows in train.spreads.items():
+                for other in self.loaders.values():
+                    theirs = [] if other.trained else other.spreads.get(key, [])
+                    if len(rows) < 3 or not theirs:
+                        continue
+                    mean, deviation = (median([row[i] for row in rows]) for i in (0, 1))
+                    mean2, deviation2 = (median([row[i] for row in theirs]) for i in (0, 1))
+                    wide, narrow = max(deviation, deviation2), min(deviation, deviation2)
+                    if wide > 4 * narrow or abs(mean - mean2) > 3 * wide > 0:
+                        return [
+                            finding(
+                                "other inputs in evaluation",
+                                step,
+                                f"inputs of shape {list(key[1])} have a mean of {mean:.3g} and a "
+                                f"deviation of {deviation:.3g} in training, {mean2:.3g} and "
+                                f"{deviation2:.3g} in a loader that only evaluates",
+                                mean=mean,
+                                deviation=deviation,
+                                mean_there=mean2,
+                                deviation_there=deviation2,
+                            )
+                        ]
+        return []
 
     def images_in(self, held, found):
         """The range of image-like inputs."""
@@ -202,6 +241,7 @@ class Batches(Observer):
                             batches=len(differ),
                         )
                     )
+        found += self.of_scales(step)
         rows = sum(count for _, _, count in self.ends)
         if rows >= 16 and not sum(last for last, _, _ in self.ends):
             before = sum(before for _, before, _ in self.ends)

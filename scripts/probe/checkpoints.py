@@ -1,6 +1,12 @@
 """What is saved and loaded."""
 
+import os
+import platform
+import sys
+
+from .files import UNFINISHED, beside, crc, handler_above, numbered, path_of
 from .table import finding
+from .values import some
 from .watching import Observer
 
 
@@ -42,15 +48,48 @@ class Checkpoints(Observer):
         self.missed = []
         self.counts = []  # (steps in the optimizer's state, scheduler) at the first step
         self.started = False
+        self.written, self.opened = [], []  # (step, path)
+        self.older = None  # (path, numbers, newer numbers) of a checkpoint that was read
+        self.lower = None  # (step, numbers, higher numbers) of a save, nothing having been loaded
+        self.handlers = []  # (step, signal) of saves within a handler
+        self.own = {}  # id of a parameter that was loaded -> its name
+        self.new_connectors = []  # names of connector weights that a state lacks
+        self.connected = set()  # ids of connector weights that were loaded
+
+    def before_save(self, args, kwargs):
+        """What lay beside the file before."""
+        path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
+        told = numbered(path) if path else None
+        if told is None or self.lower or self.loaded_model:
+            return
+        higher = [numbers for numbers, _ in beside(path) if numbers > told[2]]
+        if higher and self.watch.step:
+            self.lower = (self.watch.step, told[2], max(higher), path)
 
     def after_save(self, token, result, args, kwargs):
         """torch.save(obj, f)."""
         thing = args[0] if args else kwargs.get("obj")
         self.saved.append((self.watch.step, parts_of(thing)))
+        path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
+        if path and len(self.written) < 200:
+            self.written.append((self.watch.step, path))
+        name = handler_above()
+        if name:
+            self.handlers.append((self.watch.step, name))
 
     def after_load(self, token, result, args, kwargs):
         """torch.load(f)."""
         self.read.append((self.watch.step, parts_of(result)))
+        path = path_of(args[0] if args else kwargs.get("f"))
+        told = numbered(path) if path else None
+        if told is None:
+            return
+        self.opened.append(told)
+        times = dict((tuple(numbers), when) for numbers, when in beside(path))
+        mine = times.get(tuple(told[2]), 0)
+        newer = [list(n) for n, when in times.items() if list(n) > told[2] and when >= mine]
+        if newer and self.older is None:
+            self.older = (path, told, max(newer), self.watch.step)
 
     def after_model(self, token, result, args, kwargs):
         """Module.load_state_dict(state_dict, strict=True)."""
@@ -61,9 +100,28 @@ class Checkpoints(Observer):
         if home.startswith(("torchvision.models", "timm.models")) and not self.watch.step:
             self.pretrained = type(module).__name__
         self.loaded_model = True
+        self.note(module, state)
         own = set(module.state_dict().keys())
         if not strict and own and len(state) >= 2 and not own & set(state):
             self.missed.append((len(own), len(state), sorted(own)[0], sorted(state)[0]))
+
+    def note(self, module, state):
+        """Which weights were loaded, and whether those of a connector weren't."""
+        names = dict(module.named_parameters())
+        there = {name for name in names if name in state}
+        if not self.watch.step:
+            self.own.update((id(names[name]), name) for name in there)
+        bridge = [
+            n for n in names if any(word in n for word in ("projector", "connector", "merger"))
+        ]
+        self.connected.update(id(names[n]) for n in there if n in bridge or not bridge)
+        if bridge and there and not there & set(bridge):
+            self.new_connectors = [(n, id(names[n])) for n in bridge]
+
+    def told(self):
+        """What the parent compares between ranks."""
+        made = sorted({crc(path) for when, path in self.written if when and path != os.devnull})
+        return {"saved": made[:64], "host": crc(platform.node())}
 
     def after_optimizer(self, token, result, args, kwargs):
         """Optimizer.load_state_dict."""
@@ -134,4 +192,119 @@ class Checkpoints(Observer):
                     names=given,
                 )
             )
+        return found + self.of_files(step) + self.of_weights(step)
+
+    def of_files(self, step):
+        """Which files were chosen, written and deleted."""
+        found = []
+        if self.older and self.loaded_model:
+            path, told, newer, when = self.older
+            if not any(one[:2] == told[:2] and one[2] >= newer for one in self.opened):
+                found.append(
+                    finding(
+                        "older checkpoint",
+                        when + 1,
+                        f"{os.path.basename(path)} was loaded; a newer one beside it has "
+                        f"{newer[-1]} in place of {told[2][-1]}",
+                        loaded=told[2][-1],
+                        newest=newer[-1],
+                    )
+                )
+        if self.lower and not self.loaded_model:
+            when, mine, higher, path = self.lower
+            trainer = "checkpoint-" in path and "transformers.trainer" in sys.modules
+            found.append(
+                finding(
+                    "Trainer began anew" if trainer else "counting from the start",
+                    when,
+                    f"torch.save wrote number {mine[-1]} while number {higher[-1]} lay beside "
+                    "it, and no weights were loaded before",
+                    saved=mine[-1],
+                    there=higher[-1],
+                )
+            )
+        for when, name in self.handlers[:1]:
+            found.append(
+                finding(
+                    "saved by a signal handler",
+                    when + 1,
+                    f"torch.save ran within the handler of {name} after step {when}, before the "
+                    "loop had ended its turn",
+                    signal=name,
+                )
+            )
+        return found + self.of_deleted(step)
+
+    def of_deleted(self, step):
+        """Numbered checkpoints of this run of which the newest is gone."""
+        groups = {}
+        for when, path in self.written:
+            told = numbered(path)
+            if told and when and not path.endswith(UNFINISHED):
+                groups.setdefault(told[:2], []).append((told[2], path))
+        for saves in groups.values():
+            saves.sort()
+            there = [numbers for numbers, path in saves if os.path.exists(path)]
+            if len({tuple(numbers) for numbers, _ in saves}) < 3 or not there:
+                continue
+            if max(there) < saves[-1][0]:
+                return [
+                    finding(
+                        "newest was deleted",
+                        step,
+                        f"number {saves[-1][0][-1]} was saved last and is gone; number "
+                        f"{max(there)[-1]} is the newest that is left",
+                        saved=saves[-1][0][-1],
+                        left=max(there)[-1],
+                    )
+                ]
+        return []
+
+    def of_weights(self, step):
+        """Rates of loaded and new weights, and connectors that nobody loaded."""
+        parameters, found = self.watch.parts["parameters"], []
+        if "parameters" in self.watch.failed or step < 3 or self.loaded_optimizer:
+            return found
+        held = parameters.held()
+        for model in self.watch.models():
+            free = {
+                id(p): name
+                for name, p in model.named_parameters()
+                if p.requires_grad and id(p) in held and id(p) in parameters.seen
+            }
+            rates = {key: max(parameters.seen[key].rates, default=0.0) for key in free}
+            old = [key for key in free if key in self.own]
+            new = [key for key in free if key not in self.own]
+            adam = any("Adam" in one["type"] for one in parameters.optimizers.values())
+            one = {rates[key] for key in free}
+            if old and new and adam and len(one) == 1 and max(one) >= 1e-3:
+                found.append(
+                    finding(
+                        "old and new at one rate",
+                        1,
+                        f"{len(old)} loaded weights ({some([free[k] for k in old], 2)}) and "
+                        f"{len(new)} new ones ({some([free[k] for k in new], 2)}) train at "
+                        f"{max(one):g} under Adam",
+                        rate=max(one),
+                        loaded=len(old),
+                        new=len(new),
+                    )
+                )
+            fresh = [n for n, key in self.new_connectors if key in free]
+            fresh = [] if {key for _, key in self.new_connectors} & self.connected else fresh
+            others = [free[key] for key in old if "vision" not in free[key]]
+            if fresh and others:
+                found.append(
+                    finding(
+                        "new connector trains along",
+                        1,
+                        f"the state that was loaded has no weights for the connector "
+                        f"({some(fresh, 2)}), and {len(others)} loaded weights of the language "
+                        f"model ({some(others, 2)}) train together with it",
+                        connector=len(fresh),
+                        others=len(others),
+                    )
+                )
+            if found:
+                break
         return found

@@ -13,9 +13,11 @@ from .loading import Workers
 from .losses import Losses
 from .modes import Modes
 from .parameters import Parameters
+from .ranks import Ranks
 from .rates import Rates
 from .resources import Resources
 from .series import Series
+from .shapes import SHAPE_STEPS, Shapes
 from .watching import Watch
 
 CLASSES = (
@@ -26,6 +28,8 @@ CLASSES = (
     Losses,
     Batches,
     Activations,
+    Shapes,
+    Ranks,
     Resources,
     Checkpoints,
     Series,
@@ -119,6 +123,8 @@ def attach(watch, torch):
 
 def attach_losses(watch, torch):
     """Loss functions, attention and backward()."""
+    import torch.utils.checkpoint
+
     functions = torch.nn.functional
     wrap = watch.wrap
     wrap(functions, "cross_entropy", "losses", after="after_cross_entropy", fragile=True)
@@ -126,6 +132,11 @@ def attach_losses(watch, torch):
     wrap(
         functions, "binary_cross_entropy_with_logits", "losses", after="after_binary", fragile=True
     )
+    for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
+        wrap(functions, name, "losses", after="after_regression", fragile=True)
+    for name in ("Categorical", "Normal", "Independent", "MultivariateNormal", "Bernoulli"):
+        kind = getattr(torch.distributions, name)
+        wrap(kind, "log_prob", "losses", after="after_log_probability", fragile=True)
     wrap(functions, "relu", "activations", after="after_relu", fragile=True)
     wrap(functions, "softmax", "activations", after="after_softmax", fragile=True)
     wrap(
@@ -135,6 +146,15 @@ def attach_losses(watch, torch):
         after="after_attention",
         fragile=True,
     )
+    wrap(functions, "scaled_dot_product_attention", "shapes", after="after_attention", fragile=True)
+    wrap(
+        torch.utils.checkpoint,
+        "checkpoint",
+        "time and memory",
+        before="before_checkpoint",
+        fragile=True,
+    )
+    wrap(torch.Tensor, "backward", "ranks", before="before_backward")
     wrap(torch.Tensor, "backward", "time and memory", before="before_backward")
     wrap(torch.Tensor, "backward", "losses", before="before_backward")
     wrap(torch.Tensor, "backward", "gradients", before="before_backward", after="after_backward")
@@ -163,7 +183,7 @@ def attach_steps(watch, torch):
 
     def after(optimizer, args, kwargs):
         watch.in_backward = False
-        for part in ("parameters", "gradients", "rates", "time and memory"):
+        for part in ("parameters", "gradients", "rates", "ranks", "time and memory"):
             watch.guard(part, "after_step", optimizer)
         if not watch.resting():
             watch.stepped(optimizer)
@@ -194,6 +214,10 @@ def attach_modules(watch, torch):
             watch.add_model(module)
         watch.guard("modes", "entered", module, not stack)
         watch.parts["series"].entered(len(stack))
+        if not stack or type(module).__name__ == "DistributedDataParallel":
+            watch.guard("ranks", "entered", module, args, not stack)
+        if watch.step < SHAPE_STEPS:
+            watch.guard("shapes", "entered", module, args, not stack)
         stack.append(module)
 
     def left(module, args, output):
@@ -205,8 +229,11 @@ def attach_modules(watch, torch):
         watch.parts["series"].left(module, len(stack))
         if not module._modules:
             watch.guard("activations", "left", module, output)
+            if watch.step < SHAPE_STEPS:
+                watch.guard("shapes", "left", module, output)
         if not stack:
             watch.guard("activations", "ended")
+            watch.guard("shapes", "ended")
             watch.guard("modes", "left", module)
 
     watch.handles += [
@@ -218,7 +245,14 @@ def attach_modules(watch, torch):
 def attach_files(watch, torch):
     """Saving and loading."""
     wrap = watch.wrap
-    wrap(torch.serialization, "save", "checkpoints", after="after_save", places=(torch,))
+    wrap(
+        torch.serialization,
+        "save",
+        "checkpoints",
+        before="before_save",
+        after="after_save",
+        places=(torch,),
+    )
     wrap(torch.serialization, "load", "checkpoints", after="after_load", places=(torch,))
     wrap(torch.nn.Module, "load_state_dict", "checkpoints", after="after_model")
     wrap(torch.optim.Optimizer, "load_state_dict", "checkpoints", after="after_optimizer")

@@ -3,8 +3,9 @@
 import collections
 import math
 
+from .loss_graphs import GRAPH_STEPS, LossGraphs
 from .table import finding
-from .values import made_by
+from .values import made_by, median
 from .watching import Observer
 
 
@@ -25,6 +26,7 @@ class Losses(Observer):
         self.unmasked = []  # (padding value, share) of batches without a mask
         self.values = []  # (step, loss)
         self.unfinished = None  # the first step with a loss that isn't finite
+        self.graphs = LossGraphs(watch)
 
     def training(self, scores):
         """Whether a call belongs to training."""
@@ -99,9 +101,20 @@ class Losses(Observer):
                 self.bad_nll += 1
                 self.sums.append(float(sums.reshape(-1)[0]))
 
+    def after_regression(self, token, result, args, kwargs):
+        """F.mse_loss(input, target) and its relatives."""
+        self.graphs.regression(*(args[:2] if len(args) > 1 else [*args, *kwargs.values()][:2]))
+
+    def after_log_probability(self, token, result, args, kwargs):
+        """Distribution.log_prob(value)."""
+        known = self.graphs.log_probabilities
+        if result.grad_fn is not None and len(known) < 64 and self.watch.step < GRAPH_STEPS:
+            known.append(result.grad_fn)
+
     def before_backward(self, args, kwargs):
         """The loss itself."""
         loss = args[0]
+        self.graphs.look(loss)
         if loss.numel() != 1:
             return
         value = float(loss.detach())
@@ -189,7 +202,7 @@ class Losses(Observer):
                         share=round(share, 3),
                     )
                 )
-        return found + self.of_values(step)
+        return found + self.graphs.findings(step) + self.of_values(step)
 
     def of_values(self, step):
         """The course of the loss, and the labels."""
@@ -217,6 +230,7 @@ class Losses(Observer):
                     highest=max(values),
                 )
             )
+        found += self.of_jumps(step)
         total = sum(self.labels.values())
         if total >= 200 and self.labels:
             share = self.labels.most_common(1)[0][1] / total
@@ -231,3 +245,28 @@ class Losses(Observer):
                     )
                 )
         return found
+
+    def of_jumps(self, step):
+        """A loss that rises far above what was there before, and doesn't come back."""
+        values = [value for _, value in self.values]
+        if len(values) > step + 1 or len(values) < 20 or min(values) <= 0:
+            return []  # several losses a step, or one that may be negative
+        if not all(math.isfinite(value) for value in values):
+            return []
+        middles = [median(values[i : i + 6]) for i in range(len(values) - 5)]
+        for place in range(8, len(values) - 6):
+            before, lowest = median(values[:place]), min(middles[: place - 5])
+            if values[place] > 10 * before and middles[-1] > 2 * lowest:
+                return [
+                    finding(
+                        "loss jumps",
+                        place + 1,
+                        f"the loss was {values[place]:.3g} in step {place + 1}, with a median of "
+                        f"{before:.3g} before; the last six have one of {middles[-1]:.3g}, the "
+                        f"best six had {lowest:.3g}",
+                        loss=values[place],
+                        before=before,
+                        after=middles[-1],
+                    )
+                ]
+        return []

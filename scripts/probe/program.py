@@ -32,8 +32,9 @@ import tempfile
 
 from .entering import SITE
 from .entries import advice, catalogue
+from .kinds_model import HINT, WRONG
 from .page import page
-from .table import HINT, KINDS, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS, WRONG, finding
+from .table import KINDS, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS, finding
 
 FORM = 1
 
@@ -176,6 +177,31 @@ def same_batches(reports):
     return []
 
 
+def same_files(reports):
+    """A finding where several ranks of one machine wrote a file of one name."""
+    writers = {}
+    for report in reports:
+        for path in report.get("saved", []):
+            writers.setdefault((report.get("host"), path), set()).add(report["rank"])
+    shared = [sorted(ranks) for ranks in writers.values() if len(ranks) > 1]
+    if not shared:
+        return []
+    told = ", ".join(map(str, shared[0][:8]))
+    return [
+        dict(
+            finding(
+                "ranks write one file",
+                0,
+                f"torch.save wrote {len(shared)} file{'s' if len(shared) > 1 else ''} from each "
+                f"of the ranks {told}, under one name on one machine",
+                ranks=shared[0],
+                files=len(shared),
+            ),
+            rank=shared[0][0],
+        )
+    ]
+
+
 def merged(reports, workers, code):
     """One report of all processes."""
     found = {}
@@ -184,7 +210,8 @@ def merged(reports, workers, code):
         held["ranks"] = sorted({*held["ranks"], one["rank"]})
         if one["level"] == WRONG:
             held["level"] = WRONG
-    every = list(found.values()) + same_random_numbers(workers) + same_batches(reports)
+    every = list(found.values()) + same_random_numbers(workers)
+    every += same_batches(reports) + same_files(reports)
     every.sort(key=lambda one: (one["level"] != WRONG, list(KINDS).index(one["kind"])))
     looked = {}
     for name in OBSERVATIONS:

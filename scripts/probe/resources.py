@@ -1,11 +1,56 @@
 """What grows from step to step, and where the time goes."""
 
+import gc
+import math
+import os
+import sys
 import time
 import weakref
 
 from .table import finding
 from .values import median
 from .watching import Observer
+
+
+def usable_cores():
+    """How many cores this process may use: of the affinity mask and the control group's quota."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 1
+    quotas = []
+    for path, other in (
+        ("/sys/fs/cgroup/cpu.max", ""),
+        ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+    ):
+        try:
+            with open(path, encoding="ascii") as handle:
+                told = handle.read().split()
+            if other:
+                with open(other, encoding="ascii") as handle:
+                    told += handle.read().split()
+            if told[0].isdigit() and int(told[1]) > 0:
+                quotas.append(math.ceil(int(told[0]) / int(told[1])))
+        except (OSError, ValueError, IndexError):
+            continue
+    return max(1, min([cores, *quotas]))
+
+
+def share_of_memory():
+    """(share of the device's memory that was used at most, its bytes)."""
+    import torch
+
+    if torch.cuda.is_available():
+        whole = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        return torch.cuda.max_memory_reserved() / whole, whole
+    try:
+        import resource
+
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return used * (1 if sys.platform == "darwin" else 1024) / whole, whole
+    except (ImportError, ValueError, OSError):
+        return 1.0, 0
 
 
 class Token:
@@ -24,6 +69,25 @@ class Resources(Observer):
         self.anomaly = 0
         self.times = []
         self.last = None
+        self.checkpointed = 0  # calls of torch.utils.checkpoint.checkpoint in training
+        self.graphs = []  # compiled graphs after each step
+        self.pauses, self.pause = [], None  # (step, seconds) of each garbage collection
+        gc.callbacks.append(self.collected)
+
+    def collected(self, phase, info):
+        """The garbage collector begins or ends. It calls this for as long as the probe looks."""
+        parts = getattr(self.watch, "parts", {})  # not there yet while the parts are made
+        if parts.get(self.name) is not self or self.watch.over:
+            if parts and self.collected in gc.callbacks and phase == "stop":
+                gc.callbacks.remove(self.collected)
+        elif phase == "start":
+            self.pause = time.perf_counter()
+        elif self.pause is not None and self.last is not None:
+            self.pauses.append((self.watch.step, time.perf_counter() - self.pause))
+
+    def before_checkpoint(self, args, kwargs):
+        """A part of the model drops its activations."""
+        self.checkpointed += self.watch.gradients and not self.watch.in_backward
 
     def before_backward(self, args, kwargs):
         """Hang a token on the graph of the loss, to see whether the graph goes."""
@@ -44,6 +108,9 @@ class Resources(Observer):
                 count += len(module._forward_hooks) + len(module._forward_pre_hooks)
                 count += len(module._backward_hooks)
         self.hooks.append(count)
+        compiler = sys.modules.get("torch._dynamo.utils")
+        if compiler is not None:
+            self.graphs.append(int(compiler.counters["stats"]["unique_graphs"]))
         now = time.perf_counter()
         if self.last is not None:
             self.times.append(now - self.last)
@@ -84,7 +151,90 @@ class Resources(Observer):
                     passes=self.anomaly,
                 )
             )
-        return found + self.waiting(step)
+        new = [i for i in range(4, len(self.graphs)) if self.graphs[i] > self.graphs[i - 1]]
+        if len(new) >= 4:
+            found.append(
+                finding(
+                    "compiles again and again",
+                    new[0] + 1,
+                    f"torch.compile had {self.graphs[3]} graphs after step 4 and "
+                    f"{self.graphs[-1]} after step {len(self.graphs)}, with new ones in "
+                    f"{len(new)} steps",
+                    graphs=self.graphs[-1],
+                    steps=len(new),
+                )
+            )
+        return found + self.of_machine(step) + self.waiting(step)
+
+    def of_machine(self, step):
+        """Threads, memory and the garbage collector."""
+        import torch
+
+        found, total = [], sum(self.times)
+        threads, cores = torch.get_num_threads(), usable_cores()
+        local = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+        if threads * local > 1.5 * cores and threads > 1:
+            found.append(
+                finding(
+                    "too many threads",
+                    1,
+                    f"torch computes with {threads} threads in each of {local} processes here, "
+                    f"and {cores} cores may be used",
+                    threads=threads,
+                    processes=local,
+                    cores=cores,
+                )
+            )
+        share, whole = share_of_memory()
+        if self.checkpointed >= 4 and share < 0.4:
+            found.append(
+                finding(
+                    "checkpointing with room",
+                    step,
+                    f"torch.utils.checkpoint ran {self.checkpointed} times; at most {share:.0%} "
+                    f"of {whole / 2**30:.0f} GiB were used",
+                    calls=self.checkpointed,
+                    share=round(share, 3),
+                )
+            )
+        pauses = [(when, pause) for when, pause in self.pauses if pause > 0.01]
+        held = sum(pause for _, pause in pauses)
+        # Once in a while it walks everything, as between two trainings.
+        often = len({when for when, _ in pauses}) >= 5
+        if often and len(self.times) >= 8 and held > 0.15 * total and held > 0.2:
+            found.append(
+                finding(
+                    "garbage collection",
+                    step,
+                    f"the garbage collector took {held:.2f} s of {total:.2f} s, "
+                    f"{max(pause for _, pause in pauses):.3f} s at most",
+                    share=round(held / total, 3),
+                )
+            )
+        return found
+
+    def bursts(self, held, total, step):
+        """Every N-th batch is waited for, where N workers load."""
+        waits, workers = held.waits, held.workers
+        waits = waits[2 * workers :]
+        if workers < 2 or len(waits) < 3 * workers or sum(waits) < 0.15 * total:
+            return []
+        groups = [sorted(waits[i : i + workers]) for i in range(0, len(waits), workers)]
+        groups = [group for group in groups if len(group) == workers]
+        slow, fast = (median([group[place] for group in groups]) for place in (-1, -2))
+        if slow < 0.02 or slow < 5 * fast:
+            return []
+        return [
+            finding(
+                "bursts of batches",
+                step,
+                f"with {workers} workers one batch of {workers} was waited for {slow:.3f} s, "
+                f"the others {fast:.3f} s at most; {sum(waits) / total:.0%} of the time",
+                workers=workers,
+                slow=slow,
+                fast=fast,
+            )
+        ]
 
     def waiting(self, step):
         """The share of the time that goes into waiting for batches."""
@@ -108,6 +258,9 @@ class Resources(Observer):
                             other=median(held.waits),
                         )
                     ]
+            bursts = self.bursts(held, total, step)
+            if bursts:
+                return bursts
             if waited > 0.5 * total and waited > 0.5:
                 kind = "loader too slow" if held.workers else "loading in the way"
                 return [

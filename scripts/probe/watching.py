@@ -108,7 +108,7 @@ class Watch:
         for handle in self.handles:
             handle.remove()
         self.handles = []
-        for part in ("activations", "modes", "losses"):
+        for part in ("activations", "modes", "losses", "shapes"):
             self.failed.setdefault(part, why)
 
     def tidy(self):
@@ -198,7 +198,9 @@ class Watch:
         for one in found:
             one["rank"] = rank
         assert all(one["kind"] in KINDS for one in found)
-        batches = self.parts["batches"].told() if "batches" not in self.failed else {}
+        told = {}
+        for name in ("batches", "checkpoints"):
+            told.update({} if name in self.failed else self.parts[name].told())
         return {
             "rank": rank,
             "pid": self.pid,
@@ -209,5 +211,5 @@ class Watch:
             "observations": looked,
             "torch": str(torch.__version__),
             "python": sys.version.split()[0],
-            **batches,
+            **told,
         }

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
@@ -137,7 +138,11 @@ def test_each_kind_of_finding_names_an_entry_and_belongs_to_one_observation():
     catalogue = bundle.load()
     assert all(catalogue.get(kind[0]) for kind in probe.KINDS.values())
     placed = [kind for kinds in probe.OBSERVATIONS.values() for kind in kinds]
-    beside = {"ranks share data", "workers share random numbers"}  # what only the parent sees
+    beside = {  # what only the parent sees
+        "ranks share data",
+        "workers share random numbers",
+        "ranks write one file",
+    }
     assert len(placed) == len(set(placed))
     assert set(placed) | beside == set(probe.KINDS)
 
@@ -333,6 +338,73 @@ def test_workers_share_random_numbers_only_where_they_used_them():
     assert told(worker(0, "a", "b"), worker(1, "c", "d")) == []
     seeded_for_each_sample = told(worker(0, "a", "b"), worker(1, "a", "c"))
     assert seeded_for_each_sample == []
+
+
+def bursts(waits, workers, total):
+    """The entries that waits for batches name, under a loader with so many workers."""
+    loader = types.SimpleNamespace(waits=waits, workers=workers)
+    return [one["id"] for one in probe.Resources.bursts(None, loader, total, 30)]
+
+
+def test_every_nth_batch_is_slow_where_n_workers_load():
+    waits = [0.001, 0.11, 0.002] * 10
+    assert bursts(waits, 3, 3.0) == ["T7"]
+    shifted = waits[:13] + [0.001] + waits[13:]
+    assert bursts(shifted, 3, 3.0) == ["T7"]
+    assert bursts([0.04] * 30, 3, 3.0) == []  # each batch is slow
+    assert bursts(waits, 3, 30.0) == []  # a small share of the time
+    assert bursts([0.001, 0.001, 0.002, 0.003] * 8, 4, 1.0) == []
+    assert bursts([0.001] * 29 + [1.0], 3, 3.0) == []  # once
+
+
+def test_a_file_from_two_ranks_of_one_machine_is_wrong():
+    def told(*saved):
+        reports = [
+            dict(report_of(rank), saved=paths, host=host)
+            for rank, (host, paths) in enumerate(saved)
+        ]
+        return [(one["id"], one["level"]) for one in probe.merged(reports, [], 0)["findings"]]
+
+    assert told((1, [7, 8]), (1, [7])) == [("D23", "wrong")]
+    assert told((1, [7]), (1, [8])) == []
+    assert told((1, [7]), (2, [7])) == []  # each machine has a disk of its own
+
+
+def test_a_checkpoint_has_the_number_in_its_name_or_in_its_folder():
+    assert probe.numbered("/a/step_8.pt") == ("/a", "step_#.pt", [8])
+    assert probe.numbered("/a/checkpoint-10/optimizer.pt") == ("/a", "checkpoint-#", [10])
+    for path in (
+        "/a/b/model.pt",
+        "/a/b/rank-1.pt",
+        "/a/b/model-00001-of-00002.pt",
+        "/a/b/best_3.pt",
+        "/a/b/model_2.pt",
+        "/a/run_2/model.pt",
+        "/a/b/step_8.pt.tmp",
+    ):
+        assert probe.numbered(path) is None
+
+
+def test_a_save_within_a_signal_handler_names_the_signal(tmp_path):
+    torch_is_there()
+    text = (
+        TRAINING
+        + """
+import io, signal
+def warned(number, frame):
+    torch.save({}, io.BytesIO())
+model = build()
+train(model, 1)
+HOW
+train(model, 1)
+"""
+    )
+    for how, ids in (
+        ("signal.signal(signal.SIGUSR1, warned); os.kill(os.getpid(), signal.SIGUSR1)", ["SLURM1"]),
+        ("signal.signal(signal.SIGUSR1, warned); warned(0, None)", []),
+    ):
+        _, report, _ = run(tmp_path, text.replace("HOW", how))
+        assert [one["id"] for one in report["findings"]] == ids
 
 
 def test_the_text_says_what_was_seen_what_would_be_well_and_what_to_do():

@@ -17,7 +17,12 @@ PROBE = ROOT / "scripts/probe.py"
 PAIRS = ROOT / "evals/probe"
 IDS = sorted(path.parent.name for path in PAIRS.glob("*/failing.py"))
 HEALTHY = sorted(path.stem for path in (PAIRS / "healthy").glob("*.py"))
-page, kept_aside = loaded(PAIRS / "page.py").page, loaded(PAIRS / "page.py").kept_aside
+pages = loaded(PAIRS / "page.py")
+page, kept_aside = pages.page, pages.kept_aside
+# Kept-aside entries that steps don't show; evals/probe/README.md says why.
+UNSEEN = {"C11", "C12", "DP11", "L2", "R4"}
+# Told from the rhythm of the workers, which a busy machine disturbs; test_probe.py has the numbers.
+BY_TIME = {"T7"}
 ALONE = {
     "OMP_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
@@ -60,10 +65,11 @@ def findings(program, folder):
     report = json.loads((folder / f"{name}.json").read_text())
     assert report["steps"] >= 30 or kept_aside(program.parent.name), name
     missing = [
-        n for n, state in report["observations"].items() if state["state"] == "not looked at"
+        n
+        for n, state in report["observations"].items()
+        if state["state"] == "not looked at" and not state["why"].startswith("torch.compile:")
     ]
-    excused = program.stem == "compiled" or kept_aside(program.parent.name)
-    assert not missing or excused, (name, report["observations"])
+    assert not missing, (name, report["observations"])
     return sorted([one["id"], one["level"]] for one in report["findings"])
 
 
@@ -91,9 +97,28 @@ def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder):
     for one in [*results, *live]:
         entry = one["id"]
         assert "wrong" not in {level for _, level in one["healthy"]}, one
-        if "failing" in one and not kept_aside(entry):  # those are reported as they came out
-            assert entry in {found for found, _ in one["failing"]}, one
+        if "failing" in one and entry not in UNSEEN:
             assert entry not in {found for found, _ in one["healthy"]}, one
+            named = entry in {found for found, _ in one["failing"]}
+            assert named or entry in BY_TIME, one
+
+
+def test_seventy_entries_are_named(campaign):
+    results = [row for row in campaign("probe").recorded() if "failing" in row]
+    named = [row["id"] for row in results if pages.named(row["id"], row["failing"]) != "no"]
+    assert len(named) >= 70
+
+
+def test_the_page_keeps_the_first_run_of_the_kept_aside_pairs(campaign):
+    """Rules that were written after it change the last table, never the one of that run."""
+    first = pages.first_run()
+    unseen = [row for row in first if row["id"] not in pages.HAD_RULES]
+    assert len(first) == 24 and all(kept_aside(row["id"]) for row in first)
+    assert [pages.named(row["id"], row["failing"]) for row in unseen] == ["no"] * 21
+    text = (ROOT / "evals/PROBE.md").read_text(encoding="utf-8")
+    run, now = text.split("first run", 2)[-1], text.split("## The same pairs")[1]
+    assert "0 of 21 entries are named on the failing program" in run
+    assert "written after that run" in now and "is no measure" in now
 
 
 def test_the_page_shows_the_record(campaign, request):
