@@ -4218,6 +4218,7 @@ def _like(original, function):
 # entries.py
 # Check and fix of the entries, where the catalogue lies beside the program.
 
+PAGES = (("references", "**", "*.md"), ("profiles", "*.md"))
 MOST_TEXT = 500  # characters of a check or a fix
 
 
@@ -4232,8 +4233,8 @@ def advice(ids, root):
     found = {}
     if not root:
         return found
-    for path in sorted(glob.glob(os.path.join(glob.escape(root), "references", "**", "*.md"),
-                                 recursive=True)):  # fmt: skip
+    pages = [os.path.join(glob.escape(root), *place) for place in PAGES]
+    for path in sorted(path for page in pages for path in glob.glob(page, recursive=True)):
         with open(path, encoding="utf-8") as handle:
             parts = re.split(r"(?m)^### ", handle.read())[1:]
         for part in parts:
