@@ -47,7 +47,7 @@ if sys.version_info < (3, 8):
     sys.exit()
 import base64, importlib.abc, importlib.util, json, os, zlib
 READER, PACKAGES, PACKED, LOG, NEEDLES, MOST = @VALUES@
-SOURCES = json.loads(zlib.decompress(base64.b64decode(PACKED)))
+SOURCES = json.loads(zlib.decompress(base64.b85decode(PACKED)))
 class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
         if name in PACKAGES or name in SOURCES:
@@ -318,7 +318,7 @@ def program(reader: ModuleType, log: str, needles: tuple[bytes, ...] = ()) -> st
             (
                 reader.__name__,
                 packages,
-                base64.b64encode(zlib.compress(json.dumps(shipped).encode(), 9)).decode(),
+                base64.b85encode(zlib.compress(json.dumps(shipped).encode(), 9)).decode(),
                 log,
                 [needle.decode("utf-8", "replace") for needle in needles],
                 MOST,

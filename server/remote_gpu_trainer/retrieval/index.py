@@ -189,6 +189,7 @@ class Index:
         """The words of a text that speak most for an entry, as the text has them.
 
         Only words that the catalogue has as a whole: a part of a longer one may be a secret's.
+        A long word in capitals is rather an order in the log than a name, and comes in small letters.
         """
         found: dict[str, float] = {}
         written: dict[str, str] = {}
@@ -196,7 +197,10 @@ class Index:
             for word in words(token)[: 1 if token.isascii() else None]:
                 if weight := self._weight(word, column):
                     found[word] = weight
-                    written.setdefault(word, token if token.isascii() else word)
+                    shouted = token.isalpha() and token.isupper() and len(token) > 5
+                    written.setdefault(
+                        word, token.lower() if shouted else token if token.isascii() else word
+                    )
         return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
 
 
