@@ -326,9 +326,11 @@ def test_a_checkpoint_has_the_number_in_its_name_or_in_its_folder():
         assert probe.numbered(path) is None
 
 
-def test_a_loss_times_a_number_is_looked_at(tmp_path):
+def test_a_loss_with_label_smoothing_is_looked_at(tmp_path):
     torch_is_there()
-    text = TRAINING.replace("cross_entropy(model(x), y)", "cross_entropy(model(x), y) * 0.5")
+    text = TRAINING.replace(
+        "cross_entropy(model(x), y)", "cross_entropy(model(x), y, label_smoothing=0.1)"
+    )
     _, report, _ = run(tmp_path, text + "\ntrain(build(), 1)\n")
     assert report["observations"]["losses"] == {"state": "sound"}
 
