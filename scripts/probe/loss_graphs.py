@@ -78,6 +78,8 @@ class LossGraphs:
 
     def product(self, node):
         """Log-probabilities times numbers without a gradient."""
+        if len(node.next_functions) != 2:  # times one number of Python
+            return
         for side, other in ((0, "_saved_other"), (1, "_saved_self")):
             below = node.next_functions[side][0]
             for _ in range(4):

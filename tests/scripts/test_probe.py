@@ -385,6 +385,15 @@ def test_a_checkpoint_has_the_number_in_its_name_or_in_its_folder():
         assert probe.numbered(path) is None
 
 
+def test_a_loss_with_label_smoothing_is_looked_at(tmp_path):
+    torch_is_there()
+    text = TRAINING.replace(
+        "cross_entropy(model(x), y)", "cross_entropy(model(x), y, label_smoothing=0.1)"
+    )
+    _, report, _ = run(tmp_path, text + "\ntrain(build(), 1)\n")
+    assert report["observations"]["losses"] == {"state": "sound"}
+
+
 def test_a_save_within_a_signal_handler_names_the_signal(tmp_path):
     torch_is_there()
     text = (
