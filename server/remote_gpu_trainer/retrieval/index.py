@@ -189,7 +189,7 @@ class Index:
         """The words of a text that speak most for an entry, as the text has them.
 
         Only words that the catalogue has as a whole: a part of a longer one may be a secret's.
-        A long word in capitals is rather an order in the log than a name, and comes in small letters.
+        A long word in capitals is rather an order than a name, and comes in small letters.
         """
         found: dict[str, float] = {}
         written: dict[str, str] = {}
