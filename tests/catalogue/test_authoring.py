@@ -155,3 +155,11 @@ def test_the_command_ends_with_the_verdict():
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "U6 proven")
     assert run("prove", "L99").returncode == 2
     assert "no proof of AD1; write" in run("prove", "AD1").stderr
+
+
+def test_lint_lists_the_entries_whose_check_no_proof_runs():
+    done = rgt("dev", "lint", "--checks")
+    told = done.stdout.splitlines()
+    assert done.returncode == 0 and "ROC1: no proof" in told  # nobody can run an AMD card here
+    assert not [line for line in told if line.startswith("C12:")]
+    assert len(told) < 0.7 * len(catalogue.load().entries)

@@ -50,6 +50,11 @@ def add_to(commands) -> None:
         help="also print first paragraphs that are too long to lead an answer, or no sentence; "
         "they don't change the exit status",
     )
+    lint.add_argument(
+        "--checks",
+        action="store_true",
+        help="also print the entries whose check no proof runs; they don't change the exit status",
+    )
     lint.set_defaults(run=run_lint)
 
     docs = below.add_parser(
@@ -87,6 +92,10 @@ def add_to(commands) -> None:
     prove.set_defaults(run=run_prove)
 
 
+# What a proof that runs the code under Check has in it.
+_CHECKS = re.compile(r"\b(?:printed|value_of|shell_of|check_code)\b|\.check\b|_the_check_")
+
+
 def run_lint(args: argparse.Namespace) -> int:
     """`dev lint`: 0 nothing found, 1 findings."""
     from ..catalogue.lint import leads, lint
@@ -102,6 +111,8 @@ def run_lint(args: argparse.Namespace) -> int:
         print(fault)
     for lead in leads(read) if args.leads else ():
         print(lead)
+    for told in unchecked(read) if args.checks else ():
+        print(told)
     print(f"{len(read.entries)} entries, {len(faults)} findings", file=sys.stderr)
     return 1 if faults else 0
 
@@ -272,6 +283,18 @@ class Proven:
 def proof_of(root: Path, entry_id: str) -> Path:
     """Where the proof of an entry belongs in the checkout at `root`."""
     return root / "evals" / "proofs" / f"test_{entry_id.lower()}.py"
+
+
+def unchecked(catalogue: Catalogue) -> list[str]:
+    """A line for each entry whose check no proof runs: there is none, or it never names the check."""
+    told = []
+    for entry in catalogue.entries:
+        proof = proof_of(catalogue.root, entry.id)
+        if not proof.is_file():
+            told.append(f"{entry.id}: no proof")
+        elif not _CHECKS.search(proof.read_text(encoding="utf-8")):
+            told.append(f"{entry.id}: its proof doesn't run the check")
+    return told
 
 
 def prove(catalogue: Catalogue, ids: list[str]) -> list[Proven]:
