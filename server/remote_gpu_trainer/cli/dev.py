@@ -286,7 +286,7 @@ def proof_of(root: Path, entry_id: str) -> Path:
 
 
 def unchecked(catalogue: Catalogue) -> list[str]:
-    """A line for each entry whose check no proof runs: there is none, or it never names the check."""
+    """A line for each entry whose check no proof runs."""
     told = []
     for entry in catalogue.entries:
         proof = proof_of(catalogue.root, entry.id)
