@@ -358,3 +358,9 @@ def test_a_config_that_is_damaged_is_refused_by_the_look_up_too(tmp_path):
     path.write_text(json.dumps({**LLAMA, "hidden_size": -1}))
     with pytest.raises(BadRequest, match="hidden_size"):
         answer_for(log=str(path))
+
+
+def test_a_short_config_of_a_known_family_has_its_gated_layers():
+    short = {k: v for k, v in LLAMA.items() if k not in ("hidden_act", "rms_norm_eps")}
+    found = model_of(short | {"model_type": "llama"})
+    assert found.total() == model_of(LLAMA).total() and found.norm == "rms" and found.gated

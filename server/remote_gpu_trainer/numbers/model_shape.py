@@ -51,6 +51,8 @@ _UNKNOWN = {
 }
 _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camembert", "xlm-roberta")
 _T5 = ("t5", "mt5", "umt5", "longt5")
+# Families with RMS norm and gated layers, whose configs may leave out what says so.
+_LLAMAS = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "phi3", "deepseek", "internlm", "granite")
 _ONE_NORM = ("phi", "gptj", "cohere", "codegen")
 _FOUR_NORMS = ("gemma2", "gemma3", "gemma3_text", "glm4")
 _HEAD_NORMS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2", "olmo3")
@@ -254,7 +256,7 @@ def model_of(config: dict) -> Model:
     kind = words.get("model_type", "")
     hidden, heads = _number(config, "hidden"), _number(config, "heads")
     layers = _number(config, "layers")
-    rms = kind in _T5 or any("rms" in key for key in config)
+    rms = kind in _T5 or kind.startswith(_LLAMAS) or any("rms" in key for key in config)
     acts = ("hidden_activation", "hidden_act", "activation_function", "dense_act_fn")
     act = next((words[key] for key in acts if words.get(key)), "")
     gated = "silu" in act or "swi" in act or (rms and kind not in _T5)
