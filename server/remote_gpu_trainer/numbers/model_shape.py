@@ -52,7 +52,17 @@ _UNKNOWN = {
 _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camembert", "xlm-roberta")
 _T5 = ("t5", "mt5", "umt5", "longt5")
 # Families with RMS norm and gated layers, whose configs may leave out what says so.
-_LLAMAS = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "phi3", "deepseek", "internlm", "granite")
+_LLAMAS = (
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "deepseek",
+    "internlm",
+    "granite",
+)
 _ONE_NORM = ("phi", "gptj", "cohere", "codegen")
 _FOUR_NORMS = ("gemma2", "gemma3", "gemma3_text", "glm4")
 _HEAD_NORMS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2", "olmo3")
