@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, leads, lint, probed, stalls
+from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, lint, probed, stalls
 from remote_gpu_trainer.cli.documents import outdated
 
 from tests.programs import loaded, rgt
@@ -40,7 +40,7 @@ def test_a_good_page_has_no_findings(bundle, page):
         ("2026-11-20, read", "2027-11-20, read", "Verified is 2027-11-20; write a date from 2026-01-01 to 2026-11-20"),
         ("**Domain:**", "**Applies to:** torch>>2\n\n**Domain:**", "can't read 'torch>>2' in Applies to"),
         (" · 没有梯度 · 反向传播报错", "", "Reported as has 3 items, 0 of them Chinese"),
-        ("The loss was cut off.", "word " * 90, "root cause has 90 words; keep to 80"),
+        ("The loss was cut off.", "Cut off.\n\n" + "word " * 88, "root cause has 90 words; keep to 80"),
         ("pointless", "helps after " + "word " * 11, "Retry has 13 words; keep to 12"),
         ("the loss has no way back to the weights of the model", "loss", "the title has 1 words"),
     ],
@@ -60,13 +60,11 @@ def test_each_check_finds_its_fault(bundle, page, old, new, said):
         ("word " * 60 + "out.", "the first paragraph of fix has 61 words; keep to 60"),
     ],
 )  # fmt: skip
-def test_a_lead_is_a_short_sentence_and_lint_alone_doesnt_ask_for_it(bundle, page, lead, said):
+def test_a_lead_is_a_short_sentence(bundle, page, lead, said):
     root = bundle(
         {"a.md": page(("`print(loss.grad_fn)` is `None`.", "None."), ("Take the cut out.", lead))}
     )
-    found = [str(fault) for fault in leads(catalogue.read(root))]
-    assert found == ([f"references/a.md:1: O3: {said}"] if said else [])
-    assert findings(root) == []
+    assert findings(root) == ([f"references/a.md:1: O3: {said}"] if said else [])
 
 
 def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
@@ -152,13 +150,6 @@ def test_a_page_that_is_no_utf8_is_a_finding_and_no_traceback(bundle):
     root = bundle({"a.md": ""})
     (root / "references" / "a.md").write_bytes(b"### O3 \xff\xfe")
     assert "can't read the page" in findings(root)[0]
-
-
-def test_leads_are_printed_on_demand_and_dont_change_the_exit_status(bundle, page):
-    root = bundle({"a.md": page(("Take the cut out.", "Take this out:"))})
-    assert (rgt("dev", "lint", root).stdout, rgt("dev", "lint", root).returncode) == ("", 0)
-    done = rgt("dev", "lint", "--leads", root)
-    assert "end in a full stop" in done.stdout and done.returncode == 0
 
 
 def test_the_command_prints_findings_and_exits_1(bundle, page):

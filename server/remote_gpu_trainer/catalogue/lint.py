@@ -100,11 +100,12 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
     faults.extend(_ids(catalogue))
     faults.extend(_shared(catalogue))
     faults.extend(_probed(catalogue))
+    faults.extend(leads(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
 
 def leads(catalogue: Catalogue) -> list[Fault]:
-    """What is wrong with the first paragraphs of root cause, fix and check. `lint` allows it."""
+    """What is wrong with the first paragraphs of root cause, fix and check."""
     found = []
     for entry in catalogue.entries:
         for name in ("root_cause", "fix", "check"):

@@ -45,12 +45,6 @@ def add_to(commands) -> None:
         help="a folder that holds references/ (default: this installation's)",
     )
     lint.add_argument(
-        "--leads",
-        action="store_true",
-        help="also print first paragraphs that are too long to lead an answer, or no sentence; "
-        "they don't change the exit status",
-    )
-    lint.add_argument(
         "--checks",
         action="store_true",
         help="also print the entries whose check no proof runs; they don't change the exit status",
@@ -98,7 +92,7 @@ _CHECKS = re.compile(r"\b(?:printed|value_of|shell_of|check_code)\b|\.check\b|_t
 
 def run_lint(args: argparse.Namespace) -> int:
     """`dev lint`: 0 nothing found, 1 findings."""
-    from ..catalogue.lint import leads, lint
+    from ..catalogue.lint import lint
 
     root = args.root or bundle.bundle_root()
     if not (root / "references").is_dir():
@@ -109,8 +103,6 @@ def run_lint(args: argparse.Namespace) -> int:
     faults = lint(read, date.today())
     for fault in faults:
         print(fault)
-    for lead in leads(read) if args.leads else ():
-        print(lead)
     for told in unchecked(read) if args.checks else ():
         print(told)
     print(f"{len(read.entries)} entries, {len(faults)} findings", file=sys.stderr)
