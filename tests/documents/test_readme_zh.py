@@ -16,7 +16,7 @@ IN_LINE = re.findall(r"`([^`\n]+)`", FENCED.sub("", CHINESE))
 
 
 def test_the_blocks_are_found():
-    assert len(BLOCKS) == 8 and CHINESE.count("```") == 2 * len(BLOCKS)
+    assert len(BLOCKS) == 9 and CHINESE.count("```") == 2 * len(BLOCKS)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[1][:40])
