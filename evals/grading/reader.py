@@ -23,11 +23,13 @@ from .grade import Grade, Rates, grade, rates
 ARMS = ("lookup", "index")
 IN_SCOPE, STRANGE = 90, 50
 SEALED_IN_SCOPE, SEALED_STRANGE = 42, 18
+# The last but one sentence is what SKILL.md tells an agent about the catalogue's field.
 TASK = (
     "Each line below holds a report of a failed training run. Name the entries that explain it by "
     "id, best first: one if you are sure, up to three if you would check more than one. An entry "
     "explains a report that tells what its title says, even if the report doesn't prove the cause. "
-    "Name none if no entry does, which is so for many reports. "
+    "Name none if no entry does, which is so for many reports. The catalogue is about training with "
+    "PyTorch: none explains a report about TensorFlow, JAX, Paddle or an inference server. "
     'Write one line for each report: {"id": "…", "ids": ["…"]}.'
 )
 
