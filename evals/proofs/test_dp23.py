@@ -1,10 +1,9 @@
 """DP23: lists of unequal length become no array; padded ones do, and an object array needs the long way."""
 
+import check_code
 import numpy as np
 import pytest
 import torch
-
-import check_code
 
 RAGGED = [[1, 2], [1, 2, 3]]
 
