@@ -28,8 +28,8 @@ TASK = (
     "Each line below holds a report of a failed training run. Name the entries that explain it by "
     "id, best first: one if you are sure, up to three if you would check more than one. An entry "
     "explains a report that tells what its title says, even if the report doesn't prove the cause. "
-    "Name none if no entry does, which is so for many reports. The catalogue is about training with "
-    "PyTorch: none explains a report about TensorFlow, JAX, Paddle or an inference server. "
+    "Name none if no entry does, which is so for many reports. The catalogue is about training "
+    "with PyTorch: none explains a report about TensorFlow, JAX, Paddle or an inference server. "
     'Write one line for each report: {"id": "…", "ids": ["…"]}.'
 )
 
