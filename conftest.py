@@ -5,6 +5,7 @@
 """
 
 import os
+import signal
 import tempfile
 from collections import Counter
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ except ImportError:  # Windows: there, run the tests with one worker
     fcntl = None
 
 ROOT = Path(__file__).resolve().parent
+# A shell that starts the tests in the background ignores Ctrl-C for them, and bash can't undo that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Each worker has a core; numpy's threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 LEFT_OUT = {"slow", "engine", "clients", "site", "proof"}  # markers, of a run without options

@@ -11,9 +11,11 @@ import weakref
 import torch
 
 # torchvision's compiled operators want a CUDA build of torch; transformers needs their names only.
-OPERATORS = torch.library.Library("torchvision", "DEF")
-for _name in ("nms", "qnms"):
-    OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+# The proofs define them too, and a name is defined once in a process.
+if not hasattr(torch.ops.torchvision, "nms"):
+    OPERATORS = torch.library.Library("torchvision", "DEF")
+    for _name in ("nms", "qnms"):
+        OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 import transformers
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -105,7 +105,7 @@ def test_a_few_slow_batches_are_the_same_ones_with_another_number_of_workers():
 
 def test_the_lines_of_the_check_name_the_rhythm_the_slow_batches_or_nothing():
     def waited_for(seconds, workers):
-        data = loader(Timed(24, seconds), workers)
+        data = loader(Timed(32, seconds), workers)
         lines = shown(block("T7"), time=time, loader=data, STEP=STEP).splitlines()
         told = [line.split() for line in lines[1:]]  # without the start
         return [(int(n), int(rest)) for n, rest, wait, _ in told if float(wait) > STEP]
@@ -114,5 +114,6 @@ def test_the_lines_of_the_check_name_the_rhythm_the_slow_batches_or_nothing():
     remainders = {remainder for _, remainder in rhythm}  # one, or two if a worker started late
     assert len(rhythm) >= 5 and len(remainders) < 3
     few = [number for number, _ in waited_for(uneven, 2)]
-    assert {7, 15} <= set(few) and len(few) <= 6
+    # Of the first eight the slow one may be loaded before a slow start is over.
+    assert {15, 23, 31} <= set(few) and len(few) <= 6
     assert not waited_for(lambda index: 0.2 * STEP, 2)

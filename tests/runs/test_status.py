@@ -215,7 +215,7 @@ def test_a_failed_run_gets_the_entries_that_explain_it(sshd):
     assert any(
         line.startswith("O1  ") and line.endswith("(the run's own script)") for line in lines
     )
-    assert any(line.startswith("O3  ") and "medium confidence" in line for line in lines)
+    assert any(line.startswith("O3  ") and "high confidence" in line for line in lines)
     fake_run(sshd.home, phase="failed", alive=False, entry="ZZ99", tail="")
     assert json.loads(rgt("status", "gpu", "--json").stdout)["entry"] == ""
 
