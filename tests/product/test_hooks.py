@@ -234,6 +234,7 @@ HARMLESS = (
     "gcloud compute addresses delete",
     "pspace public-ip release",
     "hf cache rm",
+    "hf cache delete",
     "rm ",
 )
 PARTS = (
