@@ -23,15 +23,17 @@ from .grade import Grade, Rates, grade, rates
 ARMS = ("lookup", "index")
 IN_SCOPE, STRANGE = 90, 50
 SEALED_IN_SCOPE, SEALED_STRANGE = 42, 18
-# The last but one sentence is what SKILL.md tells an agent about the catalogue's field.
+# It says what SKILL.md tells an agent: the catalogue's field, how to read an entry, confidences.
 TASK = (
     "Each line below holds a report of a failed training run. Name the entries that explain it by "
     "id, best first: one if you are sure, up to three if you would check more than one. An entry "
     "explains a report that tells what its title says, even if the report doesn't prove the cause. "
     "Name none if no entry does, which is so for many reports. The catalogue is about training "
     "with PyTorch: none explains a report about TensorFlow, JAX, Paddle or an inference server. "
+    "Where you hesitate, read the entries whole first: `rgt lookup --id ID`. "
     'Write one line for each report: {"id": "…", "ids": ["…"]}.'
 )
+ABOUT_ANSWERS = " A match in an answer of confidence high is nearly always right."
 
 
 def chosen(in_scope: int, strange: int, seed: int) -> list[Case]:
@@ -67,7 +69,9 @@ def _mixed(cases: Iterable[Case], seed: int) -> list[Case]:
 def export(path: Path, cases: list[Case], arm: str) -> None:
     """Write the reports for a reader of this arm."""
     head: dict = {"task": TASK}
-    if arm == "index":
+    if arm == "lookup":
+        head["task"] += ABOUT_ANSWERS
+    else:
         head["index"] = [{"id": entry.id, "title": entry.title} for entry in bundle.load().entries]
     lines = [head]
     for case in cases:

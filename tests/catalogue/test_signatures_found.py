@@ -1,11 +1,12 @@
 """What the index finds by words that each signature needs is what a plain search of every signature finds."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.catalogue.entry import Signature
-from remote_gpu_trainer.catalogue.signatures import SignatureIndex, normal
+from remote_gpu_trainer.catalogue.signatures import MAX_TEXT, SignatureIndex, normal
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import search
 
@@ -65,3 +66,12 @@ def test_a_root_text_decides_beside_a_cascade_of_the_same_entry():
         ("cascade", False),
         ("root", True),
     ]
+
+
+def test_in_a_long_log_what_stands_behind_the_failure_counts_as_well():
+    index = SignatureIndex([("D34", [Signature("creating shared memory segment")])])
+    failed = log_reading.from_text("[rank2]: Last error:\n[rank2]: creating shared memory segment")
+    noise = log_reading.from_text("\n".join(f"sample {'read ' * 40}" for _ in range(500))).lines
+    lines = [*noise * 10, *failed.lines, *noise]
+    assert sum(len(line.text) for line in noise * 10) > MAX_TEXT
+    assert [hit.entry_id for hit in index.find(replace(failed, lines=lines))] == ["D34"]

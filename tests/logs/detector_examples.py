@@ -57,6 +57,10 @@ EXAMPLES = {
         "ncclInternalError: Internal check failed.",
         "NCCL_DEBUG=INFO",
     ),
+    "own nccl": (
+        "Error while creating shared memory segment /dev/shm/nccl-1YsMbG (size 7340384)",
+        "socketProgress: Connection closed by remote peer node-2<41542>",
+    ),
     "watchdog": (
         "[E1120 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout",
         "NCCL watchdog thread started!",

@@ -136,3 +136,27 @@ def test_reports_of_the_reporting_half_are_found_as_one_rank_of_three(bare):
     assert len(chosen) > 100
     assert among.first[0] >= alone.first[0] - 0.02 and among.three[0] >= alone.three[0] - 0.02
     assert among.hit1[0] >= alone.hit1[0] - 0.02
+
+
+def test_a_failure_that_a_rank_logged_by_itself_is_explained_too():
+    caught = "[rank2]: actual error: RuntimeError: element 0 of tensors does not require grad\n"
+    text = caught + others("gloo_timeout")
+    assert found(text)[0] == "O3"
+    kept = judging.without_cascade(log_reading.from_text(text)).lines
+    assert {line.rank for line in kept} == {2}
+
+
+def test_a_system_error_of_nccl_that_names_shared_memory_is_the_rank_s_own():
+    own = (
+        "[rank2]: RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:290, unhandled system error\n"
+        "[rank2]: Last error:\n"
+        "[rank2]: Error while creating shared memory segment /dev/shm/nccl-1YsMbG (size 7340384)\n"
+    )
+    text = own + others("gloo_timeout")
+    read = log_reading.from_text(text)
+    assert not read.failures[0].secondary and read.first.rank == 2
+    assert found(text)[0] == "D34"
+    elsewhere = own.replace("creating shared memory segment", "reading from a socket").replace(
+        "/dev/shm/nccl-1YsMbG", "of node-2"
+    )
+    assert log_reading.from_text(elsewhere + others("gloo_timeout")).failures[0].secondary

@@ -20,6 +20,7 @@ from .entry import Signature
 
 MAX_CHARS = 2000  # of a line, for regular expressions
 MAX_TEXT = 400_000  # characters of a report that are joined
+BEHIND = 3  # lines behind one that tells what failed, which may say more of it
 _QUOTES = '`"‘’“”´'
 _ATOM = re.compile(
     r"""
@@ -196,12 +197,7 @@ class SignatureIndex:
         normals = _single_blanks(whole)
         joined, searched = " ".join(normals), normals
         if len(joined) > MAX_TEXT:  # what failed comes first; it may stand far behind
-            kept = {id(line) for line in evidence.decisive}
-            failing = [
-                text
-                for text, line in zip(normals, lines, strict=True)
-                if id(line) in kept or line.kind in FAILED
-            ]
+            failing = [normals[at] for at in _failing(evidence)]
             joined = f"{' '.join(failing)[:MAX_TEXT]} {joined[:MAX_TEXT]}"
             searched = [*failing, *normals]
         # In two parts: `translate` is ten times slower on a text with a letter beyond ASCII.
@@ -254,6 +250,18 @@ class SignatureIndex:
             )
             hits.append(Hit(entry_id, pattern.source, lines[best], decides))
         return hits
+
+
+def _failing(evidence: Evidence) -> list[int]:
+    """The places of the lines that tell what failed, and of the few behind each."""
+    kept, last, found = {id(line) for line in evidence.decisive}, -1, []
+    for at, line in enumerate(evidence.lines):
+        if id(line) in kept or line.kind in FAILED:
+            last = at + BEHIND
+        elif at > last or line.kind == "routine":
+            continue
+        found.append(at)
+    return found
 
 
 def _line_at(normals: list[str], place: int) -> int:

@@ -196,6 +196,16 @@ _ROWS = (
         pattern(r"Rank (\d{1,5}) failed to pass monitoredBarrier"),
     ),
     Detector("nccl error", "root", ("nccl",), pattern(r"NCCL error|^nccl")),
+    Detector(  # what NCCL adds to a "system error" that is this rank's alone
+        "own nccl", "root",
+        ("shared memory", "shm_open", "/dev/shm", "no space left", "cuda failure", "cuda calloc",
+         "no socket interface"),
+        pattern(
+            r"shared memory (?:segment|file)|shm_open|/dev/shm/nccl|No space left"
+            r"|Cuda failure|Failed to CUDA calloc|no socket interface found",
+            **_FAILS,
+        ),
+    ),
     # What it says when another one is gone.
     Detector(
         "watchdog", "cascade", ("watchdog", "processgroup"),

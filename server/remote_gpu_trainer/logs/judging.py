@@ -125,7 +125,8 @@ def judge(
             failures.append(
                 Failure(
                     line,
-                    line.says("secondary") or _lost_by_nccl(at, lines),
+                    (line.says("secondary") and not _own_by_nccl(at, lines))
+                    or _lost_by_nccl(at, lines),
                     tuple(frames.pop(line.rank, ())),
                 )
             )
@@ -205,6 +206,18 @@ def _lost_by_nccl(at: int, lines: list[Line]) -> bool:
         return False
     near = [line for line in lines[at + 1 : at + 1 + MESSAGE * 8] if line.rank == lines[at].rank]
     return any(line.says("lost peer") for line in near[:3])
+
+
+def _own_by_nccl(at: int, lines: list[Line]) -> bool:
+    """Whether NCCL says near its own error that this rank alone is at fault.
+
+    As "Error while creating shared memory segment /dev/shm/nccl-1YsMbG" after "unhandled system
+    error" or before it.
+    """
+    if not lines[at].says("nccl error"):
+        return False
+    near = lines[max(at - MESSAGE * 8, 0) : at + 1 + MESSAGE * 8]
+    return any(line.says("own nccl") and line.rank == lines[at].rank for line in near)
 
 
 def _consequences(lines: list[Line], failures: list[Failure], first: Line | None):
@@ -303,7 +316,7 @@ def without_cascade(found: Evidence) -> Evidence:
     if first is None or first.says("secondary", "lost peer"):
         return found
     crashed = first.kind == "exception" or (
-        first.kind == "failure" and first.says("end") and "terminate called" not in first.text
+        first.kind == "failure" and "terminate called" not in first.text
     )
     killed = not crashed and _is_killed(first, found.lines)
     lost = _lost(found, first, anywhere=killed) if crashed or killed else set()
