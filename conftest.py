@@ -44,7 +44,7 @@ def _narrowed(config) -> bool:
 
 
 def pytest_xdist_auto_num_workers(config):
-    """All cores for a run of many tests; none of its own for a chosen few."""
+    """One more than cores, as many tests wait for processes; none of its own for a chosen few."""
     return None if _narrowed(config) or config.option.all else 0
 
 

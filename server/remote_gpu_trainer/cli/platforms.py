@@ -124,7 +124,12 @@ def _add_fit(commands) -> None:
     run.add_argument("--sequence", default=2048, **whole, help="tokens of each (default: 2048)")
     run.add_argument("--accumulation", default=1, **whole, help="batches per step (default: 1)")
     for option, choices, default, text in (
-        ("precision", model_shape.PRECISIONS, "bf16-mixed", "8bit and 4bit: the base of LoRA"),
+        (
+            "precision",
+            model_shape.PRECISIONS,
+            "bf16-mixed",
+            "8bit, 4bit: LoRA's base; 4bit-bf16: all else in bf16",
+        ),
         ("optimizer", training_memory.OPTIMIZERS, "adamw", "adamw is the fused one"),
         ("sharding", model_shape.SHARDINGS, "none", "how GPUs divide the states"),
         ("attention", model_shape.ATTENTIONS, "sdpa", "what computes attention"),

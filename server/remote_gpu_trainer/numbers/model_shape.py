@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from ..text import BadRequest
 
-PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16", "8bit", "4bit")
+PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16", "8bit", "4bit", "4bit-bf16")
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 TARGETS = ("all-linear", "attention", "qv")
 ATTENTIONS = ("sdpa", "flash", "eager")
-# Bytes of a quantized number with its scales: bitsandbytes int8 by row, nf4 by block of 64.
-QUANTIZED = {"8bit": 1.0, "4bit": 0.5 + 4 / 64}
+# Bytes of a quantized number with its scales: bitsandbytes int8 by row, nf4 by block of 64; and nf4
+# whose scales are quantized too, with all else in bf16, as QLoRA's authors and torchtune train.
+QUANTIZED = {"8bit": 1.0, "4bit": 0.5 + 4 / 64, "4bit-bf16": 0.5 + 1 / 64 + 4 / (64 * 256)}
 NOT = "doesn't fit"
 MOST_BYTES = 1_000_000  # of a config.json
 MOST = {"layers": 1000, "vocab": 10**7, "experts": 4096, "weights": 10**14}  # else 10**6
@@ -174,8 +175,8 @@ class Run:
     @property
     def stream(self) -> int:
         """Return the bytes of a number between the layers."""
-        if self.lora and self.precision not in QUANTIZED and self.precision != "fp32":
-            return 2  # the base is stored in 16 bit, and its embeddings with it
+        if self.lora and self.precision not in ("8bit", "4bit", "fp32"):
+            return 2  # the base is stored in 16 bit, or its embeddings are
         return 4 if self.autocast or self.precision == "fp32" else 2
 
     @property

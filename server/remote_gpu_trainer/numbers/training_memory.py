@@ -69,22 +69,25 @@ def estimate(model: Model, run: Run) -> Estimate:
     grads_by = share if run.sharding in ("zero2", "zero3", "fsdp") else 1
     state_by = share if run.sharding in ("zero1", "zero2", "zero3", "fsdp") else 1
     master = "mixed" in run.precision and run.sharding.startswith("zero") and run.full
+    wide = 2 if _all_in_16_bit(run) else 4
     if run.precision in QUANTIZED:
-        linear = model.linear()
-        size = linear * QUANTIZED[run.precision] + (total - linear) * 4
-        stored = (
-            f"{_short(linear)} × {QUANTIZED[run.precision]:.3g} B + {_short(total - linear)} × 4 B"
-        )
+        linear, each = model.linear(), QUANTIZED[run.precision]
+        size = linear * each + (total - linear) * wide
+        stored = f"{_short(linear)} × {each:.3g} B + {_short(total - linear)} × {wide} B"
     else:
         each = 4 if run.precision == "fp32" or (run.full and "mixed" in run.precision) else 2
         each = 2 if master else each
         size, stored = total * each, f"{_short(total)} × {each} B"
     trained = total if run.full else adapters(model, run)
-    of_grad = 2 if (run.precision == "bf16" and run.full) or master else 4
+    of_grad = 2 if _all_in_16_bit(run) or master else 4
     lines = [Line("weights", stored + _by(weights_by), size / weights_by)]
     if not run.full:
         lines.append(
-            Line("adapters", f"{_short(trained)} × 4 B{_by(weights_by)}", 4 * trained / weights_by)
+            Line(
+                "adapters",
+                f"{_short(trained)} × {wide} B{_by(weights_by)}",
+                wide * trained / weights_by,
+            )
         )
     state, how = _state(model, run, trained)
     if master:
@@ -164,9 +167,14 @@ def _short(number: float) -> str:
     return f"{number:.4g}"
 
 
+def _all_in_16_bit(run: Run) -> bool:
+    """Whether what is trained is bf16, and its gradients and optimizer state with it."""
+    return run.precision == "4bit-bf16" or (run.precision == "bf16" and run.full)
+
+
 def _state(model: Model, run: Run, trained: int) -> tuple[float, str]:
     """The bytes of the optimizer's state, and how they were reckoned."""
-    each = OPTIMIZERS[run.optimizer][1 if run.precision == "bf16" and run.full else 0]
+    each = OPTIMIZERS[run.optimizer][1 if _all_in_16_bit(run) else 0]
     if run.optimizer == "adafactor":
         sides = 2 * trained // model.hidden
         return 4.0 * sides, f"rows and columns: {_short(sides)} × 4 B"
