@@ -1,8 +1,9 @@
 """A log of a run that went well takes away what it also printed."""
 
 import pytest
-from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.logs.files import Unreadable, shapes_of
 from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.numbers.log_reading import from_path
 from remote_gpu_trainer.text import BadRequest
 
 NOTICE = """\
@@ -82,3 +83,30 @@ def test_a_good_log_that_is_missing_or_elsewhere_is_refused(logs, tmp_path):
     empty.mkdir()
     with pytest.raises(Unreadable, match="no log in the folder"):
         answer_for(log=logs[0], good=str(empty))
+
+
+OLD = """\
+node-a1:310:310 [0] INFO Bootstrap : Using eth0
+Steps:  17%|█▋        | 2/12 [00:26<02:06, 12.70s/it, loss=1.11]
+run 7ic8q9z2 of host ip10c4 is tracked
+"""
+NEW = """\
+node-c6:512:512 [0] INFO Bootstrap : Using eth0
+Steps: 100%|██████████| 12/12 [00:02<00:00,  4.19it/s, loss=0.93]
+run pv7gmq8g of host ip22d9 is tracked
+"""
+
+
+def test_another_host_another_run_and_a_faster_progress_bar_are_no_news(tmp_path):
+    log, good = tmp_path / "log", tmp_path / "good"
+    log.write_text(f"{OLD}RuntimeError: DataLoader worker is killed by signal: Bus error.\n")
+    good.write_text(NEW)
+    found = from_path(str(log), good=shapes_of(str(good)))
+    assert [line.text[:12] for line in found.lines] == ["RuntimeError"]
+
+
+def test_a_word_that_the_good_run_never_printed_is_news(tmp_path):
+    log, good = tmp_path / "log", tmp_path / "good"
+    log.write_text("epoch 3 loss nan lr 0.1\nepoch 4 loss 2.5 lr 0.1\n")
+    good.write_text("epoch 3 loss 2.61 lr 0.1\n")
+    assert len(from_path(str(log), good=shapes_of(str(good))).lines) == 1

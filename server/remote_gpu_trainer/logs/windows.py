@@ -13,6 +13,7 @@ the latest is kept.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from operator import itemgetter
@@ -37,6 +38,8 @@ TELLING = (
 )  # fmt: skip
 _DIGITS = b"0123456789"
 _FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in range(256))
+# Names of hosts, runs and files such as `node-a1` or `7ic8q9z2`; the parts of a progress bar.
+_OF_ONE_RUN = re.compile(rb"\b(?:[A-Za-z]+\d|\d+[A-Za-z]+\d)\w*|\xe2[\x94-\x97][\x80-\xbf]")
 Row = tuple  # (line number from 1, bytes); a row ends at a line feed or a carriage return
 
 
@@ -46,7 +49,7 @@ def cost(rows: int, size: int) -> int:
 
 
 def shapes(rows: Iterable[Row]) -> frozenset[bytes]:
-    """Return what rows look like without their digits and signs."""
+    """Return which words rows hold; the names that have digits in them aren't among these."""
     return frozenset(_shape(row) for _, row in rows)
 
 
@@ -65,7 +68,7 @@ def unlike(rows: list[Row], known: frozenset[bytes]) -> list[Row]:
 
 
 def _shape(row: bytes) -> bytes:
-    return b" ".join(row.translate(_FOLD).split())
+    return b" ".join(sorted(set(_OF_ONE_RUN.sub(b" ", row).translate(_FOLD).split())))
 
 
 def keep(
