@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -75,6 +76,19 @@ def shell_of():
         return " ".join(next(span for span in spans if word in span).split())
 
     return code
+
+
+@pytest.fixture
+def provider(tmp_path):
+    """A provider's answers on loopback, for an entry's own shell lines: see provider_api."""
+    from provider_api import Provider
+
+    missing = [name for name in ("curl", "jq") if not shutil.which(name)]
+    if missing:
+        pytest.skip(f"apt-get install {' '.join(missing)}")
+    it = Provider(tmp_path)
+    yield it
+    it.close()
 
 
 @pytest.fixture

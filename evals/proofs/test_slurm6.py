@@ -1,5 +1,7 @@
 """SLURM6: a real Slurm refuses a job with each text, and takes it once what was asked for is within what is there."""
 
+import shlex
+
 import pytest
 
 pytest_plugins = ["tests.engines.slurm"]
@@ -63,6 +65,22 @@ def test_more_than_there_is_gets_refused_and_what_there_is_gets_taken(
     says("SLURM6", said)
     code, said = sent(*instead)
     assert code == 0 and said.startswith("Submitted batch job")
+
+
+def test_the_check_shows_the_number_above_its_column_and_the_answer_to_a_smaller_one(
+    slurm, sent, shell_of
+):
+    asked = SCRIPT.replace("\n", "\n#SBATCH --gres=gpu:3\n", 1)
+    assert sent(script=asked)[0]
+    grep, sinfo, test, listed = (
+        shlex.split(shell_of("SLURM6", word)) for word in ("grep", "sinfo", "--test-only", "--me")
+    )
+    assert slurm.client(*grep).stdout == "#SBATCH --gres=gpu:3\n"
+    there = next(x for x in slurm.client(*sinfo).stdout.splitlines() if x.startswith("main"))
+    assert there.split()[-1] == "gpu:2"
+    assert slurm.client(*listed, "-h").stdout == ""
+    (slurm.home / "job.sh").write_text(asked.replace("gpu:3", "gpu:2"))
+    assert "to start at" in slurm.client(*test).stderr
 
 
 def test_a_script_from_windows_or_without_its_first_line(sent, says):

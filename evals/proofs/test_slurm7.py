@@ -1,5 +1,7 @@
 """SLURM7: under a real Slurm a job waits with each reason, and starts as soon as what the reason names is changed."""
 
+import shlex
+
 import pytest
 
 pytest_plugins = ["tests.engines.slurm"]
@@ -48,7 +50,9 @@ def brief(slurm):
     slurm.client("scontrol", "delete", "PartitionName=brief")
 
 
-def test_a_time_limit_above_the_partitions_waits_until_it_is_lowered(slurm, job, because, brief):
+def test_a_time_limit_above_the_partitions_waits_until_it_is_lowered(
+    slurm, job, because, brief, shell_of
+):
     assert (
         "to start at"
         in slurm.client(
@@ -57,9 +61,15 @@ def test_a_time_limit_above_the_partitions_waits_until_it_is_lowered(slurm, job,
     )
     number = job("--partition=brief", "--time=60")
     because(number, "PartitionTimeLimit")
+    check = shlex.split(shell_of("SLURM7", "squeue -j ID").replace("ID", number))
+    assert slurm.client(*check).stdout.splitlines()[1].split()[:2] == [
+        "PENDING",
+        "PartitionTimeLimit",
+    ]
     assert "N/A" in slurm.client("squeue", "--start", "-h", "-j", number).stdout
     slurm.client("scontrol", "update", f"jobid={number}", "TimeLimit=5")
     slurm.until(number, "RUNNING", seconds=20)
+    assert slurm.client(*check).stdout.splitlines()[1].split()[:2] == ["RUNNING", "None"]
 
 
 def test_more_nodes_or_processors_than_the_partition_allows_waits_for_ever(

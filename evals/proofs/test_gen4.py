@@ -1,0 +1,30 @@
+"""GEN4: bash fails on line ends of Windows; the check counts them, and none after the fix."""
+
+from remote_gpu_trainer.catalogue import bundle
+
+SCRIPT = "#!/bin/bash\nset -e\nmkdir -p out\ncd out\ntouch here\n"
+
+
+def test_the_check_counts_the_line_ends_that_make_the_script_fail(provider, shell_of, says):
+    path = provider.place / "run.sh"
+    path.write_bytes(SCRIPT.replace("\n", "\r\n").encode())
+    says("GEN4", provider.done("bash run.sh; bash -c 'true\r'").stderr)
+    assert (provider.place / "out\r").is_dir() and not (provider.place / "out").exists()
+    count = shell_of("GEN4", "grep -c")
+    assert provider.run(count) == "5"
+    fix = next(c for c in bundle.load().get("GEN4").fix.split("`") if c.startswith("sed -i"))
+    provider.run(fix)
+    assert provider.run(count) == "0"
+    provider.run("bash run.sh")
+    assert (provider.place / "out/here").exists()
+
+
+def test_git_shows_which_working_copies_are_affected(provider, shell_of):
+    for name, ends in (("a.sh", "\r\n"), ("b.sh", "\n")):
+        (provider.place / name).write_bytes(f"echo 1{ends}".encode())
+    provider.run("git init -q . && git -c core.autocrlf=false add a.sh b.sh")
+    shown = provider.run(shell_of("GEN4", "ls-files --eol")).splitlines()
+    assert [("w/crlf" in line, line.split()[-1]) for line in shown] == [
+        (True, "a.sh"),
+        (False, "b.sh"),
+    ]

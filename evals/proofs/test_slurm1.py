@@ -1,0 +1,85 @@
+"""SLURM1: a handler that only sets a flag lets the loop finish its step; one that saves meets the lock of another save."""
+
+import os
+import re
+import signal
+import threading
+
+import pytest
+import torch
+from remote_gpu_trainer.catalogue import bundle
+
+SAVES = """\
+import signal, sys, torch
+
+def save_now(signum, frame):
+    torch.save(model.state_dict(), "last.pt")
+    sys.exit(0)
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(1000):
+    optimizer.step()
+
+signal.signal(signal.SIGUSR1, save_now)
+"""
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def parts():
+    """The fix's two parts: the handler, and what the loop does after a step."""
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("SLURM1").fix, re.S)[1]
+    return code.split("\n\n")
+
+
+def test_a_step_is_finished_before_the_save_and_the_file_loads(tmp_path):
+    handler, after_a_step = parts()
+    weights, path, saved = torch.zeros(2), str(tmp_path / "last.pt"), []
+
+    def save(where):
+        saved.append(where)
+        torch.save(weights, where)
+
+    names = {"os": os, "signal": signal, "sys": __import__("sys"), "torch": torch}
+    names |= {"device": "cpu", "world_size": 1, "save": save, "path": path}
+    exec(handler, names)
+    with pytest.raises(SystemExit) as left:
+        for step in range(10):
+            weights[0] += 1
+            if step == 3:
+                os.kill(os.getpid(), signal.SIGUSR1)  # in the middle of the update
+            weights[1] += 1
+            exec(after_a_step, names)
+    assert left.value.code == 75 and saved == [f"{path}.tmp"]
+    assert torch.load(path).tolist() == [4, 4]
+
+
+def test_a_save_within_the_handler_meets_half_an_update_and_a_lock_that_is_held():
+    weights, lock, seen = torch.zeros(2), threading.Lock(), []
+
+    def save_now(signum, frame):
+        seen.append((weights.tolist(), lock.acquire(blocking=False)))
+
+    signal.signal(signal.SIGUSR1, save_now)
+    with lock:  # as a logger or an earlier save holds it
+        weights[0] += 1
+        os.kill(os.getpid(), signal.SIGUSR1)
+        weights[1] += 1
+    assert seen == [([1, 0], False)]
+
+
+def test_the_check_shows_whether_a_handler_saves(provider, shell_of):
+    check = shell_of("SLURM1", "grep -n")
+    script = provider.place / "train.py"
+    script.write_text(SAVES)
+    assert "torch.save" in provider.run(check)
+    script.write_text(parts()[0])
+    shown = provider.run(check)
+    assert "signal.signal(s, ask)" in shown and "save(" not in shown
