@@ -1,6 +1,9 @@
 """DF4: what the network predicts and how noise grows must be the same when sampling."""
 
+import ast
+
 import torch
+from check_code import shown, span
 
 
 def linear(start=1e-4, end=0.02):
@@ -96,3 +99,41 @@ def test_sampling_that_skips_the_noisiest_steps_changes_the_brightness():
     dark = MEAN - sample(predict, "v_prediction", alphas, steps=10, start=751).mean()
     right = MEAN - sample(predict, "v_prediction", alphas, steps=10).mean()
     assert dark > 0.03 > 10 * abs(right)
+
+
+TRAINED = {
+    "_class_name": "DDPMScheduler",
+    "prediction_type": "v_prediction",
+    "beta_schedule": "scaled_linear",
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "num_train_timesteps": 1000,
+}
+EMPTY = {  # what DDIMScheduler() of diffusers has
+    "_class_name": "DDIMScheduler",
+    "prediction_type": "epsilon",
+    "beta_schedule": "linear",
+    "beta_start": 0.0001,
+    "beta_end": 0.02,
+    "num_train_timesteps": 1000,
+}
+
+
+def differing(other) -> set[str]:
+    """The names that the line of the check prints."""
+    told = shown(span("DF4", "a.keys()"), a=TRAINED, b=other)
+    return set(ast.literal_eval(told))
+
+
+def test_the_check_names_what_an_empty_scheduler_has_otherwise_and_nothing_of_one_from_the_config():
+    named = {"prediction_type", "beta_schedule", "beta_start", "beta_end"}
+    assert differing(EMPTY) == named | {"_class_name"}
+    assert differing(TRAINED | {"_class_name": "DDIMScheduler"}) == {"_class_name"}
+    schedules = {"linear": linear, "scaled_linear": scaled_linear}
+
+    def drawn(config):
+        predict = network(TRAINED["prediction_type"], schedules[TRAINED["beta_schedule"]]())
+        alphas = schedules[config["beta_schedule"]]()
+        return off(sample(predict, config["prediction_type"], alphas))
+
+    assert drawn(TRAINED) < 0.1 and drawn(EMPTY) > 1

@@ -107,3 +107,34 @@ def test_the_code_of_the_entry_gives_the_size_of_the_vocabulary_for_equal_logits
     ids = torch.randint(0, 50, (1, 333))
     for length, stride in ((100, 50), (100, 100), (400, 400)):
         assert entry_code(equal, ids, length, stride) == pytest.approx(50, rel=1e-5)
+
+
+def scored(texts, batch, count_padding=False):
+    """(perplexity, count) of padded batches, by the rule of the entry: one sum, one count."""
+    total = count = 0
+    for begin in range(0, len(texts), batch):
+        rows = texts[begin : begin + batch]
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+        labels = padded[:, 1:].clone()
+        if not count_padding:
+            for row, text in zip(labels, rows):
+                row[len(text) - 1 :] = -100
+        kept = labels != -100
+        values = -TABLE[padded[:, :-1], labels.clamp(min=0)]
+        total += values[kept].sum().item()
+        count += kept.sum().item()
+    return math.exp(total / count), count
+
+
+def test_the_check_agrees_at_batch_sizes_1_and_8_and_counts_each_real_token_but_the_first():
+    lengths = [5, 40, 12, 60, 33, 8, 21, 50]
+    texts = [TEXT[:n] for n in lengths]
+    (one, count), (eight, same) = scored(texts, 1), scored(texts, 8)
+    assert one == pytest.approx(eight, rel=1e-3)
+    assert count == same == sum(lengths) - len(lengths)
+
+
+def test_the_check_disagrees_and_counts_more_where_padding_is_scored():
+    texts = [TEXT[:n] for n in (5, 40, 12, 60, 33, 8, 21, 50)]
+    (one, count), (eight, more) = scored(texts, 1, True), scored(texts, 8, True)
+    assert one != pytest.approx(eight, rel=1e-3) and more > count

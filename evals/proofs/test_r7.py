@@ -13,7 +13,7 @@ def update(epochs, rate, target_kl=None, temperature=1.0):
     logits[2] = 0.5
     stored = (logits / temperature).log_softmax(0)[ACTIONS]
     logits.requires_grad_(True)
-    optimizer, course = torch.optim.Adam([logits], lr=rate), []
+    momentum, course = torch.zeros(6), []
     for _ in range(epochs):
         log_ratio = logits.log_softmax(0)[ACTIONS] - stored
         ratio = log_ratio.exp()
@@ -22,9 +22,8 @@ def update(epochs, rate, target_kl=None, temperature=1.0):
         if target_kl and course[-1][0] > 1.5 * target_kl:
             break
         gains = torch.minimum(ratio * ADVANTAGES, ratio.clamp(0.8, 1.2) * ADVANTAGES)
-        optimizer.zero_grad()
-        (-gains.mean()).backward()
-        optimizer.step()
+        momentum = 0.9 * momentum + torch.autograd.grad(gains.mean(), logits)[0]
+        logits.data += rate * momentum
     return course
 
 

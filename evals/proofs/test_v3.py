@@ -79,3 +79,17 @@ def test_a_background_row_moves_every_class_by_one():
     logits[0, 2] = 5.0  # background, then three classes: this is the second of them
     assert logits.argmax(1).item() == 2
     assert logits[:, 1:].argmax(1).item() == 1
+
+
+def test_the_check_tells_an_unsound_evaluation_wrong_labels_and_wrong_boxes_apart():
+    """The truth scored as prediction; then the predictions with and without classes."""
+
+    def told(predicted, labels, written=lambda box: box):
+        sound = found(written(TRUTH)) == 1
+        without = (iou(predicted, TRUTH) >= 0.5).float().mean().item()
+        return sound, found(predicted, labels), without
+
+    assert told(TRUTH, LABELS) == (True, 1, 1)
+    assert told(TRUTH, LABELS - 1) == (True, 0, 1)  # labels: jumps up
+    assert told(TRUTH / 640, LABELS) == (True, 0, 0)  # boxes: stays low
+    assert not told(TRUTH, LABELS, written=xywh)[0]  # the evaluation itself reads them wrongly
