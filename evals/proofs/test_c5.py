@@ -64,7 +64,7 @@ def test_without_options_each_rank_keeps_its_own_half(ranks):
 
 def test_the_check_shows_whole_tensors_on_every_rank_only_where_all_of_them_gather(outputs):
     shown = [
-        [line for line in out.splitlines() if line[0] in "{s" and "(" in line] for out in outputs
+        [line for line in out.splitlines() if line.startswith(("{(", "set("))] for out in outputs
     ]
     whole, part = "{('Tensor', 'cpu')}", "{('DTensor', 'cpu')}"
     assert shown == [[whole, whole, part], [whole, "set()", part]]
