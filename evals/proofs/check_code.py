@@ -3,6 +3,11 @@
 import contextlib
 import io
 import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
 
 from remote_gpu_trainer.catalogue import bundle
 
@@ -10,6 +15,20 @@ from remote_gpu_trainer.catalogue import bundle
 def block(entry_id: str) -> str:
     """The first Python block."""
     return re.search(r"```python\n(.*?)```", bundle.load().get(entry_id).check, re.S)[1]
+
+
+def typed(command: str, *arguments: object) -> str:
+    """What `python -c "CODE"` prints, given these arguments. The code runs in this process."""
+    with mock.patch.object(sys, "argv", ["-c", *map(str, arguments)]):
+        return shown(shlex.split(command)[2])
+
+
+def in_shell(command: str, folder: Path) -> str:
+    """What bash prints for the command in this folder, whatever its exit status."""
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout.strip()
 
 
 def span(entry_id: str, part: str) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import shown, span
 
 accelerate = pytest.importorskip("accelerate")
 from accelerate.state import AcceleratorState, GradientState
@@ -166,3 +167,16 @@ def test_setting_the_counter_after_the_load_keeps_the_newest(tmp_path):
     second.accelerator.project_configuration.iteration = 3
     second.accelerator.save_state()
     assert names(tmp_path) == ["checkpoint_2", "checkpoint_3"]
+
+
+@pytest.mark.parametrize("schedule", ["prepared", "neither"])
+def test_the_check_shows_one_rate_twice_only_where_the_schedule_came_back(tmp_path, schedule):
+    run = Run(schedule)
+    for batch in list(run.data)[:3]:
+        run.step(batch)
+    run.accelerator.save_state(tmp_path)
+    run = Run(schedule)
+    run.accelerator.load_state(tmp_path)
+    told = shown(span("C10", "get_last_lr"), optimizer=run.optimizer, scheduler=run.scheduler)
+    assert told == ("0.0125 [0.0125]" if schedule == "prepared" else "0.0125 [0.1]")
+    assert (tmp_path / "scheduler.bin").exists() == (schedule == "prepared")

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from check_code import shown, span
 
 pl = pytest.importorskip("lightning.pytorch")
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -150,3 +151,22 @@ def test_the_default_folder_is_new_at_each_start_so_that_last_finds_nothing(tmp_
         warned = "\n".join(str(w.message) for w in caught)
         assert trainer.ckpt_path is None
     says("C11", warned)
+
+
+def test_the_check_tells_an_old_last_ckpt_and_one_without_an_optimizer_from_a_good_one(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    code = "; ".join(span("C11", part) for part in ('"ckpt/last.ckpt"', '"optimizer_states"'))
+
+    def told(*callbacks):
+        fit("ckpt", *callbacks, epochs=4)
+        return shown(code, torch=torch)
+
+    assert told(*two("ckpt")) == "3 20 True"
+    weights = ModelCheckpoint("ckpt", filename="w", save_last=True, save_weights_only=True)
+    (tmp_path / "ckpt" / "last.ckpt").unlink()
+    assert told(weights) == "3 20 False"
+    if VERSION >= (2, 6):
+        (tmp_path / "ckpt" / "last.ckpt").unlink()
+        assert told(ModelCheckpoint("ckpt", monitor="val_loss", save_last=True)) == "0 5 True"

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import shown, span
 from torch.utils.data import DataLoader, DistributedSampler
 
 DATA = list(range(20))
@@ -52,9 +53,10 @@ def test_a_distributed_sampler_repeats_one_order_until_set_epoch_is_called():
     sampler = DistributedSampler(DATA, num_replicas=2, rank=0)
     assert list(sampler) == list(sampler)
     first = list(sampler)
-    assert sampler.epoch == 0  # the check
+    code = span("C13", "sampler.epoch")
+    assert shown(code, sampler=sampler) == "0"
     sampler.set_epoch(1)
-    assert sampler.epoch == 1 and list(sampler) != first
+    assert shown(code, sampler=sampler) == "1" and list(sampler) != first
 
 
 @pytest.mark.filterwarnings("ignore")

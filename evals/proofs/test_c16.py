@@ -1,9 +1,11 @@
 """C16: averaged weights after a resume."""
 
 import copy
+import re
 
 import pytest
 import torch
+from check_code import shown, span
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -112,3 +114,24 @@ def test_lightning_stores_the_average_as_state_dict_and_the_raw_weights_beside_i
     assert not torch.equal(
         state["state_dict"]["layer.weight"], state["current_model_state"]["layer.weight"]
     )
+
+
+def test_the_check_tells_a_fresh_average_a_random_one_and_a_restored_one_apart(trained):
+    _, _, saved = trained
+
+    def told(made_before: bool, restored: bool):
+        new = network(seed=7)
+        if made_before:
+            ema = averaged(new)
+        new.load_state_dict(saved["model"])
+        if not made_before:
+            ema = averaged(new)
+        if restored:
+            ema.load_state_dict(saved["ema"])
+        apart, count = shown(span("C16", "n_averaged"), ema=ema, model=new).split(" ", 1)
+        return float(apart), int(re.search(r"\d+", count)[0])
+
+    assert told(made_before=False, restored=False) == (0.0, 0)
+    random, restored = told(made_before=True, restored=False), told(False, restored=True)
+    assert random[1] == 0 and random[0] > 1
+    assert restored[1] == 200 and restored[0] > 1

@@ -1,10 +1,13 @@
 """C17: what the automatic clean-up of Trainer keeps. Needs transformers and accelerate."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
+from check_code import in_shell, span
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -101,3 +104,28 @@ def test_the_best_step_stands_in_trainer_state(tmp_path):
     run(tmp_path, save_total_limit=2, **BEST)
     state = json.loads((tmp_path / "checkpoint-20" / "trainer_state.json").read_text())
     assert state["best_model_checkpoint"].endswith("checkpoint-5") and state["global_step"] == 20
+
+
+def test_the_check_finds_the_best_at_its_path_only_where_it_is_protected_and_not_moved(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    def told():
+        """The last save, and the best: its path, or None."""
+        there = in_shell(span("C17", "ls -d"), Path.cwd()).split()
+        line = in_shell(span("C17", "grep best_model_checkpoint"), Path.cwd())
+        best = json.loads("{" + line.rstrip(",") + "}")["best_model_checkpoint"]
+        return max(there, key=lambda name: int(name.split("-")[1])), best
+
+    run(tmp_path / "out", save_total_limit=2)
+    assert told() == ("out/checkpoint-20", None)
+    shutil.rmtree("out")
+    run(tmp_path / "out", save_total_limit=2, **BEST)
+    newest, best = told()
+    assert newest == "out/checkpoint-20" and os.path.isdir(best)
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move("out", "elsewhere/out")
+    monkeypatch.chdir("elsewhere")
+    newest, best = told()
+    assert newest == "out/checkpoint-20" and not os.path.isdir(best)

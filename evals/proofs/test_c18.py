@@ -1,7 +1,10 @@
 """C18: names that a wrapper changed."""
 
+import ast
+
 import pytest
 import torch
+from check_code import shown, span
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
@@ -119,3 +122,15 @@ def test_accelerates_unwrap_keeps_the_compiled_names_unless_told():
     accelerator = accelerate.Accelerator(cpu=True)
     assert names(accelerator.unwrap_model(model).state_dict()) != PLAIN
     assert names(accelerator.unwrap_model(model, keep_torch_compile=False).state_dict()) == PLAIN
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, torch.compile, lambda model: model])
+def test_the_check_shows_a_prefix_or_the_same_names(wrap):
+    state, model = wrap(Net()).state_dict(), Net()
+    saved, wanted = ast.literal_eval(
+        f"({shown(span('C18', 'list(state)'), state=state, model=model).replace('] [', '], [')})"
+    )
+    result = model.load_state_dict(state, strict=False)
+    missing = shown(span("C18", "missing_keys"), result=result)
+    assert (saved == wanted) == (missing == "[]") == (set(state) == PLAIN)
+    assert all(name.endswith(plain) for name, plain in zip(saved, wanted))

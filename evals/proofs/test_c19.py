@@ -7,6 +7,7 @@ import warnings
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from check_code import in_shell, span
 from launch import run_ranks
 
 
@@ -32,6 +33,11 @@ class Gated(dcp.FileSystemWriter):
 def newest(root):
     done = [p for p in root.glob("step-*") if (p / ".metadata").exists()]
     return max(done, key=lambda p: int(p.name.split("-")[1]), default=None)
+
+
+def told(root):
+    """What the loop of the check says of each folder."""
+    return in_shell(span("C19", "for d in").replace("ckpt/", ""), root).splitlines()
 
 
 def until(happened) -> None:
@@ -84,6 +90,7 @@ def test_after_a_kill_latest_names_half_a_checkpoint_and_the_search_finds_the_wh
         tmp_path / "step-1000" / ".metadata"
     ).exists()
     assert newest(tmp_path).name == "step-900"
+    assert told(tmp_path) == ["step-1000 unfinished", "step-900 whole"]
     state = {"w": torch.zeros(2)}
     dcp.load(state, checkpoint_id=str(newest(tmp_path)))
     assert state["w"][0] == 900
@@ -93,6 +100,7 @@ def test_a_normal_end_waits_for_the_thread(run_apart, tmp_path):
     done = run_apart(KILLED)
     assert done.returncode == 0, done.stderr
     assert newest(tmp_path).name == "step-1000"
+    assert told(tmp_path) == ["step-1000 whole", "step-900 whole"]
 
 
 def test_an_error_in_the_background_is_silent_until_result(tmp_path):
@@ -141,6 +149,7 @@ def test_a_checkpoint_with_metadata_of_each_rank_loads_and_is_not_taken_for_an_u
 ):
     done = run_apart(RANK_LOCAL)
     assert done.returncode == 0, done.stderr
+    assert told(tmp_path) == ["step-1 whole"]
     assert (tmp_path / "step-1" / "__0.metadata").exists() and not (
         tmp_path / "step-1" / ".metadata"
     ).exists()

@@ -142,3 +142,12 @@ def test_the_check_for_safetensors_stops_at_a_cut_file_only(tmp_path, run_apart)
     cut.write_bytes(whole.read_bytes()[:2000])
     assert run_apart(code, whole).returncode == 0
     assert "incomplete metadata" in run_apart(code, cut).stderr
+
+
+def test_a_path_that_is_only_a_dot_and_an_ending_is_refused_and_an_open_file_is_not(tmp_path):
+    with pytest.raises(RuntimeError, match="invalid file name"):
+        torch.save({"step": 1}, tmp_path / ".tmp10")
+    with open(tmp_path / ".tmp10", "wb") as file:
+        torch.save({"step": 1}, file)
+    torch.save({"step": 1}, tmp_path / "latest.tmp10")
+    assert torch.load(tmp_path / ".tmp10") == torch.load(tmp_path / "latest.tmp10")

@@ -1,9 +1,11 @@
 """C21: tensors that share memory, and safetensors."""
 
+import ast
 import os
 
 import pytest
 import torch
+from check_code import block, shown, span, typed
 from torch import nn
 
 safetensors = pytest.importorskip("safetensors")
@@ -225,3 +227,23 @@ def test_accelerate_takes_the_copy_off_by_itself(tmp_path):
     accelerate = pytest.importorskip("accelerate")
     accelerate.Accelerator(cpu=True).save_model(Tied(), tmp_path)
     assert set(load_file(tmp_path / "model.safetensors")) == {"embed.weight"}
+
+
+def test_the_check_before_saving_names_the_pairs_and_tells_ties_from_views():
+    assert shown(block("C21"), model=Tied(tie=False)) == "[]"
+    assert ast.literal_eval(shown(block("C21"), model=Tied())) == [
+        [("embed.weight", (8, 4), 0), ("head.weight", (8, 4), 0)]
+    ]
+    model, buffer = nn.Module(), torch.arange(10.0)
+    model.register_buffer("a", buffer[:6])
+    model.register_buffer("b", buffer[5:])
+    assert ast.literal_eval(shown(block("C21"), model=model)) == [[("a", (6,), 0), ("b", (5,), 5)]]
+
+
+def test_the_check_of_a_file_shows_one_name_of_the_pair_or_two_copies(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = span("C21", "safe_open")
+    save_model(Tied(), "model.safetensors")
+    assert typed(code) == "['embed.weight'] {'head.weight': 'embed.weight'}"
+    save_file({k: v.clone() for k, v in Tied().state_dict().items()}, "model.safetensors")
+    assert typed(code) == "['embed.weight', 'head.weight'] None"

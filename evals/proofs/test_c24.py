@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import span, typed
 
 
 def test_bare_weights_fail_by_the_key_and_load_without_it(says, tmp_path):
@@ -12,6 +13,11 @@ def test_bare_weights_fail_by_the_key_and_load_without_it(says, tmp_path):
     with pytest.raises(KeyError) as error:
         model.load_state_dict(checkpoint["state_dict"])
     says("C24", f"KeyError: {error.value}")
+    told = typed(span("C24", "import torch, sys"), tmp_path / "model.pth")
+    assert told == "<class 'collections.OrderedDict'> ['weight', 'bias']"
+    torch.save({"state_dict": model.state_dict()}, tmp_path / "whole.pth")
+    told = typed(span("C24", "import torch, sys"), tmp_path / "whole.pth")
+    assert told == "<class 'dict'> ['state_dict']"
     model.load_state_dict(checkpoint)
 
 

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
+import pytest
 import torch
+from check_code import in_shell, span
 
 
 def newest(folder: Path) -> Path | None:
@@ -48,3 +50,16 @@ def test_a_half_written_file_is_passed_over(tmp_path):
     torch.save({"step": 100}, tmp_path / "step_100.pt")
     (tmp_path / "step_200.pt.tmp").write_bytes(b"half")
     assert newest(tmp_path).name == "step_100.pt"
+
+
+@pytest.mark.parametrize("chosen_by", ["name", "number"])
+def test_the_check_names_another_path_only_where_names_are_sorted_as_text(tmp_path, chosen_by):
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    for step in (100, 900, 1000):
+        torch.save({"step": step}, folder / f"step_{step}.pt")
+    (folder / "step_1100.pt.tmp").write_bytes(b"half")
+    text = max(folder.glob("step_*.pt"), key=lambda path: path.name)
+    loaded = newest(folder) if chosen_by == "number" else text
+    told = in_shell(span("C3", "sort -V"), tmp_path)
+    assert (tmp_path / told == loaded) == (chosen_by == "number")

@@ -1,6 +1,7 @@
 """C6: a checkpoint of two processes, resumed by one."""
 
 import pytest
+from check_code import in_shell, span
 from launch import run_ranks
 
 MODEL = """
@@ -35,8 +36,8 @@ SAVE = (
         optimizer.zero_grad()
         model(torch.ones(2, 4)).sum().backward()
         optimizer.step()
-    torch.save(model.state_dict(), f"FOLDER/sharded_{rank}.pt")
-    torch.save({n: p.to_local() for n, p in model.state_dict().items()}, f"FOLDER/local_{rank}.pt")
+    torch.save(model.state_dict(), f"FOLDER/pieces/sharded_rank{rank}.pt")
+    torch.save({n: p.to_local() for n, p in model.state_dict().items()}, f"FOLDER/pieces/local_rank{rank}.pt")
     parts = get_state_dict(model, optimizer)
     dcp.save({"model": parts[0], "optimizer": parts[1]}, checkpoint_id="FOLDER/dcp")
     print("total", total(model, optimizer))
@@ -50,7 +51,7 @@ LOAD = (
     for kind in ("sharded", "local"):
         model, optimizer = build(1)
         try:
-            model.load_state_dict(torch.load(f"FOLDER/{kind}_{rank}.pt"))
+            model.load_state_dict(torch.load(f"FOLDER/pieces/{kind}_rank{rank}.pt"))
             print(kind, "loaded")
         except RuntimeError as error:
             print(kind, "failed", error)
@@ -69,9 +70,10 @@ LOAD = (
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint")
+    (folder / "pieces").mkdir()
     saved = run_ranks(SAVE.replace("FOLDER", str(folder)), timeout=90)
     loaded = run_ranks(LOAD.replace("FOLDER", str(folder)), nproc=1, timeout=90)
-    return saved.ranks[0], loaded.ranks[0]
+    return saved.ranks[0], loaded.ranks[0], folder
 
 
 def totals(text: str) -> list[str]:
@@ -79,11 +81,23 @@ def totals(text: str) -> list[str]:
 
 
 def test_a_file_per_rank_does_not_load_on_another_number_of_ranks(outputs, says):
-    _, loaded = outputs
+    _, loaded, _ = outputs
     assert "sharded failed" in loaded and "local failed" in loaded
     says("C6", loaded)
 
 
 def test_a_distributed_checkpoint_does_and_brings_the_optimizer_along(outputs):
-    saved, loaded = outputs
+    saved, loaded, _ = outputs
     assert totals(saved) == totals(loaded) != []
+
+
+def test_the_check_lists_a_piece_for_each_rank_or_metadata_alone(outputs):
+    folder = outputs[2]
+    command = span("C6", "ls -aR")
+    told = {
+        name: in_shell(command.replace("ckpt", name), folder).split() for name in ("pieces", "dcp")
+    }
+    assert told["dcp"] == [".metadata"]
+    assert sorted(told["pieces"]) == [
+        f"{k}_rank{r}.pt" for k in ("local", "sharded") for r in (0, 1)
+    ]

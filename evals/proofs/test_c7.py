@@ -1,10 +1,12 @@
 """C7: torch.distributed.checkpoint in one process, which is enough to see what it restores."""
 
+import ast
 import warnings
 
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
+from check_code import shown, span
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -108,3 +110,25 @@ def test_the_converter_makes_one_ordinary_file(saved, tmp_path):
     folder, model, _ = saved
     dcp_to_torch_save(folder, tmp_path / "one.pt")
     assert torch.equal(torch.load(tmp_path / "one.pt")["model"]["weight"], model.weight)
+
+
+def test_the_check_tells_a_cold_optimizer_from_a_restored_one(saved):
+    folder, _, _ = saved
+    model, cold = build(1)
+    state = {"optimizer": cold.state_dict()}
+    dcp.load(state, checkpoint_id=folder)
+    cold.load_state_dict(state["optimizer"])
+    warm = torch.optim.AdamW(model.parameters())
+    weights, moments = get_state_dict(model, warm)
+    dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=folder)
+    set_state_dict(model, warm, model_state_dict=weights, optim_state_dict=moments)
+    code = span("C7", "optimizer.state")
+    assert [shown(code, optimizer=optimizer) for optimizer in (cold, warm)] == ["0", "2"]
+
+
+def test_the_names_that_the_check_prints_are_those_that_load(saved):
+    folder, _, _ = saved
+    names = ast.literal_eval(shown(span("C7", "read_metadata"), dcp=dcp, folder=folder))
+    model, _ = build(1)
+    assert set(names) >= {f"model.{name}" for name in model.state_dict()}
+    assert not set(names) & set(model.state_dict())  # bare names: the failure

@@ -1,10 +1,12 @@
 """C8: what a DeepSpeed ZeRO-3 checkpoint holds. One process on the CPU is enough; needs deepspeed."""
 
+import ast
 import json
 import sys
 
 import pytest
 import torch
+from check_code import shown, span
 from launch import run_commands, run_ranks
 from torch import nn
 
@@ -83,3 +85,19 @@ def test_zero_to_fp32_writes_a_folder_with_the_real_weights(trained):
 def test_weights_loaded_after_initialize_are_overwritten_by_the_next_step(trained):
     _, seen, _ = trained
     assert max(seen["late"]) < 2  # 9 was loaded
+
+
+def test_the_check_shows_empty_tensors_in_the_naive_file_and_shapes_in_the_merged_one(
+    trained, tmp_path, monkeypatch
+):
+    folder, _, _ = trained
+    merged = {"weight": torch.ones(2, 4), "bias": torch.ones(2)}
+    seen = []
+    monkeypatch.chdir(tmp_path)
+    for state in (torch.load(folder / "naive.pt"), merged):
+        torch.save(state, "pytorch_model.bin")
+        seen.append(ast.literal_eval(shown(span("C8", "tuple(v.shape)"), torch=torch)))
+    assert seen[0] == {"weight": (0,), "bias": (0,)}
+    assert seen[1] == {"weight": (2, 4), "bias": (2,)}
+    assert (folder / "ckpt" / "latest").exists()
+    assert not (folder / "ckpt" / "global_step1" / "latest").exists()

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import torch
+from check_code import span, typed
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -123,3 +124,16 @@ def test_arguments_that_transformers_5_dropped_stop_with_the_signature(tmp_path,
     with pytest.raises(TypeError) as error:
         transformers.TrainingArguments(str(tmp_path), **{gone: True})
     says("C9", str(error.value))
+
+
+def test_the_check_prints_the_step_of_a_checkpoint_and_stops_at_saved_weights(
+    done, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    command = span("C9", "global_step").replace("checkpoint-500", "checkpoint-5")
+    shutil.copytree(done[0] / "checkpoint-5", "out/checkpoint-5")
+    assert typed(command) == "5"
+    shutil.rmtree("out/checkpoint-5")
+    trainer(tmp_path).save_model("out/checkpoint-5")
+    with pytest.raises(FileNotFoundError, match="trainer_state"):
+        typed(command)

@@ -1,8 +1,13 @@
 """CMP8: code that fullgraph refuses, and the forms that it takes."""
 
+import contextlib
+import io
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from check_code import span
 from torch import _dynamo as dynamo
 
 
@@ -120,3 +125,27 @@ def test_one_switch_runs_uncompiled_and_the_other_stops_under_fullgraph(monkeypa
         with pytest.raises(RuntimeError) as error:
             compiled(branch)(X)
     says("CMP8", str(error.value))
+
+
+def graph_breaks(function) -> str:
+    """What torch writes under the setting of the check while it compiles this without fullgraph."""
+    told = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(told):
+        patch.setenv(*span("CMP8", "TORCH_LOGS").split("="))
+        torch._logging._internal._init_logs()
+        compiled(function, fullgraph=False)(X)
+    torch._logging._internal._init_logs()
+    return told.getvalue()
+
+
+def test_the_check_lists_the_line_that_breaks_the_graph_and_none_of_sound_code():
+    assert not graph_breaks(TAKEN["where"][0])
+    line = branch.__code__.co_firstlineno + 1
+    assert f'{Path(__file__).name}", line {line}' in graph_breaks(branch)
+
+
+def test_the_check_by_its_switch_runs_the_same_code_uncompiled(monkeypatch):
+    with pytest.raises(dynamo.exc.Unsupported):
+        compiled(branch)(X)
+    monkeypatch.setenv(*span("CMP8", "TORCHDYNAMO_DISABLE").split("="))
+    torch.testing.assert_close(compiled(branch)(X), X)

@@ -1,6 +1,7 @@
 """DF1: a denoising loss says little about samples."""
 
 import torch
+from check_code import block, shown
 
 A = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64), 0)
 
@@ -70,3 +71,25 @@ def test_the_loss_does_not_see_how_samples_are_made():
     wrong = sample(lambda x, t: knows_the_data(x, torch.clamp(t + 300, max=999)))
     assert loss(knows_the_data, CLEAN) == before
     assert near_a_mode(wrong) < 0.8
+
+
+def bins(model):
+    """What the lines of the check print for data with detail of every size: the loss in ten bins of the timestep."""
+
+    class Scheduler:
+        def add_noise(self, clean, noise, t):
+            return A[t].sqrt() * clean + (1 - A[t]).sqrt() * noise
+
+    torch.manual_seed(0)
+    clean = torch.randn(5000, dtype=torch.float64)
+    told = shown(block("DF1"), torch=torch, clean=clean, scheduler=Scheduler(), model=model)
+    rows = [line.split() for line in told.splitlines()]
+    assert [int(low) for low, _ in rows] == list(range(0, 1000, 100))
+    return [float(loss) for _, loss in rows]
+
+
+def test_the_check_falls_over_the_bins_for_a_model_that_learned_and_stays_near_1_for_one_that_did_not():
+    learned = bins(knows_mean_and_variance_only)  # of such data there is no more to know
+    assert learned == sorted(learned, reverse=True) and max(learned[7:]) < 0.01
+    nothing = bins(lambda x, t: torch.zeros_like(x))
+    assert all(0.9 < loss < 1.1 for loss in nothing)

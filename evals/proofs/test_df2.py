@@ -1,6 +1,7 @@
 """DF2: the moving average of the weights."""
 
 import torch
+from check_code import shown, span
 
 
 def noisy_descent(steps=4000, decay=0.99):
@@ -51,3 +52,22 @@ def test_an_average_kept_in_bf16_never_moves():
     for _ in range(2000):
         precise.mul_(0.9999).add_(weight.float(), alpha=1e-4)
     assert precise[0] > 1.15
+
+
+def test_the_checks_number_says_too_young_for_2000_steps_and_not_for_40_000(value_of):
+    assert value_of("DF2", "0.9999 **", steps=2000) > 0.05
+    assert value_of("DF2", "0.9999 **", steps=40_000) < 0.05
+
+
+def test_the_check_shows_an_average_that_does_not_move(value_of):
+    def told(dtype, updated=True):
+        w = torch.ones(4, dtype=dtype)
+        before = w.detach().clone()
+        for _ in range(100 * updated):
+            w.mul_(0.9999).add_(torch.full_like(w, 2.0), alpha=1e-4)
+        return shown(span("DF2", "(w - before)"), w=w, before=before)
+
+    assert told(torch.bfloat16) == "torch.bfloat16 0.0"
+    assert told(torch.float32, updated=False) == "torch.float32 0.0"
+    kind, moved = told(torch.float32).split()
+    assert kind == "torch.float32" and float(moved) > 0.005

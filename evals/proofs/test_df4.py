@@ -1,6 +1,9 @@
 """DF4: what the network predicts and how noise grows must be the same when sampling."""
 
+from types import SimpleNamespace
+
 import torch
+from check_code import block, shown
 
 
 def linear(start=1e-4, end=0.02):
@@ -96,3 +99,53 @@ def test_sampling_that_skips_the_noisiest_steps_changes_the_brightness():
     dark = MEAN - sample(predict, "v_prediction", alphas, steps=10, start=751).mean()
     right = MEAN - sample(predict, "v_prediction", alphas, steps=10).mean()
     assert dark > 0.03 > 10 * abs(right)
+
+
+TRAINED = {
+    "_class_name": "DDPMScheduler",
+    "prediction_type": "v_prediction",
+    "beta_schedule": "scaled_linear",
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "num_train_timesteps": 1000,
+    "timestep_spacing": "leading",
+}
+FROM_CONFIG = (
+    TRAINED
+    | {  # what DPMSolverMultistepScheduler.from_config() makes of it in diffusers 0.42
+        "_class_name": "DPMSolverMultistepScheduler",
+        "timestep_spacing": "linspace",
+        "algorithm_type": "dpmsolver++",
+        "rescale_betas_zero_snr": False,
+    }
+)
+EMPTY = {  # what DDIMScheduler() of diffusers has
+    "_class_name": "DDIMScheduler",
+    "prediction_type": "epsilon",
+    "beta_schedule": "linear",
+    "beta_start": 0.0001,
+    "beta_end": 0.02,
+    "num_train_timesteps": 1000,
+}
+
+
+def differing(other) -> set[str]:
+    """The names that the lines of the check print."""
+    schedulers = {
+        "train_scheduler": SimpleNamespace(config=TRAINED),
+        "pipe": SimpleNamespace(scheduler=SimpleNamespace(config=other)),
+    }
+    return {line.split()[0] for line in shown(block("DF4"), **schedulers).splitlines()}
+
+
+def test_the_check_names_what_an_empty_scheduler_has_otherwise_and_nothing_of_one_from_the_config():
+    assert differing(EMPTY) == {"prediction_type", "beta_schedule", "beta_start", "beta_end"}
+    assert differing(FROM_CONFIG) == set()
+    schedules = {"linear": linear, "scaled_linear": scaled_linear}
+
+    def drawn(config):
+        predict = network(TRAINED["prediction_type"], schedules[TRAINED["beta_schedule"]]())
+        alphas = schedules[config["beta_schedule"]]()
+        return off(sample(predict, config["prediction_type"], alphas))
+
+    assert drawn(FROM_CONFIG) < 0.1 and drawn(EMPTY) > 1

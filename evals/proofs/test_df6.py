@@ -70,3 +70,16 @@ def test_a_sampler_can_not_take_more_steps_than_were_trained(says):
     )
     assert trained // wanted == 0  # the leading spacing has no step width left
     says("DF6", message)
+
+
+def test_the_check_is_bad_at_250_steps_only_where_the_schedule_is_wrong(monkeypatch):
+    """Each count gets better with sound weights; a network of another schedule stays wrong."""
+    sound = [off(sample(steps, 0.0)) for steps in (10, 50, 250)]
+    assert sound[0] > sound[1] > sound[2] and sound[2] < 0.05
+    trained = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64), 0)
+
+    def other(x, t):
+        return (1 - trained[t]).sqrt() * x / (trained[t] * STD**2 + 1 - trained[t])
+
+    monkeypatch.setitem(globals(), "network", other)
+    assert off(sample(250, 0.0)) > 0.2

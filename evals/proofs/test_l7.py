@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from check_code import shown, span
 from remote_gpu_trainer.catalogue import bundle
 
 torch.manual_seed(0)
@@ -107,3 +108,30 @@ def test_the_code_of_the_entry_gives_the_size_of_the_vocabulary_for_equal_logits
     ids = torch.randint(0, 50, (1, 333))
     for length, stride in ((100, 50), (100, 100), (400, 400)):
         assert entry_code(equal, ids, length, stride) == pytest.approx(50, rel=1e-5)
+
+
+TEXTS = [TEXT[:n] for n in (5, 40, 12, 60, 33, 8, 21, 50)]
+
+
+def told(batch, count_padding=False):
+    """What the line of the check prints for padded batches: the perplexity, and the tokens too many."""
+    total = count = 0
+    for begin in range(0, len(TEXTS), batch):
+        rows = TEXTS[begin : begin + batch]
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+        labels = padded[:, 1:].clone()
+        if not count_padding:
+            for row, text in zip(labels, rows):
+                row[len(text) - 1 :] = -100
+        kept = labels != -100
+        total += -TABLE[padded[:, :-1], labels.clamp(min=0)][kept].sum().item()
+        count += kept.sum().item()
+    line = span("L7", "total / count")
+    return map(float, shown(line, math=math, total=total, count=count, texts=TEXTS).split())
+
+
+def test_the_check_agrees_at_both_batch_sizes_only_where_padding_is_not_scored():
+    (one, none), (eight, neither) = told(1), told(8)
+    assert one == pytest.approx(eight, rel=1e-3) and none == neither == 0
+    (one, none), (eight, more) = told(1, count_padding=True), told(8, count_padding=True)
+    assert one != pytest.approx(eight, rel=1e-3) and none == 0 < more

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from check_code import span
 from packaging.version import Version
 from torch import nn
 from torch.utils.checkpoint import (
@@ -236,3 +237,16 @@ def test_deepspeed_keeps_frozen_weights_whole_during_recomputation_since_0_19_3(
     text = Path(folder, "runtime", "zero", "parameter_offload.py").read_text()
     new = Version(importlib.metadata.version("deepspeed")) >= Version("0.19.3")
     assert ("ds_recompute_parameters" in text) == new
+
+
+def test_the_two_steps_of_the_check_run_without_checkpointing_and_list_both_runs_with_it():
+    def told(layer, **kwargs):
+        code = span("O28", "set_checkpoint_debug_enabled")
+        step = f"{code} loss = checkpoint(layer, x, use_reentrant=False)\nloss.backward()"
+        x = torch.ones(2, 2, requires_grad=True)
+        exec(step, {"torch": torch, "checkpoint": checkpoint, "layer": layer, "x": x})
+
+    assert gradient(Cached()) == 2.0
+    with pytest.raises(CheckpointError, match="Operations executed during the original"):
+        told(Cached())
+    told(Cached(use_cache=False))

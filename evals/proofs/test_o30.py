@@ -1,17 +1,23 @@
 """O30: a linear layer is built for one width; a lazy one takes the width that comes."""
 
+import re
+from types import SimpleNamespace
+
 import pytest
 import torch
+from check_code import span
 from torch import nn
 
 
-def test_another_width_is_refused_with_the_signature_and_the_hook_shows_it(says):
-    layer, seen = nn.Linear(768, 10), []
-    layer.register_forward_pre_hook(lambda m, i: seen.append(i[0].shape))
+def test_another_width_is_refused_with_the_signature_and_the_hook_shows_it(says, capsys):
+    layer = nn.Linear(768, 10)
+    exec(span("O30", "register_forward_pre_hook"), {"model": SimpleNamespace(layer=layer)})
     with pytest.raises(RuntimeError) as error:
         layer(torch.zeros(32, 512))
     says("O30", str(error.value))
-    assert seen[0][-1] != layer.in_features
+    layer(torch.zeros(32, 768))
+    refused, taken = re.findall(r"torch.Size\(\[32, (\d+)\]\)", capsys.readouterr().out)
+    assert int(refused) != layer.in_features == int(taken)
 
 
 def head(last):

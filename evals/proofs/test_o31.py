@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import span
 
 
 def test_an_operation_in_place_on_a_saved_output_is_refused_and_a_new_tensor_is_not(says):
@@ -41,3 +42,24 @@ def test_a_leaf_in_place_has_the_second_signature(says):
     with pytest.raises(RuntimeError) as error:
         torch.ones(2, requires_grad=True).add_(1)
     says("O31", str(error.value))
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_the_line_of_the_check_names_the_forward_line_and_nothing_in_a_sound_step(
+    in_place, recwarn
+):
+    w = torch.ones(3, requires_grad=True)
+    before = torch.is_anomaly_enabled()
+    exec(span("O31", "set_detect_anomaly"), {"torch": torch})
+    try:
+        y = w.exp()  # the culprit's line
+        if in_place:
+            y += 1
+            with pytest.raises(RuntimeError):
+                y.sum().backward()
+        else:
+            (y + 1).sum().backward()
+    finally:
+        torch.autograd.set_detect_anomaly(before)
+    told = "".join(str(warning.message) for warning in recwarn)
+    assert ("# the culprit's line" in told) == in_place

@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from check_code import shown, span
 
 
 def test_a_transposed_tensor_is_refused_and_reshape_equals_contiguous_view(says):
     x = torch.arange(24).view(2, 3, 4).transpose(1, 2)
-    assert not x.is_contiguous()
+    code = span("O32", "is_contiguous")
+    assert shown(code, x=x) == "False torch.Size([2, 4, 3]) (12, 1, 4)"
+    assert shown(code, x=x.contiguous()) == "True torch.Size([2, 4, 3]) (12, 3, 1)"
     with pytest.raises(RuntimeError) as error:
         x.view(2, -1)
     says("O32", str(error.value))

@@ -1,6 +1,10 @@
 """R1: a policy that games its reward."""
 
+import ast
+from types import SimpleNamespace
+
 import torch
+from check_code import block, shown
 
 TRUE = torch.tensor([0.0, 0.2, 0.5, 1.0, 0.6, -0.5])  # what people want of six answers
 MODEL = torch.tensor(
@@ -53,3 +57,22 @@ def test_a_length_in_the_reward_beats_the_content():
     lengths = torch.tensor([20.0, 400.0, 800.0])
     assert (rewards + 0.005 * lengths).argmax() == 2
     assert (rewards - 0.0005 * lengths).argmax() == 0
+
+
+def told(beta):
+    """What the lines of the check print of a log as TRL writes it, with the wanted reward as the held-out score."""
+    names = ("reward", "eval_reward", "kl", "entropy")
+    course = trained(beta)
+    history = [dict(zip(names, course[i])) | {"step": i} for i in (0, 50, len(course) - 1)]
+    state = SimpleNamespace(log_history=history)
+    lines = shown(block("R1"), trainer=SimpleNamespace(state=state)).splitlines()
+    return [ast.literal_eval(line) for line in lines]
+
+
+def test_the_check_shows_the_held_out_score_fall_under_a_rising_reward_and_not_with_a_penalty():
+    first, *_, last = told(beta=0.0)
+    assert last["reward"] > first["reward"] and last["eval_reward"] < first["eval_reward"]
+    assert last["kl"] > first["kl"] and last["entropy"] < 0.1
+    first, *_, last = told(beta=1.0)
+    assert last["reward"] > first["reward"] and last["eval_reward"] > first["eval_reward"] - 0.02
+    assert last["kl"] < 0.2 and last["entropy"] > 0.5

@@ -1,8 +1,10 @@
 """R2: the divergence from the reference."""
 
 import copy
+from types import SimpleNamespace
 
 import torch
+from check_code import block, shown
 
 torch.manual_seed(0)
 END = 0
@@ -75,3 +77,33 @@ def test_the_clip_limits_one_update_and_not_the_sum_of_many():
     for _ in range(20):
         p = p * 1.2  # the largest ratio that a clip range of 0.2 rewards
     assert p > 0.3
+
+
+class Scored(torch.nn.Linear):
+    """A policy that answers as a language model does."""
+
+    def forward(self, x):
+        return SimpleNamespace(logits=super().forward(x))
+
+
+def told(reference_of, rate=1.0):
+    """The two numbers of the check before the first update and after 20 steps."""
+    model, batch = Scored(4, 5), {"x": torch.randn(8, 4)}
+    names = {"torch": torch, "batch": batch, "model": model, "ref": reference_of(model)}
+    seen = [shown(block("R2"), **names)]
+    for _ in range(20):
+        loss = -model(**batch).logits.log_softmax(-1)[:, 1].mean()
+        for p, g in zip(model.parameters(), torch.autograd.grad(loss, model.parameters())):
+            p.data -= rate * g
+    seen.append(shown(block("R2"), **names))
+    return [tuple(map(float, line.split())) for line in seen]
+
+
+def test_the_check_tells_a_copy_from_the_same_object_another_model_and_one_that_does_not_train():
+    (start, before), (later, after) = told(copy.deepcopy)
+    assert start < 1e-3 < later and before == after
+    (start, before), (later, after) = told(lambda model: model)
+    assert start == later == 0 and before != after
+    assert told(lambda model: Scored(4, 5))[0][0] > 1e-3
+    stuck = told(copy.deepcopy, rate=0.0)
+    assert stuck[0] == stuck[1]

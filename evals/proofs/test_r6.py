@@ -7,6 +7,7 @@ import re
 import numpy
 import pytest
 import torch
+from check_code import shown, span
 from remote_gpu_trainer.catalogue import bundle
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -75,3 +76,11 @@ def test_the_code_of_the_entry_leaves_out_0_only_for_a_large_effect(gain, decide
         exec(code, {"numpy": numpy, "final_a": a, "final_b": b + gain})
     low, high = map(float, out.getvalue().strip("[] \n").split())
     assert (low > 0) == decided and high > 0
+
+
+@pytest.mark.parametrize("gain", [0.0, 300.0, 4000.0])
+def test_the_check_compares_the_baselines_own_range_with_the_gain(gain):
+    a, b = returns(2, 5).numpy()
+    told = shown(span("R6", "numpy.ptp"), numpy=numpy, final_a=a, final_b=b + gain)
+    own, gained = map(float, told.split())
+    assert (gained > own) == (gain == 4000)

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from check_code import shown, span
+from torchvision.ops import box_iou
 
 TRUTH = torch.tensor(
     [[10.0, 20, 110, 220], [200, 50, 300, 90], [40, 300, 120, 380]]
@@ -79,3 +81,17 @@ def test_a_background_row_moves_every_class_by_one():
     logits[0, 2] = 5.0  # background, then three classes: this is the second of them
     assert logits.argmax(1).item() == 2
     assert logits[:, 1:].argmax(1).item() == 1
+
+
+def test_the_check_tells_an_unsound_evaluation_wrong_labels_and_wrong_boxes_apart():
+    """The truth scored as prediction; the predictions with classes; those that the line finds without."""
+
+    def told(predicted, labels, written=lambda box: box):
+        code = span("V3", "box_iou(true_boxes")
+        without = shown(code, true_boxes=TRUTH, boxes=predicted, box_iou=box_iou)
+        return found(written(TRUTH)) == 1, found(predicted, labels), float(without)
+
+    assert told(TRUTH, LABELS) == (True, 1, 1)
+    assert told(TRUTH, LABELS - 1) == (True, 0, 1)  # labels
+    assert told(TRUTH / 640, LABELS) == (True, 0, 0)  # boxes
+    assert not told(TRUTH, LABELS, written=xywh)[0]  # the evaluation itself reads them wrongly

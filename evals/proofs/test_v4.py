@@ -1,6 +1,8 @@
 """V4: boxes that a threshold, the suppression or the anchors lose."""
 
+import pytest
 import torch
+from check_code import shown, span
 
 
 def iou(a, b):
@@ -96,3 +98,20 @@ def test_anchors_clustered_from_the_labels_can():
 def test_labels_in_the_pixels_of_the_full_image_do_not_fit_anchors_of_the_network_input():
     full = ORDINARY * 6  # a 4K picture, shown to the network at 640
     assert best_possible_recall(full, ANCHORS) < best_possible_recall(full / 6, ANCHORS)
+
+
+def told(scores, boxes, threshold, overlap=0.5):
+    """What the line of the check prints: all, above the threshold, kept, the highest score."""
+    above = scores > threshold
+    kept = nms(boxes[above], scores[above], overlap)
+    names = {"scores": scores, "threshold": threshold, "kept": kept}
+    return tuple(map(float, shown(span("V4", "scores.max"), **names).split()))
+
+
+def test_the_check_shows_where_the_boxes_are_lost_and_whether_there_were_any():
+    sure = torch.tensor([0.9, 0.8, 0.7, 0.6])
+    assert told(sure, CROWD, 0.05) == (4, 4, 4, pytest.approx(0.9))
+    assert told(sure, CROWD, 0.95)[:3] == (4, 0, 0)  # the threshold
+    assert told(sure, CROWD, 0.05, overlap=0.1)[:3] == (4, 4, 2)  # the suppression
+    early = told(SCORES[1:] / 10, CROWD, 0.05)
+    assert early[1:3] == (0, 0) and early[3] < 0.05  # nothing was learned

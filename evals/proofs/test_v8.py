@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from check_code import shown, span
 
 LEVELS = 3
 
@@ -17,9 +18,14 @@ def unet(x):
     return x
 
 
+def told(x) -> str:
+    """What the line of the check prints for these levels."""
+    return shown(span("V8", "% 32").replace("32", str(2**LEVELS)), x=x)
+
+
 def test_a_size_that_is_no_multiple_is_refused_with_the_signature(says):
     x = torch.zeros(1, 1, 37, 40)
-    assert [s % 2**LEVELS for s in x.shape[2:]] == [5, 0]
+    assert told(x) == "torch.Size([1, 1, 37, 40]) [5, 0]"
     with pytest.raises(RuntimeError) as error:
         unet(x)
     says("V8", str(error.value))
@@ -31,3 +37,4 @@ def test_padding_to_a_multiple_cures_it():
     m = 2**LEVELS
     padded = F.pad(x, (0, -w % m, 0, -h % m))
     assert unet(padded)[..., :h, :w].shape[2:] == (37, 40)
+    assert told(padded) == "torch.Size([1, 1, 40, 40]) [0, 0]"
