@@ -47,6 +47,35 @@ def test_links_that_lead_nowhere(says, tmp_path):
     assert found.split() == [str(tmp_path / "cat")]
 
 
+@pytest.fixture
+def looked_at(tmp_path, shell_of):
+    """looked_at(folder): where the check leads from there, and what it lists below the mount."""
+
+    def look(folder):
+        code = shell_of("DP19", "findmnt")
+        assert code.startswith("P=data/train; ")
+        told = subprocess.run(
+            ["bash", "-c", code], cwd=tmp_path / folder, capture_output=True, text=True
+        ).stdout.splitlines()
+        mount = [line for line in told[1:3] if line.startswith(("TARGET", "/"))]
+        return os.path.relpath(told[0], tmp_path), sorted(told[1 + len(mount) :])
+
+    return look
+
+
+def test_the_line_of_the_check_shows_what_the_folder_holds_or_that_it_is_empty_or_elsewhere(
+    images, looked_at, tmp_path
+):
+    pictures = [f"data/train{x}" for x in ("/cat", "/cat/1.jpg", "/dog", "/dog/1.jpg")]
+    assert looked_at(".") == ("data/train", pictures)
+    (tmp_path / "home").mkdir()
+    assert looked_at("home") == ("home/data/train", [])
+    (tmp_path / "home/data/train").mkdir(parents=True)
+    assert looked_at("home") == ("home/data/train", [])
+    (tmp_path / "home/data/train/cat").symlink_to("/mnt/old-box/cat")
+    assert looked_at("home") == ("home/data/train", 2 * ["data/train/cat"]), "listed and dead"
+
+
 def test_a_folder_that_a_notebook_left_is_taken_for_a_class(images, says):
     (images / ".ipynb_checkpoints").mkdir()
     refused(says, str(images))
