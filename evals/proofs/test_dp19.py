@@ -123,7 +123,6 @@ def test_the_tilde_is_the_shells_and_letter_case_counts(images, monkeypatch):
         "ValueError: Instance /mnt/dog images root doesn't exists.",
         "Exception: Dataset not found ❌",
         "ValueError: Cannot open data/dataset_info.json due to [Errno 2] No such file or directory: 'data/dataset_info.json'.",
-        "ValueError: Undefined dataset mllm_demo in dataset_info.json.",
         "FileNotFoundError: CocoDataset: [Errno 2] No such file or directory: 'data/coco/annotations/instances_train2017.json'",
         "FileNotFoundError: [Errno 2] No such file or directory: '../data/finetune_sample/train.txt'",
         "FileNotFoundError: Dataset not found: train (data-bin/wmt16)",
@@ -144,6 +143,7 @@ def test_texts_of_other_libraries(text, says):
         "WARNING ⚠️ Dataset '/mnt/coco8.yaml' images not found, missing path '/root/datasets/coco8/images/val'",
         "Dataset 'ultralytics/cfg/datasets/VOC.yaml' images not found ⚠️, missing path '/root/datasets/VOC/images/val'",
         "ValueError: At least one valid data file must be specified, all the data_files are invalid: {'train': ['/mnt/bad.parquet']}",
+        "ValueError: Undefined dataset mllm_demo in dataset_info.json.",  # DP27
         "RuntimeError: Dataset metadata file not found or corrupted. You can use download=True to download it",
         "ValueError: Cannot open data/dataset_info.json due to Expecting ',' delimiter: line 3 column 5 (char 40).",
         "FileNotFoundError: [Errno 2] No such file or directory: './work_dirs/llava/checkpoint-1000/trainer_state.json'",
