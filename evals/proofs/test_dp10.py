@@ -1,8 +1,11 @@
 """DP10: what a batch looks like after a wrong normalisation."""
 
+import re
+
 import pytest
 import torch
 
+TENSOR = re.compile(r"tensor\([^)]*\)")
 MEAN = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
 STD = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
 
@@ -15,8 +18,28 @@ def images():
 
 
 def statistics(x):
-    """The check: mean and std of each channel."""
+    """Mean and std of each channel."""
     return x.mean((0, 2, 3)), x.std((0, 2, 3))
+
+
+@pytest.fixture
+def suits_imagenet(printed):
+    """suits_imagenet(x): what the check prints for a batch lies in the bounds that it names."""
+
+    def judge(x):
+        told = printed("DP10", val_loader=[(x, None)])
+        *channels, low, high = (
+            eval(part, {"tensor": torch.tensor}) for part in TENSOR.findall(told)
+        )
+        mean, std = channels
+        return (
+            mean.abs().max() <= 0.5
+            and (std - 1).abs().max() < 0.3
+            and low >= -2.12
+            and high <= 2.65
+        )
+
+    return judge
 
 
 WRONG = {
@@ -45,6 +68,15 @@ def test_each_mistake_leaves_the_statistics_of_the_table(images, name):
     found_mean, found_std = statistics(normalise(images))
     assert found_mean.tolist() == pytest.approx(mean, rel=0.02, abs=0.03)
     assert found_std.mean().item() == pytest.approx(std, rel=0.1)
+
+
+# The colours of swapped channels stay within the bounds: DP11 has a check of its own for them.
+@pytest.mark.parametrize("name", [name for name in WRONG if name != "red and blue swapped"])
+def test_the_line_of_the_check_refuses_each_mistake_and_accepts_the_right_numbers(
+    images, suits_imagenet, name
+):
+    assert suits_imagenet((images - MEAN) / STD)
+    assert not suits_imagenet(WRONG[name][0](images))
 
 
 def test_the_average_of_per_image_stds_is_too_small():

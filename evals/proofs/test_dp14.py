@@ -65,6 +65,30 @@ def test_without_set_epoch_a_distributed_sampler_repeats_one_order():
     assert distinct(orders(loader, before=sampler.set_epoch)) == 3
 
 
+def told_at_each_epoch(printed, loader, before=lambda epoch: None):
+    """The five samples that the line of the check prints at the top of three epochs."""
+    found = []
+    for epoch in range(3):
+        before(epoch)
+        number, ids = printed("DP14", epoch=epoch, loader=loader).split(maxsplit=1)
+        assert number == str(epoch)
+        found.append(ids)
+    return found
+
+
+def test_the_line_of_the_check_repeats_itself_where_the_order_does(printed):
+    data = [{"id": i} for i in DATA]
+    samplers = [DistributedSampler(data, num_replicas=2, rank=rank) for rank in (0, 1)]
+    first, second = (DataLoader(data, batch_size=8, sampler=sampler) for sampler in samplers)
+    assert len(set(told_at_each_epoch(printed, first))) == 1
+    told = told_at_each_epoch(printed, first, samplers[0].set_epoch)
+    assert len(set(told)) == 3
+    others = told_at_each_epoch(printed, second, samplers[1].set_epoch)
+    assert all(mine != other for mine, other in zip(told, others, strict=True))
+    reseeded = DataLoader(data, batch_size=8, shuffle=True)
+    assert len(set(told_at_each_epoch(printed, reseeded, lambda e: torch.manual_seed(0)))) == 1
+
+
 def test_seeding_torch_in_every_epoch_repeats_one_order():
     loader = DataLoader(DATA, shuffle=True)
     assert distinct(orders(loader, before=lambda epoch: torch.manual_seed(0))) == 1

@@ -2,11 +2,13 @@
 
 import os
 import resource
+import shutil
 import signal
 import sys
 
 import pytest
 import torch
+from check_code import block, shown
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/dev/shm")
@@ -82,6 +84,26 @@ def test_a_bus_error_in_a_worker_is_reported_with_the_signature(says):
     with pytest.raises(RuntimeError) as error:
         batch(Dying())
     says("DP15", f"{error.value}\n{error.value.__cause__}")
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("workers, fits", [(8, False), (4, True), (1, True)])
+def test_the_lines_of_the_check_compare_what_waits_with_the_room(monkeypatch, workers, fits):
+    """Docker's 64 MiB against batches of 6 MiB, two for each worker."""
+    real = shutil.disk_usage("/dev/shm")
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: real._replace(total=64 * MIB))
+
+    class Labelled(Images):
+        def __getitem__(self, index):
+            return torch.zeros(3 * MIB // 2, dtype=torch.uint8), "a word"
+
+    loader = DataLoader(
+        Labelled(), batch_size=4, num_workers=workers, multiprocessing_context="fork"
+    )
+    code = shown(block("DP15"), loader=loader, DataLoader=DataLoader, torch=torch)
+    waiting, room = map(float, code.split())
+    assert waiting == workers * 2 * 6 and room == 64
+    assert (waiting < room) == fits
 
 
 def test_eight_workers_with_64_images_each_need_617_mb():

@@ -1,8 +1,10 @@
 """DP16: what a forked worker inherits from other threads: a lock that is held, a pool without its threads."""
 
 import multiprocessing
+import re
 
 import pytest
+from check_code import span
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -32,9 +34,9 @@ class Threads(torch.utils.data.Dataset):
             torch.set_num_threads(self.threads)
         return (torch.zeros(2**16) + 1).sum()
 
-def stand(worker):
-    faulthandler.dump_traceback_later(1)
+stand = STAND
 """
+DUMP = "Timeout (0:00:00.500000)!"
 HELD = """
 import sys, threading
 import items
@@ -65,15 +67,20 @@ if __name__ == "__main__":
     print("batches", len(list(batches)))
 """
 POOL = """
-import sys
+import sys, time
 import items, torch
 from torch.utils.data import DataLoader
 
 torch.set_num_threads(2)
 torch.zeros(2**16) * 2  # the pool of OpenMP starts
 threads = int(sys.argv[1])
-loader = DataLoader(items.Threads(threads), num_workers=1, timeout=2 if threads > 1 else 60, multiprocessing_context="fork")
-print("batches", len(list(loader)))
+loader = DataLoader(
+    items.Threads(threads), num_workers=1, timeout=2 if threads > 1 else 60, worker_init_fn=items.stand, multiprocessing_context="fork"
+)
+batches = iter(loader)
+next(batches)
+time.sleep(1.5)  # both batches are made, and the worker waits for the next index
+print("batches", 1 + len(list(batches)))
 """
 TOKENS = """
 import os, sys
@@ -96,7 +103,10 @@ print("batches", len(list(loader)))
 @pytest.fixture
 def run_file(tmp_path, run_apart):
     """The code as a script of its own: a worker that isn't forked imports it again."""
-    (tmp_path / "items.py").write_text(ITEMS)
+    dump = re.fullmatch(
+        r"DataLoader\(.*, worker_init_fn=(lambda.*)\)", span("DP16", "faulthandler.")
+    )
+    (tmp_path / "items.py").write_text(ITEMS.replace("STAND", dump[1].replace("60", "0.5")))
 
     def run(code, *arguments):
         (tmp_path / "script.py").write_text(code)
@@ -109,7 +119,7 @@ def run_file(tmp_path, run_apart):
 def test_a_lock_that_was_held_at_the_fork_stays_locked_in_the_worker(run_file):
     stopped = run_file(HELD, "fork", "argument")
     assert "DataLoader timed out after 2 seconds" in stopped.stderr and not stopped.stdout
-    told = stopped.stderr.split("Timeout (0:00:01)!")[1].splitlines()
+    told = stopped.stderr.split(DUMP)[1].splitlines()
     assert "in __getitem__" in told[2] and "items.py" in told[2], (
         "the stack of the worker ends at the lock"
     )
@@ -122,9 +132,13 @@ def test_a_worker_of_the_forkserver_has_a_lock_of_its_own(run_file, by):
 
 
 def test_a_pool_of_threads_is_gone_after_the_fork(run_file):
-    assert "DataLoader timed out" in run_file(POOL, 2).stderr
+    stopped = run_file(POOL, 2).stderr
+    assert "DataLoader timed out" in stopped and "in __getitem__" in stopped.split(DUMP)[1]
     done = run_file(POOL, 0)  # the loader has set one thread, which needs no pool
     assert done.stdout.strip() == "batches 2", done.stderr
+    told = done.stderr.split(DUMP)[1]
+    assert re.search(r"in get\n.*worker\.py.* in _worker_loop\n", told), "a worker without work"
+    assert "__getitem__" not in told
 
 
 @pytest.mark.parametrize("setting", ["true", "false", "unset"])

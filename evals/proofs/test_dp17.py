@@ -67,6 +67,30 @@ def test_a_rank_without_a_shard_leaves_the_others_waiting():
     assert "Timed out waiting" in first or "Connection closed by peer" in first
 
 
+def rows(shards):
+    for shard in shards:
+        yield from ({"row": shard * 2 + i} for i in range(2))
+
+
+@fork
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("shards, ranks, workers", [(3, 1, 4), (2, 2, 2), (4, 2, 2), (4, 1, 4)])
+def test_the_number_in_the_check_is_below_ranks_times_workers_where_datasets_stops_workers(
+    printed, says, capfd, shards, ranks, workers
+):
+    datasets = pytest.importorskip("datasets")
+    node = pytest.importorskip("datasets.distributed")
+    stream = datasets.IterableDataset.from_generator(rows, gen_kwargs={"shards": [*range(shards)]})
+    short = int(printed("DP17", ds=stream)) < ranks * workers
+    mine = node.split_dataset_by_node(stream, 0, ranks)
+    loader = DataLoader(mine, batch_size=None, num_workers=workers, multiprocessing_context="fork")
+    assert len(list(loader)) == 2 * shards / ranks
+    warned = capfd.readouterr().err
+    assert short == ("dataloader workers" in warned)
+    if short:
+        says("DP17", warned)
+
+
 @pytest.mark.parametrize(
     "text",
     [

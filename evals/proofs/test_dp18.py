@@ -81,6 +81,13 @@ def test_a_forked_child_inherits_the_default_device():
     process.join()
 
 
+def test_the_line_of_the_check_shows_the_device_of_a_sample_that_is_not_on_the_cpu(printed):
+    """`meta` stands for the card: torch prints the device of any tensor that isn't on the CPU."""
+    on_device = [{"x": torch.ones(2, device="meta"), "y": 1}]
+    assert "device='meta'" in printed("DP18", dataset=on_device)
+    assert "device" not in printed("DP18", dataset=[{"x": torch.ones(2), "y": 1}])
+
+
 def test_the_text_of_cuda(says):
     """This build has no CUDA, so no fork can break it."""
     says(

@@ -47,6 +47,35 @@ def test_links_that_lead_nowhere(says, tmp_path):
     assert found.split() == [str(tmp_path / "cat")]
 
 
+@pytest.fixture
+def looked_at(tmp_path, shell_of):
+    """looked_at(folder): where the check leads from there, and what it lists below the mount."""
+
+    def look(folder):
+        code = shell_of("DP19", "findmnt")
+        assert code.startswith("P=data/train; ")
+        told = subprocess.run(
+            ["bash", "-c", code], cwd=tmp_path / folder, capture_output=True, text=True
+        ).stdout.splitlines()
+        mount = [line for line in told[1:3] if line.startswith(("TARGET", "/"))]
+        return os.path.relpath(told[0], tmp_path), sorted(told[1 + len(mount) :])
+
+    return look
+
+
+def test_the_line_of_the_check_shows_what_the_folder_holds_or_that_it_is_empty_or_elsewhere(
+    images, looked_at, tmp_path
+):
+    pictures = [f"data/train{x}" for x in ("/cat", "/cat/1.jpg", "/dog", "/dog/1.jpg")]
+    assert looked_at(".") == ("data/train", pictures)
+    (tmp_path / "home").mkdir()
+    assert looked_at("home") == ("home/data/train", [])
+    (tmp_path / "home/data/train").mkdir(parents=True)
+    assert looked_at("home") == ("home/data/train", [])
+    (tmp_path / "home/data/train/cat").symlink_to("/mnt/old-box/cat")
+    assert looked_at("home") == ("home/data/train", 2 * ["data/train/cat"]), "listed and dead"
+
+
 def test_a_folder_that_a_notebook_left_is_taken_for_a_class(images, says):
     (images / ".ipynb_checkpoints").mkdir()
     refused(says, str(images))
@@ -94,7 +123,6 @@ def test_the_tilde_is_the_shells_and_letter_case_counts(images, monkeypatch):
         "ValueError: Instance /mnt/dog images root doesn't exists.",
         "Exception: Dataset not found ❌",
         "ValueError: Cannot open data/dataset_info.json due to [Errno 2] No such file or directory: 'data/dataset_info.json'.",
-        "ValueError: Undefined dataset mllm_demo in dataset_info.json.",
         "FileNotFoundError: CocoDataset: [Errno 2] No such file or directory: 'data/coco/annotations/instances_train2017.json'",
         "FileNotFoundError: [Errno 2] No such file or directory: '../data/finetune_sample/train.txt'",
         "FileNotFoundError: Dataset not found: train (data-bin/wmt16)",
@@ -115,6 +143,7 @@ def test_texts_of_other_libraries(text, says):
         "WARNING ⚠️ Dataset '/mnt/coco8.yaml' images not found, missing path '/root/datasets/coco8/images/val'",
         "Dataset 'ultralytics/cfg/datasets/VOC.yaml' images not found ⚠️, missing path '/root/datasets/VOC/images/val'",
         "ValueError: At least one valid data file must be specified, all the data_files are invalid: {'train': ['/mnt/bad.parquet']}",
+        "ValueError: Undefined dataset mllm_demo in dataset_info.json.",  # DP27
         "RuntimeError: Dataset metadata file not found or corrupted. You can use download=True to download it",
         "ValueError: Cannot open data/dataset_info.json due to Expecting ',' delimiter: line 3 column 5 (char 40).",
         "FileNotFoundError: [Errno 2] No such file or directory: './work_dirs/llava/checkpoint-1000/trainer_state.json'",

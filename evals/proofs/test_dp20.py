@@ -1,10 +1,16 @@
 """DP20: one bad file ends an epoch; a pass with the loop of the entry names each of them beforehand, and the rest trains through."""
 
+import contextlib
+import functools
 import io
 import os
+import re
+import shutil
+import subprocess
 
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch.utils.data import DataLoader, Subset, default_collate
 
 datasets = pytest.importorskip("torchvision.datasets")
@@ -54,23 +60,16 @@ def folder(tmp_path):
     return make
 
 
-class Probe(torch.utils.data.Dataset):
-    def __init__(self, data):
-        self.data = data
-
-    def __len__(self):
-        return len(self.data)
-
-    def __getitem__(self, i):
-        try:
-            self.data[i]
-        except Exception as e:
-            return i, f"{type(e).__name__}: {e}"
-
-
-def bad_samples(dataset):
-    probe = DataLoader(Probe(dataset), batch_size=4, num_workers=2, collate_fn=list)
-    return dict(x for batch in probe for x in batch if x)
+def after_the_loop(dataset):
+    """What the loop under Fix prints, and the names that it leaves."""
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("DP20").fix, re.S)[1]
+    code = code.replace("os.cpu_count()", "2")
+    loader = functools.partial(DataLoader, multiprocessing_context="fork")
+    names = {"torch": torch, "os": os, "DataLoader": loader, "Subset": Subset, "dataset": dataset}
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(code, names)
+    return out.getvalue(), names
 
 
 @pytest.mark.parametrize("name", ["empty.jpg", "page.jpg", "._0.jpg"])
@@ -87,12 +86,23 @@ def test_one_file_that_was_cut_off_ends_the_epoch(name, folder):
 
 
 def test_the_loop_names_all_of_them_and_the_rest_trains_through(folder):
-    dataset = folder(*BAD)
-    bad = bad_samples(dataset)
-    assert {os.path.basename(dataset.samples[i][0]) for i in bad} == set(BAD)
-    good = Subset(dataset, [i for i in range(len(dataset)) if i not in bad])
+    told, names = after_the_loop(folder(*BAD))
+    assert sorted(os.path.basename(line.split()[1]) for line in told.splitlines()) == sorted(BAD)
+    good = names["good"]
     assert sum(len(y) for _, y in DataLoader(good, batch_size=4, num_workers=1)) == 8
-    assert not bad_samples(good)
+    assert not after_the_loop(good)[0]
+
+
+@pytest.mark.skipif(not shutil.which("file"), reason="needs file")
+def test_the_line_of_the_check_lists_what_is_no_picture_and_no_sound_one(folder, shell_of):
+    def listed(dataset):
+        code = shell_of("DP20", "--mime-type").replace("DATA", dataset.root)
+        told = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+        assert not told.stderr
+        return {os.path.basename(line.split(":")[0]) for line in told.stdout.splitlines()}
+
+    assert listed(folder()) == set()
+    assert listed(folder(*BAD)) == {"empty.jpg", "page.jpg", "._0.jpg"}
 
 
 def test_verify_lets_half_a_jpeg_through(folder):

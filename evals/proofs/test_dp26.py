@@ -1,5 +1,7 @@
 """DP26: a convolution names the channels that it takes and those that came."""
 
+import re
+
 import pytest
 import torch
 
@@ -11,7 +13,17 @@ def test_another_number_of_channels_is_refused_with_the_signature(says, shape):
     with pytest.raises(RuntimeError) as error:
         CONV(torch.zeros(shape))
     says("DP26", str(error.value))
-    assert shape[1] != CONV.in_channels
+
+
+@pytest.mark.parametrize("shape", [(8, 1, 32, 32), (8, 4, 32, 32), (8, 32, 32, 3), (8, 3, 32, 32)])
+def test_the_line_of_the_check_shows_two_numbers_that_agree_only_where_the_layer_runs(
+    printed, shape
+):
+    told = printed(
+        "DP26", torch=torch, model=torch.nn.Sequential(CONV), loader=[(torch.zeros(shape), None)]
+    )
+    came, taken = re.fullmatch(r"torch\.Size\(\[\d+, (\d+), \d+, \d+\]\) (\d+)", told).groups()
+    assert (came == taken) == (shape[1] == 3)
 
 
 def test_expanding_gray_and_moving_the_axis_cure_it():

@@ -65,3 +65,18 @@ def test_drop_last_is_no_cure_and_can_make_the_counts_differ(drop_last, batches)
     assert [
         len(list(DataLoader(share, batch_size=2, drop_last=drop_last))) for share in shares
     ] == batches
+
+
+@pytest.mark.parametrize("samples, counts", [(11, ["0 6", "1 5"]), (12, ["0 6", "1 6"])])
+def test_the_line_of_the_check_counts_unequal_shares_apart_and_equal_ones_alike(
+    printed, samples, counts
+):
+    class Share(IterableDataset):
+        def __init__(self, rank):
+            self.rank = rank
+
+        def __iter__(self):
+            return iter(range(samples)[self.rank :: 2])
+
+    told = [printed("DP3", rank=rank, loader=DataLoader(Share(rank))) for rank in (0, 1)]
+    assert told == counts

@@ -21,6 +21,14 @@ def pinned(monkeypatch):
     return calls
 
 
+def test_the_line_of_the_check_tells_a_pinned_batch_from_one_that_was_passed_by(
+    pinned, printed, monkeypatch
+):
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda self: any(t is self for t in pinned))
+    told = [printed("DP5", loader=[pin_memory(kind(torch.ones(2)))]) for kind in (Plain, Pinning)]
+    assert told == ["False", "True"]
+
+
 @dataclass
 class Plain:
     x: torch.Tensor

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import shown, span
 from torch.utils.data import DataLoader, Dataset, random_split
 
 
@@ -48,13 +49,40 @@ def test_a_length_that_is_too_small_leaves_samples_out_in_silence():
     assert len(list(dataset)) == 10, "plain iteration ignores the length"
 
 
-def test_one_list_for_both_gives_every_sample_once_and_passes_the_check():
+def test_one_list_for_both_gives_every_sample_once():
     dataset = Files(lambda self: len(self.kept), lambda self, i: self.kept[i])
     assert epoch(dataset) == list(range(7))
-    n = len(dataset)
-    assert dataset[n - 1] == 6
-    with pytest.raises(IndexError):
-        dataset[n]
+
+
+def stops_at(dataset):
+    """Which of the two reads of the check raises an IndexError: the last sample, the one behind it, or neither."""
+    last = span("DP7", "n = len(dataset)")
+    for code, name in ((last, "last"), (f"{last}; {span('DP7', 'dataset[n]')}", "behind")):
+        try:
+            shown(code, dataset=dataset)
+        except IndexError:
+            return name
+    return "neither"
+
+
+@pytest.mark.parametrize(
+    "length, read, stop",
+    [
+        (lambda self: len(self.kept), lambda self, i: self.kept[i], "behind"),  # sound
+        (lambda self: len(self.files), lambda self, i: self.kept[i], "last"),
+        (lambda self: 7, lambda self, i: self.kept[i % 7], "neither"),
+        (lambda self: 5, lambda self, i: self.files[i], "neither"),
+    ],
+)
+def test_the_reads_of_the_check_pass_only_where_length_and_samples_agree(length, read, stop):
+    assert stops_at(Files(length, read)) == stop
+
+
+def test_the_count_of_paths_in_the_check_shows_samples_that_come_twice():
+    code = f"print({span('DP7', 'path')})"
+    for modulo, paths in ((10, "10"), (7, "7")):
+        dataset = Files(lambda self: 10, lambda self, i, m=modulo: {"path": f"{i % m}.jpg"})
+        assert shown(code, dataset=dataset, n=len(dataset)) == paths
 
 
 def test_an_empty_dataset_fails_with_the_signature(says):

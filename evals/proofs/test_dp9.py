@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -83,6 +85,61 @@ def test_a_change_in_place_spoils_a_shared_cache_unless_a_clone_is_returned():
     assert data[0].sum() == 0
     data[0].add_(1)
     assert data[0].sum() == 4
+
+
+READER = """
+import mmap, os, sys
+
+MIB = 1 << 20
+kind, file = sys.argv[1:]
+with open(file, "wb") as out:
+    out.truncate(32 * MIB)
+mapped = mmap.mmap(os.open(file, os.O_RDONLY), 0, prot=mmap.PROT_READ)
+shared, cache = mmap.mmap(-1, 32 * MIB), {}
+if not os.fork():
+    for start in map(int, sys.stdin):
+        for i in range(start, start + 16):
+            place = slice(i * MIB, (i + 1) * MIB)
+            if kind == "cache":
+                cache[i] = os.urandom(MIB)
+            elif kind == "shared":
+                shared[place] = os.urandom(MIB)
+            else:
+                sum(mapped[place])
+        print(os.getpid(), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize(
+    "kind, low, high", [("cache", 15, 17), ("shared", -1, 1), ("mapped", -1, 1)]
+)
+def test_the_line_of_the_check_sees_a_cache_of_a_worker_and_neither_shared_nor_mapped_samples(
+    tmp_path, shell_of, kind, low, high
+):
+    """A process forks a worker, which reads 16 samples of 1 MiB, and 16 more."""
+    script = tmp_path / f"train_{os.getpid()}_{kind}.py"
+    script.write_text(READER)
+    code = shell_of("DP9", "smaps_rollup").replace("train.py", script.name)
+    job = subprocess.Popen(
+        [sys.executable, script, kind, tmp_path / "samples"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    sizes = []
+    with job:
+        for start in (0, 16):
+            job.stdin.write(f"{start}\n")
+            job.stdin.flush()
+            worker = job.stdout.readline().strip()
+            told = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+            sizes += [line.split()[1:] for line in told.splitlines() if line.split()[0] == worker]
+        job.stdin.close()
+    [(first, unit), (second, _)] = sizes
+    assert unit == "MiB" and low < float(second) - float(first) < high
 
 
 class Dying(Cached):

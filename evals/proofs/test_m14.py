@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from memory_counts import Alive, peak
+from check_code import span
+from memory_counts import Alive, Card, peak
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -62,6 +63,22 @@ def test_a_loss_in_pieces_never_holds_all_logits_and_is_the_same(loss_of):
     assert backward < before / 3
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(gradient, expected_gradient, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "loss_of, low, high", [(plain, 0.9, 2.5), (in_pieces, 0, 0.5)], ids=["whole", "in pieces"]
+)
+def test_the_numbers_of_the_check_tell_what_the_output_took(loss_of, low, high):
+    torch.manual_seed(0)
+    model = nn.Linear(WIDTH, VOCABULARY, bias=False)
+    hidden, targets = torch.randn(TOKENS, WIDTH), torch.randint(VOCABULARY, (TOKENS,))
+    with Card():
+        loss = loss_of(hidden, model.weight, targets)
+        after_forward = eval(span("M14", "cuda.memory_allocated"))
+        loss.backward()
+        most = eval(span("M14", "max_memory_allocated"))
+    gradients = eval(span("M14", "element_size"), {"model": model})
+    assert low < (most - after_forward - gradients) / LOGITS < high
 
 
 def test_the_built_in_one_holds_all_logits_without_options_and_with_smoothed_labels():

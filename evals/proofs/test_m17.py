@@ -4,6 +4,8 @@ import traceback
 
 import pytest
 import torch
+from check_code import span
+from memory_counts import Card
 from torch import nn
 
 
@@ -56,6 +58,27 @@ def test_sgd_without_momentum_keeps_nothing():
     backward(model)
     optimizer.step()
     assert state_bytes(optimizer) == 0
+
+
+@pytest.mark.parametrize("sgd", [False, True])
+def test_the_lines_of_the_check_rise_by_8_bytes_a_parameter_with_adam_and_not_with_sgd(sgd):
+    told = []
+    with Card():
+        model = net()
+        names = {"torch": torch, "model": model}
+        adam = torch.optim.AdamW(model.parameters())
+        optimizer = eval(span("M17", "SGD"), names) if sgd else adam
+        for _ in range(2):
+            backward(model)
+            told.append(eval(span("M17", "memory_allocated"), names))
+            optimizer.step()
+            told.append(eval(span("M17", "memory_allocated"), names))
+            optimizer.zero_grad(set_to_none=False)
+    count = eval(span("M17", "sum(p.numel()"), names)
+    first, after, before_second, after_second = (round(number * 2**30) for number in told)
+    rise = 0 if sgd else 8 * count
+    assert after - first == pytest.approx(rise, abs=64)
+    assert after == before_second == after_second
 
 
 def test_with_accumulation_it_comes_after_the_last_micro_batch():

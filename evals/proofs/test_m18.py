@@ -3,7 +3,9 @@
 import gc
 import re
 
+import pytest
 import torch
+from memory_counts import Card
 from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 
@@ -33,6 +35,23 @@ def test_after_a_step_each_part_is_told(monkeypatch, capsys):
     model(torch.randn(2, 4096)).sum().backward()
     optimizer.step()
     assert counted(model, optimizer, monkeypatch, capsys) == [0.06, 0.06, 0.13, 5, 9, 12, 14]
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_the_sum_of_the_check_is_near_allocated_unless_there_is_a_second_model(
+    monkeypatch, capsys, second
+):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10 * GB, 24 * GB))
+    with Card():
+        model = nn.Linear(4096, 4096, bias=False)  # 64 MiB
+        average = [p.detach().clone() for p in model.parameters()] if second else []
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(2, 4096)).sum().backward()
+        optimizer.step()
+        exec(lines(), {"torch": torch, "model": model, "optimizer": optimizer})
+    told = [float(number) for number in re.findall(r"\d+\.\d+", capsys.readouterr().out)]
+    *parts, allocated = told[:4]
+    assert allocated - sum(parts) == pytest.approx(0.0625 * len(average), abs=0.02)
 
 
 def test_tied_weights_and_views_count_once(monkeypatch, capsys):

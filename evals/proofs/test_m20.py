@@ -6,6 +6,7 @@ import weakref
 
 import pytest
 import torch
+from memory_counts import Card
 from torch import nn
 
 STEPS = 5
@@ -93,6 +94,25 @@ def test_a_hidden_state_makes_the_graph_longer_with_each_step_until_it_is_detach
     growing, level = run(lambda h: h), run(torch.Tensor.detach)
     assert growing == sorted(set(growing)) and growing[-1] > 3 * growing[0]
     assert level[-1] <= level[0] + 1
+
+
+@pytest.mark.parametrize(
+    "keep, rises",
+    [(lambda loss: loss, True), (torch.Tensor.item, False)],
+    ids=["the loss", "its number"],
+)
+def test_the_line_of_the_check_rises_with_each_step_just_where_activations_are_kept(
+    printed, keep, rises
+):
+    """The third step has a long sample: it falls back where nothing is kept."""
+    model, kept, allocated = net(), [], []
+    with Card():
+        for length in (4, 4, 400, 4, 4):
+            kept.append(keep(model(torch.randn(length, 8)).mean()))
+            gc.collect()
+            allocated.append(int(printed("M20", torch=torch).split()[0]))
+    steps = [after - before for before, after in zip(allocated, allocated[1:])]
+    assert all(step > 0 for step in steps) if rises else not any(steps)
 
 
 def test_without_retain_graph_the_second_backward_stops():

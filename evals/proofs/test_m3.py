@@ -53,3 +53,32 @@ def test_memory_that_the_gpu_lacks_has_another_message(says):
         says("M3", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
     says("M3", "    Reason:       OOMKilled")
     says("M3", "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=docker,task=python")
+
+
+# `__oom_kill_process` in Linux's mm/oom_kill.c, and `show_signal_msg` in its arch/x86/mm/fault.c.
+KILLED = "Out of memory: Killed process 4242 (python) total-vm:99123400kB, anon-rss:61234560kB, file-rss:1024kB, shmem-rss:0kB, UID:0 pgtables:17000kB oom_score_adj:0"
+CRASHED = "python[4242]: segfault at 0 ip 00007f3a2c1b7f10 sp 00007ffd3b1c7f48 error 4 in libc.so.6[7f3a2c1a0000+1c000]"
+
+
+@pytest.mark.parametrize(
+    "kills, line, found", [(3, KILLED, True), (2, CRASHED, False)], ids=["memory", "a crash"]
+)
+def test_the_lines_of_the_check_show_one_kill_more_and_its_process(
+    tmp_path, shell_of, kills, line, found
+):
+    dmesg = tmp_path / "dmesg"
+    dmesg.write_text(f"#!/bin/sh\n[ \"$*\" = -T ] && echo '[Tue Nov 25 10:40:07 2025] {line}'\n")
+    dmesg.chmod(0o755)
+
+    def told(word):
+        code = shell_of("M3", word).replace("/sys/fs/cgroup", str(tmp_path))
+        code = f"PATH={tmp_path}:$PATH; {code}"
+        return subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+
+    counts = []
+    for number in (2, kills):  # a kill of an earlier job is in the count before
+        (tmp_path / "memory.events").write_text(
+            f"low 0\nhigh 0\nmax 90\noom {number}\noom_kill {number}\noom_group_kill 0\n"
+        )
+        counts.append(int(told("oom_kill").split()[1]))
+    assert (counts[1] > counts[0]) == found == ("4242 (python)" in told("dmesg"))

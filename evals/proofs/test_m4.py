@@ -4,13 +4,18 @@ import copy
 
 import pytest
 import torch
-from memory_counts import gradients, kept_by, state, weights
+from check_code import span
+from memory_counts import Card, gradients, kept_by, state, weights
 
 pytest.importorskip("transformers")
 
 
 @pytest.fixture
 def llama():
+    return make_llama()
+
+
+def make_llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -95,3 +100,22 @@ def test_adapters_take_gradients_and_moments_away_but_keep_most_of_what_a_batch_
     model = peft.get_peft_model(llama, peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
     assert states(model) < 1.2 * weights(model)
     assert kept(model, 2) > 0.6 * before
+
+
+@pytest.mark.parametrize("length, larger", [(512, "a sample"), (4, "the states")])
+def test_the_two_peaks_of_the_check_tell_a_sample_from_the_states(length, larger):
+    def peak_at(samples):
+        with Card():
+            model = make_llama()
+            optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+            ids = torch.zeros(samples, length, dtype=torch.long)
+            for _ in range(2):
+                loss(model, ids).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            return eval(span("M4", "max_memory_allocated")) * 2**30, weights(model)
+
+    (one, size), (two, _) = peak_at(1), peak_at(2)
+    sample = two - one
+    assert ("a sample" if sample > one - sample else "the states") == larger
+    assert 3 * size < one - sample < 5 * size, "weights, two moments, and gradients as they come"

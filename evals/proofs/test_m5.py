@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from memory_counts import peak
+from check_code import span
+from memory_counts import Card, peak
 from torch import nn
 from torch.nn import functional as F
 
@@ -39,6 +40,24 @@ def test_parts_need_a_quarter_of_the_memory_at_most_and_give_the_same_gradient(t
     small = peak(lambda: in_parts(*task))
     assert small < large / 4
     torch.testing.assert_close(gradient(task[0]), expected)
+
+
+@pytest.mark.parametrize("width, positions, too_many", [(8, 512, True), (512, 1, False)])
+def test_the_quarter_of_the_check_explains_the_peak_only_where_the_batch_is_too_large(
+    width, positions, too_many
+):
+    """`too_many`: samples make the peak. Otherwise the weights do, and fewer samples free next to nothing."""
+    with Card():
+        model = nn.Sequential(*[nn.Linear(width, width) for _ in range(4)])
+        peaks = []
+        for samples in (4, 8):
+            model.zero_grad()
+            model(torch.randn(samples, positions, width)).square().mean().backward()
+            peaks.append(eval(span("M5", "max_memory_allocated")) * 2**30)
+            eval(span("M5", "reset_peak"))
+    four, eight = peaks
+    share = 8 * (eight - four) / 4 / eight
+    assert share > 0.8 if too_many else share < 0.2
 
 
 def test_accumulating_whole_batches_frees_nothing(task):

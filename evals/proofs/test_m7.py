@@ -4,7 +4,8 @@ import warnings
 
 import pytest
 import torch
-from memory_counts import kept, peak
+from check_code import span
+from memory_counts import Card, kept, peak
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -36,6 +37,29 @@ def keeps(depth, length, checkpointing=False):
 def test_what_is_kept_grows_in_step_with_depth_and_length():
     assert keeps(8, 256) == pytest.approx(2 * keeps(4, 256), rel=0.05)
     assert keeps(4, 512) == pytest.approx(2 * keeps(4, 256), rel=0.05)
+
+
+class Attention(nn.Module):
+    """Keeps a number for each pair of positions."""
+
+    def forward(self, x):
+        return (x @ x.T).softmax(-1) @ x
+
+
+@pytest.mark.parametrize("model, share", [(Deep(8), 1 / 2), (Attention(), 1 / 4)])
+def test_the_numbers_of_the_check_halve_with_the_length_or_fall_to_a_quarter_with_attention(
+    model, share
+):
+    def difference(length):
+        x = torch.randn(length, WIDTH, requires_grad=True)
+        with Card():
+            before = eval(span("M7", "memory_allocated"))
+            out = model(x)
+            after = eval(span("M7", "memory_allocated"))
+        assert out.requires_grad
+        return after - before
+
+    assert difference(1024) / difference(2048) == pytest.approx(share, rel=0.1)
 
 
 def test_checkpointing_keeps_the_inputs_of_the_blocks_and_gives_the_same_gradient():

@@ -1,0 +1,118 @@
+"""DP25: each tensor of a worker that is kept holds a descriptor, and so does each file that nobody closes; the check counts them beside the limit."""
+
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import traceback
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+FORK = multiprocessing.get_context("fork") if sys.platform == "linux" else None
+SPARE = 60
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def keep(batch):
+    return batch
+
+
+def clone(batch):
+    return batch.clone()
+
+
+def end_of(use, strategy="file_descriptor"):
+    """How an epoch of 200 batches ends, each kept as `use` says, in a process that may open 60 more files."""
+
+    def train(answers):
+        torch.multiprocessing.set_sharing_strategy(strategy)
+        before = descriptors()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before + SPARE, before + SPARE))
+        loader, kept = DataLoader(range(200), num_workers=1, multiprocessing_context="fork"), []
+        try:
+            kept.extend(use(batch) for batch in loader)
+            answer = f"{len(kept)} batches"
+        except (OSError, RuntimeError) as error:
+            answer = traceback.format_exception_only(error)[-1]
+        kept.clear()
+        answers.put(answer)
+
+    answers = FORK.Queue()
+    process = FORK.Process(target=train, args=(answers,))
+    process.start()
+    answer = answers.get(timeout=60)
+    process.join()
+    return answer
+
+
+def test_batches_that_are_kept_end_the_loader_with_a_signature(says):
+    says("DP25", end_of(keep))
+
+
+@pytest.mark.parametrize(
+    "use, strategy", [(clone, "file_descriptor"), (keep, "file_system")], ids=["clone", "files"]
+)
+def test_a_clone_or_the_other_strategy_holds_no_descriptor(use, strategy):
+    assert end_of(use, strategy) == "200 batches"
+
+
+def test_files_that_nobody_closes_end_with_the_signature(says, tmp_path, run_apart):
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)); kept = []\n"
+    leaking = run_apart(code + "while True: kept.append(open('/dev/null'))")
+    says("DP25", leaking.stderr)
+    assert not run_apart(code + "for _ in range(99):\n  with open('/dev/null'): pass").stderr
+
+
+TRAIN = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+kept = []
+for line in sys.stdin:
+    for _ in range(100):
+        file = open(sys.argv[2])
+        kept.append(file) if sys.argv[1] == "leaks" else file.close()
+    print(flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind, growth", [("leaks", 100), ("closes", 0)])
+def test_the_lines_of_the_check_show_what_grows_towards_the_limit_and_what_it_is(
+    tmp_path, shell_of, kind, growth
+):
+    script, sample = tmp_path / f"train_{os.getpid()}_{kind}.py", tmp_path / "sample.npy"
+    script.write_text(TRAIN)
+    sample.touch()
+    count = shell_of("DP25", "open files").replace("train.py", script.name)
+    job = subprocess.Popen(
+        [sys.executable, script, kind, sample],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def told(code):
+        job.stdin.write("\n")
+        job.stdin.flush()
+        job.stdout.readline()
+        out = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+        return [line.split() for line in out.splitlines()]
+
+    with job:
+        counts = [
+            list(map(int, numbers))
+            for _ in range(2)
+            for pid, *numbers in told(count)
+            if pid == str(job.pid)
+        ]
+        [*_, kinds] = [told(shell_of("DP25", "uniq -c").replace("PID", str(job.pid)))]
+        job.stdin.close()
+    [first, limit], [second, _] = counts
+    assert limit == 512 and second - first == growth
+    assert (kinds[0] == ["300", str(sample)]) == (kind == "leaks")
