@@ -98,9 +98,11 @@ def test_the_command_of_the_check_shows_the_file_that_decides(
     tmp_path, monkeypatch, capsys, kind, processes
 ):
     from accelerate.commands import accelerate_cli, env
+    from accelerate.commands.config import config_args
 
     file = tmp_path / "default_config.yaml"
-    monkeypatch.setattr(env, "default_config_file", str(file))  # under HF_HOME
+    for module in (env, config_args):
+        monkeypatch.setattr(module, "default_config_file", str(file))  # under HF_HOME
     monkeypatch.setattr(sys, "argv", shlex.split(span("D5", "accelerate env")))
     accelerate_cli.main()
     assert "Not found" in capsys.readouterr().out
