@@ -1,8 +1,11 @@
 """D1: a script started with plain python has no rank: it runs alone, or stops before the first step."""
 
+import shlex
 import sys
 
+from check_code import span
 from launch import free_port, run_commands, run_ranks
+from torch.distributed.run import main
 
 TRAINS = """
     import torch.distributed as dist
@@ -46,3 +49,13 @@ def test_world_size_two_by_hand_with_one_process_waits_for_the_other():
 def test_torchrun_gives_every_process_its_rank():
     finished = run_ranks(TRAINS, timeout=90)
     assert finished.lines("rank ") == ["rank 0 of 2", "rank 1 of 2"]
+
+
+def test_the_lines_of_the_check_tell_a_job_with_a_launcher_from_one_without(capfd):
+    main(shlex.split(span("D1", "torchrun"))[1:])
+    printed = capfd.readouterr().out.splitlines()
+    assert {"0 2", "1 2"} <= set(printed)
+
+    line = "import os; " + span("D1", "environ.get")
+    assert plain_python(line).output == "None\n"
+    assert run_ranks(line).ranks == ("2\n", "2\n")

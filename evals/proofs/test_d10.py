@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import shown, span
 from launch import run_ranks
 
 TWO_KINDS_OF_DATA = """
@@ -57,6 +58,18 @@ def test_converting_turns_every_batch_norm_into_the_synchronised_one():
         torch.nn.Sequential(torch.nn.BatchNorm2d(3))
     )
     assert isinstance(model[0], torch.nn.SyncBatchNorm)
+
+
+def test_the_line_of_the_check_names_the_kind_of_normalisation():
+    def kinds(model):
+        return eval(shown(span("D10", "_BatchNorm"), torch=torch, model=model))
+
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 1), torch.nn.BatchNorm2d(3))
+    assert kinds(model) == {"BatchNorm2d"}
+    assert kinds(torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)) == {"SyncBatchNorm"}
+    assert shown(span("D10", "_BatchNorm"), torch=torch, model=torch.nn.GroupNorm(1, 3)) == str(
+        set()
+    )
 
 
 def test_the_synchronised_norm_is_refused_on_a_cpu(says):

@@ -1,6 +1,7 @@
 """D11: more GPUs mean a larger batch and fewer updates."""
 
 import pytest
+from check_code import span
 from launch import run_ranks
 
 REGRESSION = """
@@ -10,9 +11,9 @@ REGRESSION = """
     torch.manual_seed(0)
     inputs = torch.randn(64, 8)
     targets = inputs @ torch.arange(8.0)[:, None]
-    per_gpu, lr = {per_gpu}, {lr}
+    batch_per_gpu, accumulation, lr = {per_gpu}, 1, {lr}
     sampler = torch.utils.data.DistributedSampler(range(64), shuffle=False)
-    loader = torch.utils.data.DataLoader(range(64), batch_size=per_gpu, sampler=sampler)
+    loader = torch.utils.data.DataLoader(range(64), batch_size=batch_per_gpu, sampler=sampler)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
     torch.nn.init.zeros_(model.module.weight)
     optimizer = torch.optim.SGD(model.parameters(), lr)
@@ -21,15 +22,20 @@ REGRESSION = """
         torch.nn.functional.mse_loss(model(inputs[rows]), targets[rows]).backward()
         optimizer.step()
     loss = torch.nn.functional.mse_loss(model.module(inputs), targets).item()
-    print("RESULT", len(loader), loss)
+    print("RESULT", len(loader), loss, {product})
     dist.barrier()
     dist.destroy_process_group()
 """
 
 
 def one_epoch(gpus, per_gpu=4, lr=0.02):
-    _, steps, loss = results(REGRESSION.format(per_gpu=per_gpu, lr=lr), gpus)
-    return int(steps), float(loss)
+    """Steps, loss at the end, and the product that the entry's Check compares."""
+    _, steps, loss, product = results(script(per_gpu, lr), gpus)
+    return int(steps), float(loss), int(product)
+
+
+def script(per_gpu, lr):
+    return REGRESSION.format(per_gpu=per_gpu, lr=lr, product=span("D11", "accumulation * dist"))
 
 
 def results(script, gpus):
@@ -43,14 +49,15 @@ def one_gpu():
 
 
 def test_the_same_settings_on_two_gpus_make_half_the_updates_and_learn_less(one_gpu):
-    steps, loss = one_epoch(2)
+    steps, loss, product = one_epoch(2)
     assert (one_gpu[0], steps) == (16, 8)
+    assert (one_gpu[2], product) == (4, 8)  # unequal: the check says yes
     assert loss > 1.5 * one_gpu[1]
 
 
 def test_half_the_batch_per_gpu_gives_the_old_run_back(one_gpu):
-    steps, loss = one_epoch(2, per_gpu=2)
-    assert steps == one_gpu[0]
+    steps, loss, product = one_epoch(2, per_gpu=2)
+    assert (steps, product) == (one_gpu[0], one_gpu[2])
     assert loss == pytest.approx(one_gpu[1], rel=0.15)
 
 
@@ -59,7 +66,7 @@ def test_twice_the_rate_makes_up_for_half_the_updates(one_gpu):
 
 
 def test_ddp_averages_gradients_so_their_size_does_not_grow_with_the_gpus():
-    gradient = REGRESSION.format(per_gpu=64, lr=0.0).replace(
+    gradient = script(64, 0.0).replace(
         '"RESULT", len(loader), loss', '"RESULT", model.module.weight.grad.norm().item()'
     )
     alone, pair = (results(gradient, gpus) for gpus in (1, 2))

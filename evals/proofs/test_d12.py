@@ -1,6 +1,7 @@
 """D12: FSDP without a rule for wrapping. Counts the parameters that are whole, not sharded, at one time."""
 
 import pytest
+from check_code import span
 from launch import run_ranks
 
 FOUR_BLOCKS = """
@@ -20,17 +21,18 @@ FOUR_BLOCKS = """
     for block in blocks:
         block.register_forward_pre_hook(count)
     model(torch.ones(2, 8)).sum().backward()
-    units = sum(type(m).__name__.startswith(("FSDP", "FullySharded")) for m in model.modules())
-    print(units, most)
+    {check}
+    print(most)
     dist.barrier()
     dist.destroy_process_group()
 """
+CHECK = span("D12", "FullySharded")  # prints the number of units
 ROOT_ONLY = "model = fully_shard(blocks, mesh=mesh)"
 BLOCK_BY_BLOCK = "for block in blocks: fully_shard(block, mesh=mesh)\n    " + ROOT_ONLY
 
 
 def units_and_most_whole(wrap):
-    first, second = run_ranks(FOUR_BLOCKS.format(wrap=wrap), timeout=90).ranks
+    first, second = run_ranks(FOUR_BLOCKS.format(wrap=wrap, check=CHECK), timeout=90).ranks
     assert first.split()[:2] == second.split()[:2]
     return tuple(map(int, first.split()[:2]))
 

@@ -1,6 +1,7 @@
 """D14: number formats of FSDP, set in part. Two ranks; each case prints one line."""
 
 import pytest
+from check_code import span
 from launch import run_ranks
 
 CASES = """
@@ -20,7 +21,8 @@ CASES = """
             model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
         moved = "moves" if (model.weight.to_local() < 0.999).all() else "stands still"
-        return model.weight.dtype, model.weight.grad.dtype, optimizer.state[model.weight]["exp_avg"].dtype, moved
+        {check}
+        return (optimizer.state[model.weight]["exp_avg"].dtype, moved)
 
     def mean_gradient(reduce):                                   # 256 on rank 0, 1 on rank 1: 128.5
         model = torch.nn.Linear(1, 2, bias=False)
@@ -57,18 +59,23 @@ CASES = """
 @pytest.fixture(scope="module")
 def cases():
     """case -> what rank 0 found."""
-    finished = run_ranks(CASES, timeout=90)
+    check = span("D14", "p.grad.dtype")  # its answer comes before the line of its case
+    finished = run_ranks(CASES.replace("{check}", check), timeout=90)
     found = dict(line.split("|", 1) for line in finished.ranks[0].splitlines() if "|" in line)
     assert len(found) == 8, finished.output
+    loaded = [line for line in finished.ranks[0].splitlines() if line.startswith("{(")]
+    found |= zip(("bf16 checked", "fp32 checked"), loaded, strict=True)
     return found
 
 
 def test_a_model_loaded_in_bf16_keeps_bf16_masters_and_loses_small_updates(cases):
-    assert cases["loaded in bf16"] == "torch.bfloat16|torch.bfloat16|torch.bfloat16|stands still"
+    assert cases["loaded in bf16"] == "torch.bfloat16|stands still"
+    assert cases["bf16 checked"] == "{(torch.bfloat16, torch.bfloat16)}"
 
 
 def test_the_same_model_loaded_in_fp32_moves(cases):
-    assert cases["loaded in fp32"] == "torch.float32|torch.float32|torch.float32|moves"
+    assert cases["loaded in fp32"] == "torch.float32|moves"
+    assert cases["fp32 checked"] == "{(torch.float32, torch.float32)}"
 
 
 def test_without_reduce_dtype_gradients_are_summed_in_bf16_and_their_dtype_does_not_show_it(cases):

@@ -1,10 +1,12 @@
 """D15: what a checkpoint of a sharded model holds, and who can read it."""
 
+import shlex
 import subprocess
 import sys
 
 import pytest
 import torch
+from check_code import shown, span
 from launch import run_ranks
 
 SAVE = """
@@ -126,3 +128,16 @@ def test_the_converter_makes_one_file_of_a_distributed_checkpoint(saved, tmp_pat
 
     dcp_to_torch_save(saved[0] / "dcp", tmp_path / "one.pt")
     plain_model().load_state_dict(torch.load(tmp_path / "one.pt")["model"])
+
+
+def test_the_command_of_the_check_tells_a_shard_from_a_whole_model(saved, monkeypatch):
+    command = shlex.split(span("D15", "rank0.pt"))
+    assert command[:2] == ["python", "-c"]
+    monkeypatch.chdir(saved[0])
+    assert shown(command[2]) == "{'DTensor'}"
+    assert shown(command[2].replace("rank0.pt", "full.pt")) == "{'Tensor'}"
+
+
+def test_the_check_names_the_files_of_a_distributed_checkpoint(saved):
+    names = {path.name for path in (saved[0] / "dcp").iterdir()}
+    assert {span("D15", ".metadata"), span("D15", ".distcp")} <= names

@@ -1,13 +1,18 @@
 """D16: what each ZeRO stage splits between two ranks, and when it talks. 8192 weights, two micro-batches a step."""
 
 import json
+import re
+import shlex
 
 import pytest
+from check_code import shown, span
 from launch import run_ranks
 
 pytest.importorskip("deepspeed")
 
 STAGES = """
+    import os
+    os.environ["DS_ACCELERATOR"] = "cpu"
     import json, logging, torch, deepspeed, torch.distributed as dist
     from torch.profiler import profile
     logging.disable(logging.WARNING)
@@ -35,7 +40,7 @@ STAGES = """
 @pytest.fixture(scope="module")
 def stages():
     """For each of the stages 0 to 3: sizes on rank 0, and collectives during the two micro-batches of a step."""
-    finished = run_ranks(STAGES, timeout=120, env={"DS_ACCELERATOR": "cpu"})
+    finished = run_ranks(STAGES, timeout=120)
     found = [
         json.loads(line.removeprefix("JSON "))
         for line in finished.ranks[0].splitlines()
@@ -58,10 +63,15 @@ def test_stages_0_and_1_are_silent_until_the_last_micro_batch_and_2_and_3_are_no
     assert all(stage["second"] > 0 for stage in stages)
 
 
-def test_the_estimator_knows_the_memory_of_a_model_before_it_is_rented(capsys):
-    from deepspeed.runtime.zero.stage3 import (
-        estimate_zero3_model_states_mem_needs_all_cold as estimate,
-    )
+def test_the_command_of_the_check_tells_a_model_that_fits_from_one_that_does_not():
+    command = shlex.split(span("D16", "estimate_zero3"))
+    assert command[:2] == ["python", "-c"]
 
-    estimate(total_params=7e9, largest_layer_params=130e6, num_gpus_per_node=8)
-    assert "15.15GB | offload_param=none, offload_optimizer=none" in capsys.readouterr().out
+    def gigabytes(code):
+        """A GPU's share without offload."""
+        line = r"([\d.]+)GB \| offload_param=none, offload_optimizer=none"
+        return float(re.search(line, shown(code))[1])
+
+    assert gigabytes(command[2]) == 15.15
+    large = command[2].replace("total_params=7e9", "total_params=70e9")
+    assert gigabytes(large) > 80

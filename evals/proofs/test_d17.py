@@ -1,6 +1,8 @@
 """D17: which of two places for a DeepSpeed setting counts."""
 
 import pytest
+from check_code import span
+from launch import run_ranks
 
 deepspeed = pytest.importorskip("deepspeed")
 accelerate = pytest.importorskip("accelerate")
@@ -95,3 +97,38 @@ def test_a_misspelt_key_inside_the_zero_section_is_refused():
 def test_clipping_is_on_although_nobody_set_it():
     pytest.importorskip("deepspeed", minversion="0.19.3")
     assert deepspeed.DeepSpeedConfig({"train_batch_size": 4}).gradient_clipping == 1.0
+
+
+ENGINES = """
+    import os
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    import logging, torch, deepspeed
+    from accelerate import DeepSpeedPlugin
+    from types import SimpleNamespace
+    logging.disable(logging.WARNING)
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else it compiles one
+    deepspeed.init_distributed(dist_backend="gloo")
+    for section in ("zero_optimization", "zero_optimisation"):
+        net = torch.nn.Linear(4, 4)
+        config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+                  section: {"stage": 1}, "bf16": {"enabled": True}, "gradient_clipping": 0.5,
+                  "zero_allow_untested_optimizer": True}
+        engine, *_ = deepspeed.initialize(
+            model=net, optimizer=torch.optim.SGD(net.parameters(), 0.1), config=config)
+        print("ENGINE", end=" ")
+        {engine}
+    plugin = DeepSpeedPlugin(hf_ds_config={"zero_optimization": {"stage": 2}}, gradient_accumulation_steps=4)
+    accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
+    print("PLUGIN", end=" ")
+    {plugin}
+"""
+
+
+def test_the_lines_of_the_check_show_what_runs_in_place_of_what_was_written():
+    script = ENGINES.replace("{engine}", span("D17", "engine.zero_optimization_stage"))
+    script = script.replace("{plugin}", span("D17", "deepspeed_plugin"))
+    finished = run_ranks(script, nproc=1, timeout=60)
+    found = [line for line in finished.output.splitlines() if line.startswith("ENGINE ")]
+    assert found == ["ENGINE 1 4 2 0.5", "ENGINE 0 4 2 0.5"], finished.output
+    plugin = next(line for line in finished.output.splitlines() if line.startswith("PLUGIN "))
+    assert "'gradient_accumulation_steps': 1" in plugin and "'stage': 2" in plugin

@@ -3,12 +3,15 @@
 import json
 
 import pytest
+from check_code import span
 from launch import run_ranks
 
 pytest.importorskip("deepspeed")
 
 RUNS = """
-    import json, logging, torch, deepspeed
+    import os
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    import contextlib, io, json, logging, torch, deepspeed
     logging.disable(logging.WARNING)
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else it compiles one
     deepspeed.init_distributed(dist_backend="gloo")
@@ -30,7 +33,9 @@ RUNS = """
                     engine.step()
         except (AssertionError, RuntimeError) as error:
             return {"error": str(error)}
-        return {"updates": engine.global_steps, "moved": round(-next(net.parameters()).item(), 2)}
+        with contextlib.redirect_stdout(io.StringIO()) as check:
+            {check}
+        return {"check": check.getvalue().strip(), "moved": round(-next(net.parameters()).item(), 2)}
     print("JSON", json.dumps({
         "engine": run(), "loop counts too": run(step_every=4), "loop counts, stage 0": run(stage=0, step_every=4),
         "first of four counts": run(only=0), "loop counts, first of four": run(step_every=4, only=0),
@@ -43,19 +48,20 @@ RUNS = """
 @pytest.fixture(scope="module")
 def runs():
     """What 16 micro-batches did, for each way to write the loop."""
-    finished = run_ranks(RUNS, timeout=120, env={"DS_ACCELERATOR": "cpu"})
+    check = span("D18", "engine.micro_steps")
+    finished = run_ranks(RUNS.replace("{check}", check), timeout=120)
     found = [line for line in finished.ranks[0].splitlines() if line.startswith("JSON")]
     assert found, finished.output
     return json.loads(found[0].removeprefix("JSON "))
 
 
 def test_stepping_after_every_micro_batch_gives_one_update_in_four(runs):
-    assert runs["engine"] == {"updates": 4, "moved": 0.4}
+    assert runs["engine"] == {"check": "4 16", "moved": 0.4}
 
 
 def test_counting_in_the_loop_as_well_gives_one_update_in_sixteen(runs):
-    assert runs["loop counts too"]["updates"] == 1
-    assert runs["loop counts, stage 0"]["updates"] == 1
+    assert runs["loop counts too"]["check"] == "1 4"
+    assert runs["loop counts, stage 0"]["check"] == "1 4"
 
 
 def test_and_that_update_has_the_wrong_size(runs):
@@ -70,7 +76,7 @@ def test_gradients_of_micro_batches_without_a_step_behind_them_are_lost(runs):
 
 
 def test_dividing_the_loss_as_well_makes_gradients_four_times_too_small(runs):
-    assert runs["divided twice"] == {"updates": 4, "moved": 0.1}
+    assert runs["divided twice"] == {"check": "4 16", "moved": 0.1}
 
 
 def test_loss_backward_equals_engine_backward_with_zero_and_bf16(runs):

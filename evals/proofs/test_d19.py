@@ -1,10 +1,11 @@
 """D19: which rank got out of step, and in which call. Each case has a group of its own, which it may break."""
 
 import pytest
+from check_code import block, shown
 from launch import run_ranks
 
 CASES = """
-    import datetime, pickle, time, torch, torch.distributed as dist
+    import datetime, os, pickle, time, torch, torch.distributed as dist
     from torch._C._distributed_c10d import _dump_fr_trace
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -22,7 +23,13 @@ CASES = """
             result = "passed"
         except RuntimeError as error:
             result = str(error)
-        last = pickle.loads(_dump_fr_trace())["entries"][-1]
+        record = _dump_fr_trace()
+        if {homes!r}:
+            folder = f"{homes}/{label}/.cache/torch"
+            os.makedirs(folder, exist_ok=True)
+            with open(f"{folder}/comm_lib_trace_rank_{rank}", "wb") as file:
+                file.write(record)
+        last = pickle.loads(record)["entries"][-1]
         source = next((frame["name"] for frame in last["frames"] if frame["name"] in ("reduce", "gather")), "")
         print(label, last["collective_seq_id"], last["profiling_name"], source, result.replace("\\n", " "), sep="|", flush=True)
         time.sleep(4 * ("absent" in label and rank == 1))
@@ -33,9 +40,10 @@ DETAIL = """{"alike": reduce, "another call": (reduce, gather)[rank],
              "another size": lambda group: reduce(group, 4 + 2 * rank), "absent": (reduce, lambda group: None)[rank]}"""
 
 
-def outputs(cases, env=None):
+def outputs(cases, env=None, homes=""):
     """For each rank: case -> [number, name, source] of its last record, and what the call said."""
-    finished = run_ranks(CASES.replace("{cases}", cases), timeout=90, env=env)
+    script = CASES.replace("{cases}", cases).replace("{homes!r}", repr(homes))
+    finished = run_ranks(script.replace("{homes}", homes), timeout=90, env=env)
     found = [
         {
             (parts := line.split("|", 4))[0]: parts[1:]
@@ -49,8 +57,14 @@ def outputs(cases, env=None):
 
 
 @pytest.fixture(scope="module")
-def plain():
-    return outputs(PLAIN)
+def homes(tmp_path_factory):
+    """A home for each case, with what the flight recorders of both ranks held after it."""
+    return tmp_path_factory.mktemp("homes")
+
+
+@pytest.fixture(scope="module")
+def plain(homes):
+    return outputs(PLAIN, homes=str(homes))
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +117,16 @@ def test_detail_names_the_rank_that_never_came(detail, says):
 
 def test_the_same_call_on_both_ranks_prints_none_of_it(plain, detail):
     assert all(rank["alike"][3] == "passed" for rank in (*plain[1], *detail))
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize(
+    "case, agree", [("alike", True), ("another call", False), ("absent", False)]
+)
+def test_the_lines_of_the_check_show_which_ranks_stand_in_another_call(
+    homes, monkeypatch, case, agree
+):
+    monkeypatch.setenv("HOME", str(homes / case))
+    first, second = shown(block("D19")).splitlines()
+    assert (first[0], second[0]) == ("0", "1")
+    assert (first.split()[1:3] == second.split()[1:3]) is agree

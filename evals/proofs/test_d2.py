@@ -1,11 +1,14 @@
 """D2: two machines started with the command of one. Each launcher below plays one machine."""
 
+import re
+
+from check_code import span
 from launch import free_port, run_commands, torchrun
 
-SAYS_WHO_IT_IS = """\
+SAYS_WHO_IT_IS = f"""\
 import os, torch.distributed as dist
 dist.init_process_group("gloo")
-print(f"rank {dist.get_rank()} of {dist.get_world_size()} on node {os.environ['GROUP_RANK']}\\n", end="")
+{span("D2", "GROUP_RANK")}
 dist.barrier()
 dist.destroy_process_group()
 """
@@ -29,7 +32,8 @@ def two_machines(tmp_path, *flags, timeouts="join_timeout=4,timeout=4"):
 
 
 def who(finished):
-    return finished.lines("rank ")
+    """rank, world size and machine of the processes here, by the line of the entry's Check"""
+    return [line for line in finished.output.splitlines() if re.fullmatch(r"\d \d \d", line)]
 
 
 def test_standalone_on_both_machines_never_finds_the_other(tmp_path, says):
@@ -79,12 +83,12 @@ def test_is_host_on_the_first_machine_and_not_on_the_other_makes_them_meet(tmp_p
         "--rdzv-id=job",
         timeouts="is_host={first},join_timeout=20",
     )
-    assert sorted(map(who, finished)) == [["rank 0 of 2 on node 0"], ["rank 1 of 2 on node 1"]]
+    assert sorted(map(who, finished)) == [["0 2 0"], ["1 2 1"]]
 
 
 def test_without_nnodes_both_machines_train_alone_and_call_themselves_rank_0(tmp_path):
     for finished in two_machines(tmp_path):
-        assert who(finished) == ["rank 0 of 1 on node 0"]
+        assert who(finished) == ["0 1 0"]
 
 
 def test_one_endpoint_and_one_id_make_one_group(tmp_path):
@@ -96,7 +100,7 @@ def test_one_endpoint_and_one_id_make_one_group(tmp_path):
         "--rdzv-id=job",
         timeouts="join_timeout=20",
     )
-    assert sorted(map(who, finished)) == [["rank 0 of 2 on node 0"], ["rank 1 of 2 on node 1"]]
+    assert sorted(map(who, finished)) == [["0 2 0"], ["1 2 1"]]
 
 
 def test_a_node_rank_each_and_one_master_address_work_as_well(tmp_path):
@@ -108,4 +112,4 @@ def test_a_node_rank_each_and_one_master_address_work_as_well(tmp_path):
         "--master-port={port}",
         timeouts="timeout=20",
     )
-    assert list(map(who, finished)) == [["rank 0 of 2 on node 0"], ["rank 1 of 2 on node 1"]]
+    assert list(map(who, finished)) == [["0 2 0"], ["1 2 1"]]

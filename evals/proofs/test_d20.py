@@ -1,7 +1,11 @@
 """D20: one rank leaves or skips, the others wait for it."""
 
+import subprocess
+
 import pytest
+from check_code import span
 from launch import run_ranks
+from torch.distributed.run import main
 
 ONE_RANK_LEAVES = """
     import datetime, os, sys, time, torch, torch.distributed as dist
@@ -68,3 +72,25 @@ def test_skipping_a_nan_batch_alone_leaves_the_other_rank_in_backward_and_decidi
     )
     assert "each for itself epoch over after 3 steps" in skipper
     assert "each for itself epoch over" not in healthy and "_engine_run_backward" in healthy
+
+
+WATCHDOG = (
+    "[rank{}]:[E1120 12:00:00.000000000 ProcessGroupNCCL.cpp:688] [Rank {}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 "
+    "milliseconds before timing out."
+)
+
+
+@pytest.mark.parametrize("silent", [[1], []], ids=["one rank is silent", "all complain"])
+def test_the_lines_of_the_check_list_the_ranks_that_never_complained(tmp_path, monkeypatch, silent):
+    """torchrun itself lays out the logs; what NCCL writes into them needs cards and stands in the script."""
+    monkeypatch.chdir(tmp_path)
+    script = "echo starts\n"
+    for rank in {0, 1, 2} - set(silent):
+        script += f"[ $RANK = {rank} ] && echo '{WATCHDOG.format(rank, rank)}' >&2\n"
+    (tmp_path / "train.sh").write_text(script + "exit 0\n")
+    started, listed = span("D20", "--log-dir"), span("D20", "grep -L")
+    flags = started.removeprefix("torchrun ").removesuffix(" ...").split()
+    main(["--standalone", "--nproc-per-node=3", *flags, "--no-python", "bash", "train.sh"])
+    shown = subprocess.run(["bash", "-c", listed], capture_output=True, text=True).stdout
+    assert [int(path.split("/")[-2]) for path in shown.split()] == silent

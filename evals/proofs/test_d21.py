@@ -1,10 +1,16 @@
 """D21: a collective that only one rank reaches. Each case has a group of its own, which it may break."""
 
+import re
+from functools import cache
+
 import pytest
+from check_code import span
 from launch import run_ranks
 
 CASES = """
-    import datetime, time, torch, torch.distributed as dist
+    import datetime, os, time, torch, torch.distributed as dist
+    os.environ.update({variables})
+    dist.set_debug_level_from_env()                      # as at the first import
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
@@ -53,11 +59,11 @@ CASES = """
 ALL = "metric, barrier, full_weights, evaluation"
 
 
-def outputs(behind_the_check, cases=ALL, env=None):
+def outputs(behind_the_check, cases=ALL, **variables):
     script = CASES.replace("{behind_the_check}", str(behind_the_check)).replace(
         "{cases}", cases + ","
     )
-    return run_ranks(script, timeout=90, env=env).ranks
+    return run_ranks(script.replace("{variables}", repr(variables)), timeout=90).ranks
 
 
 @pytest.mark.parametrize("case", ["metric", "barrier", "full_weights", "evaluation"])
@@ -75,8 +81,23 @@ def runs():
     return {behind: outputs(behind)[0] for behind in (True, False)}
 
 
+@cache
+def under_detail(behind_the_check):
+    """What both ranks said with the variable of the entry's Check."""
+    name, value = span("D21", "TORCH_DISTRIBUTED_DEBUG").split("=")
+    return outputs(behind_the_check, "barrier", **{name: value})
+
+
+def test_the_variable_of_the_check_prints_two_calls_or_none():
+    def calls(behind_the_check):
+        return set(re.findall(r"OpType=(\w+)", "".join(under_detail(behind_the_check))))
+
+    assert calls(True) >= {"BARRIER", "ALLREDUCE"}
+    assert calls(False) == set()
+
+
 def test_under_detail_each_rank_is_right_about_itself_and_wrong_about_the_other_where_one_stands_in_a_barrier():
-    first, second = outputs(True, "barrier", {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    first, second = under_detail(True)
     assert "Detected mismatch" in first and "OpType=BARRIER" in first and "ALLREDUCE" not in first
     assert (
         "Detected mismatch" in second and "OpType=ALLREDUCE" in second and "BARRIER" not in second

@@ -1,6 +1,9 @@
 """D23: every rank prints, evaluates and saves. Two ranks; `alone` puts the side effect behind the rank."""
 
+import subprocess
+
 import pytest
+from check_code import span
 from launch import run_ranks
 
 CASES = """
@@ -91,3 +94,17 @@ def test_a_checkpoint_with_one_writer_and_a_barrier_can(told):
 def test_each_rank_alone_scores_its_share_and_the_sum_scores_all(told):
     assert told[False, "accuracy"] == ["0.5", "0.0"]
     assert told[True, "accuracy"] == ["0.25", "0.25"]
+
+
+@pytest.mark.parametrize("alone, times", [(False, "2"), (True, "1")])
+def test_the_line_of_the_check_counts_each_line_as_often_as_it_was_printed(
+    told, tmp_path, alone, times
+):
+    first, *again = told[alone, "log"]
+    log = [first, told[alone, "folder"][0], *again, told[alone, "accuracy"][0]]
+    (tmp_path / "run.log").write_text("\n".join(log) + "\n")
+    shown = subprocess.run(
+        ["bash", "-c", span("D23", "uniq -c")], cwd=tmp_path, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert [times, "epoch 0, loss 0.5"] in [line.split(maxsplit=1) for line in shown]
+    assert shown[0].split()[0] == times

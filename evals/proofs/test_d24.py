@@ -1,8 +1,11 @@
 """D24: a mesh with several axes, or its wrong axis, is given to `parallelize_module`. One process plays rank 5 of 8 (fake backend)."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.distributed as dist
+from check_code import shown, span
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -77,3 +80,27 @@ def test_sharding_takes_the_other_axis_and_comes_second(mesh, says):
     says("D24", str(error.value))
     model = fully_shard(parallelize_module(MLP(), mesh["tp"], PLAN), mesh=mesh["dp"])
     assert model.up.weight.to_local().shape == (32 // 4 // 2, 16)
+
+
+@pytest.mark.parametrize(
+    "axis, plan, shape",
+    [("tp", PLAN, "(8, 16)"), ("dp", PLAN, "(16, 16)"), ("tp", {"layers.*.up": None}, None)],
+    ids=["right axis", "wrong axis", "no such module"],
+)
+@pytest.mark.filterwarnings("ignore:.*could not be resolved")
+def test_the_lines_of_the_check_tell_one_axis_from_two_and_a_split_weight_from_a_whole_one(
+    mesh, axis, plan, shape
+):
+    before, after = span("D24", "print(mesh)"), span("D24", "to_local()")
+    assert "dp=2, tp=4" in shown(before, mesh=mesh)
+    assert f"({axis}={mesh[axis].size()})" in shown(before, mesh=mesh[axis])
+
+    mlp = torch.nn.Module()
+    mlp.up_proj, mlp.down_proj = (layer := MLP()).up, layer.down
+    model = SimpleNamespace(layers=[SimpleNamespace(mlp=mlp)])
+    parallelize_module(mlp, mesh[axis], {f"{name}_proj": how for name, how in plan.items()})
+    if shape:
+        assert shown(after, model=model) == f"torch.Size([{shape[1:-1]}])"
+    else:
+        with pytest.raises(AttributeError, match="no attribute 'to_local'"):
+            shown(after, model=model)

@@ -1,8 +1,11 @@
 """D26: which axis of the mesh crosses machines, and how much tensor parallelism sends. One process plays rank 0 of 16 (fake backend)."""
 
+import os
+
 import pytest
 import torch
 import torch.distributed as dist
+from check_code import shown, span
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -18,8 +21,9 @@ BLOCK = {
 
 
 @pytest.fixture(autouse=True)
-def two_machines_of_eight():
+def two_machines_of_eight(monkeypatch):
     fake = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(GPUS))
     dist.init_process_group("fake", store=fake.FakeStore(), rank=0, world_size=2 * GPUS)
     yield
     dist.destroy_process_group()
@@ -27,7 +31,7 @@ def two_machines_of_eight():
 
 def machines(mesh) -> set[int]:
     """The machines of this rank's tensor-parallel group, by the line of the entry's Check."""
-    return {rank // GPUS for rank in dist.get_process_group_ranks(mesh.get_group("tp"))}
+    return eval(shown(span("D26", "LOCAL_WORLD_SIZE"), os=os, dist=dist, mesh=mesh))
 
 
 def test_the_last_axis_stays_inside_a_machine():

@@ -1,6 +1,7 @@
 """D3: RANK counts over all machines, LOCAL_RANK on one. Two launchers play two machines with two GPUs each."""
 
-from launch import free_port, run_commands, torchrun
+from check_code import span
+from launch import free_port, run_commands, run_ranks, torchrun
 
 GPUS = 2
 PRINTS_ITS_INDEX = "import os; print('index ' + os.environ['{0}'] + '\\n', end='')"
@@ -32,3 +33,23 @@ def test_rank_modulo_gpu_count_takes_other_gpus_where_a_machine_runs_fewer_proce
 ):
     ranks = device_indices(tmp_path, "RANK", nproc=3)
     assert [[rank % 8 for rank in machine] for machine in ranks] == [[0, 1, 2], [3, 4, 5]]
+
+
+ASKS_FOR_ITS_CARD = """
+    import os
+    from types import SimpleNamespace
+    chosen = {chosen}
+    torch = SimpleNamespace(cuda=SimpleNamespace(current_device=lambda: chosen))
+    {check}
+"""
+
+
+def test_the_line_of_the_check_shows_which_rank_took_another_card_than_its_own():
+    """CUDA is played by a number: 0 where nobody chose a card."""
+
+    def told(chosen):
+        script = ASKS_FOR_ITS_CARD.format(chosen=chosen, check=span("D3", "current_device"))
+        return [output.split()[-2:] for output in run_ranks(script).ranks]
+
+    assert told("0") == [["0", "0"], ["1", "0"]]
+    assert told('int(os.environ["LOCAL_RANK"])') == [["0", "0"], ["1", "1"]]

@@ -1,11 +1,13 @@
 """D30: Gloo dials an address at which no peer answers, or is told a network card that doesn't exist."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 
 import pytest
+from check_code import span
 
 SINGLE = """
 import sys
@@ -76,3 +78,20 @@ def test_peers_that_reach_each_other(tmp_path):
     path = str(tmp_path / "store")
     runs = [start(PAIR, path, "1", "127.0.0.2", "30"), start(PAIR, path, "0", "127.0.0.3", "30")]
     assert all("sum 2" in run.communicate(timeout=60)[0] for run in runs)
+
+
+APART = ["unshare", "--mount", "--uts", *(["--map-root-user"] if os.getuid() else [])]
+
+
+@pytest.mark.parametrize("address", ["127.0.1.1", "10.0.0.5"])
+def test_the_command_of_the_check_shows_the_address_of_the_host_name_first(tmp_path, address):
+    """In namespaces of its own, where the host is called box and has this line in /etc/hosts."""
+    if not shutil.which("unshare") or subprocess.run([*APART, "true"]).returncode:
+        pytest.skip("unshare isn't there or not allowed")
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost\n{address} box\n")
+    script = f'hostname box; mount --bind "$1" /etc/hosts; {span("D30", "getent")}'
+    shown = subprocess.run(
+        [*APART, "bash", "-c", script, "-", str(hosts)], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.split()[0] == address

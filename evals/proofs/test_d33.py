@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch.distributed as dist
+from check_code import shown, span
 from torch.distributed.device_mesh import init_device_mesh
 
 RANK, WORLD = 3, 4
@@ -75,3 +76,12 @@ def test_accelerate_leaves_fsdp_no_axis_when_tp_takes_all_processes(says):
         ParallelismConfig(tp_size=2)._validate_accelerator(accelerator(2))
     says("D33", str(error.value))
     ParallelismConfig(tp_size=2)._validate_accelerator(accelerator(2, fsdp2=False))
+
+
+def test_the_line_of_the_check_shows_the_product_of_the_sizes_and_the_names(says):
+    def line(sizes, *names):
+        mesh = init_device_mesh("cpu", sizes, mesh_dim_names=names)
+        return shown(span("D33", "mesh_dim_names"), dist=dist, mesh=mesh)
+
+    assert line((1, 2), "replicate", "shard") == "4 (1, 2) ('replicate', 'shard')"
+    assert line((2, 2), "dp", "tp") == "4 (2, 2) ('dp', 'tp')"

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.distributed as dist
+from check_code import shown, span
 from torch import nn
 from torch.distributed import checkpoint
 from torch.nn.parallel import DistributedDataParallel
@@ -76,3 +77,25 @@ def test_a_model_over_two_cards_is_not_this(says):
     says("D36", text)
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("D35", text)
+
+
+@pytest.mark.parametrize("backend, takes", [("cuda:gloo", False), ("cpu:gloo,cuda:gloo", True)])
+def test_the_line_of_the_check_shows_a_group_without_a_backend_for_the_tensor(
+    group, backend, takes
+):
+    group(backend)
+    t = torch.ones(1)
+    device, sparse, pairs = shown(span("D35", "is_sparse"), t=t, dist=dist).split()
+    assert (device, sparse, pairs) == ("cpu", "False", backend)
+    if takes:
+        dist.all_reduce(t)
+    else:
+        with pytest.raises(RuntimeError):
+            dist.all_reduce(t)
+
+
+def test_the_line_of_the_check_lists_the_devices_of_a_model():
+    line = span("D35", "model.buffers()")
+    split = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2, device="meta"))
+    assert eval(shown(line, model=split)) == {"cpu", "meta"}
+    assert eval(shown(line, model=split[0])) == {"cpu"}

@@ -1,11 +1,13 @@
 """D36: accelerate refuses a model that was spread over devices as soon as the run is distributed, with one process too."""
 
+import os
 import socket
 
 import pytest
 import torch.distributed as dist
 from accelerate import Accelerator, dispatch_model
 from accelerate.state import AcceleratorState, GradientState
+from check_code import shown, span
 from torch import nn
 
 SPREAD, WHOLE = {"0": "cpu", "1": "cpu"}, {"": "cpu"}
@@ -86,3 +88,19 @@ def test_spread_in_plain_python(launched):
 )
 def test_texts_of_quantised_models_and_of_zero(text, says):
     says("D36", text)
+
+
+@pytest.mark.parametrize(
+    "distributed, device_map, shows",
+    [
+        (True, SPREAD, "1 {'0': 'cpu', '1': 'cpu'}"),
+        (True, WHOLE, "1 {'': 'cpu'}"),
+        (False, SPREAD, "None {'0': 'cpu', '1': 'cpu'}"),
+    ],
+    ids=["spread and distributed", "whole", "plain python"],
+)
+def test_the_line_of_the_check_shows_both_halves_of_the_fault(
+    launched, distributed, device_map, shows
+):
+    launched(distributed)
+    assert shown(span("D36", "hf_device_map"), os=os, model=loaded(device_map)) == shows

@@ -1,7 +1,10 @@
 """D38: names that a wrapper hides, and a forward pass that goes past it."""
 
+import textwrap
+
 import pytest
 import torch
+from check_code import block, shown, span
 from launch import run_ranks
 from torch import nn
 
@@ -30,9 +33,7 @@ RANKS = """
             optimizer.zero_grad()
             loss(model, torch.full((1, 2), rank + 1.0)).backward()
             optimizer.step()
-        mine = sum(p.detach().double().sum() for p in model.parameters()).reshape(1)
-        seen = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
-        dist.all_gather(seen, mine)
+        {block}
         print(name, "same" if seen[0] == seen[1] else "apart", flush=True)
         return model
 
@@ -58,7 +59,8 @@ RANKS = """
 @pytest.fixture(scope="module")
 def ranks():
     pytest.importorskip("accelerate")
-    return run_ranks(RANKS, timeout=60)
+    lines = textwrap.indent(block("D38"), " " * 8).strip()  # of the entry's Check
+    return run_ranks(RANKS.replace("{block}", lines), timeout=60)
 
 
 def test_ddp_hides_the_names_of_the_model_with_the_signature(ranks, says):
@@ -121,3 +123,9 @@ def test_a_compiled_model_hands_names_on_both_ways():
     assert model._orig_mod.scale == 5.0 and model.fc is model._orig_mod.fc
     with pytest.raises(AttributeError, match="'Net' object has no attribute 'head'"):
         model.head
+
+
+def test_the_line_of_the_check_names_the_wrapper_or_the_model():
+    line = span("D38", "print(type(model))")
+    assert "DataParallel" in shown(line, model=nn.DataParallel(Net()))
+    assert "DataParallel" not in shown(line, model=Net()) and "Net" in shown(line, model=Net())

@@ -1,8 +1,12 @@
 """D4: two jobs on one machine ask for one port."""
 
+import os
+import shutil
 import socket
+import subprocess
 
 import pytest
+from check_code import span
 from launch import free_port, run_commands, torchrun
 
 SAYS_WHO_IT_IS = """\
@@ -81,3 +85,13 @@ def test_two_jobs_on_one_rendezvous_endpoint_do_not_collide_but_the_second_dies_
     assert host.returncode == 0
     assert who(guest) == ["rank 0 of 1"] and guest.returncode == 1
     assert "The connection to the C10d store has failed" in guest.output
+
+
+@pytest.mark.skipif(not shutil.which("ss"), reason="no ss here: apt-get install iproute2")
+def test_the_line_of_the_check_names_the_process_that_holds_the_port(taken_port):
+    def listed(port):
+        line = span("D4", "ss ").replace("29500", str(port))
+        return subprocess.run(["bash", "-c", line], capture_output=True, text=True).stdout
+
+    assert f"pid={os.getpid()}," in listed(taken_port)
+    assert listed(free_port()) == ""

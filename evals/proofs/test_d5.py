@@ -1,8 +1,10 @@
 """D5: what accelerate launch starts is decided by a file from `accelerate config`, when there is one."""
 
+import shlex
 import sys
 
 import pytest
+from check_code import span
 from launch import run_commands
 
 pytest.importorskip("accelerate")
@@ -89,3 +91,23 @@ def test_without_a_config_it_says_how_many_gpus_it_saw(launch):
 
 def test_multi_gpu_with_one_visible_gpu_is_refused(launch, says):
     says("D5", launch("--multi_gpu", "--num_processes=1"))
+
+
+@pytest.mark.parametrize("kind, processes", [("'NO'", 1), ("MULTI_GPU", 4)])
+def test_the_command_of_the_check_shows_the_file_that_decides(
+    tmp_path, monkeypatch, capsys, kind, processes
+):
+    from accelerate.commands import accelerate_cli, env
+    from accelerate.commands.config import config_args
+
+    file = tmp_path / "default_config.yaml"
+    for module in (env, config_args):
+        monkeypatch.setattr(module, "default_config_file", str(file))  # under HF_HOME
+    monkeypatch.setattr(sys, "argv", shlex.split(span("D5", "accelerate env")))
+    accelerate_cli.main()
+    assert "Not found" in capsys.readouterr().out
+    file.write_text(ONE_PROCESS.format(kind=kind, processes=processes))
+    accelerate_cli.main()
+    output = capsys.readouterr().out
+    assert f"distributed_type: {kind.strip(chr(39))}" in output
+    assert f"num_processes: {processes}" in output

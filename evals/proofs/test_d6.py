@@ -1,8 +1,10 @@
 """D6: the deepspeed launcher knows other machines from a hostfile, and its own flags stand before the script."""
 
+import subprocess
 import sys
 
 import pytest
+from check_code import span
 from launch import run_commands
 
 pytest.importorskip("deepspeed")
@@ -28,17 +30,35 @@ def deepspeed(tmp_path):
     return run
 
 
+@pytest.fixture
+def shown(tmp_path):
+    """shown(output): the lines that the entry's Check picks out of a launcher's log."""
+
+    def run(output):
+        (tmp_path / "run.log").write_text(output)
+        return subprocess.run(
+            ["bash", "-c", span("D6", "grep -E")], cwd=tmp_path, capture_output=True, text=True
+        ).stdout
+
+    return run
+
+
 def ranks(output):
     return sorted(line for line in output.splitlines() if line.startswith("rank "))
 
 
-def test_a_flag_behind_the_script_goes_to_the_script(deepspeed):
-    [alone] = ranks(deepspeed(after=["--num_gpus", "2"]))
+def test_a_flag_behind_the_script_goes_to_the_script(deepspeed, shown):
+    output = deepspeed(after=["--num_gpus", "2"])
+    assert "WORLD INFO DICT: {'localhost': [0]}" in shown(output)
+    [alone] = ranks(output)
     assert alone == "rank 0 of 1, arguments ['--local_rank=0', '--num_gpus', '2']"
 
 
-def test_the_same_flag_before_the_script_starts_two(deepspeed):
-    assert [line[:11] for line in ranks(deepspeed(["--num_gpus", "2"]))] == [
+def test_the_same_flag_before_the_script_starts_two(deepspeed, shown):
+    output = deepspeed(["--num_gpus", "2"])
+    assert "WORLD INFO DICT: {'localhost': [0, 1]}" in shown(output)
+    assert "dist_world_size=2\n" in shown(output)
+    assert [line[:11] for line in ranks(output)] == [
         "rank 0 of 2",
         "rank 1 of 2",
     ]
@@ -56,17 +76,20 @@ def test_a_hostfile_in_another_form_is_refused(deepspeed, says):
     says("D6", deepspeed(hosts="10.0.0.1:8\n"))
 
 
-def test_num_gpus_overrules_cuda_visible_devices(deepspeed, says):
+def test_num_gpus_overrules_cuda_visible_devices(deepspeed, says, shown):
     output = deepspeed(["--num_gpus", "1"], env={"CUDA_VISIBLE_DEVICES": "3"})
     says("D6", output)
-    assert "Setting CUDA_VISIBLE_DEVICES=0" in output
+    assert "VISIBLE_DEVICES=3 but ignoring it" in shown(output)
+    assert "Setting CUDA_VISIBLE_DEVICES=0" in shown(output)
 
 
-def test_without_ssh_each_machine_starts_its_own_ranks(deepspeed):
+def test_without_ssh_each_machine_starts_its_own_ranks(deepspeed, shown):
     output = deepspeed(
         ["--no_ssh", "--node_rank", "1", "--master_addr", "127.0.0.1"],
         hosts="one slots=1\ntwo slots=1\n",
     )
+    assert "WORLD INFO DICT: {'one': [0], 'two': [0]}" in shown(output)
+    assert "Unable to find hostfile" not in shown(output)
     assert ranks(output) == ["rank 1 of 2, arguments ['--local_rank=0']"]
 
 

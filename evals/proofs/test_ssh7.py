@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from check_code import span
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 SSHD, SSH, KEYGEN, AGENT, ADD = (
@@ -190,3 +191,20 @@ def test_six_keys_of_the_agent_use_up_the_tries(box, says):
     finally:
         agent.terminate()
         agent.wait(5)
+
+
+def test_the_commands_of_the_check_find_the_key_in_both_places_or_miss_it(box):
+    offers, knows = span("SSH7", "KEY.pub"), span("SSH7", "authorized_keys")
+
+    def fingerprints(command, name, path):
+        command = command.replace(name, str(path))
+        shown = subprocess.run(command, shell=True, check=True, capture_output=True, text=True)
+        return set(re.findall(r"SHA256:\S+", shown.stdout))
+
+    known = fingerprints(knows, "~/.ssh/authorized_keys", box.place / "authorized_keys")
+    for file, opens in ((box.id, True), (key(box.place, "stranger"), False)):
+        [mine] = fingerprints(offers, "KEY.pub", f"{file}.pub")
+        log = box(file, "-v").stderr
+        offered = next(line for line in log.splitlines() if "Offering public key" in line)
+        assert mine in offered and ("Server accepts key" in log) is opens
+        assert (mine in known) is opens
