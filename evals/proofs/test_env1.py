@@ -1,9 +1,11 @@
 """ENV1: which card torch's own code calls unsupported, and with which words. The card and the build are described to it."""
 
+import shlex
 import warnings
 
 import pytest
 import torch
+from check_code import shown, span
 
 CU126 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
 CU130 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
@@ -15,7 +17,7 @@ def warned(monkeypatch):
         monkeypatch.setattr(torch.version, "cuda", "13.0")
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
         monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: build)
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: capability)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -69,3 +71,21 @@ def test_for_blackwell_cards_cu129_and_cu130_are_advised(warned):
 ])  # fmt: skip
 def test_the_words_of_older_releases_and_compilers_are_recognised(says, line):
     says("ENV1", line)
+
+
+@pytest.mark.parametrize("capability, build, confirmed", [
+    ((12, 0), CU126, True),
+    ((7, 0), CU130, True),
+    ((8, 9), CU126, False),  # 8.0 and 8.6 serve it
+    ((9, 0), CU130, False),
+    ((8, 0), ["sm_86", "sm_90"], True),  # a higher minor number doesn't
+])  # fmt: skip
+def test_the_check_agrees_with_torch_on_whether_the_build_knows_the_card(
+    warned, capability, build, confirmed
+):
+    complained = warned(capability, build) != ""
+    printed = shown(shlex.split(span("ENV1", "get_arch_list"))[2])
+    card, names = eval(printed.split(" ", 1)[1].replace(") [", "), ["))
+    known = {(int(name[3:-1]), int(name[-1])) for name in names}
+    serving = [one for one in known if one[0] == card[0] and one[1] <= card[1]]
+    assert (not serving) == complained == confirmed

@@ -1,10 +1,12 @@
 """ENV13: the CPU build of torch, and why pip leaves it in place."""
 
+import shlex
 import subprocess
 import sys
 import zipfile
 
 import pytest
+from check_code import shown, span
 
 torch = pytest.importorskip("torch")
 if torch.version.cuda or torch.version.hip:
@@ -46,6 +48,14 @@ def test_what_asks_for_the_card_stops(call, says):
 def test_what_asks_politely_goes_on_silently(recwarn):
     assert not torch.cuda.is_available() and torch.cuda.device_count() == 0 and not recwarn.list
     assert torch.version.cuda is None and torch.version.hip is None
+
+
+@pytest.mark.parametrize("cuda, confirmed", [(None, True), ("13.0", False)])
+def test_the_check_shows_none_twice_for_the_cpu_build_alone(monkeypatch, cuda, confirmed):
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    printed = shown(shlex.split(span("ENV13", "torch.version.hip"))[2])
+    assert printed.startswith(sys.executable)
+    assert printed.endswith(" None None") is confirmed
 
 
 def wheel(folder, version, cuda):

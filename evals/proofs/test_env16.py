@@ -5,6 +5,8 @@ import shlex
 
 import pytest
 import torch
+from check_code import shown, span
+from packaging.version import Version
 from remote_gpu_trainer.catalogue import bundle
 
 transformers = pytest.importorskip("transformers")
@@ -44,3 +46,24 @@ def test_pickled_weights_are_refused_and_the_same_as_safetensors_load(folder, sa
 def test_the_newer_torch_reads_them(folder, monkeypatch):
     monkeypatch.undo()
     load(folder)
+
+
+@pytest.mark.parametrize(("version", "safe"), [
+    ("2.5.1", False), ("2.6.0a0+df5bbc09d1.nv25.1", False), ("2.6.0", True), ("2.13.0+cpu", True),
+])  # fmt: skip
+def test_the_numbers_of_the_check_say_what_transformers_decides(monkeypatch, version, safe):
+    utils = transformers.utils.import_utils
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(utils, "get_torch_version", lambda: version)
+    utils.is_torch_greater_or_equal.cache_clear()
+    try:
+        if safe:
+            utils.check_torch_load_is_safe()
+        else:
+            with pytest.raises(ValueError, match="serious vulnerability"):
+                utils.check_torch_load_is_safe()
+    finally:
+        utils.is_torch_greater_or_equal.cache_clear()
+    code = shlex.split(span("ENV16", "transformers.__version__"))[2]
+    mine, theirs = (Version(word) for word in shown(code).split())
+    assert (mine < Version("2.6") and theirs >= Version("4.52")) is not safe

@@ -8,6 +8,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from check_code import span
+from stub_box import Box
 
 pytest.importorskip("pip")
 if not (Path(sysconfig.get_path("purelib")) / "_distutils_hack").is_dir():
@@ -94,3 +96,21 @@ def test_texts_of_uv_old_pip_and_nvcc(text, says):
 def test_a_plain_import_is_not_this(says):
     with pytest.raises(AssertionError, match="none of the signatures"):
         says("ENV19", "ModuleNotFoundError: No module named 'torch'")
+
+
+def test_the_check_shows_one_folder_twice_unless_pip_belongs_to_another_python(tmp_path):
+    box = Box(tmp_path)
+    box.package("torch", "2.13.0", "__version__ = '2.13.0'\n")
+
+    def folders():
+        pip, torch = box.said(span("ENV19", "sys.prefix")).splitlines()
+        return pip.split()[3], torch.split()[0]
+
+    pip, torch = folders()
+    assert pip.startswith(torch)
+    foreign = (
+        "pip 23.0.1 from /usr/lib/python3/dist-packages/pip (python 3.11)"  # as Debian's says it
+    )
+    box.program("python", f'[ "$2" = pip ] && echo "{foreign}" || exec {sys.executable} "$@"')
+    pip, torch = folders()
+    assert not pip.startswith(torch)

@@ -2,8 +2,10 @@
 
 import importlib.metadata
 import importlib.util
+import shlex
 
 import pytest
+from check_code import span
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -105,6 +107,19 @@ def test_a_process_keeps_its_first_answer_and_a_new_one_asks_again(run_apart, tm
     assert run_apart(KEPT, tmp_path).stdout.split() == ["False", "True", "False"]
     again = run_apart("from transformers.utils import is_bitsandbytes_available as a; print(a())")
     assert again.stdout.strip() == "True", again.stderr
+
+
+@absent
+def test_the_check_names_a_missing_package_and_prints_the_version_of_one_that_is_there(
+    run_apart, tmp_path
+):
+    code = shlex.split(span("ENV26", "m.version('accelerate')"))[2]
+    assert run_apart(code).stdout.split()[1] == importlib.metadata.version("accelerate")
+    code = code.replace("accelerate", "bitsandbytes")
+    missing = run_apart(code)
+    assert missing.returncode == 1 and "PackageNotFoundError" in missing.stderr
+    assert run_apart(KEPT, tmp_path).returncode == 0  # it installs one
+    assert run_apart(code).stdout.split()[1] == "9.0"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch.utils.cpp_extension as extensions
+from check_code import shown, span
 from stub_compiler import write_compiler
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
@@ -104,6 +105,36 @@ def test_ninja_is_a_program_in_path(box, monkeypatch, says):
     says("ENV28", str(error.value))
     monkeypatch.setenv("PATH", str(box / "bin"))
     assert Path(load()).parent == box / "ext" / "op"
+
+
+@pytest.fixture
+def told(box):
+    """What the Check prints: whether ninja is found, where the compiler is, the locks."""
+    python, shell = span("ENV28", "is_ninja_available").split("; command", 1)
+    env = {"PATH": str(box / "bin"), "TORCH_EXTENSIONS_DIR": str(box / "ext")}
+    shell = shell.replace("find ", f"{shutil.which('find', path=os.defpath)} ")
+
+    def run():
+        ninja = shown(python.split('"')[1]).split()[0]
+        done = subprocess.run(["/bin/sh", "-c", f"command{shell}"], capture_output=True, text=True, env=env)  # fmt: skip
+        lines = done.stdout.splitlines()
+        return ninja, [line for line in lines if line.endswith("c++")], [line for line in lines if line.endswith("lock")]  # fmt: skip
+
+    return run
+
+
+def test_the_check_names_what_is_missing_and_nothing_on_a_whole_box(box, told, monkeypatch):
+    (box / "ext" / "op").mkdir(parents=True)
+    assert told() == ("True", [str(box / "bin" / "c++")], [])
+    lock = box / "ext" / "op" / "lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    [line] = told()[2]
+    assert "1970" in line and line.endswith(str(lock))
+    (box / "bin" / "c++").unlink()
+    assert told()[1] == []
+    (box / "bin" / "ninja").unlink()
+    assert told()[0] == "False"
 
 
 def test_deepspeed_says_it_in_its_own_words(box, monkeypatch, says):

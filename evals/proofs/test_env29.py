@@ -3,10 +3,10 @@
 Neither package is installed: folders stand in for them, with the lines at which the real ones stop.
 """
 
-import re
-from pathlib import Path
+import shlex
 
 import pytest
+from check_code import span
 
 torch = pytest.importorskip("torch", minversion="2.4")
 
@@ -45,12 +45,7 @@ def install(tmp_path):
 
 
 def check(run_apart) -> str:
-    page = (
-        (Path(__file__).parents[2] / "references/environment.md")
-        .read_text(encoding="utf-8")
-        .split("### ENV29")[1]
-    )
-    return run_apart(re.search(r'\*\*Check:\*\* `python -c "(.+?)"`', page)[1]).stdout.strip()
+    return run_apart(shlex.split(span("ENV29", "importlib.metadata"))[2]).stdout.strip()
 
 
 def test_the_web_package(install, run_apart, says, tmp_path):
@@ -77,6 +72,12 @@ def test_one_without_compiled_parts(install, run_apart, says):
     )
     says("ENV29", run_apart("from apex.normalization import FusedLayerNorm as N; N(8)").stderr)
     assert check(run_apart) == "0.1 ['apex/amp/__init__.py']"
+
+
+def test_a_whole_one_shows_both_parts(install, run_apart):
+    compiled = "amp_C.cpython-311-x86_64-linux-gnu.so"
+    install("0.1", {"apex/__init__.py": "", "apex/amp/__init__.py": "", compiled: ""})
+    assert check(run_apart) == f"0.1 ['apex/amp/__init__.py', '{compiled}']"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,11 @@
 """ENV8: DeepSpeed and torch look for nvcc, and compare its CUDA with torch's."""
 
+import shlex
+import subprocess
+
 import pytest
 import torch
+from check_code import shown, span
 from torch.torch_version import TorchVersion
 from torch.utils import cpp_extension
 
@@ -81,3 +85,41 @@ def test_a_probe_at_import_only_warns(toolkit, capsys):
 
     assert builder.probe_is_compatible(Op()) is False
     assert "compatibility check failed" in capsys.readouterr().out
+
+
+@pytest.fixture
+def told(capfd):
+    """What the Check prints: torch's CUDA, the folder that builds take, and the release of its nvcc, or None."""
+
+    def run():
+        capfd.readouterr()
+        first = shown(shlex.split(span("ENV8", "CUDA_HOME as h"))[2]).split()
+        nvcc = capfd.readouterr().out.partition("release ")[2].partition(",")[0]
+        return [*first, nvcc or None]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("version", "release"), [("12.8", "12.8"), ("13.0", "13.0"), ("", None), (None, None)]
+)
+def test_the_check_names_the_toolkit_that_deepspeed_takes(
+    toolkit, told, monkeypatch, tmp_path, version, release
+):
+    """`nvcc` in PATH is another one, of torch's own CUDA: nobody asks it."""
+    toolkit(version)
+    other = tmp_path / "other" / "nvcc"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 13.0, V13.0.48'\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(other.parent), prepend=":")
+    assert subprocess.run(["nvcc"], capture_output=True, text=True).stdout
+    cuda, home, seen = told()
+    assert (cuda, seen) == ("13.0", release)
+    refused = home == "None" or seen is None or seen.split(".")[0] != cuda.split(".")[0]
+    try:
+        builder.assert_no_cuda_mismatch()
+    except (builder.MissingCUDAException, builder.CUDAMismatchException):
+        assert refused
+    else:
+        assert not refused

@@ -1,10 +1,13 @@
 """HUB1: the texts of a refused request, the wait for the window's end, and that an offline process asks nothing. A local server plays the Hub."""
 
 import json
+import shutil
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from check_code import span
 
 hub = pytest.importorskip("huggingface_hub")
 errors = pytest.importorskip("huggingface_hub.errors")
@@ -17,11 +20,15 @@ def server():
     """Answers 429 while `left` lasts. `asked` counts the requests."""
 
     class Hub(BaseHTTPRequestHandler):
+        rest = '"api";r=499;t=212'
         left, asked, headers_of_429 = (
             1,
             0,
             {"RateLimit": '"api";r=0;t=7', "RateLimit-Policy": '"fixed window";"api";q=500;w=300'},
         )
+
+        def do_HEAD(self):
+            self.do_GET()
 
         def do_GET(self):
             Hub.asked += 1
@@ -32,7 +39,7 @@ def server():
             )
             body = b"" if refused else json.dumps(answer).encode()
             self.send_response(429 if refused else 200)
-            for name, value in (Hub.headers_of_429 if refused else {}).items():
+            for name, value in (Hub.headers_of_429 if refused else {"RateLimit": Hub.rest}).items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -98,3 +105,12 @@ def test_an_offline_process_asks_nothing(server, tmp_path, monkeypatch):
     hub.snapshot_download("org/tiny", **where)
     assert hub.hf_hub_download("org/tiny", "config.json", **where)
     assert server.asked == asked
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not there")
+@pytest.mark.parametrize(("left", "rest"), [(1, '"api";r=0;t=7'), (0, '"api";r=499;t=212')])
+def test_the_check_prints_what_is_left_of_the_window(server, left, rest):
+    server.left = left
+    code = span("HUB1", "curl").replace("https://huggingface.co/api/models/gpt2", server.url)
+    said = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+    assert said.splitlines()[0] == f"RateLimit: {rest}"

@@ -43,7 +43,7 @@ def load(paths, **arguments):
 
 
 def script(paths) -> list[str]:
-    [code] = re.findall(r"<<'EOF'\n(.*?)^EOF$", bundle.load().get("HUB10").fix, re.S | re.M)
+    [code] = re.findall(r"<<'EOF'\n(.*?)^EOF$", bundle.load().get("HUB10").check, re.S | re.M)
     done = subprocess.run(
         [sys.executable, "-", *paths], input=code, capture_output=True, text=True, check=True
     )

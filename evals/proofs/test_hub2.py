@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from check_code import span
 
 hub = pytest.importorskip("huggingface_hub")
 OLD, NEW = "HF_HUB_ENABLE_HF_TRANSFER", "HF_XET_HIGH_PERFORMANCE"
@@ -67,3 +68,21 @@ def test_a_plain_download_names_the_missing_package(monkeypatch, tmp_path, caplo
     assert "'hf_xet' package is not installed. Falling back to regular HTTP download" in "\n".join(
         caplog.records
     )
+
+
+def told(**variables) -> dict[str, str]:
+    """What the Check prints: the variables, and what the library's own `hf env` says."""
+    path = os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"]))
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | {"PATH": path}
+    code = span("HUB2", "hf env")
+    said = subprocess.run(["bash", "-c", code], env=env | variables, capture_output=True, text=True)
+    lines = [re.split(r": |=", line.strip("- "), maxsplit=1) for line in said.stdout.splitlines()]
+    return {line[0]: line[1] for line in lines if len(line) == 2}
+
+
+def test_the_check_shows_the_old_switch_that_is_set_and_the_new_one_that_is_not():
+    old = told(**{OLD: "1"})
+    assert old[OLD] == "1" and old[NEW] == "False"
+    assert int(old["huggingface_hub version"].split(".")[0]) >= 1
+    new = told(**{NEW: "1"})
+    assert OLD not in new and new[NEW] == "True"

@@ -4,6 +4,8 @@ import hashlib
 
 import pytest
 import torch
+from check_code import span
+from stub_box import Box
 
 safetensors = pytest.importorskip("safetensors")
 from safetensors.torch import load_file, save_file
@@ -81,3 +83,27 @@ def test_older_texts_are_found(says):
     for text in ("safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLarge",
                  "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"):  # fmt: skip
         says("HUB6", text)
+
+
+@pytest.mark.parametrize(("spoil", "told"), [
+    (lambda whole: POINTER, "version https://git-lfs"),
+    (lambda whole: PAGE, "<"),
+    (lambda whole: whole[:-100], ""),
+    (lambda whole: whole, ""),
+], ids=["a pointer", "an HTML page", "cut off", "whole"])  # fmt: skip
+def test_the_check_shows_text_at_the_start_or_another_size_but_for_a_whole_file(
+    weights, tmp_path, spoil, told
+):
+    whole = weights.read_bytes()
+    blob = tmp_path / "blob"  # as in the Hub's cache: the name is a link
+    weights.unlink()
+    blob.write_bytes(spoil(whole))
+    weights.symlink_to(blob)
+    code = span("HUB6", "head -c").replace("FILE", weights.name)
+    size, start = (
+        Box(tmp_path).run(f"{code} | LC_ALL=C tr -cd '[:print:]\\n'").stdout.split("\n", 1)
+    )
+    size = int(size.split()[4])
+    broken = start.startswith(("version https://git-lfs", "<")) or size != len(whole)
+    assert start.startswith(told)
+    assert broken is (spoil(whole) != whole)

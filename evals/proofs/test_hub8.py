@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
+from check_code import span
 
 hub = pytest.importorskip("huggingface_hub")
 transformers = pytest.importorskip("transformers")
@@ -114,3 +116,32 @@ def test_transformers_5_makes_up_a_tokenizer_without_files():
     )  # its special tokens, nothing else
     (made_up := transformers.BertTokenizer.from_pretrained("mine"))("some words")
     assert len(made_up) == 5
+
+
+def lists(folder) -> set[str]:
+    """The names that the Check prints for this folder."""
+    code = span("HUB8", "ls -la").replace("X", folder)
+    said = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+    return {line.split()[-1] for line in said.splitlines()[1:]}
+
+
+def whole(names: set[str]) -> bool:
+    """What the entry calls right."""
+    weights = {n for n in names if n.endswith(".safetensors") or n.startswith("pytorch_model")}
+    words = names & {"tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json"}
+    return bool("config.json" in names and weights and words)
+
+
+def test_the_check_lists_less_than_a_model_for_each_folder_that_is_refused():
+    model("out/checkpoint-5")
+    SMALL.save_pretrained("config")
+    model("bare")
+    base = transformers.AutoModel.from_pretrained("bare")
+    peft.get_peft_model(base, peft.LoraConfig(target_modules=["query"])).save_pretrained("adapter")
+    model("mine")
+    tokenizer("mine")
+    for folder in ("out", "config", "bare", "adapter", "nowhere"):
+        assert not whole(lists(folder)), folder
+    assert "adapter_config.json" in lists("adapter") and not lists("nowhere")
+    assert whole(lists("mine"))
+    assert transformers.AutoTokenizer.from_pretrained("mine")("a b")["input_ids"] == [0, 1]

@@ -1,10 +1,13 @@
 """U2: bash goes on reading its script while it runs."""
 
+import os
 import shutil
 import subprocess
 import time
+from datetime import datetime
 
 import pytest
+from check_code import span
 
 QUEUE = "echo one >> log\nsleep 0.6\necho two >> log\necho three >> log\n"
 INSERTED = (
@@ -53,3 +56,40 @@ def steps_of(wrapped: str, folder, monkeypatch) -> list[str]:
     monkeypatch.setitem(globals(), "QUEUE", wrapped.format(QUEUE))
     monkeypatch.setitem(globals(), "INSERTED", wrapped.format(INSERTED))
     return run_and_change(folder, shutil.copyfile)[0]
+
+
+def copied_over(new, script):
+    shutil.copyfile(new, script)
+    os.utime(script, (time.time() + 5,) * 2)  # the start is told in whole seconds
+
+
+@pytest.mark.parametrize(("change", "renamed", "younger"), [
+    (copied_over, False, True),
+    (lambda new, script: new.replace(script), True, False),
+    (lambda new, script: None, False, False),
+])  # fmt: skip
+def test_the_check_tells_a_file_written_over_from_a_renamed_and_from_an_old_one(
+    tmp_path, change, renamed, younger
+):
+    name = f"queue_{os.getpid()}.sh"  # others may run the same test
+    script, new = tmp_path / name, tmp_path / "new.sh"
+    for path in (script, new):
+        path.write_text("sleep 20\ntrue\n")
+        os.utime(path, (time.time() - 60,) * 2)
+    process = subprocess.Popen(["bash", str(script)], start_new_session=True)
+    try:
+        while not os.path.exists(f"/proc/{process.pid}/fd/255"):  # bash has opened its script
+            time.sleep(0.02)
+        change(new, script)
+        code = span("U2", "pgrep").replace("run_queue\\.sh", name).replace("run_queue.sh", name)
+        told = subprocess.run(
+            ["bash", "-c", code], cwd=tmp_path, env={**os.environ, "LC_ALL": "C"},
+            capture_output=True, text=True,
+        ).stdout.splitlines()  # fmt: skip
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
+    assert told[0].endswith("(deleted)") is renamed
+    started = datetime.strptime(told[1].strip(), "%a %b %d %H:%M:%S %Y")
+    changed = datetime.strptime(told[2].split(".")[0], "%Y-%m-%d %H:%M:%S")
+    assert (changed > started and not renamed) is younger

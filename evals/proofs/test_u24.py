@@ -1,11 +1,10 @@
 """U24: the loop waits for the loader, and workers take the wait away."""
 
-import re
 import time
 
 import pytest
 import torch
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block, shown
 from torch.utils.data import DataLoader, Dataset
 
 SAMPLES, SECONDS = 32, 0.05
@@ -47,12 +46,9 @@ def test_prefetching_and_staying_need_workers():
             DataLoader(Slow(), num_workers=0, **option)
 
 
-def test_the_code_of_the_entry_tells_a_loader_that_sets_the_pace_from_a_quick_one(capsys):
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("U24").fix, re.S)[1]
-
+def test_the_code_of_the_entry_tells_a_loader_that_sets_the_pace_from_a_quick_one():
     def per_batch(loader):
-        exec(code, {"loader": loader, "time": time})
-        return float(capsys.readouterr().out.split()[0])
+        return float(shown(block("U24"), loader=loader, time=time).split()[0])
 
     def slow():
         for _ in range(102):

@@ -7,6 +7,8 @@ import sys
 import time
 
 import pytest
+from check_code import span
+from stub_box import Box
 
 TRAIN = "import time; print('step 1', flush=True); time.sleep(30)"
 
@@ -31,3 +33,38 @@ def test_the_log_is_silent_and_the_status_names_the_signal(tmp_path, name, statu
     shell.wait(timeout=10)
     assert log.read_text() == "step 1\n"
     assert rc.read_text() == f"rc={status}\n"
+
+
+OUT_OF_MEMORY = (
+    "[Wed Nov 25 03:10:12 2026] Memory cgroup out of memory: Killed process 4100 (python) "
+    "total-vm:51234567kB, anon-rss:31457280kB, file-rss:1024kB, shmem-rss:0kB, UID:0 pgtables:61440kB\n"
+)
+SEGFAULT = "[Wed Nov 25 03:10:12 2026] python[4100]: segfault at 0 ip 00007f1c sp 00007ffd error 4 in libc.so.6\n"
+QUIET = "[Wed Nov 25 00:00:01 2026] Linux version 6.8.0\n[Wed Nov 25 00:00:02 2026] eth0: link up\n"
+
+
+@pytest.mark.parametrize(("log", "killed", "lines"), [
+    (QUIET + OUT_OF_MEMORY, 1, 1), (QUIET + SEGFAULT, 0, 1), (QUIET, 0, 0),
+])  # fmt: skip
+def test_the_check_shows_the_kernels_trace_and_the_groups_counter_and_nothing_else(
+    tmp_path, log, killed, lines
+):
+    box = Box(tmp_path)
+    box.prints("dmesg", log)
+    box.prints("uptime", "2026-11-24 08:00:00\n")
+    (tmp_path / "run.log").touch()
+    (tmp_path / "memory.events").write_text(f"low 0\nhigh 0\nmax 9\noom 1\noom_kill {killed}\n")
+    code = span("U3", "uptime -s").replace("/sys/fs/cgroup", str(tmp_path))
+    told = box.said(code).splitlines()
+    assert told[0] == "2026-11-24 08:00:00"
+    assert f"oom_kill {killed}" in told
+    assert len(told) == 3 + 5 + lines
+
+
+def test_where_the_kernel_log_is_closed_the_check_says_so(tmp_path):
+    box = Box(tmp_path)
+    closed = "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1"
+    box.program("dmesg", closed)
+    box.program("journalctl", "echo 'No journal files were found.' >&2; exit 1")
+    (tmp_path / "run.log").touch()
+    assert "Operation not permitted" in box.said(span("U3", "uptime -s"))

@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pytest
+from check_code import span
+from stub_box import Box
 
 GUARD = """
 import json, sys
@@ -37,3 +39,20 @@ def test_a_script_that_activates_is_refused_and_the_mere_words_pass(guarded):
 
 def test_the_environments_own_python_shows_in_the_line(guarded):
     assert guarded("ssh box '/root/miniconda3/envs/exp/bin/python train.py'") == 0
+
+
+READS_THE_SCRIPT = """
+import json, pathlib, sys
+words = json.load(sys.stdin)["tool_input"]["command"].split()
+text = " ".join(words + [pathlib.Path(w).read_text() for w in words if pathlib.Path(w).is_file()])
+sys.exit(0 if "conda activate" in text else 2)
+"""
+
+
+@pytest.mark.parametrize(("guard", "codes"), [(GUARD, ["2", "0"]), (READS_THE_SCRIPT, ["0", "0"])])
+def test_the_check_tells_a_guard_that_reads_the_typed_text_only(tmp_path, guard, codes):
+    (tmp_path / "guard.py").write_text(guard)
+    (tmp_path / "run.sh").write_text("conda activate exp\npython train.py\n")
+    box, code = Box(tmp_path), span("U5", "guard.py")
+    typed = code.replace("bash run.sh", "conda activate exp && bash run.sh")
+    assert [box.said(code), box.said(typed)] == codes

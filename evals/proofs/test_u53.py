@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from check_code import span
 from torch.utils.data import DataLoader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc")
@@ -87,6 +88,11 @@ elif what == "zombies":  # they ended, and nobody waited for them
             os.waitpid(-1, 0)
     except ChildProcessError:
         threads(5)
+elif what == "check":
+    old = [subprocess.Popen(["sleep", "30"]) for _ in range(number)]
+    subprocess.run(["bash", "-c", sys.argv[4]], stderr=subprocess.DEVNULL)
+    for process in old:
+        process.kill()
 elif what == "bash":
     loop = f"for i in $(seq {number}); do sleep 5 & done"
     shell = subprocess.Popen(["bash", "-c", loop], stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -96,11 +102,11 @@ os._exit(0)
 """
 
 
-def limited(what, number):
+def limited(what, number, *more):
     """Runs beside 60 free tasks; under root as a user number that nobody has."""
     user = 1_900_000_000 + os.getpid() % 1_000_000
     child = subprocess.run(
-        [sys.executable, "-S", "-c", LIMITED, what, str(number), str(user)],
+        [sys.executable, "-S", "-c", LIMITED, what, str(number), str(user), *more],
         cwd="/",
         capture_output=True,
         text=True,
@@ -187,3 +193,11 @@ def test_a_worker_of_a_loader_counts_as_several_tasks():
     time.sleep(0.2)
     assert 3 * 4 <= during <= 5 * 4
     assert tasks(os.getpid()) <= before + 1
+
+
+@pytest.mark.parametrize(("left", "near"), [(45, True), (0, False)])
+def test_the_check_shows_a_count_near_the_users_limit_only_when_it_is_near(left, near):
+    """The user has no name, as in a container that was started with a number."""
+    limit, held = map(int, limited("check", left, span("U53", "wc -l"))[-2:])
+    assert (limit - held < 20) is near
+    assert held >= left

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 import pytest
+from check_code import span
+from stub_box import Box
 from transformers import HfArgumentParser
 
 
@@ -30,3 +32,19 @@ def test_an_unknown_argument_is_refused_with_the_signature(says, extra):
 def test_known_ones_pass_and_an_empty_list_keeps_the_notebooks_own_out():
     assert PARSER.parse_dict({"batch_size": 2})[0].batch_size == 2
     assert PARSER.parse_args_into_dataclasses(args=[])[0].batch_size == 1
+
+
+@pytest.mark.parametrize(("key", "known"), [
+    ("batch_size", True), ("batch", False), ("train_mm_proj_only", False), ("learning_rate", False),
+])  # fmt: skip
+def test_the_check_prints_nothing_for_an_unknown_key_alone(tmp_path, key, known):
+    """`batch` is a part of a known name: still unknown."""
+    box = Box(tmp_path)
+    box.prints("python", PARSER.format_help())
+    printed = box.said(span("U57", "--help").replace("NAME", key))
+    assert (f"--{key}" in printed) is bool(printed) is known
+    if known:
+        PARSER.parse_dict({key: 2})
+    else:
+        with pytest.raises(ValueError):
+            PARSER.parse_dict({key: 2})

@@ -4,6 +4,8 @@ import gzip
 import pickle
 
 import pytest
+from check_code import span
+from stub_box import Box
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,32 @@ def test_a_table_in_gb18030_is_read_by_its_name(says, tmp_path):
         path.read_text(encoding="utf-8")
     says("U58", f"UnicodeDecodeError: {error.value}")
     assert path.read_text(encoding="gb18030") == "标签"
+
+
+@pytest.mark.parametrize(("content", "start", "utf8"), [
+    (pickle.dumps([1]), "80 04", False),
+    (gzip.compress(b"text", mtime=0), "1f 8b", False),
+    ("标签".encode("gb18030"), "b1 ea", False),
+    ("标签".encode(), "e6 a0", True),
+    (b"plain", "70 6c", True),
+], ids=["pickle", "gzip", "gb18030", "utf-8", "ascii"])  # fmt: skip
+def test_the_check_names_the_start_and_whether_the_file_is_utf8(tmp_path, content, start, utf8):
+    (tmp_path / "train file.csv").write_bytes(content)
+    box = Box(tmp_path)
+    first, *others = box.said(span("U58", "iconv").replace("FILE", "'train file.csv'")).splitlines()
+    assert first.strip().startswith(start)
+    assert others == [*["UTF-8"] * utf8, others[-1]]
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        assert not utf8
+    else:
+        assert utf8
+
+
+def test_the_last_line_of_the_check_is_the_systems_choice(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"plain")
+    box, code = Box(tmp_path), span("U58", "iconv").replace("FILE", "a.csv")
+    old = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    assert box.said(code, **old).splitlines()[-1] == "ANSI_X3.4-1968"
+    assert box.said(code, **old | {"PYTHONUTF8": "1"}).splitlines()[-1].lower() == "utf-8"

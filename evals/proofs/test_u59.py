@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import pytest
+from check_code import span
+from stub_box import Box
 
 
 @pytest.fixture
@@ -37,3 +39,19 @@ def test_m_cures_both(root, module):
 
 def test_pythonpath_cures_the_plain_import(root):
     assert started(root, "tools/train.py", PYTHONPATH=".").stdout == "1\n"
+
+
+@pytest.mark.parametrize(("script", "variables", "confirmed"), [
+    ("tools/train.py", {}, True),
+    ("tools/train.py", {"PYTHONPATH": "."}, False),
+    ("train.py", {}, False),
+])  # fmt: skip
+def test_the_check_shows_whether_python_looks_where_the_module_is(
+    root, script, variables, confirmed
+):
+    (root / "train.py").write_text("import utils\nprint(utils.value)\n")
+    assert (started(root, script, **variables).returncode != 0) is confirmed
+    box, code = Box(root), span("U59", "find . -maxdepth").replace("tools/train.py", script)
+    found, listed = box.said(code, **{"PYTHONPATH": "", **variables}).splitlines()
+    assert found == "./utils.py"
+    assert (os.path.abspath(root) not in map(os.path.abspath, eval(listed))) is confirmed

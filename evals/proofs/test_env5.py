@@ -1,0 +1,56 @@
+"""ENV5: a folder in LD_LIBRARY_PATH goes before the libraries that pip brought, and the Check names the one that is loaded.
+
+torch's own small module stands for a library of CUDA's user: it looks in a folder of the environment, as those do, and
+its one library gets a name of NVIDIA's.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from check_code import span
+from stub_box import Box
+
+torch = pytest.importorskip("torch")
+HAS, WANTS = b"\0libtorch_python.so\0", b"\0libnvJitLink.so.12\0"
+if not sys.platform.startswith("linux") or not shutil.which("ldd"):
+    pytest.skip("shared libraries of Linux", allow_module_level=True)
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """An environment whose library lies in the folder where its user looks, and a system with a copy of it."""
+    data = Path(torch._C.__file__).read_bytes()
+    assert HAS in data
+    user = tmp_path / "env/torch/libcusparse.so.12"
+    own, system = user.parent / "lib", tmp_path / "usr/local/cuda/lib64"
+    for folder in (own, system):
+        folder.mkdir(parents=True)
+        shutil.copy(Path(torch._C.__file__), folder / "libnvJitLink.so.12")
+    user.write_bytes(data.replace(HAS, WANTS))
+    return user, own, system
+
+
+def loaded(tmp_path, user, **variables) -> str:
+    return Box(tmp_path).said(span("ENV5", "ldd FILE").replace("FILE", str(user)), **variables)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_check_names_a_path_outside_the_environment_only_when_two_are_mixed(
+    installed, tmp_path, mixed
+):
+    user, own, system = installed
+    line = loaded(tmp_path, user, LD_LIBRARY_PATH=str(system) if mixed else "")
+    assert line.startswith(f"libnvJitLink.so.12 => {system if mixed else own}/libnvJitLink")
+
+
+def test_a_library_that_is_not_there_is_named_so(installed, tmp_path, says):
+    user, own, _ = installed
+    shutil.rmtree(own)
+    assert loaded(tmp_path, user, LD_LIBRARY_PATH="") == "libnvJitLink.so.12 => not found"
+    user.write_bytes(user.read_bytes().replace(WANTS, b"\0libnccl.so.2\0".ljust(len(WANTS), b"\0")))
+    code = f"import ctypes; ctypes.CDLL({str(user)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    says("ENV5", f"ImportError: {done.stderr.strip().splitlines()[-1].split(': ', 1)[1]}")

@@ -1,0 +1,38 @@
+"""U49: a sound installation multiplies, and one batch on the CPU names the token id that cuBLAS only suffers from."""
+
+import shlex
+
+import pytest
+import torch
+from check_code import shown, span
+
+
+def test_the_check_prints_512_where_the_product_is_right_and_stops_where_no_card_is():
+    code = shlex.split(span("U49", "(a @ a).sum()"))[2]
+    with pytest.raises((AssertionError, RuntimeError)):
+        shown(code)  # this build knows no card: library or build
+    assert "device='cuda'" in code
+    assert shown(code.replace("cuda", "cpu")).startswith("tensor(512.")
+
+
+def test_a_token_id_at_the_end_of_the_table_is_named_on_the_cpu_and_a_larger_table_takes_it(
+    small_llama,
+):
+    transformers = pytest.importorskip("transformers")
+    model = transformers.LlamaForCausalLM(small_llama)
+    ids = torch.tensor([[1, 2, small_llama.vocab_size]])  # as after adding a token
+    assert ids.max() >= model.get_input_embeddings().num_embeddings
+    with pytest.raises(IndexError, match="index out of range in self"):
+        model(input_ids=ids)
+    larger = small_llama.vocab_size + 1
+    model.resize_token_embeddings(larger, mean_resizing=False)
+    assert model(input_ids=ids).logits.shape[-1] == larger
+
+
+@pytest.mark.parametrize("line", [
+    "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb",
+    "RuntimeError: cublas runtime error : library not initialized at /pytorch/aten/src/THC/THCGeneral.cpp:216",
+])  # fmt: skip
+def test_the_texts_are_recognised(says, line):
+    says("U49", line)
