@@ -82,6 +82,19 @@ train(model, 2)
 print(told(model), torch.rand(1).item())
 """
 )
+PICKLED = (
+    TRAINING
+    + """
+import inspect, io, pickle
+held = nn.functional.relu
+model = nn.Sequential(nn.TransformerEncoderLayer(4, 2, 8), nn.Linear(4, 3))
+for epochs in (0, 2, 6):
+    train(model, epochs)
+    torch.save(model, io.BytesIO())
+    print([pickle.loads(pickle.dumps(one)) is nn.functional.relu for one in (held, nn.functional.relu)])
+    print(inspect.signature(held), len(inspect.getsource(held)), held.__name__, held.__defaults__)
+"""
+)
 
 
 def run(folder, text, *options, with_probe=True, **environment):
@@ -158,6 +171,14 @@ def test_a_program_ends_with_the_same_weights_output_and_code(tmp_path):
     assert without[0] == 1 and "still runs" in without[1]
     assert "RuntimeError: the end of this program" in errors
     assert report["exit"] == 1 and report["steps"] == 20 and len(report["processes"]) == 1
+
+
+def test_a_program_saves_whole_models_that_hold_functions_of_torch(tmp_path):
+    torch_is_there()
+    alone, _, errors = run(tmp_path, PICKLED, with_probe=False)
+    assert (alone[0], alone[1].count("[True, True]")) == (0, 3), errors
+    watched, report, errors = run(tmp_path, PICKLED, "--steps", "10")
+    assert (watched, report["steps"]) == (alone, 10), errors
 
 
 def test_a_compiled_program_ends_with_the_same_weights_and_isnt_looked_into(tmp_path):
