@@ -346,6 +346,32 @@ def test_ranks_with_the_same_batches_are_wrong_only_where_they_exchange_gradient
     assert not probe.merged(alone, [], 0)["findings"]
 
 
+@pytest.mark.parametrize(
+    "epochs, kinds",
+    [
+        ([[1, 2, 3], [1, 2, 3]], ["same order each epoch"]),
+        ([[1, 2, 3], [2, 3, 1]], []),
+        ([[7], [1, 2, 3], [2, 3, 1]], []),  # a look at one batch before the training
+        ([[7], [1, 2, 3], [1, 2, 3], [1]], ["same order each epoch"]),
+        ([[1, 2, 3], [7], [1, 2, 3]], []),  # not next to each other
+        ([[1, 2, 3], [1, 2, 3], [3, 2, 1]], []),
+        ([[5, 5, 5], [5, 5, 5]], []),  # batches that are all alike tell no order
+    ],
+)
+def test_an_order_counts_as_repeated_only_from_one_whole_epoch_to_the_next(epochs, kinds):
+    loader = types.SimpleNamespace(
+        num_workers=0,
+        persistent_workers=False,
+        pin_memory=False,
+        sampler=types.SimpleNamespace(shuffle=1),
+    )
+    held = probe.Loader(loader)
+    held.epochs = epochs
+    found = probe.Batches.of_order(None, held, 30)
+    assert [one["kind"] for one in found] == kinds
+    assert all(one["level"] == "wrong" for one in found)
+
+
 def test_workers_share_random_numbers_only_where_they_used_them():
     def worker(number, before, after):
         rows = [{"dataset.rng": [before, after]}]
