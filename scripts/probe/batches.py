@@ -261,7 +261,6 @@ class Batches(Observer):
     def of_order(self, held, step):
         """Epochs in the same order, and batches that come several times."""
         epochs = [epoch for epoch in held.epochs if epoch]
-        whole = [epoch for epoch in epochs[:-1] if len(epoch) >= 3 and len(set(epoch)) >= 3]
         if held.iterable and held.workers >= 2 and epochs:
             first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
             groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
@@ -275,16 +274,16 @@ class Batches(Observer):
                         workers=held.workers,
                     )
                 ]
-        pairs = list(zip(whole, epochs[1:]))
-        same = [
-            pair
-            for pair in pairs
-            if pair[0][: len(pair[1])] == pair[1][: len(pair[0])] and len(pair[1]) >= 3
+        pairs = [
+            (one, following)
+            for one, following in zip(epochs, epochs[1:])
+            if min(len(one), len(set(one)), len(following)) >= 3
         ]
-        if not same or len(same) < len([pair for pair in pairs if len(pair[1]) >= 3]):
+        same = [pair for pair in pairs if pair[0][: len(pair[1])] == pair[1][: len(pair[0])]]
+        if not same or len(same) < len(pairs):
             return []
         told = (
-            f"{len(same) + 1} epochs of {len(whole[0])} batches had the same batches in the same "
+            f"{len(same) + 1} epochs of {len(same[0][0])} batches had the same batches in the same "
             "order"
         )
         if "Distributed" in held.sampler and held.shuffles:

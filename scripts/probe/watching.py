@@ -5,9 +5,74 @@ import json
 import os
 import sys
 import threading
+import types
 import weakref
 
 from .table import KINDS, OBSERVATIONS
+
+
+class Replaced:
+    """A function that stands in for an attribute of its owner."""
+
+    def __init__(self, owner, attribute, original, around):
+        self.owner, self.attribute = owner, attribute
+        self.original, self.around = original, around
+
+    def switch(self, on):
+        """Put it in the attribute's place, or take it out, unless something else is there now."""
+        old, new = (self.original, self.around) if on else (self.around, self.original)
+        if self.owner.__dict__.get(self.attribute) is old:
+            setattr(self.owner, self.attribute, new)
+
+
+class Detoured:
+    """A function that calls `around` first, and stays the same object all the time.
+
+    Models hold on to functions such as `relu`. Where such a model is pickled, the function has to
+    be the one that its module knows under its name.
+    """
+
+    def __init__(self, function):
+        self.function, self.code = function, function.__code__
+        self.own = types.FunctionType(
+            self.code, function.__globals__, function.__name__, function.__defaults__
+        )
+        self.own.__kwdefaults__ = function.__kwdefaults__
+        self.own.__annotations__ = function.__annotations__
+        self.name = "_rgt_probe_" + function.__name__
+
+    def lead(self, around):
+        """Call `around` from now on. The code still says where its source is."""
+        self.around = around
+        call = eval(f"lambda *args, **kwargs: {self.name}(*args, **kwargs)")
+        self.call = call.__code__.replace(
+            co_name=self.code.co_name,
+            co_filename=self.code.co_filename,
+            co_firstlineno=self.code.co_firstlineno,
+        )
+        self.switch(True)
+
+    def switch(self, on):
+        """Call `around`, or what the function did before."""
+        if self.function.__code__ is not (self.code if on else self.call):
+            return
+        if on:
+            self.function.__globals__[self.name] = self.around
+            self.function.__wrapped__ = self.own
+        self.function.__code__ = self.call if on else self.code
+        if not on:
+            del self.function.__wrapped__, self.function.__globals__[self.name]
+
+
+def plain(owner, function):
+    """Whether it is a module's own function without a closure, written in Python."""
+    return (
+        isinstance(owner, types.ModuleType)
+        and isinstance(function, types.FunctionType)
+        and not function.__closure__
+        and not hasattr(function, "__wrapped__")
+        and function.__globals__ is owner.__dict__
+    )
 
 
 class Observer:
@@ -74,10 +139,13 @@ class Watch:
 
         `fragile` ones are taken off while code is compiled. `places` are further owners.
         """
-        original = getattr(owner, attribute, None)
+        function = original = getattr(owner, attribute, None)
         if original is None:
             return
         watch = self
+        detour = Detoured(function) if plain(owner, function) else None
+        if detour:
+            original = detour.own
 
         @functools.wraps(original)
         def around(*args, **kwargs):
@@ -90,17 +158,20 @@ class Watch:
                 watch.guard(part, after, token, result, args, kwargs)
             return result
 
+        if detour:
+            detour.lead(around)
+            self.patches.append((fragile, detour))
+            return
         for place in (owner, *places):
             if getattr(place, attribute, None) is original:
-                self.patches.append((place, attribute, original, around, fragile))
+                self.patches.append((fragile, Replaced(place, attribute, original, around)))
                 setattr(place, attribute, around)
 
     def switch(self, on, fragile_only=True):
         """Take the functions off, or put them back."""
-        for place, attribute, original, around, fragile in self.patches[:: 1 if on else -1]:
-            old, new = (original, around) if on else (around, original)
-            if (fragile or not fragile_only) and place.__dict__.get(attribute) is old:
-                setattr(place, attribute, new)
+        for fragile, patch in self.patches[:: 1 if on else -1]:
+            if fragile or not fragile_only:
+                patch.switch(on)
 
     def stand_down(self, why):
         """Take off what compiled code would contain, for good."""

@@ -82,6 +82,19 @@ train(model, 2)
 print(told(model), torch.rand(1).item())
 """
 )
+PICKLED = (
+    TRAINING
+    + """
+import inspect, io, pickle
+held = nn.functional.relu
+model = nn.Sequential(nn.TransformerEncoderLayer(4, 2, 8), nn.Linear(4, 3))
+for epochs in (0, 2, 6):
+    train(model, epochs)
+    torch.save(model, io.BytesIO())
+    print([pickle.loads(pickle.dumps(one)) is nn.functional.relu for one in (held, nn.functional.relu)])
+    print(inspect.signature(held), len(inspect.getsource(held)), held.__name__, held.__defaults__)
+"""
+)
 
 
 def run(folder, text, *options, with_probe=True, **environment):
@@ -158,6 +171,14 @@ def test_a_program_ends_with_the_same_weights_output_and_code(tmp_path):
     assert without[0] == 1 and "still runs" in without[1]
     assert "RuntimeError: the end of this program" in errors
     assert report["exit"] == 1 and report["steps"] == 20 and len(report["processes"]) == 1
+
+
+def test_a_program_saves_whole_models_that_hold_functions_of_torch(tmp_path):
+    torch_is_there()
+    alone, _, errors = run(tmp_path, PICKLED, with_probe=False)
+    assert (alone[0], alone[1].count("[True, True]")) == (0, 3), errors
+    watched, report, errors = run(tmp_path, PICKLED, "--steps", "10")
+    assert (watched, report["steps"]) == (alone, 10), errors
 
 
 def test_a_compiled_program_ends_with_the_same_weights_and_isnt_looked_into(tmp_path):
@@ -323,6 +344,32 @@ def test_ranks_with_the_same_batches_are_wrong_only_where_they_exchange_gradient
     alone = [report_of(rank, batches=[1, 2, 3, 4]) for rank in (0, 1)]
     assert not probe.merged(other, [], 0)["findings"]
     assert not probe.merged(alone, [], 0)["findings"]
+
+
+@pytest.mark.parametrize(
+    "epochs, kinds",
+    [
+        ([[1, 2, 3], [1, 2, 3]], ["same order each epoch"]),
+        ([[1, 2, 3], [2, 3, 1]], []),
+        ([[7], [1, 2, 3], [2, 3, 1]], []),  # a look at one batch before the training
+        ([[7], [1, 2, 3], [1, 2, 3], [1]], ["same order each epoch"]),
+        ([[1, 2, 3], [7], [1, 2, 3]], []),  # not next to each other
+        ([[1, 2, 3], [1, 2, 3], [3, 2, 1]], []),
+        ([[5, 5, 5], [5, 5, 5]], []),  # batches that are all alike tell no order
+    ],
+)
+def test_an_order_counts_as_repeated_only_from_one_whole_epoch_to_the_next(epochs, kinds):
+    loader = types.SimpleNamespace(
+        num_workers=0,
+        persistent_workers=False,
+        pin_memory=False,
+        sampler=types.SimpleNamespace(shuffle=1),
+    )
+    held = probe.Loader(loader)
+    held.epochs = epochs
+    found = probe.Batches.of_order(None, held, 30)
+    assert [one["kind"] for one in found] == kinds
+    assert all(one["level"] == "wrong" for one in found)
 
 
 def test_workers_share_random_numbers_only_where_they_used_them():
