@@ -1,9 +1,9 @@
 """C17: what the automatic clean-up of Trainer keeps. Needs transformers and accelerate."""
 
+import contextlib
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -56,23 +56,46 @@ def kept(folder) -> list[int]:
     return sorted(int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*"))
 
 
-def test_a_limit_alone_keeps_the_newest_and_deletes_the_best(tmp_path):
-    run(tmp_path, save_total_limit=2)
-    assert kept(tmp_path) == [15, 20]
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """The folder of a run with a limit of two, `out` in it."""
+    folder = tmp_path_factory.mktemp("limited")
+    run(folder / "out", save_total_limit=2)
+    return folder
 
 
-def test_a_limit_of_two_with_best_model_keeps_both_the_best_and_the_newest(tmp_path):
-    run(tmp_path, save_total_limit=2, **BEST)
-    assert kept(tmp_path) == [5, 20]
+@pytest.fixture(scope="module")
+def protected(tmp_path_factory):
+    """The same with the best model to be loaded at the end."""
+    folder = tmp_path_factory.mktemp("protected")
+    run(folder / "out", save_total_limit=2, **BEST)
+    return folder
 
 
-def test_a_limit_of_one_with_best_model_leaves_only_the_best_at_the_end(tmp_path):
+@contextlib.contextmanager
+def moved(folder):
+    """Where `out` lies now, until it is moved back."""
+    away = folder / "away"
+    away.mkdir()
+    shutil.move(folder / "out", away)
+    try:
+        yield away
+    finally:
+        shutil.move(away / "out", folder)
+        away.rmdir()
+
+
+def test_a_limit_alone_keeps_the_newest_and_deletes_the_best(limited):
+    assert kept(limited / "out") == [15, 20]
+
+
+def test_a_limit_of_two_with_best_model_keeps_both_the_best_and_the_newest(protected):
+    assert kept(protected / "out") == [5, 20]
+
+
+def test_a_limit_of_one_with_best_model_leaves_the_best_and_a_longer_run_goes_back_to_it(tmp_path):
     run(tmp_path, save_total_limit=1, **BEST)
     assert kept(tmp_path) == [5]
-
-
-def test_a_longer_run_then_goes_back_to_the_best_step(tmp_path):
-    run(tmp_path, save_total_limit=1, **BEST)
     assert transformers.trainer_utils.get_last_checkpoint(str(tmp_path)).endswith("checkpoint-5")
 
 
@@ -87,45 +110,39 @@ def test_save_strategy_best_writes_nothing_that_holds_later_progress(tmp_path):
     assert kept(tmp_path) == [5]
 
 
-def test_a_moved_folder_loses_the_protection_of_the_best_with_the_signature(tmp_path, says, caplog):
+def test_a_moved_folder_loses_the_protection_of_the_best_with_the_signature(
+    protected, tmp_path, says, caplog
+):
     pytest.importorskip("transformers", minversion="5.17")  # older ones say nothing
-    run(tmp_path / "old", save_total_limit=2, **BEST)
-    shutil.move(tmp_path / "old", tmp_path / "new")
     logger = transformers.utils.logging.get_logger("transformers")
     logger.addHandler(caplog.handler)
     try:
-        run(tmp_path / "new", resume=True, epochs=3, save_total_limit=2, **BEST)
+        with moved(protected) as folder:
+            shutil.copytree(folder / "out", tmp_path / "out")
+            run(tmp_path / "out", resume=True, epochs=3, save_total_limit=2, **BEST)
     finally:
         logger.removeHandler(caplog.handler)
     says("C17", caplog.text)
 
 
-def test_the_best_step_stands_in_trainer_state(tmp_path):
-    run(tmp_path, save_total_limit=2, **BEST)
-    state = json.loads((tmp_path / "checkpoint-20" / "trainer_state.json").read_text())
+def test_the_best_step_stands_in_trainer_state(protected):
+    state = json.loads((protected / "out" / "checkpoint-20" / "trainer_state.json").read_text())
     assert state["best_model_checkpoint"].endswith("checkpoint-5") and state["global_step"] == 20
 
 
 def test_the_check_finds_the_best_at_its_path_only_where_it_is_protected_and_not_moved(
-    tmp_path, monkeypatch
+    limited, protected
 ):
-    monkeypatch.chdir(tmp_path)
-
-    def told():
+    def told(folder):
         """The last save, and the best: its path, or None."""
-        there = in_shell(span("C17", "ls -d"), Path.cwd()).split()
-        line = in_shell(span("C17", "grep best_model_checkpoint"), Path.cwd())
+        there = in_shell(span("C17", "ls -d"), folder).split()
+        line = in_shell(span("C17", "grep best_model_checkpoint"), folder)
         best = json.loads("{" + line.rstrip(",") + "}")["best_model_checkpoint"]
         return max(there, key=lambda name: int(name.split("-")[1])), best
 
-    run(tmp_path / "out", save_total_limit=2)
-    assert told() == ("out/checkpoint-20", None)
-    shutil.rmtree("out")
-    run(tmp_path / "out", save_total_limit=2, **BEST)
-    newest, best = told()
+    assert told(limited) == ("out/checkpoint-20", None)
+    newest, best = told(protected)
     assert newest == "out/checkpoint-20" and os.path.isdir(best)
-    (tmp_path / "elsewhere").mkdir()
-    shutil.move("out", "elsewhere/out")
-    monkeypatch.chdir("elsewhere")
-    newest, best = told()
-    assert newest == "out/checkpoint-20" and not os.path.isdir(best)
+    with moved(protected) as folder:
+        newest, best = told(folder)
+        assert newest == "out/checkpoint-20" and not os.path.isdir(best)
