@@ -32,6 +32,7 @@ SYSTEM = {
     "Linux",
     "apt",
     "Slurm",
+    "tmux",
 }
 
 
