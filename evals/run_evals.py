@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
-usage: python evals/run_evals.py [--suite main|lookup|long|reader|curves|render|staleness|health|all]
+usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|render|staleness|health|all]
                                  [--system lookup|mcp] [--answers FILE] [--write] [--sealed]
                                  [--export FILE] [--arm lookup|index] [--n IN STRANGE] [--seed N]
                                  [--wrong]
@@ -11,9 +11,10 @@ entry share few words. Exits 1 when a figure falls below evals/floor.json.
 
 `--suite lookup` grades the other sets of evals/sets, other forms of a report, reports within long
 healthy logs, and the old halves of evals/cases.jsonl beside every baseline; `--suite long` reports
-within 5 MB logs of several ranks; `--suite curves` logs that end without an error; render,
-staleness and health the other tools. `--suite all` runs all of it but the reader's. `--write`
-brings RESULTS.md and the floor up to date.
+within 5 MB logs of several ranks; `--suite good` error texts in healthy logs, without a good log
+and with one; `--suite curves` logs that end without an error; render, staleness and health the
+other tools. `--suite all` runs all of it but the reader's. `--write` brings RESULTS.md and the
+floor up to date.
 
 `--suite reader --export FILE` writes reports for a reader, with our answers or (`--arm index`) the
 titles of all entries; with `--answers FILE` it scores what the reader chose. `--sealed` opens the
@@ -34,6 +35,7 @@ from grading import (
     curved,
     floor,
     forms,
+    good,
     grade,
     headline,
     healthy,
@@ -53,7 +55,7 @@ from grading import (
 from grading.cases import Case, read_cases, set_hash
 
 TOOLS = {"render": rendered, "staleness": stale, "health": healthy}
-SUITES = ("main", "lookup", "long", "reader", "curves", *TOOLS, "all")
+SUITES = ("main", "lookup", "long", "good", "reader", "curves", *TOOLS, "all")
 RESULTS, FLOOR = HERE / "RESULTS.md", HERE / "floor.json"
 HISTORY = "## History"  # what follows in RESULTS.md is written by hand, and kept
 NUDGED = 0.85  # share that keeps its first answer when a platform is named that isn't the cause
@@ -105,6 +107,10 @@ def main() -> int:
             print(report.misses(cases, systems.lookup(cases)))
     if asked.suite == "long" or everything:
         tables["long"] = long_logs.run()[0]
+    if asked.suite == "good" or everything:
+        tables["good"], fell = good.run()
+        failed |= bool(fell)
+        print("".join(f"{name} fell\n" for name in fell), end="", file=sys.stderr)
     if asked.suite == "curves" or everything:
         tables["curves"], missed = curved.run(SETS / "curves.jsonl")
         failed |= bool(missed)
@@ -267,6 +273,8 @@ def page(tables: dict[str, str], old: str) -> str:
         sealed.told(),
         "## Within long logs of several ranks",
         tables["long"],
+        "## With a log of a run that went well",
+        tables["good"],
         "## Logs that end without an error",
         "Rules were changed after each of the three sets was graded.",
         tables["curves"],
