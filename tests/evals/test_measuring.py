@@ -161,7 +161,7 @@ def test_below_the_floor_the_exit_code_says_so(monkeypatch, capsys, tmp_path, fe
 def test_the_page_keeps_its_history_and_the_sealed_figures_when_there_are_some(
     monkeypatch, tmp_path
 ):
-    tables = dict.fromkeys(("main", "long", "curves", "others", "halves"), "told")
+    tables = dict.fromkeys(("main", "long", "good", "curves", "others", "halves"), "told")
     old = "# Results\n\nold figures\n\n## History\n\nwhat was\n"
     monkeypatch.setattr(sealed, "told", lambda: "the sealed table")
     page = run_evals.page(tables, old)
