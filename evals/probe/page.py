@@ -86,6 +86,8 @@ def of_others(runs: dict) -> list[str]:
     looked = [row for row in rows if row["steps"]]
     wrong = [row for row in looked if row["verdict"] == "wrong"]
     real = [row for row in wrong if row.get("real")]
+    stopped = [row for row in looked if row.get("stopped")]
+    files = {(row["repository"], row["path"]) for row in looked}
     blind = len(rows) - len(looked)
     hints: dict[str, int] = {}
     for row in looked:
@@ -104,12 +106,18 @@ def of_others(runs: dict) -> list[str]:
         "[public_programs.json](probe/public_programs.json) holds the path, the arguments, what was "
         "changed so that a program runs with small data, and the evidence.",
         "",
-        f"{len(looked)} programs ran to their end with steps that the probe saw. {len(wrong)} got a "
-        f"finding of level wrong: {len(wrong) - len(real)} false, {len(real)} with a failure that "
-        f"the program really has. {sum(bool(row['findings']) for row in looked)} got any finding. "
-        f"{blind} more ran, but update their weights without an optimizer, so nothing was looked at.",
+        f"{len(looked)} runs took steps that the probe saw, of {len(files)} programs; "
+        f"{len(looked) - len(stopped)} ended by themselves, {len(stopped)} were stopped by a time "
+        f"limit. {len(wrong)} got a finding of level wrong: {len(wrong) - len(real)} false, "
+        f"{len(real)} with a failure that the program really has. "
+        f"{sum(bool(row['findings']) for row in looked)} got any finding. {blind} more runs update "
+        "their weights without an optimizer, so nothing was looked at.",
         "",
-        "| Repository | Commit | Programs |",
+        "These runs brought out three faults of the probe, which are mended:",
+        "",
+        *(f"- {one}" for one in runs["mended"]),
+        "",
+        "| Repository | Commit | Runs |",
         "|---|---|---|",
         *(f"| {name} | `{commit[:10]}` | {n} |" for (name, commit), n in sorted(sources.items())),
         "",
@@ -148,7 +156,7 @@ def reproductions(runs: dict) -> list[str]:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        what = said(row) if row["ran"] else "didn't run"
+        what = said(row) if row["steps"] else "not looked at" if row["ran"] else "didn't run"
         lines.append(
             f"| {row['name']} | `{row['path']}` | {row['steps']} | {what} | {row['remark']} |"
         )
