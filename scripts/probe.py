@@ -4037,24 +4037,31 @@ except ImportError as error:
 
 
 class TorchFinder:
-    """Finds torch like the finders after it, and calls `attach` once it is imported."""
+    """Finds torch like the finders after it, and calls `attach` once it is imported.
+
+    Libraries ask for the spec before anybody imports torch, so it stays until the import.
+    """
 
     def __init__(self, attach):
-        self.attach = attach
+        self.attach, self.asking = attach, False
 
     def find_spec(self, name, path=None, target=None):
         """The spec of torch; None for everything else."""
-        if name != "torch":
+        if name != "torch" or self.asking:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asking = False
         loader = getattr(spec, "loader", None)
         if loader is None:
             return spec
         execute, attach = loader.exec_module, self.attach
 
         def exec_module(module):
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             execute(module)
             del loader.exec_module
             try:

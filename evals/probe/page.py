@@ -7,7 +7,7 @@ from pathlib import Path
 HEAD = """\
 # What the probe names
 
-<!-- generated: page.py, from tests/records/probe.json and probe/first_run.json -->
+<!-- generated: page.py, from tests/records/probe.json, probe/first_run.json and probe/public_programs.json -->
 
 Each entry has two programs in `evals/probe/`: one with the failure, and the same program without it. `scripts/probe.py` ran with
 both, as a user starts it. `named` means that the probe named the entry at this level on the failing program. The last column holds
@@ -19,6 +19,9 @@ HAD_RULES = ("O2", "O4", "O5", "O26", "D22", "M20")
 
 # The one run of the kept-aside pairs. Nothing writes this file anew.
 FIRST_RUN = Path(__file__).with_name("first_run.json")
+
+# Programs of other people's repositories, run by hand; evals/probe/README.md tells how.
+PUBLIC = Path(__file__).with_name("public_programs.json")
 
 
 def told(findings: list[list[str]]) -> str:
@@ -64,6 +67,100 @@ def summed(pairs: list[dict]) -> str:
 def first_run() -> list[dict]:
     """The rows of the kept-aside pairs as the one run gave them."""
     return json.loads(FIRST_RUN.read_text(encoding="utf-8"))["results"]
+
+
+def public() -> dict:
+    """The runs of public programs: `date`, `torch`, and the rows of `healthy` and `reproductions`."""
+    return json.loads(PUBLIC.read_text(encoding="utf-8"))
+
+
+def said(row: dict) -> str:
+    """What the probe said about a public program, each entry once."""
+    pairs = [[one["id"], one["level"]] for one in row["findings"]]
+    return told([pair for place, pair in enumerate(pairs) if pair not in pairs[:place]])
+
+
+def of_others(runs: dict) -> list[str]:
+    """The section on healthy programs of other repositories."""
+    rows = runs["healthy"]
+    looked = [row for row in rows if row["steps"]]
+    wrong = [row for row in looked if row["verdict"] == "wrong"]
+    real = [row for row in wrong if row.get("real")]
+    stopped = [row for row in looked if row.get("stopped")]
+    files = {(row["repository"], row["path"]) for row in looked}
+    blind = len(rows) - len(looked)
+    hints: dict[str, int] = {}
+    for row in looked:
+        for entry in {one["id"] for one in row["findings"] if one["level"] == "hint"}:
+            hints[entry] = hints.get(entry, 0) + 1
+    ordered = sorted(hints.items(), key=lambda one: (-one[1], one[0]))
+    sources: dict[tuple[str, str], int] = {}
+    for row in looked:
+        source = (row["repository"], row["commit"])
+        sources[source] = sources.get(source, 0) + 1
+    lines = [
+        "## Healthy programs of others",
+        "",
+        f"Examples of public repositories, run once on a CPU on {runs['date']} with torch "
+        f"{runs['torch']}. Their code isn't here. "
+        "[public_programs.json](probe/public_programs.json) holds the path, the arguments, what was "
+        "changed so that a program runs with small data, and the evidence.",
+        "",
+        f"{len(looked)} runs took steps that the probe saw, of {len(files)} programs; "
+        f"{len(looked) - len(stopped)} ended by themselves, {len(stopped)} were stopped by a time "
+        f"limit. {len(wrong)} got a finding of level wrong: {len(wrong) - len(real)} false, "
+        f"{len(real)} with a failure that the program really has. "
+        f"{sum(bool(row['findings']) for row in looked)} got any finding. {blind} more runs update "
+        "their weights without an optimizer, so nothing was looked at.",
+        "",
+        "These runs brought out three faults of the probe, which are mended:",
+        "",
+        *(f"- {one}" for one in runs["mended"]),
+        "",
+        "| Repository | Commit | Runs |",
+        "|---|---|---|",
+        *(f"| {name} | `{commit[:10]}` | {n} |" for (name, commit), n in sorted(sources.items())),
+        "",
+        "How often each hint came: "
+        + (", ".join(f"{entry} {n}" for entry, n in ordered) or "never")
+        + ".",
+        "",
+        "| Repository | Program | Run | Steps | Said | Remark |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        what = said(row) if row["steps"] else "not looked at"
+        lines.append(
+            f"| {row['repository']} | `{row['path']}` | {row['name']} | {row['steps']} | {what} "
+            f"| {row.get('remark', '')} |"
+        )
+    return lines
+
+
+def reproductions(runs: dict) -> list[str]:
+    """The section on TrainCheck's reproductions of silent errors."""
+    rows = runs["reproductions"]
+    ran = [row for row in rows if row["ran"]]
+    seen = [row for row in ran if row["findings"]]
+    lines = [
+        "## TrainCheck's reproductions",
+        "",
+        "The programs that [TrainCheck](https://github.com/OrderLab/TrainCheck-Evaluation-Workloads) "
+        "reproduces silent errors with. Each that runs on a CPU with this torch ran once, after the "
+        "rules stood, and this is how it came out. No rule was changed on them.",
+        "",
+        f"{len(ran)} of {len(rows)} ran. The probe said something about {len(seen)} of them, and "
+        f"named the cause of {sum(bool(row.get('named')) for row in ran)}.",
+        "",
+        "| Error | Program | Steps | Said | Remark |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        what = said(row) if row["steps"] else "not looked at" if row["ran"] else "didn't run"
+        lines.append(
+            f"| {row['name']} | `{row['path']}` | {row['steps']} | {what} | {row['remark']} |"
+        )
+    return lines
 
 
 def page(results: list[dict], titles: dict[str, str]) -> str:
@@ -118,5 +215,9 @@ def page(results: list[dict], titles: dict[str, str]) -> str:
         "| Program | Said |",
         "|---|---|",
         *(f"| `{row['id']}` | {told(row['healthy'])} |" for row in rest),
+        "",
+        *of_others(public()),
+        "",
+        *reproductions(public()),
     ]
     return "\n".join([*lines, "", "<!-- end -->", ""])

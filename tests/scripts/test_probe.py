@@ -173,6 +173,14 @@ def test_a_program_ends_with_the_same_weights_output_and_code(tmp_path):
     assert report["exit"] == 1 and report["steps"] == 20 and len(report["processes"]) == 1
 
 
+def test_it_enters_where_a_library_asked_for_torch_before_the_import(tmp_path):
+    torch_is_there()
+    asked = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
+    alone, _, _ = run(tmp_path, asked + ALL_AT_ONCE, with_probe=False)
+    watched, report, errors = run(tmp_path, asked + ALL_AT_ONCE, "--steps", "10")
+    assert (watched, report["steps"]) == (alone, 10), errors
+
+
 def test_a_program_saves_whole_models_that_hold_functions_of_torch(tmp_path):
     torch_is_there()
     alone, _, errors = run(tmp_path, PICKLED, with_probe=False)

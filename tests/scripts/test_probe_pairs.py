@@ -109,6 +109,18 @@ def test_seventy_entries_are_named(campaign):
     assert len(named) >= 70
 
 
+def test_no_program_of_others_gets_a_false_alarm():
+    """A finding of level wrong stands only where a remark says what the program does wrong."""
+    rows = [row for row in pages.public()["healthy"] if row["steps"]]
+    ended = {(row["repository"], row["path"]) for row in rows if not row.get("stopped")}
+    assert len(ended) >= 60 and all(re.fullmatch("[0-9a-f]{40}", row["commit"]) for row in rows)
+    for row in rows:
+        levels = {one["level"] for one in row["findings"]}
+        worst = "wrong" if "wrong" in levels else "suspicious" if levels else "sound"
+        assert row["verdict"] == worst, row
+        assert "wrong" not in levels or (row["real"] and row["remark"].startswith("real: ")), row
+
+
 def test_the_page_keeps_the_first_run_of_the_kept_aside_pairs(campaign):
     """Rules that were written after it change the last table, never the one of that run."""
     first = pages.first_run()
