@@ -108,7 +108,7 @@ def test_the_check_names_the_program_that_holds_the_lock(tmp_path, name, confirm
     holder = subprocess.Popen([sys.executable, script, lock, "60"], stdout=subprocess.PIPE)
     try:
         holder.stdout.readline()
-        code = span("U48", "ps -o").replace("1234", str(holder.pid))
+        code = span("U48", "ps -ww").replace("1234", str(holder.pid))
         said = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
     finally:
         holder.kill()
