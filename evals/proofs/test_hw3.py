@@ -1,8 +1,12 @@
 """HW3: when accelerate refuses GeForce 40 cards, and what silences it. The cards are described to accelerate's own check."""
 
+import shlex
+
 import pytest
+import torch
 from accelerate import PartialState
 from accelerate.utils import environment
+from check_code import shown, span
 
 
 @pytest.fixture
@@ -58,3 +62,18 @@ def test_both_variables_set_let_it_start(cards, state, monkeypatch):
 def test_a_newer_driver_needs_neither(cards, state):
     cards("NVIDIA GeForce RTX 4090", "550.40.07")
     assert state().num_processes == 1
+
+
+@pytest.mark.parametrize(("claims", "zeros", "printed"), [
+    (False, False, "False True"),  # a healthy pair of RTX 40
+    (True, True, "True False"),  # an early driver: it claims the path, and what arrives is zeros
+    (True, False, "True True"),
+])  # fmt: skip
+def test_the_check_tells_broken_copying_from_a_healthy_pair(monkeypatch, claims, zeros, printed):
+    """The CPU's memory stands for both cards'; the driver is described to torch."""
+    code = shlex.split(span("HW3", "can_device_access_peer"))[2]
+    assert "device='cuda:0'" in code and ".to('cuda:1')" in code
+    monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda a, b: claims)
+    if zeros:
+        monkeypatch.setattr(torch.Tensor, "to", lambda self, place: torch.zeros_like(self))
+    assert shown(code.replace("cuda:0", "cpu").replace("cuda:1", "cpu")) == printed

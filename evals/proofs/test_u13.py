@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from check_code import span
 
 SERVER = Path("/usr/lib/openssh/sftp-server")
 pytestmark = pytest.mark.skipif(
@@ -62,3 +63,13 @@ def test_a_misspelt_source_is_the_other_side(bash, says):
     assert 'stat local "misspelt": No such file or directory' in stderr
     with pytest.raises(AssertionError):
         says("U13", stderr)
+
+
+@pytest.mark.parametrize(("folder", "missing"), [("there/x", True), ("there", False)])
+def test_the_check_names_the_missing_folder_and_lists_one_that_is_there(
+    bash, tmp_path, folder, missing
+):
+    code = span("U13", "ls -ld").replace("ssh gpu ", "bash -c ")
+    done = bash(code.replace("/root/x", f"{tmp_path}/{folder}").replace(" /root", f" {tmp_path}"))
+    assert ("No such file or directory" in done.stderr) is missing
+    assert f"{tmp_path}\n" in done.stdout

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from check_code import span
 
 SSH = 'ssh() { [ "$1" = -n ] && { shift; exec < /dev/null; }; shift; bash -c "$*"; }\n'
 
@@ -61,3 +62,16 @@ def test_without_input_the_same_mistake_ends_at_once_and_says_so(shell):
 )
 def test_a_quoted_line_or_no_pipe_at_all_reads_the_file(shell, line):
     assert shell(line) == (0, "Epoch 1 loss 2.1\nTraceback (most recent call last)\n")
+
+
+@pytest.mark.parametrize(("pattern", "code"), [
+    ("'Traceback|OOM'", 127), ("\"'Traceback|OOM'\"", 0), ("'Traceback'", 0),
+])  # fmt: skip
+def test_the_words_of_the_check_show_what_the_boxs_shell_makes_of_them(shell, pattern, code):
+    check = span("U17", "printf")
+    assert "'Traceback|OOM'" in check
+    _, words = shell(check.replace("'Traceback|OOM'", pattern))
+    line = " ".join(words.split("\n")[1:])  # without the host's name
+    status, said = shell(f"({line}) < /dev/null")
+    assert status == code
+    assert ("command not found" in said) is (code == 127)

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 import pytest
+from check_code import span
 
 pytestmark = pytest.mark.skipif(not shutil.which("rsync"), reason="needs rsync")
 VERIFIED = """\
@@ -58,3 +59,30 @@ def test_a_look_at_the_target_finds_what_differs_by_content(bash):
 def test_rsync_names_a_file_that_it_could_not_read(bash):
     finished = bash("rsync -a out/step_2.pt out/step_3.pt . | cat; echo backup done")
     assert "backup done" in finished.stdout
+
+
+@pytest.mark.parametrize(("spoil", "named"), [
+    ("true", ""),
+    ("rm /TARGET/step_2.pt", "step_2.pt\n"),
+    ("echo old-weights > /TARGET/step_2.pt", "step_2.pt\n"),
+    ("ln -s step_2.pt out/last", "last\n"),
+    ("touch -d 2001-01-01 /TARGET/step_2.pt", ""),
+])  # fmt: skip
+def test_the_check_prints_what_differs_and_nothing_for_a_whole_copy(bash, tmp_path, spoil, named):
+    target = str(tmp_path / "backup/run1")
+    bash(f"mkdir -p {target} && rsync -a out/ {target}/")
+    bash(spoil.replace("/TARGET", target))
+    code = span("U33", "rsync -rlnc").replace("/mnt/backup/run1", target)
+    assert bash(code).stdout.replace("./\n", "") == named
+
+
+@pytest.mark.parametrize(("line", "found"), [
+    ("rsync -a out/ /mnt/b/ || true", True),
+    ("rsync -a out/ /mnt/b/ | tee log", True),
+    ("cp out/a.pt /mnt/b/; echo backup done", True),
+    ("find out -exec cp {} /mnt/b/ \\;", True),
+    ("rsync -a out/ /mnt/b/ && echo backup done", False),
+])  # fmt: skip
+def test_the_checks_search_finds_lines_that_lose_the_status(bash, tmp_path, line, found):
+    (tmp_path / "backup.sh").write_text(f"set -euo pipefail\n{line}\n")
+    assert bool(bash(span("U33", "grep -nE")).stdout) is found

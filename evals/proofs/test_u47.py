@@ -9,10 +9,10 @@ import tempfile
 import traceback
 
 import pytest
+from check_code import span
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 NOBODY = 65534
-CHECK = 'p={}; until [ -d "$p" ]; do p=$(dirname "$p"); done; touch "$p/.w$$" && rm "$p/.w$$"; echo "$p"'
 
 
 def as_somebody(action):
@@ -82,14 +82,29 @@ def test_a_user_number_without_a_name_needs_a_variable(monkeypatch, says):
     assert as_somebody(getpass.getuser) == "me"
 
 
-def test_the_check_climbs_to_the_folder_that_exists(tmp_path):
-    finished = subprocess.run(
-        ["bash", "-c", CHECK.format(tmp_path / "runs" / "a" / "last.pt")],
-        capture_output=True,
-        text=True,
-    )
-    assert finished.stdout == f"{tmp_path}\n"
+def checked(path) -> str:
+    """What the Check prints for a path of a message."""
+    code = span("U47", "until [ -d").replace("/path/of/the/message", str(path))
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_the_check_climbs_to_the_folder_that_exists_and_writes_there(tmp_path):
+    said = checked(tmp_path / "runs" / "a" / "last.pt")
+    assert "touch: " not in said and f"f: {tmp_path}\n" in said
+    assert not any(line.split()[-1].startswith("ro") for line in said.splitlines()[:1])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_check_of_a_foreign_folder_shows_that_touch_fails_and_whose_it_is():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        foreign = os.path.join(folder, "foreign")
+        os.mkdir(foreign, 0o500)
+        said = as_somebody(lambda: checked(foreign + "/out/last.pt"))
+        assert "Permission denied" in said and f"f: {foreign}" in said
+        line = next(line for line in said.splitlines() if line.endswith("foreign"))
+        assert "w" not in line.split()[0]
 
 
 def test_texts_of_read_only_file_systems_are_found(says):

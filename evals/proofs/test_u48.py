@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from check_code import span
 
 APT = shutil.which("apt-get")
 pytestmark = pytest.mark.skipif(not APT, reason="there is no apt-get")
@@ -97,3 +98,21 @@ def test_a_killed_upgrade(tmp_path, says, apt):
     says("U48", run.stderr)
     journal.unlink()  # as dpkg --configure -a does
     assert apt("install", "-y").returncode == 0
+
+
+@pytest.mark.parametrize(("name", "confirmed"), [("apt.systemd.daily", True), ("train.py", False)])
+def test_the_check_names_the_program_that_holds_the_lock(tmp_path, name, confirmed):
+    script = tmp_path / name
+    script.write_text(HOLDER)
+    lock = str(tmp_path / "lock")
+    holder = subprocess.Popen([sys.executable, script, lock, "60"], stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        code = span("U48", "ps -ww").replace("1234", str(holder.pid))
+        said = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
+    finally:
+        holder.kill()
+        holder.communicate()
+    known = ("unattended-upgrade", "apt-get", "apt.systemd.daily", "cloud-init")
+    assert any(word in said for word in known) is confirmed
+    assert name in said
