@@ -1,7 +1,10 @@
 """T10: which helpers leave the search for convolution algorithms off, and how many searches inputs of changing size ask for."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from check_code import block, shown
 from torch.nn.functional import pad
 
 LINES = """
@@ -51,3 +54,32 @@ def test_padding_to_a_multiple_leaves_few_shapes():
     sizes = torch.randint(40, 104, (60, 2), generator=generator).tolist()
     assert shapes(sizes) > 50
     assert shapes(sizes, step=64) <= 4
+
+
+@pytest.mark.parametrize("slow_for", ["a new shape", "every third batch"])
+def test_the_lines_of_the_check_tell_a_search_from_steps_that_are_slow_for_other_reasons(
+    monkeypatch, slow_for
+):
+    """A clock stands in for time: a slow step is 2.3 seconds, another 0.02."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", slow_for == "a new shape")
+    clock, searched, calls = [0.0], set(), []
+
+    def train_step(x, y):
+        new = x.shape not in searched if torch.backends.cudnn.benchmark else len(calls) % 3 == 2
+        clock[0] += 2.3 if new else 0.02
+        searched.add(x.shape)
+        calls.append(x)
+
+    sides = [32, 32, 64, 32, 64, 96, 96, 32]
+    code = shown(
+        block("T10"),
+        torch=torch,
+        time=SimpleNamespace(perf_counter=lambda: clock[0]),
+        loader=[(torch.zeros(1, 3, side, side), 0) for side in sides],
+        train_step=train_step,
+    )
+    switched_on, *told = code.splitlines()
+    assert switched_on == str(slow_for == "a new shape") and len(told) == len(sides)
+    agree = all((line.split()[0] == "new") == (float(line.split()[1]) > 1) for line in told)
+    assert agree == (slow_for == "a new shape")

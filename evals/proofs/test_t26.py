@@ -2,8 +2,11 @@
 
 import statistics
 import time
+from types import SimpleNamespace
 
+import pytest
 import torch
+from check_code import block, shown
 
 
 def counting(compiled):
@@ -35,3 +38,44 @@ def test_a_new_shape_compiles_once_more_and_a_seen_one_does_not():
     for size in (4, 4, 8, 4, 8):
         function(torch.ones(size))
     assert len(compiled) == 2
+
+
+EQUAL, CHANGING = [8] * 12, list(range(8, 20))
+
+
+@pytest.mark.parametrize(
+    "compiles, sizes, slow",
+    [(True, EQUAL, [0]), (False, EQUAL, []), (True, CHANGING, list(range(10)))],
+    ids=["compiled", "eager", "new shapes"],
+)
+def test_the_times_of_the_check_are_long_at_the_start_only_where_one_compilation_is_all(
+    monkeypatch, compiles, sizes, slow
+):
+    """A clock stands in for time: a compilation is 20 seconds, a step is one."""
+    torch._dynamo.reset()
+    clock = [0.0]
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 50)
+
+    def backend(graph, inputs):
+        clock[0] += 20
+        return graph.forward
+
+    function = torch.sin
+    if compiles:
+        function = torch.compile(lambda x: x.sin(), backend=backend, dynamic=False)
+
+    def train_step(x):
+        clock[0] += 1
+        function(x)
+
+    code = shown(
+        block("T26"),
+        torch=torch,
+        time=SimpleNamespace(perf_counter=lambda: clock[0]),
+        loader=[torch.ones(size) for size in sizes],
+        train_step=train_step,
+    )
+    told = [line.split() for line in code.splitlines()]
+    assert [int(step) for step, *_ in told] == list(range(10))
+    assert [int(step) for step, seconds, _ in told if float(seconds) > 10] == slow
