@@ -72,7 +72,25 @@ def main() -> str:
     raise SystemExit
 
 
+def leave(code: int) -> None:
+    """End this rank while its objects are still there.
+
+    On the interpreter's own way down a DDP model frees its group and waits for gloo's thread, while that thread may
+    wait for the interpreter's lock to free a tensor: the rank hangs, or aborts (torch 2.13).
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 script = main()
 sys.argv = [script]
 sys.path.insert(0, os.path.dirname(script))
-runpy.run_path(script, run_name="__main__")
+try:
+    kept = runpy.run_path(script, run_name="__main__")
+except SystemExit as ended:
+    leave(ended.code or 0)
+except BaseException:
+    sys.excepthook(*sys.exc_info())
+    leave(1)
+leave(0)

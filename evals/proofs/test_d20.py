@@ -94,3 +94,20 @@ def test_the_lines_of_the_check_list_the_ranks_that_never_complained(tmp_path, m
     main(["--standalone", "--nproc-per-node=3", *flags, "--no-python", "bash", "train.sh"])
     shown = subprocess.run(["bash", "-c", listed], capture_output=True, text=True).stdout
     assert [int(path.split("/")[-2]) for path in shown.split()] == silent
+
+
+def test_a_forked_rank_of_these_proofs_ends_without_freeing_what_it_holds():
+    """Freeing a DDP model beside its group's thread now and then hangs or aborts the rank (torch 2.13)."""
+    holds = """
+        class Held:
+            def __del__(self):
+                print("freed", flush=True)
+        held = Held()
+        print("done")
+    """
+    finished = run_ranks(holds, nproc=1)
+    assert (finished.returncode, finished.ranks) == (0, ("done\n",))
+    failed = run_ranks(holds + "    raise ValueError('no such step')\n", nproc=1)
+    assert failed.returncode == 1 and "freed" not in failed.output
+    assert failed.ranks[0].endswith("ValueError: no such step\n")
+    assert run_ranks("raise SystemExit(3)", nproc=1).returncode == 1
