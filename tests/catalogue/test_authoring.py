@@ -160,6 +160,6 @@ def test_the_command_ends_with_the_verdict():
 def test_lint_lists_the_entries_whose_check_no_proof_runs():
     done = rgt("dev", "lint", "--checks")
     told = done.stdout.splitlines()
-    assert done.returncode == 0 and "ROC1: no proof" in told  # nobody can run an AMD card here
+    assert done.returncode == 0 and "HW4: no proof" in told  # it takes eight cards and their switch
     assert not [line for line in told if line.startswith("C12:")]
-    assert len(told) < 0.7 * len(catalogue.load().entries)
+    assert len(told) < 0.3 * len(catalogue.load().entries)
