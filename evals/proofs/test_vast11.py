@@ -12,7 +12,10 @@ SHOW = "show instance ID --raw"
         ({}, 0),
         ({"extra_env": [["OUT", "/workspace"]], "onstart": "cat ~/.hf_token | wc -c"}, 0),
         ({"onstart": "export X=hf_" + "a1" * 17}, 1),
-        ({"extra_env": [["WANDB_API_KEY", "0" * 40]]}, 1),
+        ({"extra_env": [["OPEN_BUTTON_TOKEN", "1"]]}, 0),
+        ({"onstart": "wandb login " + "0123abcdef" * 4}, 1),
+        ({"onstart": "aws configure set aws_secret_access_key x"}, 1),
+        ({"extra_env": [["WANDB_API_KEY", "0" * 40]]}, 2),
         ({"extra_env": [["HF_TOKEN", "x"]], "onstart": "aws configure set k AKIA" + "A1" * 8}, 2),
     ],
 )
