@@ -11,11 +11,12 @@ CONFIGS = {
     "diffusion.yaml": "model: unet\ntrainer:\n  max_epochs: 400\n",
     "pretrain.json": json.dumps({"num_train_epochs": 100, "logging_steps": 10}),
     "toy.py": "total_steps = 2000\n",
+    "segmenter.yaml": "schedule:\n  max_iters: 80000\n",
 }
 
 
 def lengths(folder) -> list[str]:
-    code = span("U32", "epochs|steps")
+    code = span("U32", "epochs?|steps")
     said = subprocess.run(["bash", "-c", code], cwd=folder, capture_output=True, text=True).stdout
     return [" ".join(line.split()) for line in said.splitlines()]
 
@@ -34,7 +35,8 @@ def configs(tmp_path):
 def test_several_lengths_show_that_one_argument_cuts_some(configs):
     found = lengths(configs(CONFIGS))
     assert found == [
-        '1 "num_train_epochs": 100', "1 epochs: 30", "1 max_epochs: 400", "1 total_steps = 2000",
+        '1 "num_train_epochs": 100', "1 epochs: 30", "1 max_epochs: 400",
+        "1 max_iters: 80000", "1 total_steps = 2000",
     ]  # fmt: skip
 
 
