@@ -98,15 +98,30 @@ class Layer(Breaking):
 
 
 def test_the_lines_of_the_check_name_the_layer_that_breaks_it(x):
-    def told(norm):
-        head = [nn.Flatten(), nn.Linear(16 * 16 * 16, 2)]  # its output has no layout
-        model = nn.Sequential(*network(norm), *head).to(memory_format=LAST)
+    def told(model, images=None):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(block("T11"), {"torch": torch, "model": model})
-            model(x.to(memory_format=LAST))
+            model(x.to(memory_format=LAST) if images is None else images)
         return [line.split() for line in out.getvalue().splitlines()]
 
-    assert all(kept == "True" for _, kept in told(nn.GroupNorm))
-    broken = [name for name, kept in told(Layer) if kept == "False"]
-    assert broken[0] == "Layer"
+    def of(norm):
+        head = [nn.Flatten(), nn.Linear(16 * 16 * 16, 2)]  # its output has no layout
+        return nn.Sequential(*network(norm), *head).to(memory_format=LAST)
+
+    assert all("False" not in kept for _, *kept in told(of(nn.GroupNorm)))
+    name, *kept = next(line for line in told(of(Layer)) if "False" in line)
+    assert (name, kept) == ("Layer", ["True", "False"])
+    # A convolution turns what it gets, so only what goes in shows these two.
+    assert told(of(nn.GroupNorm), x)[0] == ["Conv2d", "False", "True"]
+
+    class Before(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = network(), nn.Conv2d(16, 8, 3)
+
+        def forward(self, images):
+            return self.second(self.first(images).contiguous())
+
+    lines = told(Before().to(memory_format=LAST))
+    assert [line for line in lines if "False" in line] == [["Conv2d", "False", "True"]]
