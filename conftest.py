@@ -45,7 +45,7 @@ def _narrowed(config) -> bool:
 
 def pytest_xdist_auto_num_workers(config):
     """One more than cores, as many tests wait for processes; none of its own for a chosen few."""
-    return None if _narrowed(config) or config.option.all else 0
+    return (os.cpu_count() or 1) + 1 if _narrowed(config) or config.option.all else 0
 
 
 def pytest_collection_modifyitems(config, items):
