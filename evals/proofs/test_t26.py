@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch._dynamo
 from check_code import block, shown
 
 
@@ -43,6 +44,7 @@ def test_a_new_shape_compiles_once_more_and_a_seen_one_does_not():
 EQUAL, CHANGING = [8] * 12, list(range(8, 20))
 
 
+@torch._dynamo.config.patch(recompile_limit=50)
 @pytest.mark.parametrize(
     "compiles, sizes, slow",
     [(True, EQUAL, [0]), (False, EQUAL, []), (True, CHANGING, list(range(10)))],
@@ -55,7 +57,6 @@ def test_the_times_of_the_check_are_long_at_the_start_only_where_one_compilation
     torch._dynamo.reset()
     clock = [0.0]
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 50)
 
     def backend(graph, inputs):
         clock[0] += 20
