@@ -52,6 +52,7 @@ def told(monkeypatch) -> str:
     assert words[:3] == ["env", "-u", "CUDA_VISIBLE_DEVICES"]
     with monkeypatch.context() as there:
         there.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        there.delenv("PYTORCH_NVML_BASED_CUDA_CHECK", raising=False)  # accelerate may have set it
         return shown(words[5].rstrip(";"))
 
 
