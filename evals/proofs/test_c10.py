@@ -43,14 +43,20 @@ class Run:
         return self.optimizer.param_groups[0]["lr"]
 
 
-@pytest.mark.parametrize("schedule", ["prepared", "registered"])
-def test_a_scheduler_that_was_prepared_or_registered_continues(tmp_path, schedule):
+def resumed(schedule, folder):
+    """A run that goes on from the state that another one saved after three steps."""
     run = Run(schedule)
     for batch in list(run.data)[:3]:
         run.step(batch)
-    run.accelerator.save_state(tmp_path)
+    run.accelerator.save_state(folder)
     run = Run(schedule)
-    run.accelerator.load_state(tmp_path)
+    run.accelerator.load_state(folder)
+    return run
+
+
+@pytest.mark.parametrize("schedule", ["prepared", "registered"])
+def test_a_scheduler_that_was_prepared_or_registered_continues(tmp_path, schedule):
+    run = resumed(schedule, tmp_path)
     run.step(torch.ones(2))
     assert run.rate == pytest.approx(0.1 * 0.5**4)
 
@@ -171,12 +177,7 @@ def test_setting_the_counter_after_the_load_keeps_the_newest(tmp_path):
 
 @pytest.mark.parametrize("schedule", ["prepared", "neither"])
 def test_the_check_shows_one_rate_twice_only_where_the_schedule_came_back(tmp_path, schedule):
-    run = Run(schedule)
-    for batch in list(run.data)[:3]:
-        run.step(batch)
-    run.accelerator.save_state(tmp_path)
-    run = Run(schedule)
-    run.accelerator.load_state(tmp_path)
+    run = resumed(schedule, tmp_path)
     told = shown(span("C10", "get_last_lr"), optimizer=run.optimizer, scheduler=run.scheduler)
     assert told == ("0.0125 [0.0125]" if schedule == "prepared" else "0.0125 [0.1]")
     assert (tmp_path / "scheduler.bin").exists() == (schedule == "prepared")
