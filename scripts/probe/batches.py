@@ -40,7 +40,7 @@ class Batches(Observer):
         self.last = None  # the loader of the newest batch
         self.drawn = 0  # batches since the last step
         self.last_tokens = None  # (rows, length, real tokens, padding value, its share)
-        self.ends = []  # (last tokens have a label, last tokens looked at)
+        self.ends = []  # (last tokens have a label, those before them are their own, rows)
         self.order = []  # hashes of training batches
         self.started = 0.0
 
@@ -157,7 +157,9 @@ class Batches(Observer):
             if mask.dim() != 2 or mask.is_floating_point() or int(mask.max()) > 1:
                 return
             self.last_tokens = (*mask.shape, int(mask.sum()), None, 0.0)
-            self.ends_in(mask, labels)
+            tokens = next((t for n, t in named.items() if n.endswith("input_ids")), None)
+            if tokens is not None and tokens.shape == labels.shape:
+                self.ends_in(mask, labels, tokens)
         elif mask is None and wholes:
             rows = wholes[-1]
             ends = rows[:, -1]
@@ -168,15 +170,19 @@ class Batches(Observer):
                 share = float(lengths.sum()) / rows.numel()
                 self.last_tokens = (*rows.shape, None, value, share)
 
-    def ends_in(self, mask, labels):
-        """Whether the last real token of padded rows has a label."""
+    def ends_in(self, mask, labels, tokens):
+        """Whether the last real token of padded rows is its own label, as the one before it is.
+
+        Labels of another kind, as a tag for each token, say nothing of an end.
+        """
         lengths = mask.sum(1)
         right = (mask[:, 0] == 1) & (lengths < mask.shape[1]) & (lengths > 1)
         rows = right.nonzero().reshape(-1)
         if len(rows):
-            last = labels[rows, lengths[rows] - 1]
-            before = labels[rows, lengths[rows] - 2]
-            self.ends.append((int((last != -100).sum()), int((before != -100).sum()), len(rows)))
+            last, before = lengths[rows] - 1, lengths[rows] - 2
+            learned = int((labels[rows, last] != -100).sum())
+            copied = int((labels[rows, before] == tokens[rows, before]).sum())
+            self.ends.append((learned, copied, len(rows)))
 
     def trained(self):
         """A loss goes back: the newest batch was for training."""

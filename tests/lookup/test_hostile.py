@@ -36,14 +36,27 @@ def ask(text: str) -> Answer | None:
         return None
 
 
-@given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=20), max_size=40))
-@settings(max_examples=6000, deadline=None, suppress_health_check=list(HealthCheck))
-def test_six_thousand_texts_are_answered_or_refused(pieces):
-    answer = ask("".join(pieces))
-    if answer:
-        assert len(answer.matches) <= 3 and all(
-            match["id"] and match["check"] for match in answer.matches
-        )
+def test_six_thousand_texts_are_answered_or_refused(campaign):
+    texts = campaign("hostile_texts")
+    told = []
+
+    @given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=20), max_size=40))
+    @settings(
+        max_examples=6000 if texts.recording else 600,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def each(pieces):
+        answer = ask("".join(pieces))
+        told.append(answer is not None)
+        if answer:
+            assert len(answer.matches) <= 3 and all(
+                match["id"] and match["check"] for match in answer.matches
+            )
+
+    each()
+    results = texts.recorded({"texts": len(told), "answered": sum(told)})
+    assert results["texts"] >= 6000 and results["answered"] > results["texts"] / 2
 
 
 @given(
