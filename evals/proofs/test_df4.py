@@ -141,6 +141,7 @@ def differing(other) -> set[str]:
 def test_the_check_names_what_an_empty_scheduler_has_otherwise_and_nothing_of_one_from_the_config():
     assert differing(EMPTY) == {"prediction_type", "beta_schedule", "beta_start", "beta_end"}
     assert differing(FROM_CONFIG) == set()
+    assert differing(TRAINED | {"clip_sample": True}) == {"clip_sample"}  # DDIMScheduler(**betas)
     schedules = {"linear": linear, "scaled_linear": scaled_linear}
 
     def drawn(config):

@@ -34,3 +34,15 @@ def test_the_check_prints_another_number_for_what_trl_refused(numbers, says):
 
 def test_the_cure_for_one_gpu_and_eight_answers_comes_out_even():
     assert remainder((1, 8, 1, 8)) == remainder((1, 1, 8, 8)) == "0"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The global eval batch size (4 * 1) must be divisible by num_generations (8).",
+        "The global eval batch size (4 * 1) must be divisible by the number of generations used for evaluation (8).",
+        "The effective train batch size (1 x 2 x 3) must be evenly divisible by the number of generations per prompt (8).",
+    ],
+)
+def test_the_wording_of_other_versions_is_recognised(line, says):
+    says("L16", f"ValueError: {line}")

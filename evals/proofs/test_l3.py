@@ -65,9 +65,11 @@ def test_the_check_shows_a_missing_token_one_beyond_the_table_and_a_sound_one(pr
         return printed("L3", tokenizer=tokenizer, model=model)
 
     words = ["<unk>", "<end>", "a", "b", "c", "d", "e", "<fill>"]
-    assert shown(words) == "None None 1 8"
-    assert shown(words, pad_token="<new>") == "<new> 8 1 8"
-    assert shown(words, pad_token="<fill>") == "<fill> 7 1 8"
+    assert shown(words) == "None None 1 8 None"
+    assert shown(words, pad_token="<new>") == "<new> 8 1 8 None"
+    assert shown(words, pad_token="<fill>") == "<fill> 7 1 8 None"  # a head would refuse a batch
+    model.config.pad_token_id = 7
+    assert shown(words, pad_token="<fill>") == "<fill> 7 1 8 7"
 
 
 def test_the_check_of_the_labels_is_true_only_where_an_end_is_left(value_of):

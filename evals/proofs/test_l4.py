@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import span
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaForCausalLM
@@ -67,21 +68,27 @@ def test_without_a_separator_the_last_token_of_one_document_is_trained_to_predic
 
 
 @pytest.mark.parametrize(
-    ("positions", "apart"), [([0, 1, 2, 3, 0, 1, 2], True), (list(range(7)), False)]
+    ("positions", "cached", "apart"),
+    [([0, 1, 2, 3, 0, 1, 2], False, True), ([0, 1, 2, 3, 0, 1, 2], True, False)]
+    + [(list(range(7)), False, False)],
+    ids=["separate", "separate, with the cache", "running"],
 )
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_the_check_tells_packed_documents_that_read_each_other_from_separate_ones(
-    small_llama, value_of, attention, positions, apart
+    small_llama, value_of, attention, positions, cached, apart
 ):
     torch.manual_seed(0)
     model = LlamaForCausalLM._from_config(small_llama, attn_implementation=attention).eval()
-    second, n = [5, 6, 7], 4
-    names = {"model": model, "p": torch.tensor([positions]), "n": n}
-
-    def logits(first):
-        ids = torch.tensor([first + second])
-        return value_of("L4", "model(input_ids=x", x=ids, **names)
-
+    batch = {"input_ids": torch.tensor([[1, 2, 3, 4, 5, 6, 7]]), "use_cache": cached}
+    batch["position_ids"] = torch.tensor([positions])
+    names = {"model": model, "batch": batch, "n": 4}
+    exec(span("L4", "flip(0)"), names)
     with torch.no_grad():
-        difference = (logits([1, 2, 3, 4]) - logits([4, 3, 2, 1])).abs().max()
+        difference = value_of("L4", "(model(**batch)", **names)
     assert (difference < 1e-6) == apart
+
+
+def test_the_length_of_the_first_document_is_where_positions_start_again():
+    names = {"batch": {"position_ids": torch.tensor([[0, 1, 2, 3, 0, 1, 2, 0, 1]])}}
+    exec(span("L4", "nonzero"), names)
+    assert names["n"] == 4

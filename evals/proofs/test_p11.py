@@ -1,7 +1,12 @@
 """P11: nan that comes with a batch."""
 
+import re
+
+import numpy
 import pytest
 import torch
+from check_code import shown
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -58,16 +63,25 @@ def test_a_count_of_at_least_one_makes_that_loss_zero():
     assert cross_entropy(logits, labels, reduction="sum") / (labels != -100).sum().clamp_min(1) == 0
 
 
-def test_the_scan_of_the_entry_names_the_bad_samples():
-    samples = [{"x": torch.randn(4), "labels": torch.tensor([1, -100])} for _ in range(5)]
-    samples[1]["x"][0] = torch.inf
-    samples[3]["labels"][:] = -100
-    found = []
-    for i, sample in enumerate(samples):
-        bad = [k for k, v in sample.items() if v.is_floating_point() and not v.isfinite().all()]
-        if bad or (sample["labels"] == -100).all():
-            found.append(i)
-    assert found == [1, 3]
+def sound(kind) -> list:
+    if kind == "pairs":
+        return [(torch.randn(4), i) for i in range(5)]
+    to = torch.Tensor.tolist if kind == "lists" else torch.Tensor.clone
+    return [{"x": to(torch.randn(4)), "labels": to(torch.tensor([1, -100]))} for _ in range(5)]
+
+
+@pytest.mark.parametrize("kind", ["tensors", "lists", "pairs"])
+def test_the_scan_of_the_entry_names_the_bad_samples(kind):
+    scan = re.search(r"```python\n(.*?)```", bundle.load().get("P11").fix, re.S)[1]
+    samples = sound(kind)
+    assert shown(scan, ds=samples, numpy=numpy) == ""
+    if kind == "pairs":
+        samples[1][0][0] = torch.inf
+        assert shown(scan, ds=samples, numpy=numpy) == "1 [0]"
+    else:
+        samples[1]["x"][0] = float("inf")
+        samples[3]["labels"][0] = -100
+        assert shown(scan, ds=samples, numpy=numpy) == "1 ['x']\n3 []"
 
 
 def test_the_check_sees_a_bad_value_or_no_label_and_passes_a_sound_batch(printed):

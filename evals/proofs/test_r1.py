@@ -60,8 +60,8 @@ def test_a_length_in_the_reward_beats_the_content():
 
 
 def told(beta):
-    """What the lines of the check print of a log as TRL writes it, with the wanted reward as the held-out score."""
-    names = ("reward", "eval_reward", "kl", "entropy")
+    """What the lines of the check print of a log as TRL writes it, with the wanted reward as the judge."""
+    names = ("rewards/paid/mean", "rewards/judge/mean", "kl", "entropy")
     course = trained(beta)
     history = [dict(zip(names, course[i])) | {"step": i} for i in (0, 50, len(course) - 1)]
     state = SimpleNamespace(log_history=history)
@@ -69,10 +69,11 @@ def told(beta):
     return [ast.literal_eval(line) for line in lines]
 
 
-def test_the_check_shows_the_held_out_score_fall_under_a_rising_reward_and_not_with_a_penalty():
+def test_the_check_shows_the_judge_fall_under_a_rising_reward_and_not_with_a_penalty():
+    paid, judge = "rewards/paid/mean", "rewards/judge/mean"
     first, *_, last = told(beta=0.0)
-    assert last["reward"] > first["reward"] and last["eval_reward"] < first["eval_reward"]
+    assert last[paid] > first[paid] and last[judge] < first[judge]
     assert last["kl"] > first["kl"] and last["entropy"] < 0.1
     first, *_, last = told(beta=1.0)
-    assert last["reward"] > first["reward"] and last["eval_reward"] > first["eval_reward"] - 0.02
+    assert last[paid] > first[paid] and last[judge] > first[judge] - 0.02
     assert last["kl"] < 0.2 and last["entropy"] > 0.5

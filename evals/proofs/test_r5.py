@@ -48,6 +48,13 @@ def test_a_loss_of_zero_still_has_a_gradient():
     assert logits.grad[0] < -0.1 < logits.grad[1]
 
 
+def test_where_tokens_count_instead_of_answers_the_loss_is_not_zero():
+    advantages, lengths = torch.tensor([1.5, -0.5, -0.5, -0.5]), torch.tensor([3.0, 9.0, 5.0, 7.0])
+    ratio = 1.0  # the first pass over fresh samples
+    assert abs((ratio * advantages).mean()) < 1e-6
+    assert (ratio * advantages * lengths).sum() / lengths.sum() < -0.2
+
+
 def test_equal_rewards_in_a_group_have_none():
     rewards = torch.full((4,), 0.7)
     advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)

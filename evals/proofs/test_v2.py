@@ -1,5 +1,6 @@
 """V2: random transforms at evaluation."""
 
+import pytest
 import torch
 
 SIZE = 12
@@ -73,14 +74,35 @@ def test_two_subsets_of_one_dataset_share_its_transform():
 
 class Validation(torch.utils.data.Dataset):
     def __init__(self, transform):
-        self.images, self.labels = pictures(4, 1)
+        self.images, self.labels = pictures(32, 1)
         self.transform = transform
+
+    def __len__(self):
+        return len(self.images)
 
     def __getitem__(self, index):
         return self.transform(self.images[index : index + 1]), self.labels[index]
 
 
-def test_the_check_is_true_for_fixed_steps_and_false_for_random_ones(printed):
+def mixed(samples):
+    """A batch of pictures, each mixed with another one."""
+    images, labels = torch.utils.data.default_collate(samples)
+    return images.lerp(images[torch.randperm(len(images))], 0.5), labels
+
+
+@pytest.mark.parametrize(
+    "transform, collate, same",
+    [
+        (lambda images: images, None, True),
+        (torch.rand_like, None, False),
+        (flip_or_not, None, False),  # each second picture stays as it was
+        (lambda images: images, mixed, False),
+    ],
+    ids=["fixed", "random", "flips", "mixup"],
+)
+def test_the_check_is_true_for_fixed_steps_and_false_for_random_ones(
+    printed, transform, collate, same
+):
     torch.manual_seed(0)
-    assert printed("V2", torch=torch, val_set=Validation(lambda images: images)) == "True"
-    assert printed("V2", torch=torch, val_set=Validation(torch.rand_like)) == "False"
+    loader = torch.utils.data.DataLoader(Validation(transform), 32, collate_fn=collate)
+    assert printed("V2", torch=torch, val_loader=loader) == str(same)

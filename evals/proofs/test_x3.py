@@ -101,7 +101,7 @@ def optimizer_of_the_entry(m):
 
 def test_the_code_of_the_entry_gives_each_part_its_rate_and_stops_at_a_part_that_no_key_names():
     m = model()
-    assert rates(optimizer_of_the_entry(m)) == [2e-6, 2e-5, 1e-5]
+    assert rates(optimizer_of_the_entry(m)) == [2e-6, 2e-5, 2e-5]
     m["lm_head"] = torch.nn.Linear(4, 4)
     with pytest.raises(AssertionError):
         optimizer_of_the_entry(m)
