@@ -1,7 +1,12 @@
 """T19: a schedule needs `step()`, three steps make a small trace, and it's written once."""
 
+import contextlib
+import io
+import shlex
+
 import pytest
 import torch
+from check_code import span
 from torch.profiler import ProfilerActivity, profile, schedule
 
 CPU = [ProfilerActivity.CPU]
@@ -51,6 +56,17 @@ def test_with_step_one_trace_comes_once_there_are_enough_steps(train_step, tmp_p
     assert len(tables) == traces
     assert (tmp_path / "trace.json.gz").exists() == bool(traces)
     prof.stop()
+
+
+def test_the_line_of_the_check_tells_what_the_build_can_record_before_it_needs_a_gpu(monkeypatch):
+    code, out = shlex.split(span("T19", "supported_activities"))[2], io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(Exception):
+        exec(code, {})
+    assert "ProfilerActivity.CPU" in out.getvalue().splitlines()[0]
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)  # stands in for a card
+    with contextlib.redirect_stdout(out):
+        exec(code, {})
+    assert "aten::mm" in out.getvalue() and "Self CPU" in out.getvalue()
 
 
 def test_a_trace_is_written_once(train_step, tmp_path):

@@ -53,6 +53,12 @@ def test_a_touched_file_changes_the_second_number(stored, tmp_path):
     assert before[0] == after[0] and before[1] != after[1]
 
 
+def test_the_check_names_what_a_function_holds_that_has_no_hash(stored):
+    numbers = (n for n in range(3))
+    with pytest.raises(TypeError, match="cannot pickle 'generator' object"):
+        launch(stored(), lambda row: {"held": numbers is None})
+
+
 def test_a_dataset_in_memory_shows_an_empty_list_and_keeps_nothing(stored):
     f = partial(prepare, settings={"factor": 2})
     memory = datasets.Dataset.from_list([{"n": 1}])

@@ -2,7 +2,6 @@
 
 import statistics
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -41,6 +40,16 @@ def test_a_new_shape_compiles_once_more_and_a_seen_one_does_not():
     assert len(compiled) == 2
 
 
+@pytest.mark.parametrize("disabled", [False, True])
+def test_the_second_run_of_the_check_compiles_nothing(monkeypatch, disabled):
+    torch._dynamo.reset()
+    compiled = []
+    if disabled:
+        monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    torch.compile(lambda x: x.sin(), backend=counting(compiled))(torch.ones(2))
+    assert bool(compiled) is not disabled
+
+
 EQUAL, CHANGING = [8] * 12, list(range(8, 20))
 
 
@@ -57,6 +66,7 @@ def test_the_times_of_the_check_are_long_at_the_start_only_where_one_compilation
     torch._dynamo.reset()
     clock = [0.0]
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
 
     def backend(graph, inputs):
         clock[0] += 20
@@ -72,8 +82,6 @@ def test_the_times_of_the_check_are_long_at_the_start_only_where_one_compilation
 
     code = shown(
         block("T26"),
-        torch=torch,
-        time=SimpleNamespace(perf_counter=lambda: clock[0]),
         loader=[torch.ones(size) for size in sizes],
         train_step=train_step,
     )

@@ -1,8 +1,11 @@
 """T6: who pins a batch and who asks for a copy that doesn't wait. The copy itself needs a GPU."""
 
+import time
+
 import torch
 from accelerate import DataLoaderConfiguration
 from accelerate.utils import send_to_device
+from check_code import block, shown
 from torch.utils.data import DataLoader
 from transformers import TrainingArguments
 
@@ -37,3 +40,20 @@ def test_accelerate_waits_until_the_configuration_says_otherwise():
 def test_bytes_of_images_are_a_quarter_of_floats():
     images = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
     assert images.float().nbytes == 4 * images.nbytes
+
+
+def test_the_rate_of_the_check_leaves_out_the_memory_that_the_first_copy_takes(monkeypatch):
+    """A clock stands in for time: the first copy asks for memory, 50 ms, and each takes 10 ms."""
+    clock, copies = [0.0], []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    class OnHost:
+        nbytes = 40_000_000
+
+        def to(self, device):
+            clock[0] += 0.01 if copies else 0.06
+            copies.append(device)
+
+    rate, unit = shown(block("T6"), x=OnHost()).split()
+    assert (round(float(rate), 3), unit, copies) == (4.0, "GB/s", ["cuda", "cuda"])

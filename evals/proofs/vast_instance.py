@@ -11,6 +11,8 @@ def instance(**fields: object) -> dict:
         "status_msg": "success, running vastai/base-image",
         "is_bid": False,
         "min_bid": 0.02,
+        "end_date": 2034617753.0,
+        "ports": {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": "41200"}]},
         "dph_total": 0.31,
         "inet_down": 811.4,
         "inet_up": 790.2,
