@@ -87,6 +87,16 @@ torch.distributed.destroy_process_group()
     assert not path.with_name("last.pt.tmp").exists()
 
 
+@pytest.mark.parametrize("code", [0, 1, 75])
+def test_the_last_line_requeues_a_warned_run_alone_and_hands_every_code_on(provider, code):
+    line = next(c for c in bundle.load().get("SLURM1").fix.split("`") if c.startswith("srun "))
+    provider.program("srun", f"#!/bin/sh\nexit {code}\n")
+    provider.program("scontrol", '#!/bin/sh\necho "$@"\n')
+    done = provider.done(line, SLURM_JOB_ID="4711")
+    assert done.returncode == code
+    assert done.stdout.strip() == ("requeue 4711" if code == 75 else "")
+
+
 def test_a_save_within_the_handler_meets_half_an_update_and_a_lock_that_is_held():
     weights, lock, seen = torch.zeros(2), threading.Lock(), []
 
