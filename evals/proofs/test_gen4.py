@@ -1,5 +1,6 @@
 """GEN4: bash fails on line ends of Windows; the check counts them, and none after the fix."""
 
+import pytest
 from remote_gpu_trainer.catalogue import bundle
 
 SCRIPT = "#!/bin/bash\nset -e\nmkdir -p out\ncd out\ntouch here\n"
@@ -10,6 +11,8 @@ def test_the_check_counts_the_line_ends_that_make_the_script_fail(provider, shel
     path.write_bytes(SCRIPT.replace("\n", "\r\n").encode())
     says("GEN4", provider.done("bash run.sh; bash -c 'true\r'").stderr)
     assert (provider.place / "out\r").is_dir() and not (provider.place / "out").exists()
+    path.chmod(0o755)
+    says("GEN4", provider.done("./run.sh").stderr)  # the kernel looks for an interpreter "bash\r"
     count = shell_of("GEN4", "grep -c")
     assert provider.run(count) == "5"
     fix = next(c for c in bundle.load().get("GEN4").fix.split("`") if c.startswith("sed -i"))
@@ -28,3 +31,16 @@ def test_git_shows_which_working_copies_are_affected(provider, shell_of):
         (True, "a.sh"),
         (False, "b.sh"),
     ]
+
+
+def test_every_shell_that_names_the_interpreter_is_known_and_a_lost_venv_is_another_matter(says):
+    for line in (
+        "-bash: ./run.sh: /bin/bash^M: bad interpreter: No such file or directory",
+        "zsh: ./run.sh: bad interpreter: /bin/bash^M: no such file or directory",
+        "bash: ./run.sh: /bin/bash^M: 坏的解释器: 没有那个文件或目录",
+    ):
+        says("GEN4", line)
+    with pytest.raises(AssertionError):
+        says(
+            "GEN4", "bash: ./pip: /old/venv/bin/python: bad interpreter: No such file or directory"
+        )

@@ -19,11 +19,21 @@ def test_the_check_shows_to_which_address_the_service_is_bound(
     assert (f"0.0.0.0:{port}" in rows) == reached
 
 
-def test_the_check_names_the_rulesets_of_the_instance(provider, shell_of):
-    line = shell_of("LAM4", "firewall_rulesets")
-    provider.answers["cloud.lambda.ai/api/v1/instances/ID"] = {
-        "data": {"id": "ID", "firewall_rulesets": [{"id": "c4d291f4"}]}
+def test_the_check_lists_the_rules_that_hold_for_this_instance_alone(provider, shell_of):
+    api = "cloud.lambda.ai/api/v1/firewall-rulesets"
+    ssh = {"protocol": "tcp", "port_range": [22, 22], "source_network": "0.0.0.0/0"}
+    ping = {"protocol": "icmp", "source_network": "0.0.0.0/0"}
+    board = {"protocol": "tcp", "port_range": [6000, 6010], "source_network": "198.51.100.7/32"}
+    provider.answers[f"{api}/global"] = {"data": {"id": "global", "rules": [ssh, ping]}}
+    provider.answers[api] = {
+        "data": [
+            {"id": "a", "instance_ids": ["other"], "rules": [board]},
+            {"id": "b", "instance_ids": ["ID", "x"], "rules": []},
+        ]
     }
-    assert "c4d291f4" in provider.run(line)
-    provider.answers["cloud.lambda.ai/api/v1/instances/ID"] = {"data": {"firewall_rulesets": []}}
-    assert provider.run(line) == "[]"
+    line = shell_of("LAM4", "firewall-rulesets")
+    held = [["global", "tcp", "22-22", "0.0.0.0/0"], ["global", "icmp", "", "0.0.0.0/0"]]
+    assert [row.split("\t") for row in provider.run(line).splitlines()] == held
+    provider.answers[api]["data"][1]["rules"] = [board]
+    shown = [row.split("\t") for row in provider.run(line).splitlines()]
+    assert shown == [["b", "tcp", "6000-6010", "198.51.100.7/32"], *held]

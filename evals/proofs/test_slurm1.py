@@ -7,6 +7,7 @@ import threading
 
 import pytest
 import torch
+from launch import run_ranks
 from remote_gpu_trainer.catalogue import bundle
 
 SAVES = """\
@@ -48,7 +49,7 @@ def test_a_step_is_finished_before_the_save_and_the_file_loads(tmp_path):
         torch.save(weights, where)
 
     names = {"os": os, "signal": signal, "sys": __import__("sys"), "torch": torch}
-    names |= {"device": "cpu", "world_size": 1, "save": save, "path": path}
+    names |= {"device": "cpu", "world_size": 1, "rank": 0, "save": save, "path": path}
     exec(handler, names)
     with pytest.raises(SystemExit) as left:
         for step in range(10):
@@ -59,6 +60,41 @@ def test_a_step_is_finished_before_the_save_and_the_file_loads(tmp_path):
             exec(after_a_step, names)
     assert left.value.code == 75 and saved == [f"{path}.tmp"]
     assert torch.load(path).tolist() == [4, 4]
+
+
+def test_two_ranks_of_one_job_both_leave_with_the_code_and_one_whole_file(tmp_path):
+    handler, after_a_step = parts()
+    path = tmp_path / "last.pt"
+    script = f"""\
+import os, signal, sys, torch
+torch.distributed.init_process_group("gloo")
+rank, world_size, device, path = torch.distributed.get_rank(), 2, "cpu", {str(path)!r}
+def save(where):
+    if rank == 0:
+        torch.save(torch.ones(2), where)
+{handler}
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGUSR1)
+try:
+    exec({after_a_step!r})
+except SystemExit as left:
+    print("left with", left.code, flush=True)
+torch.distributed.destroy_process_group()
+"""
+    done = run_ranks(script)
+    assert done.lines("left with") == ["left with 75", "left with 75"], done.output
+    assert torch.load(path).tolist() == [1, 1]
+    assert not path.with_name("last.pt.tmp").exists()
+
+
+@pytest.mark.parametrize("code", [0, 1, 75])
+def test_the_last_line_requeues_a_warned_run_alone_and_hands_every_code_on(provider, code):
+    line = next(c for c in bundle.load().get("SLURM1").fix.split("`") if c.startswith("srun "))
+    provider.program("srun", f"#!/bin/sh\nexit {code}\n")
+    provider.program("scontrol", '#!/bin/sh\necho "$@"\n')
+    done = provider.done(line, SLURM_JOB_ID="4711")
+    assert done.returncode == code
+    assert done.stdout.strip() == ("requeue 4711" if code == 75 else "")
 
 
 def test_a_save_within_the_handler_meets_half_an_update_and_a_lock_that_is_held():
