@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,20 @@ def test_a_kill_by_number_returns_0_and_the_rest_of_the_line_runs(ssh, training)
     assert training.wait(5) == -15
 
 
-def test_the_check_reaches_the_box_after_the_cut_and_shows_the_login_itself(ssh, shell_of):
-    assert ssh("kill -9 $PPID").returncode == 255
+@pytest.mark.parametrize("killed", [True, False], ids=["the kill cut it", "the network did"])
+def test_the_check_shows_the_login_itself_and_whether_the_run_is_still_there(ssh, shell_of, killed):
+    name = f"train_{uuid.uuid4().hex}"  # others may run a training here
     code = shell_of("U1", "reached").removeprefix("ssh gpu '").removesuffix("'")
-    reached, head, *rows = ssh(code).stdout.splitlines()
+    code = code.replace("[t]rain\\.py", f"[t]{name[1:]}")
+    run = subprocess.Popen(["bash", "-c", f"sleep 60; : {name}"], start_new_session=True)
+    try:
+        assert ssh(f"kill -9 {run.pid if killed else ''} $PPID").returncode == 255
+        if killed:
+            run.wait(5)
+        reached, head, *rows = ssh(code).stdout.splitlines()
+    finally:
+        os.killpg(run.pid, 9)
+        run.wait()
     assert reached == "reached" and head.split() == ["PID", "USER", "COMMAND"]
-    assert len(rows) == 2 and any("sshd" in row for row in rows)
+    assert any("sshd" in row for row in rows[:2])
+    assert [name in row for row in rows[2:]] == [True] * (not killed)

@@ -3,9 +3,11 @@
 import gzip
 import json
 import random
+import shutil
 
 import pytest
 import torch
+from check_code import in_shell, span
 
 SIZE = 400_000
 
@@ -26,6 +28,16 @@ def text():
     words = random.Random(0).choices("the loss gpu train what is of a model".split(), k=40_000)
     lines = [json.dumps({"id": i, "prompt": " ".join(words[i : i + 40])}) for i in range(2000)]
     return "\n".join(lines).encode()
+
+
+@pytest.mark.skipif(not shutil.which("zstd"), reason="needs zstd")
+def test_the_check_counts_what_is_left_of_the_first_bytes(tmp_path, text):
+    (tmp_path / "a.jsonl").write_bytes(text)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text))
+    for name, size, worth in (("a.jsonl", len(text), True), ("a.gz", None, False)):
+        code = span("U15", "head -c").replace("FILE", name)
+        left = int(in_shell(code, tmp_path)) / (size or (tmp_path / name).stat().st_size)
+        assert left < 0.5 if worth else left > 0.9
 
 
 def test_text_shrinks_to_a_fraction(text):

@@ -63,22 +63,32 @@ def copied_over(new, script):
     os.utime(script, (time.time() + 5,) * 2)  # the start is told in whole seconds
 
 
+def has_opened(script, group: int) -> bool:
+    """Whether a bash of this process group reads the script already."""
+    found = subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True)
+    opened = [f"/proc/{number}/fd/255" for number in found.stdout.split()]
+    return any(os.path.exists(at) and os.readlink(at) == str(script) for at in opened)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "in a shell"])
 @pytest.mark.parametrize(("change", "renamed", "younger"), [
     (copied_over, False, True),
     (lambda new, script: new.replace(script), True, False),
     (lambda new, script: None, False, False),
 ])  # fmt: skip
 def test_the_check_tells_a_file_written_over_from_a_renamed_and_from_an_old_one(
-    tmp_path, change, renamed, younger
+    tmp_path, change, renamed, younger, wrapped
 ):
     name = f"queue_{os.getpid()}.sh"  # others may run the same test
     script, new = tmp_path / name, tmp_path / "new.sh"
     for path in (script, new):
         path.write_text("sleep 20\ntrue\n")
         os.utime(path, (time.time() - 60,) * 2)
-    process = subprocess.Popen(["bash", str(script)], start_new_session=True)
+    line = f"{'sleep 0.01; ' * wrapped}bash {script}; true"  # a shell around it, as ssh makes one
+    command = ["bash", "-c", line] if wrapped else ["bash", str(script)]
+    process = subprocess.Popen(command, start_new_session=True)
     try:
-        while not os.path.exists(f"/proc/{process.pid}/fd/255"):  # bash has opened its script
+        while not has_opened(script, process.pid):
             time.sleep(0.02)
         change(new, script)
         code = span("U2", "pgrep").replace("run_queue\\.sh", name).replace("run_queue.sh", name)

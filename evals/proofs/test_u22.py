@@ -28,9 +28,25 @@ def test_the_check_prints_the_number_that_the_table_explains_and_nothing_of_a_qu
     assert [line.split("): ")[1].split(",")[0] for line in lines] == [number] * bool(fault)
 
 
-def test_where_the_log_is_closed_the_cards_own_report_answers(tmp_path):
+@pytest.mark.parametrize(("action", "failed", "fault"), [
+    ("None", "No", False), ("Reset", "No", True), ("None", "Yes", True),
+])  # fmt: skip
+def test_where_the_log_is_closed_the_cards_own_report_answers(tmp_path, action, failed, fault):
     box = Box(tmp_path)
-    report = "    Product Name : NVIDIA H100 80GB HBM3\n    GPU Recovery Action : Reset\n        Remapping Failure Occurred : No\n"
+    report = f"""
+    Product Name : NVIDIA H100 80GB HBM3
+    MIG Mode
+        Pending : Disabled
+    ECC Mode
+        Pending : Enabled
+    GPU Recovery Action : {action}
+    Remapped Rows
+        Pending : No
+        Remapping Failure Occurred : {failed}
+"""
     box.prints("nvidia-smi", report)
-    lines = box.said(span("U22", "nvidia-smi -q")).splitlines()
-    assert [line.split(":")[1].strip() for line in lines] == ["Reset", "No"]
+    said = [line.split(" : ") for line in box.said(span("U22", "nvidia-smi -q")).splitlines()]
+    assert len(said) == 5
+    assert fault is any(
+        value == "Yes" or ("Action" in name and value != "None") for name, value in said
+    )

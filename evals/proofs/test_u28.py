@@ -3,8 +3,10 @@
 import re
 
 import pytest
+from check_code import span
 from local_wheels import Environment, add_wheel
 from remote_gpu_trainer.catalogue import bundle
+from stub_box import Box
 
 
 @pytest.fixture
@@ -39,6 +41,19 @@ def test_the_entrys_pin_makes_the_installation_stop_instead(image, tmp_path):
     code, said = image.uv("install", "-c", "pin.txt", "-r", "requirements.txt")
     assert code != 0 and "No solution found" in said
     assert image.versions() == {"torch": "2.9.0", "extension": "1.0"}
+
+
+@pytest.mark.parametrize(("installs", "printed"), [
+    ("tool-1.0 torch-2.1.2 torchvision-0.16.2", "torch-2.1.2"),
+    ("torch-2.1.2+cu118", "torch-2.1.2+cu118"),
+    ("tool-1.1 torch-geometric-2.6.1 torchmetrics-1.8.0", ""),
+])  # fmt: skip
+def test_the_check_prints_torch_alone_and_no_package_whose_name_begins_so(
+    tmp_path, installs, printed
+):
+    box = Box(tmp_path)
+    box.prints("pip", f"Collecting torch\nWould install {installs}\n")
+    assert box.said(span("U28", "--dry-run")) == printed
 
 
 def test_a_dry_run_tells_beforehand_whether_torch_would_be_replaced(image):

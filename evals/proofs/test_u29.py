@@ -3,7 +3,9 @@
 import re
 
 import pytest
+from check_code import span
 from local_wheels import Environment, add_wheel
+from stub_box import Box
 
 
 @pytest.fixture
@@ -30,6 +32,21 @@ def would_install(environment, file: str) -> set[str]:
 def test_the_same_file_brings_another_version_later(project):
     assert project.versions() == {"trainer": "1.0", "tokens": "1.0"}
     assert would_install(project, "requirements.txt") == {"trainer==1.0", "tokens==2.0"}
+
+
+@pytest.mark.parametrize(("today", "differ"), [
+    ("trainer==1.0\ntokens==2.0\n", ["< tokens==1.0", "> tokens==2.0"]),
+    ("Tokens==1.0\ntrainer==1.0\n", None),
+    ("tokens==1.0\ntrainer==1.0\n", []),
+])  # fmt: skip
+def test_the_check_names_what_moved_and_nothing_for_the_same_set(tmp_path, today, differ):
+    box = Box(tmp_path)
+    box.prints("pip", today)
+    (tmp_path / "old.txt").write_text("trainer==1.0\ntokens==1.0\n")
+    said = [line for line in box.said(span("U29", "diff <(")).splitlines() if line[0] in "<>"]
+    if differ is not None:
+        assert said == differ
+    assert not any("trainer" in line for line in said)
 
 
 def test_a_lock_of_the_working_environment_brings_the_same(project, tmp_path):

@@ -61,6 +61,15 @@ def test_the_check_shows_the_kernels_trace_and_the_groups_counter_and_nothing_el
     assert len(told) == 3 + 5 + lines
 
 
+def test_the_check_shows_what_systemd_oomd_killed_where_the_kernel_log_is_quiet(tmp_path):
+    box = Box(tmp_path)
+    box.prints("dmesg", QUIET)
+    said = "Nov 25 03:10:12 gpu systemd-oomd[611]: Killed /user.slice/user-1000.slice/tmux.scope due to memory pressure"
+    box.prints("journalctl", f"{said}\n")
+    (tmp_path / "run.log").touch()
+    assert box.said(span("U3", "uptime -s")).splitlines()[-1] == said
+
+
 def test_where_the_kernel_log_is_closed_the_check_says_so(tmp_path):
     box = Box(tmp_path)
     closed = "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1"

@@ -86,3 +86,12 @@ def test_the_check_prints_what_differs_and_nothing_for_a_whole_copy(bash, tmp_pa
 def test_the_checks_search_finds_lines_that_lose_the_status(bash, tmp_path, line, found):
     (tmp_path / "backup.sh").write_text(f"set -euo pipefail\n{line}\n")
     assert bool(bash(span("U33", "grep -nE")).stdout) is found
+
+
+@pytest.mark.parametrize(("first", "stops"), [
+    ("set -euo pipefail", True), ("set -o errexit", True), ("", False), ("set -uo pipefail", False),
+])  # fmt: skip
+def test_the_check_sees_whether_the_script_stops_at_a_failure(bash, tmp_path, first, stops):
+    (tmp_path / "backup.sh").write_text(f"{first}\ncp out/step_2.pt missing/\necho backup done\n")
+    assert bool(bash(span("U33", "errexit")).stdout) is stops
+    assert ("backup done" not in bash("bash backup.sh").stdout) is stops

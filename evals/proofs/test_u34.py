@@ -94,6 +94,21 @@ def test_the_check_finds_a_key_and_prints_none(tmp_path, leak):
     assert not re.search(PATTERN, PATTERN)
 
 
+@pytest.mark.parametrize(("text", "commits"), [(KEY, 2), ("$HF_TOKEN", 0)])
+def test_the_check_names_the_commits_that_brought_and_removed_a_key(
+    tmp_path, shell_of, text, commits
+):
+    pattern, _, history, _ = shell_of("U34", "P=").split("; ")
+    script = f"""
+        git init -q . && git config user.email proof@example.com && git config user.name proof
+        echo 'login --token {text}' > a.sh && git add . && git commit -qm one
+        echo 'login' > a.sh && git commit -qam two
+        {pattern}; {history}"""
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert len(re.findall(r"^commit [0-9a-f]{7,}$", done.stdout, re.M)) == commits
+    assert KEY not in done.stdout
+
+
 def test_texts_of_git_and_docker_are_found(says):
     for text in ("remote: - Push cannot contain secrets", "remote: - GITHUB PUSH PROTECTION",
                  ' - SecretsUsedInArgOrEnv: Do not use ARG or ENV instructions for sensitive data (ENV "HF_TOKEN")'):  # fmt: skip
@@ -107,7 +122,7 @@ def test_the_pattern_is_that_of_the_entry(shell_of):
 
 @pytest.mark.parametrize(("argument", "count"), [(KEY, "1"), ("--token-file=key.txt", "0")])
 def test_the_check_counts_a_command_that_shows_a_key_and_no_other(shell_of, argument, count):
-    pattern, _, running = shell_of("U34", "P=").split("; ")
+    pattern, *_, running = shell_of("U34", "P=").split("; ")
     with subprocess.Popen([sys.executable, "-c", "input()", argument], stdin=subprocess.PIPE) as it:
         code = f"{pattern}; {running.replace('ps -eo', f'ps -p {it.pid} -o')}"
         shown = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout

@@ -53,6 +53,23 @@ def test_stdbuf_changes_nothing_for_python(while_it_runs):
     assert while_it_runs(before=["stdbuf", "-oL"])[0] == ""
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("flags", "variable", "held_back"), [
+    ([], None, True), ([], "", True), ([], "1", False), (["-u"], None, False),
+])  # fmt: skip
+def test_the_check_tells_a_program_that_holds_its_lines_back(shell_of, flags, variable, held_back):
+    env = PLAIN if variable is None else {**PLAIN, "PYTHONUNBUFFERED": variable}
+    command = [sys.executable, *flags, "-c", SCRIPT]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as it:  # fmt: skip
+        assert it.stderr.readline() == b"warning\n"
+        variables, arguments = (
+            subprocess.run(["bash", "-c", shell_of("U43", word).replace("PID", str(it.pid))], capture_output=True, text=True).stdout
+            for word in ("environ", "ps -o args=")
+        )  # fmt: skip
+        it.communicate(b"")
+    assert (not variables and " -u " not in arguments) is held_back
+
+
 def test_carriage_returns_of_a_progress_bar_become_lines():
     finished = subprocess.run(
         ["bash", "-c", r"printf '10%%\r50%%\r90%%' | tr '\r' '\n' | tail -1"],

@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 import pytest
+from check_code import span
+from stub_box import Box
 
 UNGUARDED = """
 import multiprocessing
@@ -44,6 +46,22 @@ def test_without_the_guard_the_worker_begins_the_script_anew(trained, says, meth
     printed, errors = trained(UNGUARDED.format(method=method))
     assert printed.count("banner") == 2 and "working" not in printed
     says("U44", errors)
+
+
+def test_the_check_tells_a_script_without_the_guard(tmp_path):
+    box = Box(tmp_path)
+
+    def found(text: str) -> list[bool]:
+        """Whether it sees work at the start of a line, a guard, an import that prints."""
+        (tmp_path / "train.py").write_text(text)
+        codes = [span("U44", word) for word in ("grep -nE", "grep -n '", "import train")]
+        return [bool(box.said(code, PYTHONDONTWRITEBYTECODE="1")) for code in codes]
+
+    bare = "model = None\nprint('banner')\nfor batch in (): ...\n"
+    body = bare.replace("\n", "\n    ").rstrip()
+    assert found(bare) == [True, False, True]
+    whole = f"def main():\n    {body}\nif __name__ == '__main__':\n    main()\n"
+    assert found(whole) == [False, True, False]
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])

@@ -7,6 +7,7 @@ import torch
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
+from check_code import span, typed
 from line_model import DATA, Config, Line
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -58,8 +59,15 @@ def test_trainer_takes_processing_class_in_place_of_tokenizer(tmp_path, says):
 
 
 def test_the_check_says_false_for_a_name_that_is_gone_and_true_for_one_that_is_there():
-    names = inspect.signature(transformers.Trainer.__init__).parameters
-    assert "tokenizer" not in names and "processing_class" in names
+    for given, there in (
+        ("t.Trainer tokenizer", "False"),
+        ("t.Trainer processing_class", "True"),
+        ("t.TrainingArguments evaluation_strategy", "False"),
+        ("t.TrainingArguments eval_strategy", "True"),
+    ):
+        kind, name = given.split()
+        code = span("U45", "inspect").replace("t.Trainer", kind).replace("'tokenizer'", f"'{name}'")
+        assert typed(code) == f"{transformers.__version__} {there}"
 
 
 def test_an_own_compute_loss_needs_room_for_new_arguments(tmp_path, says):

@@ -107,6 +107,17 @@ def test_the_check_of_a_foreign_folder_shows_that_touch_fails_and_whose_it_is():
         assert "w" not in line.split()[0]
 
 
+def test_a_foreign_file_in_an_own_folder_shows_in_the_first_line_alone():
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        log = os.path.join(folder, "run.log")
+        os.close(os.open(log, os.O_CREAT, 0o444))
+        assert "PermissionError" in as_somebody(lambda: open(log, "a"))
+        said = as_somebody(lambda: checked(log))
+        assert "touch: " not in said
+        assert said.splitlines()[0].startswith("-r--r--r--") and log in said.splitlines()[0]
+
+
 def test_texts_of_read_only_file_systems_are_found(says):
     for text in ("OSError: [Errno 30] Read-only file system: '/kaggle/input/x/out'", "touch: cannot touch 'x': Read-only file system",
                  "[ 1234.5] EXT4-fs (nvme1n1): Remounting filesystem read-only",

@@ -29,6 +29,19 @@ def test_a_token_id_at_the_end_of_the_table_is_named_on_the_cpu_and_a_larger_tab
     assert model(input_ids=ids).logits.shape[-1] == larger
 
 
+@pytest.mark.parametrize(("last", "named"), [(7, False), (8, True), (-100, True)])
+def test_the_check_compares_the_ids_with_the_table(small_llama, last, named):
+    transformers = pytest.importorskip("transformers")
+    model, ids = transformers.LlamaForCausalLM(small_llama), torch.tensor([[1, 2, last]])
+    low, high, size = map(int, shown(span("U49", "ids.min"), ids=ids, model=model).split())
+    assert (low < 0 or high >= size) is named
+    if named:
+        with pytest.raises(IndexError):
+            model(input_ids=ids)
+    else:
+        model(input_ids=ids)
+
+
 @pytest.mark.parametrize("line", [
     "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
     "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx( handle, opa, opb",

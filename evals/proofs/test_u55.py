@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from check_code import span
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import Pattern
+from stub_box import Box
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
@@ -123,6 +125,22 @@ def test_what_no_waiting_cures_and_what_lasts_is_raised(tmp_path):
         with pytest.raises(OSError):
             again(mount, path)
         assert len(mount.handles) == calls
+
+
+def test_the_check_goes_up_to_the_mount_where_a_dead_one_answers_for_nothing_below(tmp_path):
+    mount = tmp_path / "mnt"
+    box = Box(tmp_path)
+    box.program(
+        "findmnt", f'for last; do :; done; [ "$last" = {mount} ] && echo "fuse.s3fs s3fs rw"'
+    )
+    for name in ("ls", "sudo"):
+        box.program(name, "exit 2")
+    for path, printed in (
+        (mount / "data/x.tar", "fuse.s3fs s3fs rw"),
+        ("/elsewhere/x", ""),
+        ("x", ""),
+    ):
+        assert box.said(span("U55", "findmnt").replace("PATH", str(path))) == printed
 
 
 def test_texts_of_mounts_are_found(says):

@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+import uuid
 
 import pytest
 from check_code import span
@@ -46,18 +47,17 @@ def test_a_table_in_gb18030_is_read_by_its_name(says, tmp_path):
 
 
 @pytest.mark.parametrize(("content", "start", "utf8"), [
-    (pickle.dumps([1]), "80 04", False),
-    (gzip.compress(b"text", mtime=0), "1f 8b", False),
-    ("标签".encode("gb18030"), "b1 ea", False),
-    ("标签".encode(), "e6 a0", True),
-    (b"plain", "70 6c", True),
-], ids=["pickle", "gzip", "gb18030", "utf-8", "ascii"])  # fmt: skip
+    (pickle.dumps([1]), "80", False),
+    (gzip.compress(b"text", mtime=0), "1f8b", False),
+    ("标签".encode("utf-16"), "fffe", False),
+    ("标签".encode("gb18030"), "b1ea", False),
+    ("标签".encode(), "e6a0", True),
+    (b"plain", "706c", True),
+], ids=["pickle", "gzip", "utf-16", "gb18030", "utf-8", "ascii"])  # fmt: skip
 def test_the_check_names_the_start_and_whether_the_file_is_utf8(tmp_path, content, start, utf8):
-    (tmp_path / "train file.csv").write_bytes(content)
-    box = Box(tmp_path)
-    first, *others = box.said(span("U58", "iconv").replace("FILE", "'train file.csv'")).splitlines()
-    assert first.strip().startswith(start)
-    assert others == [*["UTF-8"] * utf8, others[-1]]
+    told = checked(tmp_path, content)
+    assert told[0].split()[1].startswith(start)
+    assert (told[1:] == ["file is UTF-8"]) is utf8
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
@@ -66,9 +66,28 @@ def test_the_check_names_the_start_and_whether_the_file_is_utf8(tmp_path, conten
         assert utf8
 
 
-def test_the_last_line_of_the_check_is_the_systems_choice(tmp_path):
-    (tmp_path / "a.csv").write_bytes(b"plain")
-    box, code = Box(tmp_path), span("U58", "iconv").replace("FILE", "a.csv")
-    old = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    assert box.said(code, **old).splitlines()[-1] == "ANSI_X3.4-1968"
-    assert box.said(code, **old | {"PYTHONUTF8": "1"}).splitlines()[-1].lower() == "utf-8"
+OLD = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+def test_the_check_names_the_systems_choice_and_calls_the_file_sound_under_a_wrong_one(tmp_path):
+    told = checked(tmp_path, "标签".encode(), **OLD)
+    assert (told[0].split()[0], told[1:]) == ("ANSI_X3.4-1968", ["file is UTF-8"])
+    told = checked(tmp_path, "标签".encode(), **OLD | {"PYTHONUTF8": "1"})
+    assert told[0].split()[0].lower() == "utf-8"
+
+
+def checked(folder, content: bytes, **variables) -> list[str]:
+    """What the Check prints for a file with this content."""
+    place = folder / uuid.uuid4().hex
+    place.mkdir()
+    (place / "train file.csv").write_bytes(content)
+    code = span("U58", "open(f").replace(" FILE", " 'train file.csv'")
+    return Box(place).said(code, **variables).splitlines()
+
+
+def test_a_pickle_of_python_2_is_refused_as_ascii_and_read_as_latin1(says):
+    written = b"\x80\x02U\x02\xe9\x81."  # the two bytes as Python 2 kept a str
+    with pytest.raises(UnicodeDecodeError) as error:
+        pickle.loads(written)
+    says("U58", f"UnicodeDecodeError: {error.value}")
+    assert pickle.loads(written, encoding="latin1") == "\xe9\x81"

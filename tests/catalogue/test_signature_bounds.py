@@ -41,6 +41,10 @@ OWN = [
     ("GEN2", "Received 1 death signal, shutting down workers"),
     ("GEN2", "Received Signals.SIGHUP death signal, shutting down workers"),
     ("ENV6", "CUDA failure 804: forward compatibility was attempted"),
+    (
+        "U56",
+        "failed to solve: nvidia/cuda:10.2-devel: failed to resolve source metadata for docker.io/nvidia/cuda:10.2-devel: docker.io/nvidia/cuda:10.2-devel: not found",
+    ),
 ]
 OTHERS = [
     ("U3", "Out of memory: Killed process 4100 (mysqld) total-vm:1kB"),
@@ -58,6 +62,10 @@ OTHERS = [
     ("U50", "Fatal Python error: Aborted"),
     ("U7", "mkdir: Disk quota exceeded"),
     ("GEN7", "Process 1234 has 20.10 GiB memory in use."),
+    (
+        "U56",
+        "failed to solve: python:3.12: failed to resolve source metadata for docker.io/library/python:3.12: failed to do request: dial tcp: i/o timeout",
+    ),
 ]
 
 
