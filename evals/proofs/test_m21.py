@@ -59,3 +59,14 @@ def test_the_other_text(says):
         "M21",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",
+        "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (9600). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
+    ],
+)
+def test_texts_of_a_request_that_does_not_fit(text, says):
+    says("M21", text)
