@@ -99,7 +99,7 @@ def test_the_check_shows_whether_the_epoch_reaches_the_sampler(printed, told):
             sampler.set_epoch(epoch)
         loader = DataLoader(data, batch_size=4, sampler=sampler)
         dist = SimpleNamespace(get_rank=lambda: rank)
-        shown = printed("D22", dist=dist, epoch=epoch, loader=loader)
+        shown = printed("D22", dist=dist, epoch=epoch, sampler=sampler, loader=loader)
         return re.fullmatch(rf"{rank} {epoch} 4 (\[.*\])", shown)[1]
 
     assert (line(0, 0) != line(0, 1)) == told
