@@ -1,4 +1,4 @@
-"""M21: the share that vLLM claims is of the whole card, whoever holds the rest; the check compares it with what is used. vLLM itself needs a GPU."""
+"""M21: the share that vLLM claims is of the whole card, whoever holds the rest; the check compares it with what is free. vLLM itself needs a GPU."""
 
 import re
 import subprocess
@@ -20,13 +20,13 @@ def told(tmp_path, shell_of):
     """told([(used, total), …], share): the verdict of the check on each card, in MiB."""
 
     def run(cards, share):
-        lines = "".join(f"{i}, {used}, {total}\n" for i, (used, total) in enumerate(cards))
+        lines = "".join(f"{i}, {total - used}, {total}\n" for i, (used, total) in enumerate(cards))
         (tmp_path / "cards").write_text(lines)
-        asked = "--query-gpu=index,memory.used,memory.total --format=csv,noheader,nounits"
+        asked = "--query-gpu=index,memory.free,memory.total --format=csv,noheader,nounits"
         smi = tmp_path / "nvidia-smi"
         smi.write_text(f'#!/bin/sh\n[ "$*" = "{asked}" ] && cat {tmp_path}/cards\n')
         smi.chmod(0o755)
-        code = shell_of("M21", "memory.used,").replace("share=0.9", f"share={share}")
+        code = shell_of("M21", "memory.free,").replace("share=0.9", f"share={share}")
         out = subprocess.run(
             ["bash", "-c", f"PATH={tmp_path}:$PATH; {code}"], capture_output=True, text=True
         )
