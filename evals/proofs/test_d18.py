@@ -7,6 +7,7 @@ from check_code import span
 from launch import run_ranks
 
 pytest.importorskip("deepspeed")
+pytest.importorskip("accelerate", minversion="1.8")
 
 RUNS = """
     import os
@@ -28,6 +29,10 @@ RUNS = """
                     with engine.no_sync(): pass
                 gradient = 1.0 if only in (None, batch % 4) else 0.0
                 loss = engine(torch.full((1, 1), gradient, dtype=torch.bfloat16)).mean() / divide
+                if backward == "accelerate":
+                    from accelerate.utils.deepspeed import DeepSpeedEngineWrapper
+                    DeepSpeedEngineWrapper(engine).backward(loss, sync_gradients=(batch + 1) % 4 == 0)
+                    continue
                 engine.backward(loss) if backward == "engine" else loss.backward()
                 if (batch + 1) % step_every == 0:
                     engine.step()
@@ -37,7 +42,7 @@ RUNS = """
             {check}
         return {"check": check.getvalue().strip(), "moved": round(-next(net.parameters()).item(), 2)}
     print("JSON", json.dumps({
-        "engine": run(), "loop counts too": run(step_every=4), "loop counts, stage 0": run(stage=0, step_every=4),
+        "engine": run(), "accelerate": run(backward="accelerate"), "loop counts too": run(step_every=4), "loop counts, stage 0": run(stage=0, step_every=4),
         "first of four counts": run(only=0), "loop counts, first of four": run(step_every=4, only=0),
         "loop counts alone, first of four": run(accumulate=1, step_every=4, only=0), "divided twice": run(divide=4),
         "loss.backward": run(backward="loss"), "loss.backward, stage 0": run(stage=0, backward="loss"),
@@ -57,6 +62,10 @@ def runs():
 
 def test_stepping_after_every_micro_batch_gives_one_update_in_four(runs):
     assert runs["engine"] == {"check": "4 16", "moved": 0.4}
+
+
+def test_accelerate_steps_at_the_update_alone_and_loses_no_gradient(runs):
+    assert runs["accelerate"] == {"check": "4 4", "moved": 0.4}
 
 
 def test_counting_in_the_loop_as_well_gives_one_update_in_sixteen(runs):

@@ -1,7 +1,7 @@
 """D22: the sampler's epoch, and loaders of different length."""
 
-import itertools
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -98,9 +98,31 @@ def test_the_check_shows_whether_the_epoch_reaches_the_sampler(printed, told):
         if told:
             sampler.set_epoch(epoch)
         loader = DataLoader(data, batch_size=4, sampler=sampler)
-        names = {"rank": rank, "epoch": epoch, "sampler": sampler, "loader": loader}
-        shown = printed("D22", itertools=itertools, **names)
+        dist = SimpleNamespace(get_rank=lambda: rank)
+        shown = printed("D22", dist=dist, epoch=epoch, sampler=sampler, loader=loader)
         return re.fullmatch(rf"{rank} {epoch} 4 (\[.*\])", shown)[1]
 
     assert (line(0, 0) != line(0, 1)) == told
     assert line(0, 0) != line(1, 0)
+
+
+def test_accelerate_splits_a_distributed_sampler_once_more():
+    prepare = pytest.importorskip("accelerate.data_loader").prepare_data_loader
+    data = torch.arange(16)
+
+    def read(rank, **options):
+        torch.manual_seed(0)
+        loader = DataLoader(data, batch_size=4, **options)
+        split = prepare(loader, num_processes=RANKS, process_index=rank, rng_types=[])
+        return {sample for batch in split for sample in batch.tolist()}
+
+    ranks = range(RANKS)
+    assert len(set.union(*(read(rank, shuffle=True) for rank in ranks))) == 16
+    assert (
+        len(
+            set.union(
+                *(read(rank, sampler=DistributedSampler(data, RANKS, rank)) for rank in ranks)
+            )
+        )
+        <= 8
+    )

@@ -39,7 +39,7 @@ ASKS_FOR_ITS_CARD = """
     import os
     from types import SimpleNamespace
     chosen = {chosen}
-    torch = SimpleNamespace(cuda=SimpleNamespace(current_device=lambda: chosen))
+    torch = SimpleNamespace(cuda=SimpleNamespace(current_device=lambda: chosen, device_count=lambda: 2))
     {check}
 """
 
@@ -53,3 +53,9 @@ def test_the_line_of_the_check_shows_which_rank_took_another_card_than_its_own()
 
     assert told("0") == [["0", "0"], ["1", "0"]]
     assert told('int(os.environ["LOCAL_RANK"])') == [["0", "0"], ["1", "1"]]
+
+
+def test_the_other_line_shows_a_process_more_than_there_are_cards():
+    script = ASKS_FOR_ITS_CARD.format(chosen="None", check=span("D3", "device_count"))
+    told = [output.split() for output in run_ranks(script, nproc=3).ranks]
+    assert told == [["0", "2"], ["1", "2"], ["2", "2"]]

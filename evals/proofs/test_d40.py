@@ -39,8 +39,9 @@ Pending Demands:
         ("4.0/8.0 GPU", 4),
         ("0.0/8.0 GPU (0.0 used of 6.0 reserved in placement groups)", 2),
         ("1.0/8.0 GPU (1.0 used of 6.0 reserved in placement groups)", 2),
+        ("0.0/1.0 licence", 0),
     ],
-    ids=["idle", "an actor holds 4", "6 are reserved", "6 are reserved, one is used"],
+    ids=["idle", "an actor holds 4", "6 are reserved", "6 are reserved, one is used", "no card"],
 )
 def test_the_command_of_the_check_prints_how_many_are_free(tmp_path, says, gpus, free):
     (tmp_path / "status").write_text(STATUS.format(gpus=gpus))
@@ -53,6 +54,6 @@ def test_the_command_of_the_check_prints_how_many_are_free(tmp_path, says, gpus,
         text=True,
         check=True,
     ).stdout
-    assert printed == f"{free} of 8.0 GPUs free\n"
+    assert printed == f"{free} of {8 if 'GPU' in gpus else 0} GPUs free\n"
     if free < 8:  # verl compares the same number, and stops
         says("D40", f"ValueError: Total available GPUs {free}.0 is less than total desired GPUs 8")

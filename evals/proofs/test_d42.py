@@ -44,3 +44,22 @@ def test_later_ones_start_the_ranks_and_those_stop_with_torch_s_own_text(monkeyp
     ) as stop:
         torch.cuda._lazy_init()
     says("DP18", str(stop.value))
+
+
+@pytest.mark.parametrize("asked, cards, strategy", [("auto", 1, None), (2, 2, "ddp_fork")])
+def test_in_a_notebook_lightning_takes_one_card_unless_asked_for_more(
+    monkeypatch, asked, cards, strategy
+):
+    from lightning.pytorch.accelerators import CUDAAccelerator
+    from lightning.pytorch.trainer.connectors import accelerator_connector as connector
+
+    monkeypatch.setattr(connector, "_IS_INTERACTIVE", True)
+    monkeypatch.setattr(CUDAAccelerator, "auto_device_count", staticmethod(lambda: 2))
+    chosen = connector._AcceleratorConnector.__new__(connector._AcceleratorConnector)
+    chosen._devices_flag, chosen._num_nodes_flag = asked, 1
+    chosen._accelerator_flag = chosen.accelerator = CUDAAccelerator()
+    chosen._set_devices_flag_if_auto_passed()
+    assert chosen._devices_flag == cards
+    if strategy:
+        chosen._parallel_devices = [torch.device("cuda", i) for i in range(cards)]
+        assert chosen._choose_strategy() == strategy

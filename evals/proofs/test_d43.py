@@ -56,7 +56,19 @@ def test_a_value_that_the_code_sets_is_missing_there_and_is_found_in_the_code(tm
         f"AssertionError: Using sequence parallelism requires setting the environment variable {NAME} to 1",
         f"AssertionError: Using async gradient all reduce requires setting the environment variable {NAME} to 1",
         f"AssertionError: FSDP always requires {NAME} value large than one",
+        f"AssertionError: Using tensor model parallelism or context parallelism require setting the environment variable {NAME} to 1",
+        f"AssertionError: FSDP requires {NAME} > 1 or unset.",
     ],
 )
 def test_texts_of_megatron(text, says):
     says("D43", text)
+
+
+def test_megatrons_warning_about_tensor_parallelism_with_fsdp_is_no_such_text(says):
+    """Megatron-LM 0.12 and later print it and go on."""
+    with pytest.raises(AssertionError):
+        says(
+            "D43",
+            "Try not to using them together since they require different CUDA_MAX_CONNECTIONS settings for best performance. "
+            f"sequence parallelism requires setting the environment variable {NAME} to 1 while Torch-FSDP2 requires not setting {NAME}=1 for better parallelization.",
+        )

@@ -116,7 +116,7 @@ def test_an_update_in_backward_never_holds_more_than_one_gradient():
 def test_the_line_of_the_check_prints_a_large_state_and_a_small_one(printed):
     def gib(name, **options):
         model, optimizer = stepped(getattr(torch.optim, name), **options)
-        return float(printed("M12", opt=optimizer)) * 2**30 / weights(model)
+        return float(printed("M12", opt=optimizer, torch=torch)) * 2**30 / weights(model)
 
     assert gib("AdamW") == pytest.approx(2, abs=0.01)
     assert gib("Adafactor") < 0.03

@@ -20,12 +20,13 @@ def block(size, frames, state="active_allocated"):
 
 
 LIBRARY = frame("/opt/venv/lib/python3.11/site-packages/torch/nn/functional.py", 1734)
+OF_DEBIAN = frame("/usr/local/lib/python3.12/dist-packages/torch/nn/modules/module.py", 1776)
 SEGMENT = {
     "device": 0, "address": 0, "total_size": 10 << 30, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False,
     "allocated_size": 9 << 30, "active_size": 9 << 30, "requested_size": 9 << 30, "frames": [],
     "blocks": [
         block(3 << 30, [LIBRARY, frame("/home/me/loss.py", 41), frame("/home/me/train.py", 7)]),
-        block(4 << 30, [frame("/home/me/loss.py", 41), frame("/home/me/train.py", 7)]),
+        block(4 << 30, [OF_DEBIAN, frame("/home/me/loss.py", 41), frame("/home/me/train.py", 7)]),
         block(2 << 30, [frame("/home/me/heads.py", 12)]),
         block(1 << 30, [], state="inactive"),
     ],

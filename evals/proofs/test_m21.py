@@ -1,4 +1,4 @@
-"""M21: the share that vLLM claims is of the whole card, whoever holds the rest; the check compares it with what is used. vLLM itself needs a GPU."""
+"""M21: the share that vLLM claims is of the whole card, whoever holds the rest; the check compares it with what is free. vLLM itself needs a GPU."""
 
 import re
 import subprocess
@@ -20,13 +20,13 @@ def told(tmp_path, shell_of):
     """told([(used, total), …], share): the verdict of the check on each card, in MiB."""
 
     def run(cards, share):
-        lines = "".join(f"{i}, {used}, {total}\n" for i, (used, total) in enumerate(cards))
+        lines = "".join(f"{i}, {total - used}, {total}\n" for i, (used, total) in enumerate(cards))
         (tmp_path / "cards").write_text(lines)
-        asked = "--query-gpu=index,memory.used,memory.total --format=csv,noheader,nounits"
+        asked = "--query-gpu=index,memory.free,memory.total --format=csv,noheader,nounits"
         smi = tmp_path / "nvidia-smi"
         smi.write_text(f'#!/bin/sh\n[ "$*" = "{asked}" ] && cat {tmp_path}/cards\n')
         smi.chmod(0o755)
-        code = shell_of("M21", "memory.used,").replace("share=0.9", f"share={share}")
+        code = shell_of("M21", "memory.free,").replace("share=0.9", f"share={share}")
         out = subprocess.run(
             ["bash", "-c", f"PATH={tmp_path}:$PATH; {code}"], capture_output=True, text=True
         )
@@ -59,3 +59,14 @@ def test_the_other_text(says):
         "M21",
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: To serve at least one request with the models's max seq len (32768), (4.00 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",
+        "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (9600). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
+    ],
+)
+def test_texts_of_a_request_that_does_not_fit(text, says):
+    says("M21", text)

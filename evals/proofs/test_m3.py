@@ -63,9 +63,18 @@ CRASHED = "python[4242]: segfault at 0 ip 00007f3a2c1b7f10 sp 00007ffd3b1c7f48 e
 @pytest.mark.parametrize(
     "kills, line, found", [(3, KILLED, True), (2, CRASHED, False)], ids=["memory", "a crash"]
 )
+@pytest.mark.parametrize(
+    "counter, lines",
+    [
+        ("memory.events", "low 0\nhigh 0\nmax 90\noom {0}\noom_kill {0}\noom_group_kill 0\n"),
+        ("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill {0}\n"),
+    ],
+    ids=["cgroup v2", "cgroup v1"],
+)
 def test_the_lines_of_the_check_show_one_kill_more_and_its_process(
-    tmp_path, shell_of, kills, line, found
+    tmp_path, shell_of, kills, line, found, counter, lines
 ):
+    (tmp_path / counter).parent.mkdir(exist_ok=True)
     dmesg = tmp_path / "dmesg"
     dmesg.write_text(f"#!/bin/sh\n[ \"$*\" = -T ] && echo '[Tue Nov 25 10:40:07 2025] {line}'\n")
     dmesg.chmod(0o755)
@@ -77,8 +86,6 @@ def test_the_lines_of_the_check_show_one_kill_more_and_its_process(
 
     counts = []
     for number in (2, kills):  # a kill of an earlier job is in the count before
-        (tmp_path / "memory.events").write_text(
-            f"low 0\nhigh 0\nmax 90\noom {number}\noom_kill {number}\noom_group_kill 0\n"
-        )
+        (tmp_path / counter).write_text(lines.format(number))
         counts.append(int(told("oom_kill").split()[1]))
     assert (counts[1] > counts[0]) == found == ("4242 (python)" in told("dmesg"))
