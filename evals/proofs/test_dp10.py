@@ -79,6 +79,10 @@ def test_the_line_of_the_check_refuses_each_mistake_and_accepts_the_right_number
     assert not suits_imagenet(WRONG[name][0](images))
 
 
+def test_the_line_of_the_check_takes_bytes_that_nobody_scaled(images, suits_imagenet):
+    assert not suits_imagenet((255 * images).to(torch.uint8))
+
+
 def test_the_average_of_per_image_stds_is_too_small():
     torch.manual_seed(0)
     x = torch.rand(200, 1, 1, 1) + 0.1 * torch.randn(200, 3, 8, 8)

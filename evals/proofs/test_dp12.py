@@ -71,6 +71,7 @@ def test_to_dtype_scales_integers_by_their_type_when_told_to(array, scale, large
         (WHITE, "torch.float32 1.0 1.0"),
         (WHITE.astype(np.float32), "torch.float32 255.0 255.0"),
         (WHITE.astype(np.float64), "torch.float64 255.0 255.0"),
+        (WHITE.astype(np.uint16) * 257, "torch.uint16 65535.0 65535.0"),
         (WHITE // 255, f"torch.float32 {np.float32(1 / 255)!s} {np.float32(1 / 255)!s}"),
     ],
 )

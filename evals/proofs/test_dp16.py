@@ -119,6 +119,7 @@ def run_file(tmp_path, run_apart):
 def test_a_lock_that_was_held_at_the_fork_stays_locked_in_the_worker(run_file):
     stopped = run_file(HELD, "fork", "argument")
     assert "DataLoader timed out after 2 seconds" in stopped.stderr and not stopped.stdout
+    assert stopped.stderr.count(DUMP) > 1, "it tells again, so a hang that comes later shows, too"
     told = stopped.stderr.split(DUMP)[1].splitlines()
     assert "in __getitem__" in told[2] and "items.py" in told[2], (
         "the stack of the worker ends at the lock"

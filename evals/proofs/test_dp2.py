@@ -80,3 +80,12 @@ def test_the_check_counts_the_workers_that_read_a_sample(printed):
 
     assert most(Stream()) == "[(0, 2), (1, 2), (2, 2)]"
     assert re.fullmatch(r"\[\(\d, 1\), \(\d, 1\), \(\d, 1\)\]", most(SplitStream()))
+
+
+def test_accelerate_fills_the_last_round_with_ids_of_the_first():
+    shard = pytest.importorskip("accelerate.data_loader").IterableDatasetShard
+    first, second = (
+        list(shard([*range(10)], batch_size=2, num_processes=2, process_index=rank))
+        for rank in (0, 1)
+    )
+    assert set(first) & set(second) == {0, 1} and set(first + second) == set(range(10))

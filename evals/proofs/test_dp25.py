@@ -5,11 +5,14 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import traceback
+from unittest import mock
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 FORK = multiprocessing.get_context("fork") if sys.platform == "linux" else None
@@ -54,6 +57,43 @@ def end_of(use, strategy="file_descriptor"):
 
 def test_batches_that_are_kept_end_the_loader_with_a_signature(says):
     says("DP25", end_of(keep))
+
+
+def test_with_pinned_memory_the_thread_says_so_and_the_loader_only_that_the_thread_is_gone(says):
+    """A pretended card, whose pinning copies nothing."""
+    card = mock.patch.multiple(
+        torch.accelerator,
+        is_available=lambda: True,
+        current_accelerator=lambda *_: torch.device("cuda"),
+        current_device_index=lambda: 0,
+        set_device_index=lambda _: None,
+    )
+    pinning = mock.patch("torch.utils.data._utils.pin_memory.pin_memory", lambda data, _: data)
+    wait = mock.patch.object(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
+
+    def train(answers):
+        threading.excepthook = lambda thread: answers.put(f"{thread.exc_value}")
+        limit = descriptors() + SPARE
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        loader = DataLoader(
+            range(200), num_workers=1, pin_memory=True, multiprocessing_context="fork"
+        )
+        with card, pinning, wait:
+            try:
+                kept = list(loader)
+            except RuntimeError as error:
+                kept = None
+                answers.put(str(error))
+        assert kept is None
+
+    answers = FORK.Queue()
+    process = FORK.Process(target=train, args=(answers,))
+    process.start()
+    of_thread, of_loader = answers.get(timeout=60), answers.get(timeout=60)
+    process.join()
+    says("DP25", of_thread)
+    assert of_thread == "received 0 items of ancdata"
+    assert of_loader == "Pin memory thread exited unexpectedly"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,15 @@ def test_lists_of_numbers_count_elements(says):
     says("DP28", str(error.value))
 
 
+def test_a_column_of_arrow_strings_in_pandas_stops_when_rows_are_taken_from_it(says):
+    pandas = pytest.importorskip("pandas")
+    half = piece(500, LIMIT // 1000 + 1, pa.string())
+    column = pandas.Series(pandas.arrays.ArrowExtensionArray(pa.chunked_array([half, half])))
+    with pytest.raises(pa.ArrowInvalid) as error:
+        column.iloc[[0, 999]]
+    says("DP28", str(error.value))
+
+
 @pytest.mark.parametrize("size, too_much", [(2_200_000, True), (200_000, False)])
 def test_the_line_of_the_check_is_at_two_gib_where_a_thousand_such_rows_are(
     printed, size, too_much

@@ -39,7 +39,7 @@ def test_evaluation_mode_takes_a_single_sample_unless_it_tracks_no_statistics():
 @pytest.mark.parametrize(
     "layer, x",
     [
-        (nn.GroupNorm(4, 4), torch.randn(1, 4)),
+        (nn.GroupNorm(4, 4), torch.randn(1, 4, 1, 1)),
         (nn.InstanceNorm2d(4), torch.randn(2, 4, 1, 1)),
     ],
 )
@@ -54,8 +54,10 @@ def test_layer_norm_and_fewer_groups_are_a_way_out():
     nn.GroupNorm(2, 4)(torch.randn(1, 4))
 
 
-def test_data_parallel_cuts_five_samples_for_four_gpus_into_2_2_and_1():
-    assert [len(piece) for piece in torch.arange(5).chunk(4)] == [2, 2, 1]
+def test_data_parallel_cuts_five_samples_for_four_gpus_into_2_2_and_1_as_the_check_says(value_of):
+    pieces = value_of("DP8", "[len(part)", torch=torch, n=5, gpus=4)
+    assert pieces == [2, 2, 1] == [len(piece) for piece in torch.randn(5, 3).chunk(4)]
+    assert 1 not in value_of("DP8", "[len(part)", torch=torch, n=6, gpus=4)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,9 @@ def test_the_check_counts_saturated_answers_and_passes_raw_scores_that_are_just_
         return 0 <= low and high <= 1 and cut > 0, broken
 
     assert checked(torch.sigmoid(scores)) == (True, 0)
-    assert checked(scores) == (False, 0)  # into BCEWithLogitsLoss
+    assert checked(scores) == (False, 0)  # right for BCEWithLogitsLoss, an error of BCELoss
+    assert BCEWithLogitsLoss()(scores, torch.zeros(3)).isfinite()
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        BCELoss()(scores, torch.zeros(3))
     assert checked(torch.sigmoid(scores / 100)) == (False, 0)  # apart, but not saturated yet
     assert checked(torch.sigmoid(torch.tensor([0.3, math.nan])))[1] == 1

@@ -98,6 +98,15 @@ def test_binary_scores_want_floats_in_their_own_shape(says):
     assert binary_cross_entropy_with_logits(scores, target.float().unsqueeze(1)).isfinite()
 
 
+def test_the_text_about_casting_float_to_long_comes_from_any_operation_in_place_too():
+    for call in (
+        lambda: binary_cross_entropy_with_logits(LOGITS[:, 0], CLASSES.clamp(max=1)),
+        lambda: torch.arange(3).mul_(0.5),
+    ):
+        with pytest.raises(RuntimeError, match="result type Float can't be cast"):
+            call()
+
+
 @pytest.mark.parametrize(
     "target, right",
     [(CLASSES, True), (CLASSES[:, None], False), (CLASSES.float(), False), (CLASSES + 1, False)],

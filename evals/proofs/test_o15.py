@@ -1,5 +1,7 @@
 """O15: padding counted in the mean of the loss."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -92,3 +94,15 @@ def test_the_check_finds_padding_among_the_targets_and_passes_masked_labels(prin
     assert not counted(masked)
     masked[:, :5] = -100  # a prompt that isn't trained on
     assert not counted(masked)
+
+
+def test_the_check_sees_an_end_that_was_ignored_together_with_padding_of_its_id(value_of):
+    end = PAD
+    tokens, attention = torch.tensor([5, 6, end, PAD, PAD]), torch.tensor([1, 1, 1, 0, 0])
+    tokenizer = SimpleNamespace(eos_token_id=end)
+
+    def learned(labels):
+        return bool(value_of("O15", "(labels == tok", labels=labels, tokenizer=tokenizer))
+
+    assert learned(tokens.masked_fill(attention == 0, -100))
+    assert not learned(tokens.masked_fill(tokens == PAD, -100))

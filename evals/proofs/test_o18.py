@@ -91,3 +91,13 @@ def test_the_check_names_drifting_statistics_and_passes_both_fixes_and_layer_nor
             module.eval()
     assert printed("O18", backbone=net.backbone) == "[]" and net.backbone[3].training
     assert printed("O18", backbone=nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))) == "[]"
+
+
+def test_frozen_batch_norm_keeps_its_statistics_in_training_mode_and_the_check_leaves_it_out(
+    printed,
+):
+    frozen = pytest.importorskip("torchvision").ops.FrozenBatchNorm2d(3)
+    backbone = nn.Sequential(frozen, nn.BatchNorm2d(3)).train()
+    backbone(NEW_DATA)
+    assert frozen.training and torch.equal(frozen.running_mean, torch.zeros(3))
+    assert printed("O18", backbone=backbone) == "['1']"

@@ -98,3 +98,13 @@ def test_the_check_shows_one_layer_far_off_its_neighbours_and_none_in_a_healthy_
         if all(max(ratios[i] / r, r / ratios[i]) > 100 for r in (ratios[i - 1], ratios[i + 1]))
     ]
     assert off == ([7] if saturated else [])
+
+
+def test_the_check_leaves_out_weights_that_are_still_zero_and_names_broken_ones(printed):
+    fresh, broken = nn.Linear(3, 3), nn.Linear(3, 3)
+    nn.init.zeros_(fresh.weight)
+    nn.init.constant_(broken.weight, math.nan)
+    for layer in (fresh, broken):
+        layer(torch.ones(2, 3)).sum().backward()
+    assert printed("O26", model=fresh) == "{}"
+    assert printed("O26", model=broken) == "{'weight': nan}"

@@ -92,6 +92,28 @@ def test_the_check_is_healthy_where_the_optimizer_holds_other_weights(printed):
     assert printed("O3", loss=model(torch.ones(2, 3)).sum()).startswith("True <")
 
 
+def test_a_trained_head_hides_that_reentrant_checkpointing_cut_the_adapter_and_the_check_names_it(
+    value_of,
+):
+    model = torch.nn.ModuleDict({"adapter": torch.nn.Linear(3, 3), "head": torch.nn.Linear(3, 1)})
+    for reentrant, cut in ((True, ["adapter.weight", "adapter.bias"]), (False, [])):
+        model.zero_grad()
+        hidden = checkpoint(model["adapter"], torch.ones(2, 3), use_reentrant=reentrant)
+        loss = model["head"](hidden).sum()
+        assert loss.requires_grad and loss.grad_fn is not None
+        loss.backward()
+        assert value_of("O3", "[n for n, p in", model=model) == cut
+
+
+def test_the_warning_about_inputs_also_stands_in_a_run_that_learns():
+    """So it is no evidence by itself: a frozen part in front of a head needs no gradient."""
+    frozen, head = torch.nn.Linear(3, 3).requires_grad_(False), torch.nn.Linear(3, 1)
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        hidden = checkpoint(frozen, torch.ones(2, 3), use_reentrant=True)
+    head(hidden).sum().backward()
+    assert head.weight.grad.any()
+
+
 def test_without_the_argument_torch_warns_and_checkpoints_reentrantly():
     with pytest.warns(UserWarning, match="use_reentrant parameter should be passed explicitly"):
         out = checkpoint(torch.nn.Linear(3, 3), torch.ones(2, 3))

@@ -34,3 +34,10 @@ def test_another_image_size_breaks_a_flattened_head_and_pooling_or_a_lazy_layer_
     lazy = head([nn.Flatten(1), nn.LazyLinear(10)])
     for model in (pooled, lazy):
         assert model(torch.zeros(2, 3, 40, 40)).shape == (2, 10)
+
+
+def test_a_packed_4_bit_weight_that_meets_the_plain_kernel_shows_a_1_in_front(says):
+    packed = torch.zeros(512 * 768 // 2, 1)  # two numbers a byte, in one column
+    with pytest.raises(RuntimeError, match="80x512 and 1x196608") as error:
+        nn.functional.linear(torch.zeros(80, 512), packed)
+    says("O30", str(error.value))

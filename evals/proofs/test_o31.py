@@ -42,6 +42,8 @@ def test_a_leaf_in_place_has_the_second_signature(says):
     with pytest.raises(RuntimeError) as error:
         torch.ones(2, requires_grad=True).add_(1)
     says("O31", str(error.value))
+    with torch.no_grad():
+        torch.ones(2, requires_grad=True).add_(1)
 
 
 @pytest.mark.parametrize("in_place", [True, False])

@@ -56,5 +56,7 @@ def test_numbers_and_plain_tensors_of_the_host_pass_and_the_check_shows_nothing_
     losses = [torch.ones(2, requires_grad=True).sum().item() for _ in range(3)]
     assert np.mean(losses) == 2 and told(losses[0]).endswith("None None")
     items = [torch.ones(()), torch.ones(())]
-    assert torch.stack(items).cpu().numpy().tolist() == [1, 1]
+    assert torch.stack(items).detach().cpu().numpy().tolist() == [1, 1]
+    kept = [item.requires_grad_() for item in (torch.ones(()), torch.ones(()))]  # losses
+    assert torch.stack(kept).detach().cpu().numpy().tolist() == [1, 1]
     assert told(items[0]).endswith("cpu False")

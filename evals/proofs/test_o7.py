@@ -30,9 +30,9 @@ def run(rate: float, steps: int = 100) -> tuple[float, float, float, float]:
 
 
 def test_a_tiny_rate_creeps_with_a_healthy_gradient_and_a_tiny_update():
-    first, last, norm, update = run(1e-7)
+    first, last, norm, update = run(1e-6)
     assert 0 < first - last < 0.01
-    assert norm > 0.1 and 0 < update < 1e-5
+    assert norm > 0.1 and 0 < update < 1e-4
 
 
 def test_the_ladder_of_rates_shows_the_difference_within_a_hundred_steps():
@@ -78,6 +78,8 @@ def checked(printed, rate: float, trainable: bool = True) -> list[float]:
 
 
 def test_the_check_sees_a_tiny_step_a_healthy_one_and_none_at_all(printed):
-    assert checked(printed, 1e-7)[0] == 1e-7 and 0 < checked(printed, 1e-7)[1] < 1e-5
+    for rate in (1e-7, 1e-6):
+        shown, update = checked(printed, rate)
+        assert shown == rate and 0 < update < 1e-4
     assert 3e-4 < checked(printed, 3e-3)[1] < 3e-2
     assert checked(printed, 3e-3, trainable=False)[1] == 0  # O2: the optimizer holds others

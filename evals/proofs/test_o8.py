@@ -141,6 +141,20 @@ def test_a_first_step_skipped_by_the_scaler_gives_the_same_warning_as_a_false_al
     assert said(lambda: run(scale_only=True)) == ""
 
 
+@pytest.mark.parametrize("per_batch", [True, False])
+def test_the_check_counts_more_than_one_tick_where_a_length_in_epochs_ticks_per_batch(
+    printed, per_batch
+):
+    weight, optimizer = new()
+    scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)  # epochs
+    for batch in range(8):
+        optimizer.step()
+        if per_batch or batch == 7:
+            scheduler.step()
+    ticks = int(printed("O8", scheduler=scheduler, optimizer=optimizer).split()[0])
+    assert ticks == (8 if per_batch else 1)
+
+
 @pytest.mark.parametrize("fault", ["per micro-batch", "another optimizer", None])
 def test_the_check_counts_the_ticks_and_sees_a_scheduler_that_belongs_elsewhere(printed, fault):
     weight, optimizer = new()
