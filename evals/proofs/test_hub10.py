@@ -6,6 +6,7 @@ import sys
 import traceback
 
 import pytest
+from check_code import in_shell, span
 from remote_gpu_trainer.catalogue import bundle
 
 datasets = pytest.importorskip("datasets")
@@ -100,3 +101,17 @@ def test_named_columns_take_the_differing_files_in(files):
 def test_each_of_the_differing_files_loads_alone(files):
     for path in files(REFUSED["a column more"]):
         assert len(load([path])) == 1
+
+
+@pytest.mark.parametrize("second", ["a,b,c\n1,2,3\n", "a\n1\n"], ids=["a column more", "one less"])
+def test_csv_files_of_one_split_that_differ_are_refused_and_have_two_headers(
+    files, tmp_path, says, second
+):
+    for name, text in (("0.csv", "a,b\n1,2\n"), ("1.csv", second), ("2.csv", "a,b\n3,4\n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(Exception) as error:
+        datasets.load_dataset("csv", data_files=f"{tmp_path}/*.csv", split="train")
+    whole = "".join(traceback.format_exception(error.value))
+    says("HUB10", "\n".join(line for line in whole.splitlines() if "generating the" not in line))
+    headers = in_shell(span("HUB10", "head -qn1"), tmp_path).splitlines()
+    assert sorted(line.split()[0] for line in headers) == ["1", "2"]
