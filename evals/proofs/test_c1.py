@@ -99,6 +99,9 @@ def test_the_check_counts_no_optimizer_state_after_a_cold_start(trained):
     assert len(optimizer.state) == 0
     optimizer.load_state_dict(state["optimizer"])
     assert len(optimizer.state) == len(list(model.parameters()))
+    plain = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, plain, 1)
+    assert len(plain.state) == 0  # it has nothing to restore
 
 
 def test_numpy_random_state_as_it_comes_is_refused_by_default_and_as_a_list_it_returns():

@@ -85,3 +85,7 @@ def test_the_check_shows_a_count_that_starts_at_0_beside_a_schedule_that_does_no
     assert printed("C12", start=0, step=0, scheduler=scheduler) == f"0 0 {2 * STEPS}"
     done = {"start": state["next_epoch"], "step": state["next_epoch"] * STEPS}
     assert printed("C12", scheduler=scheduler, **done) == f"2 {2 * STEPS} {2 * STEPS}"
+    *_, by_epoch = build()
+    for _ in range(2):
+        by_epoch.step()
+    assert printed("C12", scheduler=by_epoch, **done) == f"2 {2 * STEPS} 2"

@@ -3,7 +3,17 @@
 import pytest
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, PolynomialLR
+from torch.optim.lr_scheduler import (
+    ChainedScheduler,
+    CosineAnnealingLR,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    OneCycleLR,
+    PolynomialLR,
+    ReduceLROnPlateau,
+    SequentialLR,
+)
 
 WEIGHT = nn.Parameter(torch.zeros(1))
 
@@ -18,7 +28,7 @@ def rates(optimizer, scheduler, steps: int) -> list[float]:
     for _ in range(steps):
         used.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        scheduler.step()
+        scheduler.step(*[1.0] * isinstance(scheduler, ReduceLROnPlateau))
     return used
 
 
@@ -74,6 +84,43 @@ def test_setting_group_and_base_rate_after_loading_changes_it(halfway):
         group["initial_lr"] *= factor
     scheduler.base_lrs = [base * factor for base in scheduler.base_lrs]
     assert rates(optimizer, scheduler, 5) == pytest.approx([rate * factor for rate in halfway[2]])
+
+
+def warm_up_then_cosine(optimizer):
+    parts = [LinearLR(optimizer, 0.1, total_iters=3), CosineAnnealingLR(optimizer, 10)]
+    return SequentialLR(optimizer, parts, [3])
+
+
+def one_upon_the_other(optimizer):
+    return ChainedScheduler(
+        [LinearLR(optimizer, 0.1, total_iters=3), ExponentialLR(optimizer, 0.9)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda optimizer: OneCycleLR(optimizer, 0.1, total_steps=20), ["max_lr", "min_lr"]),
+        (warm_up_then_cosine, []),
+        (one_upon_the_other, []),
+        (lambda optimizer: ReduceLROnPlateau(optimizer, patience=1), []),
+    ],
+    ids=["one cycle", "sequence", "chain", "plateau"],
+)
+def test_schedules_without_base_rates_of_their_own_are_changed_where_they_keep_them(make, names):
+    def after_five(factor: float) -> list[float]:
+        optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+        scheduler = make(optimizer)
+        rates(optimizer, scheduler, 5)
+        for group in optimizer.param_groups:
+            for name in ["lr", "initial_lr", *names]:
+                if name in group:
+                    group[name] *= factor
+        for part in getattr(scheduler, "_schedulers", [scheduler] if names else []):
+            part.base_lrs = [base * factor for base in part.base_lrs]
+        return rates(optimizer, scheduler, 6)
+
+    assert after_five(0.1) == pytest.approx([rate * 0.1 for rate in after_five(1)])
 
 
 def test_a_longer_run_keeps_the_old_length_and_climbs_back_up(halfway):

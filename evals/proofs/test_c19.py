@@ -1,5 +1,6 @@
 """C19: what lies in the folder while torch.distributed.checkpoint saves in the background. The CPU is enough."""
 
+import re
 import threading
 import time
 import warnings
@@ -9,6 +10,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from check_code import in_shell, span
 from launch import run_ranks
+from remote_gpu_trainer.catalogue import bundle
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +133,29 @@ def test_what_changes_after_the_call_is_not_in_the_checkpoint(tmp_path):
     state = {"w": torch.zeros(4)}
     dcp.load(state, checkpoint_id=str(tmp_path / "step-1"))
     assert torch.equal(state["w"], torch.ones(4))
+
+
+def test_the_lines_of_the_fix_name_a_checkpoint_only_when_it_is_whole(run_apart, tmp_path):
+    [code] = re.findall(r"```python\n(.*?)```", bundle.load().get("C19").fix, re.S)
+    [save] = [line for line in code.splitlines() if line.startswith("finish(); pending")]
+    head = """
+import os, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+from pathlib import Path
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+"""
+    loop = f"""
+for step in (900, 1000):
+    state, folder = {{"w": torch.full((2,), float(step))}}, f"step-{{step}}"
+    {save}
+    named = Path("latest").read_text() if Path("latest").exists() else None
+    print(named, named is None or (Path(named) / ".metadata").exists())
+finish()
+print(Path("latest").read_text(), newest(".").name)
+dist.destroy_process_group()
+"""
+    done = run_apart(head + code.replace(save, "") + loop)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["None True", "step-900 True", "step-1000 step-1000"]
 
 
 RANK_LOCAL = """

@@ -73,6 +73,7 @@ def test_a_file_from_mps_stops_with_its_own_text_and_loads_on_the_cpu(tmp_path, 
         patch.setattr(serialization, "_package_registry", list(serialization._package_registry))
         serialization.register_package(0, lambda storage: "mps", lambda storage, location: None)
         torch.save({"a": torch.ones(2)}, tmp_path / "mac.pt")
+    assert devices(tmp_path / "mac.pt") == "{'mps'}"
     with pytest.raises(RuntimeError) as error:
         torch.load(tmp_path / "mac.pt")
     says("C20", str(error.value))

@@ -93,11 +93,16 @@ def test_a_distributed_checkpoint_does_and_brings_the_optimizer_along(outputs):
 
 def test_the_check_lists_a_piece_for_each_rank_or_metadata_alone(outputs):
     folder = outputs[2]
+    for name in ("zero_pp_rank_1_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt"):
+        (folder / "zero").mkdir(exist_ok=True)
+        (folder / "zero" / name).touch()
     command = span("C6", "ls -aR")
     told = {
-        name: in_shell(command.replace("ckpt", name), folder).split() for name in ("pieces", "dcp")
+        name: in_shell(command.replace("ckpt", name), folder).split()
+        for name in ("pieces", "dcp", "zero")
     }
     assert told["dcp"] == [".metadata"]
+    assert told["zero"] == ["zero_pp_rank_1_mp_rank_00_optim_states.pt"]
     assert sorted(told["pieces"]) == [
         f"{k}_rank{r}.pt" for k in ("local", "sharded") for r in (0, 1)
     ]

@@ -1,6 +1,7 @@
 """HUB1: the texts of a refused request, the wait for the window's end, and that an offline process asks nothing. A local server plays the Hub."""
 
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -32,6 +33,7 @@ def server():
 
         def do_GET(self):
             Hub.asked += 1
+            Hub.token = self.headers.get("Authorization")
             refused = Hub.left > 0
             Hub.left -= 1
             answer = (
@@ -114,3 +116,24 @@ def test_the_check_prints_what_is_left_of_the_window(server, left, rest):
     code = span("HUB1", "curl").replace("https://huggingface.co/api/models/gpt2", server.url)
     said = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
     assert said.splitlines()[0] == f"RateLimit: {rest}"
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not there")
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("variable", [True, False])
+def test_the_check_asks_as_the_job_does_by_variable_or_stored_token(
+    server, tmp_path, stored, variable
+):
+    home = tmp_path / "a home"
+    home.mkdir()
+    if stored:
+        (home / "token").write_text("hf_stored")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HF_")} | {"HF_HOME": str(home)}
+    env |= {"HF_TOKEN": "hf_set"} if variable else {}
+    server.left = 0
+    code = span("HUB1", "curl").replace("https://huggingface.co/api/models/gpt2", server.url)
+    said = subprocess.run(["bash", "-c", code], env=env, capture_output=True, text=True)
+    assert said.stdout.splitlines()[0] == 'RateLimit: "api";r=499;t=212'
+    token = "hf_set" if variable else "hf_stored" if stored else None
+    assert server.token == (token and f"Bearer {token}")
+    assert ("No such file" in said.stderr) == (not stored and not variable)

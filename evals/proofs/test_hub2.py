@@ -86,3 +86,5 @@ def test_the_check_shows_the_old_switch_that_is_set_and_the_new_one_that_is_not(
     assert int(old["huggingface_hub version"].split(".")[0]) >= 1
     new = told(**{NEW: "1"})
     assert OLD not in new and new[NEW] == "True"
+    assert told(HF_HUB_DISABLE_XET="1")["HF_HUB_DISABLE_XET"] == "True"
+    assert new["HF_HUB_DISABLE_XET"] == "False"

@@ -185,4 +185,4 @@ def test_the_check_is_healthy_only_for_a_whole_copy(home, shell_of, spoil):
     shown = subprocess.run(
         ["bash", "-c", code], cwd=home / "hub", capture_output=True, text=True
     ).stdout.split()
-    assert (shown == ["40", *sorted(FILES)]) == (spoil is None)
+    assert (shown == ["40", *(f"./{name}" for name in sorted(FILES))]) == (spoil is None)

@@ -34,3 +34,18 @@ def test_the_files_that_it_read_load_by_name(repository):
 def test_a_script_of_another_name_is_no_loading_script(repository):
     (repository / "poems.py").rename(repository / "prepare.py")
     assert len(datasets.load_dataset(str(repository), split="train")) == 1
+
+
+def test_a_branch_of_folders_without_a_card_loads_one_subset_by_its_folder_only(repository):
+    """The layout of the branch with the Parquet copy: CONFIG/SPLIT/0000.parquet."""
+    copy = repository.parent / "copy"
+    for number, subset in enumerate(("one", "two"), 1):
+        (copy / subset / "train").mkdir(parents=True)
+        rows = datasets.Dataset.from_dict({"a": [number] * number})
+        rows.to_parquet(copy / subset / "train" / "0000.parquet")
+    for number, subset in enumerate(("one", "two"), 1):
+        loaded = datasets.load_dataset(str(copy), data_dir=subset, split="train")
+        assert loaded["a"][:] == [number] * number
+    assert len(datasets.load_dataset(str(copy), split="train")) == 3  # all subsets as one
+    with pytest.raises(ValueError, match="BuilderConfig 'one' not found. Available: .'default'."):
+        datasets.load_dataset(str(copy), "one", split="train")

@@ -7,15 +7,16 @@ import pytest
 
 @pytest.fixture
 def lanes(tmp_path, shell_of):
-    """lanes(a="4 16", …): what the check prints on a machine with these cards and a disk, class 0x0108."""
+    """lanes(a="4 16", …): what the check prints beside a disk and the server's own display, which has no link."""
 
-    def shown(card_class="0x030200", **cards):
-        for name, widths in {**cards, "disk": "4 4"}.items():
+    def shown(card_class="0x030200", vendor="0x10de", **cards):
+        for name, widths in {**cards, "disk": "4 4", "bmc": "0 0"}.items():
             device = tmp_path / name
             device.mkdir()
             now, most = widths.split()
             for file, text in {
-                "class": "0x010802" if name == "disk" else card_class,
+                "class": {"disk": "0x010802", "bmc": "0x030000"}.get(name, card_class),
+                "vendor": {"disk": "0x144d", "bmc": "0x1a03"}.get(name, vendor),
                 "current_link_width": now,
                 "max_link_width": most,
                 "current_link_speed": "16.0 GT/s PCIe",
@@ -39,7 +40,7 @@ def test_a_card_of_eight_lanes_is_whole(lanes):
 
 
 def test_an_accelerator_without_a_display_class_is_listed_too(lanes):
-    assert lanes(card_class="0x120000", mi300="16 16") == [["mi300", "16", "16"]]
+    assert lanes(card_class="0x120000", vendor="0x1002", mi300="16 16") == [["mi300", "16", "16"]]
 
 
 def test_the_line_of_lspci_is_recognised(says):

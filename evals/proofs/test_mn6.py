@@ -7,7 +7,8 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 
 HOSTS = "node1:4\nnode2:4\nnode10:4\nnode2:4\n"  # a host that is named twice counts once
-LOST = "[0]<stderr>:WARNING:root:blacklist failing host: node1\n"
+LOST = "INFO:root:blacklist failing host: node1\n"
+LOST_BEFORE_0_24 = LOST.replace("INFO", "WARNING")
 WAITS = "INFO:root:wait for available slots: 8\n"
 TIMED_OUT = (
     "horovod.runner.common.util.timeout.TimeoutException: Timed out waiting for minimum number of slots to become "
@@ -20,10 +21,11 @@ TIMED_OUT = (
     [
         (HOSTS, WAITS, 12),
         (HOSTS, WAITS + LOST, 8),
+        (HOSTS, LOST_BEFORE_0_24, 8),
         (HOSTS.replace("node10:4\n", ""), WAITS + LOST + LOST, 4),
         ("", WAITS, 0),
     ],
-    ids=["all there", "one blacklisted", "and one gone", "none"],
+    ids=["all there", "one blacklisted", "in an old release", "and one gone", "none"],
 )
 def test_the_lines_of_the_check_count_the_slots_of_hosts_that_may_be_used(
     tmp_path, hosts, log, slots
