@@ -29,7 +29,8 @@ TASK = (
     "id, best first: one if you are sure, up to three if you would check more than one. An entry "
     "explains a report that tells what its title says, even if the report doesn't prove the cause. "
     "Name none if no entry does, which is so for many reports. The catalogue is about training "
-    "with PyTorch: none explains a report about TensorFlow, JAX, Paddle or an inference server. "
+    "with PyTorch. Of a program in TensorFlow, JAX or Paddle, or of an inference server, it "
+    "explains only what they share with it: driver, packages, Hub, tokenizer, disk. "
     "Where you hesitate, read the entries whole first: `rgt lookup --id ID`. "
     'Write one line for each report: {"id": "…", "ids": ["…"]}.'
 )
