@@ -4,8 +4,9 @@ import subprocess
 import sys
 import time
 
+import pytest
 import torch
-from check_code import span
+from check_code import block
 from operation_counts import operations
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -37,6 +38,18 @@ def test_a_hook_registered_in_each_step_adds_its_work_each_time():
 
     assert set(growth(steps(step))) == {2}  # detach and norm, once more in each step
     assert hooks(model) == 5
+
+
+@pytest.mark.parametrize(
+    "register",
+    ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"],
+)
+def test_the_check_counts_each_kind_of_hook_on_modules(register):
+    model = nn.Sequential(nn.Linear(4, 4))
+    code = block("T25").strip()
+    for at in range(3):
+        assert eval(code, {"model": model}) == at
+        getattr(model[0], register)(lambda *given: None)
 
 
 def test_a_hook_that_is_removed_leaves_the_step_level():
@@ -153,7 +166,7 @@ def test_the_stopwatch_names_the_part_that_grew():
 
 
 def test_the_sum_of_the_check_grows_with_hooks_that_stay_and_not_with_removed_ones():
-    code = span("T25", "_forward_hooks")
+    code = block("T25").strip()
     for removed, sums in ((False, [1, 2, 3]), (True, [0, 0, 0])):
         model, told = nn.Sequential(nn.Linear(4, 4)), []
         for _ in range(3):
