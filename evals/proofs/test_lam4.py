@@ -31,6 +31,7 @@ def test_the_check_lists_the_rules_that_hold_for_this_instance_alone(provider, s
             {"id": "b", "instance_ids": ["ID", "x"], "rules": []},
         ]
     }
+    provider.program("sleep", "#!/bin/sh\n")
     line = shell_of("LAM4", "firewall-rulesets")
     held = [["global", "tcp", "22-22", "0.0.0.0/0"], ["global", "icmp", "", "0.0.0.0/0"]]
     assert [row.split("\t") for row in provider.run(line).splitlines()] == held

@@ -25,7 +25,7 @@ def test_sold_out_differs_from_free_and_from_a_wrong_name(provider, shell_of):
 
 def test_the_loop_asks_until_a_region_is_free(provider):
     provider.program("sleep", "#!/bin/sh\n")
-    provider.answers[API] = [types(), types(), types("us-east-1")]
+    provider.answers[API] = [types(), "", types("us-east-1")]  # "": no answer came
     loop = re.search(r"```bash\n(.*?)```", bundle.load().get("LAM5").fix, re.S)[1]
     assert provider.run(loop).endswith("free in us-east-1")
     assert len(provider.asked) == 3
