@@ -28,3 +28,8 @@ def test_the_check_lists_what_is_missing_or_cut_and_nothing_after_the_copy(provi
     spans = bundle.load().get("RP13").fix.split("`")
     here(" ".join(next(code for code in spans if code.startswith("rsync")).split()))
     assert listed(here(check)) == []
+
+
+@pytest.mark.parametrize("name", ["runpodctl", "runpod"])  # the prefix before 2.0 and since
+def test_both_prefixes_of_the_command_name_the_entry(says, name):
+    says("RP13", f"{name}-receive: croc: receive: room (secure channel) not ready")

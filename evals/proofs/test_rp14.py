@@ -37,6 +37,12 @@ def test_a_pod_that_stays_is_never_called_gone(provider):
 def test_the_check_lists_the_pod_as_long_as_it_is_there(provider, shell_of):
     line = shell_of("RP14", "includeClusterPods")
     provider.answers[LIST] = {"pods": [{"id": "abc123", "status": "RUNNING"}]}
-    assert "abc123" in provider.run(line, RUNPOD_API_KEY="k")
+    assert provider.run(line, RUNPOD_API_KEY="k") == "abc123 RUNNING"
     provider.answers[LIST] = {"pods": []}
-    assert "abc123" not in provider.run(line, RUNPOD_API_KEY="k")
+    assert provider.run(line, RUNPOD_API_KEY="k") == ""
+
+
+def test_a_refused_list_is_no_sign_that_the_pod_is_gone(provider, shell_of):
+    provider.answers[LIST] = (401, {"title": "Unauthorized", "status": 401})
+    done = provider.done(shell_of("RP14", "includeClusterPods"), RUNPOD_API_KEY="wrong")
+    assert done.returncode and "Traceback" in done.stderr
