@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from check_code import shown, span
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -106,3 +107,22 @@ def test_the_check_sees_an_end_that_was_ignored_together_with_padding_of_its_id(
 
     assert learned(tokens.masked_fill(attention == 0, -100))
     assert not learned(tokens.masked_fill(tokens == PAD, -100))
+
+
+def test_a_mask_of_the_source_says_nothing_of_the_target():
+    """Encoder and decoder apart: the shares compared call a sound batch padded, and a padded one sound."""
+    code = span("O15", "labels != -100")
+    mask = torch.ones(2, 30)
+    mask[1, 6:] = 0
+    sound, padded = torch.ones(2, 8, dtype=torch.long), torch.tensor([[3, 4, 0, 0], [3, 4, 5, 0]])
+    both = [
+        [float(number) for number in shown(code, labels=labels, attention_mask=mask).split()]
+        for labels, mask in ((sound, mask), (padded, torch.ones(2, 30)))
+    ]
+    assert both[0][0] > both[0][1] and both[1][0] <= both[1][1]
+    tokenizer = SimpleNamespace(pad_token_id=0)
+    count = span("O15", "tokenizer.pad_token_id")
+    assert [
+        eval(count.replace("\n", " "), {"labels": labels, "tokenizer": tokenizer}).item()
+        for labels in (sound, padded)
+    ] == [0, 3]
