@@ -22,6 +22,12 @@ def test_the_check_counts_the_line_ends_that_make_the_script_fail(provider, shel
     assert (provider.place / "out/here").exists()
 
 
+@pytest.mark.parametrize("first", ["f() {", "for i in 1; do", "case a in"])
+def test_each_word_that_opens_a_block_is_named_with_its_carriage_return(provider, says, first):
+    (provider.place / "run.sh").write_bytes(f"{first}\r\necho 1\r\n".encode())
+    says("GEN4", provider.done("bash run.sh").stderr)
+
+
 def test_git_shows_which_working_copies_are_affected(provider, shell_of):
     for name, ends in (("a.sh", "\r\n"), ("b.sh", "\n")):
         (provider.place / name).write_bytes(f"echo 1{ends}".encode())
