@@ -39,6 +39,18 @@ def test_git_shows_which_working_copies_are_affected(provider, shell_of):
     ]
 
 
+def test_the_lasting_fix_puts_the_rule_and_the_mended_file_into_the_commit(provider):
+    (provider.place / "a.sh").write_bytes(b"echo 1\r\n")
+    provider.run("git init -q . && git -c core.autocrlf=false add a.sh")
+    provider.run("git -c user.email=a@b -c user.name=a commit -qm first")
+    fix = bundle.load().get("GEN4").fix.split("`")
+    for start in ("printf ", "git add "):
+        provider.run(next(code for code in fix if code.startswith(start)))
+    staged = provider.run("git diff --cached --name-only").split()
+    assert staged == [".gitattributes", "a.sh"]
+    assert provider.run("git ls-files --eol a.sh").startswith("i/lf")
+
+
 def test_every_shell_that_names_the_interpreter_is_known_and_a_lost_venv_is_another_matter(says):
     for line in (
         "-bash: ./run.sh: /bin/bash^M: bad interpreter: No such file or directory",
