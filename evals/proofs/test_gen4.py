@@ -22,6 +22,12 @@ def test_the_check_counts_the_line_ends_that_make_the_script_fail(provider, shel
     assert (provider.place / "out/here").exists()
 
 
+@pytest.mark.parametrize("first", ["f() {", "for i in 1; do", "case a in"])
+def test_each_word_that_opens_a_block_is_named_with_its_carriage_return(provider, says, first):
+    (provider.place / "run.sh").write_bytes(f"{first}\r\necho 1\r\n".encode())
+    says("GEN4", provider.done("bash run.sh").stderr)
+
+
 def test_git_shows_which_working_copies_are_affected(provider, shell_of):
     for name, ends in (("a.sh", "\r\n"), ("b.sh", "\n")):
         (provider.place / name).write_bytes(f"echo 1{ends}".encode())
@@ -31,6 +37,18 @@ def test_git_shows_which_working_copies_are_affected(provider, shell_of):
         (True, "a.sh"),
         (False, "b.sh"),
     ]
+
+
+def test_the_lasting_fix_puts_the_rule_and_the_mended_file_into_the_commit(provider):
+    (provider.place / "a.sh").write_bytes(b"echo 1\r\n")
+    provider.run("git init -q . && git -c core.autocrlf=false add a.sh")
+    provider.run("git -c user.email=a@b -c user.name=a commit -qm first")
+    fix = bundle.load().get("GEN4").fix.split("`")
+    for start in ("printf ", "git add "):
+        provider.run(next(code for code in fix if code.startswith(start)))
+    staged = provider.run("git diff --cached --name-only").split()
+    assert staged == [".gitattributes", "a.sh"]
+    assert provider.run("git ls-files --eol a.sh").startswith("i/lf")
 
 
 def test_every_shell_that_names_the_interpreter_is_known_and_a_lost_venv_is_another_matter(says):

@@ -21,6 +21,8 @@ def test_the_start_of_the_box_lies_after_the_logs_end_only_after_a_restart(
     lines = provider.run(shell_of("GEN6", "uptime -s")).splitlines()
     start, last = (datetime.datetime.fromisoformat(x[:19]) for x in (lines[0], lines[-1]))
     assert (start > last) == restarted
+    first = datetime.datetime.strptime(lines[-2].strip(), "%a %b %d %H:%M:%S %Y")
+    assert (first > last) == restarted  # process 1, which a container starts anew
 
 
 def test_when_the_server_of_tmux_is_gone_so_is_the_run_and_the_message_names_the_entry(

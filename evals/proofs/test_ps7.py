@@ -14,6 +14,8 @@ KEY = "hf_" + "a1B2" * 9
         ("os.environ['X'] = 'AKIA" + "A1" * 8 + "'", True),
         ("login(token=open('/storage/token').read())", False),
         ("wandb.login(key='wandb_v1_" + "aB3_" * 8 + "')", True),
+        ("wandb.login(key='" + "a1b2" * 10 + "')", True),
+        ("wandb==0.28.0 --hash=sha256:" + "a1b2" * 16, False),
         ("OpenAI(api_key='sk-proj-" + "aB3d" * 8 + "')", True),
         ("snapshot_download('hf_internal/tiny-random-gpt2')", False),
         ("run(wandb_project='text', task='disk-aaaaaaaaaaaaaaaaaaaaaaaa')", False),

@@ -116,6 +116,8 @@ def test_the_check_shows_whether_a_handler_saves(provider, shell_of):
     script = provider.place / "train.py"
     script.write_text(SAVES)
     assert "torch.save" in provider.run(check)
-    script.write_text(parts()[0])
-    shown = provider.run(check)
-    assert "signal.signal(s, ask)" in shown and "save(" not in shown
+    script.write_text(SAVES.replace("signum, frame", "number, _"))
+    assert "torch.save" in provider.run(check)
+    script.write_text("\n\n".join(parts()))  # the loop saves soon after the handlers are set
+    shown = provider.done(check).stdout
+    assert "signal.signal(s, ask)" in shown and "def ask" in shown and "save(" not in shown
