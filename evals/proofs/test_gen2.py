@@ -27,8 +27,8 @@ def lives_on(provider, shell_of):
 
     def check(pid):
         lines = provider.run(line.replace("-p PID", f"-p {pid}"), **sockets).splitlines()
-        tty = lines[1].split()[2]
-        return tty == "?" or f"/dev/{tty}" in lines[2:]
+        tty, ignored = lines[1].split()[3:5]
+        return tty == "?" or f"/dev/{tty}" in lines[2:] or int(ignored[-1], 16) % 2 == 1
 
     yield check
     provider.done("tmux kill-server", **sockets)
@@ -39,6 +39,10 @@ def test_a_run_in_its_own_window_dies_with_it_and_the_others_live_on(provider, l
     started = subprocess.Popen(
         ["setsid", "--ctty", "sleep", "61"], stdin=terminal, stdout=terminal, stderr=terminal
     )
+    other, second = pty.openpty()
+    ignoring = subprocess.Popen(
+        ["setsid", "--ctty", "nohup", "sleep", "64"], stdin=second, stdout=second, stderr=second
+    )
     detached = subprocess.Popen(["setsid", "sleep", "62"], stdin=subprocess.DEVNULL)
     try:
         provider.run("tmux new -d -s train 'exec sleep 63'", TMUX_TMPDIR=str(provider.place))
@@ -47,14 +51,15 @@ def test_a_run_in_its_own_window_dies_with_it_and_the_others_live_on(provider, l
                 "tmux list-panes -a -F '#{pane_pid}'", TMUX_TMPDIR=str(provider.place)
             ).stdout.split()
         )[0]
-        until(lambda: b"sleep" in open(f"/proc/{started.pid}/cmdline", "rb").read()[:5])
+        for run in (started, ignoring):
+            until(lambda pid=run.pid: open(f"/proc/{pid}/cmdline", "rb").read()[:5] == b"sleep")
         assert not lives_on(started.pid)
-        assert lives_on(detached.pid) and lives_on(inside)
-        os.close(terminal)
-        os.close(mine)
+        assert lives_on(detached.pid) and lives_on(inside) and lives_on(ignoring.pid)
+        for end in (terminal, mine, second, other):
+            os.close(end)
         until(lambda: started.poll() is not None)
-        assert detached.poll() is None
+        assert detached.poll() is None and ignoring.poll() is None
     finally:
-        for run in (started, detached):
+        for run in (started, detached, ignoring):
             run.kill()
             run.wait()
