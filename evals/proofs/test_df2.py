@@ -65,7 +65,7 @@ def test_the_check_shows_an_average_that_does_not_move(value_of):
         before = w.detach().clone()
         for _ in range(100 * updated):
             w.mul_(0.9999).add_(torch.full_like(w, 2.0), alpha=1e-4)
-        return shown(span("DF2", "(w - before)"), w=w, before=before)
+        return shown(span("DF2", "(w != before)"), w=w, before=before)
 
     assert told(torch.bfloat16) == "torch.bfloat16 0.0"
     assert told(torch.float32, updated=False) == "torch.float32 0.0"
