@@ -1,8 +1,11 @@
 """C13: which samples come after a resume."""
 
+import re
+
 import pytest
 import torch
 from check_code import shown, span
+from remote_gpu_trainer.catalogue import bundle
 from torch.utils.data import DataLoader, DistributedSampler
 
 DATA = list(range(20))
@@ -47,6 +50,17 @@ def resumable(epoch: int, skip: int) -> DataLoader:
 def test_an_order_made_from_seed_and_epoch_gives_exactly_what_was_left():
     assert batches(resumable(3, skip=4)) == batches(resumable(3, skip=0))[4:]
     assert batches(resumable(3, skip=0)) != batches(resumable(4, skip=0))
+
+
+@pytest.mark.parametrize("samples", [20, 22, 23])
+def test_each_process_gets_as_many_samples_of_its_own(samples):
+    [line] = re.findall(r"`(order = order\[[^`]*)`", bundle.load().get("C13").fix)
+    parts = []
+    for rank in range(4):
+        exec(line, names := {"order": list(range(samples)), "rank": rank, "world": 4})
+        parts.append(names["order"])
+    assert {len(part) for part in parts} == {samples // 4}
+    assert len({sample for part in parts for sample in part}) == samples // 4 * 4
 
 
 def test_a_distributed_sampler_repeats_one_order_until_set_epoch_is_called():

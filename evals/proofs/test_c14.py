@@ -123,6 +123,16 @@ def test_schedules_without_base_rates_of_their_own_are_changed_where_they_keep_t
     assert after_five(0.1) == pytest.approx([rate * 0.1 for rate in after_five(1)])
 
 
+def test_one_cycle_begins_at_a_25th_of_its_peak_which_is_what_base_lrs_holds():
+    optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+    scheduler = OneCycleLR(optimizer, 0.1, total_steps=20)
+    factor = 0.02 / optimizer.param_groups[0]["max_lr"]  # the new peak
+    assert scheduler.base_lrs == [pytest.approx(0.1 / 25)]
+    for name in ["lr", "initial_lr", "max_lr", "min_lr"]:
+        optimizer.param_groups[0][name] *= factor
+    assert max(rates(optimizer, scheduler, 19)) == pytest.approx(0.02)
+
+
 def test_a_longer_run_keeps_the_old_length_and_climbs_back_up(halfway):
     optimizer, scheduler = build(length=20)
     optimizer.load_state_dict(halfway[0])

@@ -128,3 +128,21 @@ def test_the_file_tells_its_devices_and_a_rewritten_one_names_none(saved):
     torch.save(torch.load(saved / "last.pt", map_location="cpu"), saved / "last_cpu.pt")
     assert devices(saved / "last_cpu.pt") == "set()"
     torch.load(saved / "last_cpu.pt")
+
+
+def test_a_device_in_the_settings_that_were_saved_too_is_none_that_the_file_wants(saved):
+    state = torch.load(saved / "last.pt", map_location="cpu")
+    torch.save({"args": {"device": "cuda:7", "seed": 1}, **state}, saved / "args.pt")
+    assert devices(saved / "args.pt") == "set()"
+    torch.load(saved / "args.pt")
+
+
+def test_the_check_names_each_card_also_in_a_file_of_many_tensors(tmp_path, monkeypatch):
+    state = {f"layer{n}": torch.ones(n + 1) for n in range(300)}
+    cards = iter(range(10**6))
+    monkeypatch.setattr(serialization, "_package_registry", list(serialization._package_registry))
+    serialization.register_package(
+        0, lambda storage: f"cuda:{next(cards) // 30}", lambda storage, location: None
+    )
+    torch.save(state, tmp_path / "many.pt")
+    assert devices(tmp_path / "many.pt").count("cuda:") == 10

@@ -1,12 +1,16 @@
 """C22: a tensor or NumPy number in the Trainer's log can't be written as JSON; a Python number can."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from check_code import shown, span
+from line_model import DATA, Config, Line
+from remote_gpu_trainer.catalogue import bundle
 from transformers.trainer_callback import TrainerState
 
 
@@ -36,3 +40,29 @@ def test_converted_values_are_saved(tmp_path):
     state.save_to_json(str(tmp_path / "trainer_state.json"))
     assert odd(state) == ""
     assert json.loads((tmp_path / "trainer_state.json").read_text())["log_history"] == [metrics]
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), torch.tensor(0.5), np.ones(2), torch.ones(2)])
+def test_only_an_array_from_compute_metrics_is_refused_and_the_line_of_the_fix_converts_it(
+    tmp_path, value
+):
+    [line] = re.findall(r"`return (\{k: v[^`]*)`", bundle.load().get("C22").fix)
+
+    def saved(metrics) -> bool:
+        trainer = transformers.Trainer(
+            Line(Config()),
+            transformers.TrainingArguments(
+                str(tmp_path), report_to=[], use_cpu=True, disable_tqdm=True
+            ),
+            eval_dataset=DATA,
+            compute_metrics=lambda _: metrics,
+        )
+        trainer.evaluate()
+        try:
+            trainer.save_state()
+        except TypeError:
+            return False
+        return True
+
+    assert saved({"f1": value}) is (value.ndim == 0)
+    assert saved(eval(line, {"metrics": {"f1": value}}))
