@@ -5,6 +5,7 @@ import resource
 import shutil
 import signal
 import sys
+from collections import UserDict
 
 import pytest
 import torch
@@ -104,6 +105,22 @@ def test_the_lines_of_the_check_compare_what_waits_with_the_room(monkeypatch, wo
     waiting, room = map(float, code.split())
     assert waiting == workers * 2 * 6 and room == 64
     assert (waiting < room) == fits
+
+
+def as_transformers_does(samples):
+    return UserDict(images=torch.stack(samples))
+
+
+def test_the_lines_of_the_check_count_a_batch_that_is_like_a_dict():
+    loader = DataLoader(
+        Images(),
+        batch_size=2,
+        num_workers=1,
+        multiprocessing_context="fork",
+        collate_fn=as_transformers_does,
+    )
+    waiting, _ = shown(block("DP15"), loader=loader, DataLoader=DataLoader, torch=torch).split()
+    assert float(waiting) == 1 * 2 * 2
 
 
 def test_eight_workers_with_64_images_each_need_617_mb():

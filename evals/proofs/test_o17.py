@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from launch import run_ranks
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -163,3 +164,35 @@ def test_the_check_of_the_entry_names_a_leftover_gradient_and_nothing_after_the_
         p.grad = None
     mse_loss(model(X), Y).backward()
     assert printed("O17", model=model) == "[]"
+
+
+FREEZE_UNDER_DDP = """
+    import os, torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+    model = DDP(net)
+    for step in range(3):
+        if step == 1:
+            net[0].requires_grad_(False)
+            {again}
+        net.zero_grad()
+        model(torch.full((2, 4), 1.0 + dist.get_rank())).sum().backward()
+        shares = [torch.zeros(1, 4) for _ in range(2)]
+        dist.all_gather(shares, net[1].weight.grad)
+        print("step", step, "averaged" if torch.equal(*shares) else "apart")
+    dist.destroy_process_group()
+"""
+
+
+def test_a_freeze_under_ddp_leaves_one_step_without_averaging_and_stops_the_next():
+    output = run_ranks(FREEZE_UNDER_DDP.format(again="")).output
+    assert "step 0 averaged" in output and "step 1 apart" in output
+    assert "step 2" not in output
+    assert "Expected to have finished reduction in the prior iteration" in output
+
+
+def test_a_model_that_is_wrapped_anew_after_the_freeze_averages_every_step():
+    output = run_ranks(FREEZE_UNDER_DDP.format(again="model = DDP(net)")).output
+    assert output.count("averaged") == 6

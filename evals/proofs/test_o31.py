@@ -47,21 +47,31 @@ def test_a_leaf_in_place_has_the_second_signature(says):
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_the_line_of_the_check_names_the_forward_line_and_nothing_in_a_sound_step(
+def test_the_check_names_the_forward_line_that_needs_the_value_and_nothing_in_a_sound_step(
     in_place, recwarn
 ):
     w = torch.ones(3, requires_grad=True)
     before = torch.is_anomaly_enabled()
     exec(span("O31", "set_detect_anomaly"), {"torch": torch})
     try:
-        y = w.exp()  # the culprit's line
+        y = w.exp()  # saves its own result
         if in_place:
             y += 1
             with pytest.raises(RuntimeError):
                 y.sum().backward()
         else:
             (y + 1).sum().backward()
+        y = w * 2  # saves nothing of y
+        loss = (y**2).sum()  # saves its input
+        if in_place:
+            y += 1
+            with pytest.raises(RuntimeError):
+                loss.backward()
+        else:
+            loss.backward()
     finally:
         torch.autograd.set_detect_anomaly(before)
     told = "".join(str(warning.message) for warning in recwarn)
-    assert ("# the culprit's line" in told) == in_place
+    assert ("# saves its own result" in told) == in_place
+    assert ("# saves its input" in told) == in_place
+    assert "# saves nothing of y" not in told
