@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
@@ -90,15 +91,16 @@ def test_a_kill_by_number_returns_0_and_the_rest_of_the_line_runs(ssh, training)
 def test_the_check_shows_the_login_itself_and_whether_the_run_is_still_there(ssh, shell_of, killed):
     name = f"train_{uuid.uuid4().hex}"  # others may run a training here
     code = shell_of("U1", "reached").removeprefix("ssh gpu '").removesuffix("'")
-    code = code.replace("[t]rain\\.py", f"[t]{name[1:]}")
-    run = subprocess.Popen(["bash", "-c", f"sleep 60; : {name}"], start_new_session=True)
+    code = code.replace("train\\.py", f"{name}\\.py")
+    start = [sys.executable, "-c", "import time; time.sleep(60)", f"{name}.py"]
+    run = subprocess.Popen(start, start_new_session=True)
     try:
         assert ssh(f"kill -9 {run.pid if killed else ''} $PPID").returncode == 255
         if killed:
             run.wait(5)
         reached, head, *rows = ssh(code).stdout.splitlines()
     finally:
-        os.killpg(run.pid, 9)
+        run.kill()
         run.wait()
     assert reached == "reached" and head.split() == ["PID", "USER", "COMMAND"]
     assert any("sshd" in row for row in rows[:2])

@@ -64,6 +64,9 @@ def test_the_check_sees_a_changed_byte_and_not_another_time(box):
         file.write(b"x")
     os.utime(copy, (times, times))
     assert differs(box).startswith(">fc")
+    shutil.copy2(box / "gpu/run/ckpt/step_1.pt", copy)
+    os.utime(copy, (times + 60, times + 60))
+    assert [line[0] for line in differs(box).splitlines()] == ["."]
 
 
 def test_the_text_is_recognised(says):

@@ -53,3 +53,4 @@ def test_the_check_tells_an_empty_key_from_a_mapping_and_from_a_misspelt_name(tm
     assert checked(tmp_path, EMPTY, "model.ema") == "None"
     assert checked(tmp_path, DECLARED, "model.ema") == "{}"
     assert checked(tmp_path, EMPTY, "model.emma").startswith("KeyError")
+    assert checked(tmp_path, "model:\n", "model.ema").endswith("is not subscriptable")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 KEY = "hf_" + "EXAMPLE" * 4
-PATTERN = "hf_[A-Za-z0-9]{20}|wandb_v1_[A-Za-z0-9_]{20}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30}|github_pat_[A-Za-z0-9_]{20}|https://[^/@ ]+:[^/@ ]+@"
+PATTERN = "hf_[A-Za-z0-9]{20}|wandb_v1_[A-Za-z0-9_]{20}|AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30}|github_pat_[A-Za-z0-9_]{20}|https://[^/@ ]+:[^/@ $]+@"
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
@@ -84,6 +84,7 @@ def test_umask_leaves_the_mode_of_a_file_that_exists(tmp_path):
 def test_the_check_finds_a_key_and_prints_none(tmp_path, leak):
     (tmp_path / "start.sh").write_text(f"export TOKEN={leak}\n")
     (tmp_path / "clean.sh").write_text("git clone https://github.com/me/repo\n")
+    (tmp_path / "named.sh").write_text('git clone "https://$USER:$TOKEN@github.com/me/repo"\n')
     found = subprocess.run(
         ["bash", "-c", f"grep -rlsE '{PATTERN}' no_such_file ./*.sh"],
         cwd=tmp_path,

@@ -1,9 +1,13 @@
 """U4: pgrep -f and pkill -f see the command line of the shell that runs them."""
 
+import re
 import subprocess
+import sys
 import uuid
 
 import pytest
+from check_code import span
+from remote_gpu_trainer.catalogue import bundle
 
 
 @pytest.fixture
@@ -55,3 +59,20 @@ def test_the_check_holds_the_pattern_against_the_line(name, pattern, line, hit):
     )
     assert found.stdout.strip() == str(int(hit))
     assert (remote(line).returncode == -15) == hit
+
+
+@pytest.mark.parametrize(("start", "hit"), [
+    ([sys.executable, "-c", "input()", "NAME.py"], True),
+    (["tmux", "-c", "input()", "new", "-d", "-s", "train", "python -u NAME.py >> run.log"], False),
+])  # fmt: skip
+def test_the_patterns_find_the_run_and_not_the_tmux_server_that_was_started_with_its_line(
+    name, start, hit
+):
+    fix = re.search(r"^name='([^']+)'", bundle.load().get("U4").fix, re.M)[1]
+    found = "pgrep -f '{}'; true".format(fix.replace("train\\.py", f"{name}\\.py"))
+    check = span("U4", "pgrep -u").replace("train\\.py", f"{name}\\.py")
+    start = [part.replace("NAME", name) for part in start]
+    with subprocess.Popen(start, executable=sys.executable, stdin=subprocess.PIPE) as process:
+        told = [remote(found).stdout.split(), remote(f"{check}; true").stdout.split()[:1]]
+        process.communicate(b"\n")
+    assert told == [[str(process.pid)] * hit] * 2

@@ -22,7 +22,9 @@ print("open", flush=True)
 sys.stdin.readline()
 print(float(weights[-1]))
 """
-NOT_NOW = {errno.ESTALE, errno.EIO, errno.EREMOTEIO, errno.ENOTCONN, errno.ETIMEDOUT}
+NOT_NOW = {
+    errno.ESTALE, errno.EIO, errno.EREMOTEIO, errno.ENOTCONN, errno.ECONNABORTED, errno.ETIMEDOUT
+}  # fmt: skip
 
 
 def again(read, path, waits=(1, 5, 30, 120), sleep=lambda seconds: None):
