@@ -1,9 +1,12 @@
 """M14: a backward pass that needs more than the forward pass left."""
 
+import re
+
 import pytest
 import torch
 from check_code import span
 from memory_counts import Alive, Card, peak
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -173,3 +176,15 @@ def test_losses_of_their_own_forward_pass_go_backward_one_by_one(model):
     assert peak(one_by_one) < high / 1.5
     for new, old in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(new.grad, old)
+
+
+def test_the_code_of_the_entry_gives_the_loss_of_whole_fp32_logits_in_bf16_too():
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("M14").fix, re.S)[1]
+    names = {"F": F, "checkpoint": checkpoint}
+    exec(code, names)
+    torch.manual_seed(0)
+    head = nn.Linear(WIDTH, VOCABULARY, bias=False).bfloat16()
+    hidden, labels = torch.randn(TOKENS, WIDTH).bfloat16(), torch.randint(VOCABULARY, (TOKENS,))
+    labels[::5] = -100
+    expected = F.cross_entropy(head(hidden).float(), labels)
+    torch.testing.assert_close(names["loss_in_pieces"](hidden, head, labels), expected)
