@@ -93,9 +93,9 @@ def test_texts_of_quantised_models_and_of_zero(text, says):
 @pytest.mark.parametrize(
     "distributed, device_map, shows",
     [
-        (True, SPREAD, "1 {'0': 'cpu', '1': 'cpu'}"),
-        (True, WHOLE, "1 {'': 'cpu'}"),
-        (False, SPREAD, "None {'0': 'cpu', '1': 'cpu'}"),
+        (True, SPREAD, "1 {'0': 'cpu', '1': 'cpu'} {'cpu'}"),
+        (True, WHOLE, "1 {'': 'cpu'} {'cpu'}"),
+        (False, SPREAD, "None {'0': 'cpu', '1': 'cpu'} {'cpu'}"),
     ],
     ids=["spread and distributed", "whole", "plain python"],
 )
@@ -104,3 +104,10 @@ def test_the_line_of_the_check_shows_both_halves_of_the_fault(
 ):
     launched(distributed)
     assert shown(span("D36", "hf_device_map"), os=os, model=loaded(device_map)) == shows
+
+
+def test_transformers_5_leaves_the_map_out_where_all_lies_on_one_device(small_llama, tmp_path):
+    transformers = pytest.importorskip("transformers", minversion="5.0")
+    transformers.AutoModelForCausalLM.from_config(small_llama).save_pretrained(tmp_path)
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, device_map=WHOLE)
+    assert shown(span("D36", "hf_device_map"), os=os, model=model).endswith(" None {'cpu'}")

@@ -72,14 +72,14 @@ def test_where_only_fused_kernels_are_allowed_an_unsuited_call_says_so():
 def llama(small_llama):
     transformers = pytest.importorskip("transformers")
 
-    def of(implementation, length):
+    def of(implementation, length, **asked):
         model = transformers.AutoModelForCausalLM.from_config(
             small_llama, attn_implementation=implementation
         ).train()
         assert model.config._attn_implementation == implementation
         tokens = torch.zeros(1, length, dtype=torch.long)
         return kept(
-            lambda: model(tokens, attention_mask=torch.ones_like(tokens), use_cache=False),
+            lambda: model(tokens, attention_mask=torch.ones_like(tokens), use_cache=False, **asked),
             model.parameters(),
         )
 
@@ -95,6 +95,11 @@ def test_transformers_refuses_to_return_the_weights_with_sdpa(small_llama):
     small_llama._attn_implementation = "sdpa"
     with pytest.raises(ValueError, match="Please set it to 'eager' instead"):
         small_llama.output_attentions = True
+
+
+def test_a_call_that_asks_for_them_keeps_no_matrix_with_sdpa(llama):
+    pytest.importorskip("transformers", minversion="5.0")
+    assert llama("sdpa", 512, output_attentions=True) == llama("sdpa", 512)
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])

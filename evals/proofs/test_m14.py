@@ -1,9 +1,12 @@
 """M14: a backward pass that needs more than the forward pass left."""
 
+import re
+
 import pytest
 import torch
 from check_code import span
 from memory_counts import Alive, Card, peak
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -65,20 +68,27 @@ def test_a_loss_in_pieces_never_holds_all_logits_and_is_the_same(loss_of):
     torch.testing.assert_close(gradient, expected_gradient, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("layers", [0, 40], ids=["few weights", "gradients larger than logits"])
 @pytest.mark.parametrize(
-    "loss_of, low, high", [(plain, 0.9, 2.5), (in_pieces, 0, 0.5)], ids=["whole", "in pieces"]
+    "loss_of, low, high", [(plain, 0.9, 2.5), (in_pieces, 0, 0.9)], ids=["whole", "in pieces"]
 )
-def test_the_numbers_of_the_check_tell_what_the_output_took(loss_of, low, high):
+def test_the_numbers_of_the_check_tell_what_the_output_took(loss_of, low, high, layers):
     torch.manual_seed(0)
-    model = nn.Linear(WIDTH, VOCABULARY, bias=False)
-    hidden, targets = torch.randn(TOKENS, WIDTH), torch.randint(VOCABULARY, (TOKENS,))
+    width = 256 if layers else WIDTH
+    body = nn.Sequential(*[nn.Linear(width, width, bias=False) for _ in range(layers)])
+    head = nn.Linear(width, VOCABULARY // 4 if layers else VOCABULARY, bias=False)
+    tokens = TOKENS * 4
+    hidden, targets = torch.randn(tokens, width), torch.randint(head.out_features, (tokens,))
+    allocated, most = span("M14", "cuda.memory_allocated"), span("M14", "max_memory_allocated")
     with Card():
-        loss = loss_of(hidden, model.weight, targets)
-        after_forward = eval(span("M14", "cuda.memory_allocated"))
+        loss = loss_of(body(hidden), head.weight, targets)
+        after_forward = eval(allocated)
         loss.backward()
-        most = eval(span("M14", "max_memory_allocated"))
-    gradients = eval(span("M14", "element_size"), {"model": model})
-    assert low < (most - after_forward - gradients) / LOGITS < high
+        after_backward, peak_of_both = eval(allocated), eval(most)
+    logits = tokens * head.out_features * 4
+    if layers:
+        assert sum(p.nbytes for p in body.parameters()) > logits
+    assert low < (peak_of_both - max(after_forward, after_backward)) / logits < high
 
 
 def test_the_built_in_one_holds_all_logits_without_options_and_with_smoothed_labels():
@@ -166,3 +176,15 @@ def test_losses_of_their_own_forward_pass_go_backward_one_by_one(model):
     assert peak(one_by_one) < high / 1.5
     for new, old in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(new.grad, old)
+
+
+def test_the_code_of_the_entry_gives_the_loss_of_whole_fp32_logits_in_bf16_too():
+    code = re.search(r"```python\n(.*?)```", bundle.load().get("M14").fix, re.S)[1]
+    names = {"F": F, "checkpoint": checkpoint}
+    exec(code, names)
+    torch.manual_seed(0)
+    head = nn.Linear(WIDTH, VOCABULARY, bias=False).bfloat16()
+    hidden, labels = torch.randn(TOKENS, WIDTH).bfloat16(), torch.randint(VOCABULARY, (TOKENS,))
+    labels[::5] = -100
+    expected = F.cross_entropy(head(hidden).float(), labels)
+    torch.testing.assert_close(names["loss_in_pieces"](hidden, head, labels), expected)
