@@ -129,13 +129,23 @@ EMPTY = {  # what DDIMScheduler() of diffusers has
 }
 
 
-def differing(other) -> set[str]:
+def differing(other, trained=TRAINED, **levels) -> set[str]:
     """The names that the lines of the check print."""
     schedulers = {
-        "train_scheduler": SimpleNamespace(config=TRAINED),
-        "pipe": SimpleNamespace(scheduler=SimpleNamespace(config=other)),
+        "train_scheduler": SimpleNamespace(config=trained, alphas_cumprod=levels.get("train")),
+        "pipe": SimpleNamespace(
+            scheduler=SimpleNamespace(config=other, alphas_cumprod=levels.get("sample"))
+        ),
     }
     return {line.split()[0] for line in shown(block("DF4"), **schedulers).splitlines()}
+
+
+def test_the_check_sees_a_class_that_keeps_zero_terminal_snr_in_its_config_and_ignores_it():
+    config, usual = TRAINED | {"rescale_betas_zero_snr": True}, scaled_linear()
+    zero = usual.clone()
+    zero[-1] = 0
+    assert differing(config, config, train=zero, sample=usual) == {"last_level"}
+    assert differing(config, config, train=zero, sample=zero + 2.0**-24) == set()
 
 
 def test_the_check_names_what_an_empty_scheduler_has_otherwise_and_nothing_of_one_from_the_config():

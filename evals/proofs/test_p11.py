@@ -86,6 +86,7 @@ def test_the_scan_of_the_entry_names_the_bad_samples(kind):
 
 def test_the_check_sees_a_bad_value_or_no_label_and_passes_a_sound_batch(printed):
     x, labels = torch.randn(8, 4), torch.tensor([1, -100])
-    assert printed("P11", x=x, labels=labels) == "True 1"
-    assert printed("P11", x=x.log(), labels=labels) == "False 1"
-    assert printed("P11", x=x, labels=torch.full((2,), -100)) == "True 0"
+    assert printed("P11", x=x, labels=labels) == "True True 1"
+    assert printed("P11", x=x.log(), labels=labels) == "False True 1"
+    assert printed("P11", x=x, labels=torch.tensor([0.5, torch.nan])) == "True False 2"
+    assert printed("P11", x=x, labels=torch.full((2,), -100)) == "True True 0"

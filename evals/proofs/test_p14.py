@@ -108,7 +108,15 @@ def test_gradients_set_to_none_make_the_step_do_nothing_as_in_the_trainer_callba
 def test_the_check_names_every_weight_after_a_bad_step_and_none_behind_the_guard(printed, guard):
     model, _, _, _ = train(guard)
     every = [name for name, _ in model.named_parameters()]
-    assert printed("P14", model=model) == str([] if guard else every)
+    assert printed("P14", model=model) == f"{[] if guard else every} []"
+
+
+def test_the_check_names_the_statistics_of_batch_norm_behind_the_guard(printed):
+    model, _, _, _ = train(guard=True, batch_norm=True)
+    assert printed("P14", model=model) == "[] ['1.running_mean', '1.running_var']"
+    masked = nn.Linear(2, 2)
+    masked.register_buffer("mask", torch.full((2, 2), -torch.inf).triu(1))
+    assert printed("P14", model=masked) == "[] []"
 
 
 def test_deepspeed_skips_bad_bf16_steps_unless_told_otherwise_since_0_19_3():

@@ -100,18 +100,26 @@ def test_labels_in_the_pixels_of_the_full_image_do_not_fit_anchors_of_the_networ
     assert best_possible_recall(full, ANCHORS) < best_possible_recall(full / 6, ANCHORS)
 
 
-def told(scores, boxes, threshold, overlap=0.5):
-    """What the line of the check prints: all, above the threshold, kept, the highest score."""
+def told(scores, boxes, threshold, overlap=0.5, objects=CROWD):
+    """What the line of the check prints: the highest score, and the shares found among all boxes and the kept."""
     above = scores > threshold
-    kept = nms(boxes[above], scores[above], overlap)
-    names = {"scores": scores, "threshold": threshold, "kept": kept}
+    kept = boxes[above][nms(boxes[above], scores[above], overlap)]
+    names = {"box_iou": iou, "true_boxes": objects, "scores": scores, "every": boxes, "kept": kept}
+    exec(span("V4", "lambda"), names)
     return tuple(map(float, shown(span("V4", "scores.max"), **names).split()))
 
 
 def test_the_check_shows_where_the_boxes_are_lost_and_whether_there_were_any():
     sure = torch.tensor([0.9, 0.8, 0.7, 0.6])
-    assert told(sure, CROWD, 0.05) == (4, 4, 4, pytest.approx(0.9))
-    assert told(sure, CROWD, 0.95)[:3] == (4, 0, 0)  # the threshold
-    assert told(sure, CROWD, 0.05, overlap=0.1)[:3] == (4, 4, 2)  # the suppression
+    assert told(sure, CROWD, 0.05) == (pytest.approx(0.9), 1, 1)
+    assert told(sure, CROWD, 0.95)[1:] == (1, 0)  # the threshold
+    assert told(sure, CROWD, 0.05, overlap=0.1)[1:] == (1, 0.5)  # the suppression
     early = told(SCORES[1:] / 10, CROWD, 0.05)
-    assert early[1:3] == (0, 0) and early[3] < 0.05  # nothing was learned
+    assert early[0] < 0.05 and early[1:] == (1, 0)  # nothing was learned
+    cables = torch.tensor([[0.0, 0, 400, 8]])
+    assert told(sure, CROWD, 0.05, objects=cables)[1:] == (0, 0)  # no anchor has their shape
+
+
+def test_the_check_takes_copies_that_the_suppression_removes_for_sound():
+    copies, scores = CROWD.repeat(3, 1) + 1, torch.linspace(0.9, 0.6, 12)
+    assert told(scores, copies, 0.05)[1:] == (1, 1)

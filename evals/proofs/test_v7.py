@@ -105,8 +105,10 @@ def test_update_bn_averages_all_batches_while_plain_passes_keep_the_last_few():
 
 def test_the_check_names_live_statistics_and_none_that_are_frozen(printed):
     model, x = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)), torch.zeros(2, 3, 4, 4)
-    assert printed("V7", model=model, torch=torch, x=x) == "{True} 2"
-    model[1].eval()
-    assert printed("V7", model=model, torch=torch, x=x) == "{False} 2"
+    assert printed("V7", model=model, torch=torch, x=x) == "{'BatchNorm2d'} 2"
+    synced = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert printed("V7", model=synced, torch=torch, x=x) == "{'SyncBatchNorm'} 2"
+    model.eval()
+    assert printed("V7", model=model, torch=torch, x=x) == "set() 2"
     groups = nn.Sequential(nn.Conv2d(3, 4, 1), nn.GroupNorm(2, 4))
     assert printed("V7", model=groups, torch=torch, x=x) == "set() 2"
