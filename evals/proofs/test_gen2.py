@@ -3,6 +3,7 @@
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import time
 
@@ -37,7 +38,11 @@ def lives_on(provider, shell_of):
 def test_a_run_in_its_own_window_dies_with_it_and_the_others_live_on(provider, lives_on):
     mine, terminal = pty.openpty()
     started = subprocess.Popen(
-        ["setsid", "--ctty", "sleep", "61"], stdin=terminal, stdout=terminal, stderr=terminal
+        ["setsid", "--ctty", "sleep", "61"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # pytest under nohup
     )
     other, second = pty.openpty()
     ignoring = subprocess.Popen(

@@ -230,6 +230,7 @@ ENDS = {
 # They give back an address, take files away on the box itself, or let a held job wait in its queue again.
 HARMLESS = (
     "scontrol release",
+    "aws ec2 run-instances",
     "aws ec2 release-address",
     "gcloud compute addresses delete",
     "pspace public-ip release",

@@ -337,8 +337,12 @@ def of_these_first(name: str, found: Found) -> Found:
 
 
 def before(found: Found, others: Found) -> Found:
-    """What was found in one rank's log, and second what a literal text in those of all names."""
-    named = [c for c in others.candidates[:1] if c.hit and others.confidence]
+    """What was found in one rank's log, and second what a root text in those of all names."""
+    named = [
+        c
+        for c in others.candidates[:1]
+        if c.hit and c.hit.signature.role == "root" and others.confidence
+    ]
     return (
         replace(found, candidates=behind(1, named[0], found.candidates))
         if named and found.candidates
