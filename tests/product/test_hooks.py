@@ -227,7 +227,7 @@ ENDS = {
     "release",
     "rm",
 }
-# They give back an address, take files away on the box itself, or let a held job wait in its queue again.
+# They start a box, give back an address, take files away on the box itself, or let a held job wait in its queue again.
 HARMLESS = (
     "scontrol release",
     "aws ec2 run-instances",

@@ -142,7 +142,9 @@ def test_every_choice_of_parts_calls_only_what_it_defines_and_defines_it_once():
             defined |= DEFINED_BITS[name]
             called |= CALLED_BITS[name]
         assert not twice & once, (values, functions_in(twice & once))
-        assert not called & ~defined, (values, functions_in(called & ~defined))
+        missing = called & ~defined
+        callers = [name for name in names if missing and CALLED_BITS[name] & missing]
+        assert not missing, (values, functions_in(missing), callers)
     assert len(seen) > 1000
 
 
