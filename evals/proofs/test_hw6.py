@@ -43,5 +43,10 @@ def test_an_accelerator_without_a_display_class_is_listed_too(lanes):
     assert lanes(card_class="0x120000", vendor="0x1002", mi300="16 16") == [["mi300", "16", "16"]]
 
 
+def test_a_radeon_shows_its_lanes_at_its_bridge(lanes):
+    """Its own line, of the link inside the card, would be `16 16`."""
+    assert lanes(card_class="0x060400", vendor="0x1002", bridge="4 16") == [["bridge", "4", "16"]]
+
+
 def test_the_line_of_lspci_is_recognised(says):
     says("HW6", "\t\tLnkSta:\tSpeed 16GT/s, Width x4 (downgraded)")
