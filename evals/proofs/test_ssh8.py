@@ -133,7 +133,7 @@ def test_the_port_of_yesterday_is_refused_and_shown_by_the_check(box):
     assert box.ssh().stdout == "reached\n"
     told = box.check()
     assert f"port {box.port}" in told and "Connection established" in told
-    assert "refused" not in told and "banner" not in told
+    assert "refused" not in told and "banner" not in told and "exchange" not in told
 
 
 def test_the_bare_address_does_not_use_the_port_of_the_alias(box):
@@ -165,6 +165,7 @@ def test_something_that_accepts_and_hangs_up(box, says, answer):
         thread.join(5)
     says("SSH8", closed.stderr)
     assert "Connection established" in told
+    assert "exchange_identification: " in told
     assert ("banner line 0: Not allowed at this time" in told) is bool(answer)
 
 
