@@ -155,7 +155,11 @@ dist.destroy_process_group()
 """
     done = run_apart(head + code.replace(save, "") + loop)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["None True", "step-900 True", "step-1000 step-1000 step-900"]
+    assert done.stdout.splitlines() == [
+        "None True",
+        "step-900 True",
+        "step-1000 step-1000 step-900",
+    ]
 
 
 RANK_LOCAL = """
