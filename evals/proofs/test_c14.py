@@ -186,3 +186,25 @@ def test_the_check_tells_which_of_the_two_was_not_restored(halfway, printed):
     assert shows(optimizer, scheduler) == pytest.approx([0.05, 0.05, 5])
     assert shows(optimizer, None) == pytest.approx([0.05, 0.1, 0])
     assert shows(None, scheduler) == pytest.approx([0.1, 0.05, 5])
+
+
+def test_a_new_length_set_after_loading_suits_cosine_and_sends_one_cycle_back_up():
+    rates = {}
+    for name, make in (
+        ("T_max", lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 10)),
+        ("total_steps", lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=10)),
+    ):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+        scheduler = make(optimizer)
+        for _ in range(5):
+            optimizer.step()
+            scheduler.step()
+        setattr(scheduler, name, 20)
+        rates[name] = []
+        for _ in range(15):
+            optimizer.step()
+            scheduler.step()
+            rates[name].append(optimizer.param_groups[0]["lr"])
+    assert rates["T_max"] == sorted(rates["T_max"], reverse=True)
+    assert rates["T_max"][-1] == pytest.approx(0, abs=1e-9)
+    assert max(rates["total_steps"][5:]) == pytest.approx(0.1, rel=0.01)

@@ -150,12 +150,16 @@ for step in (900, 1000):
     named = Path("latest").read_text() if Path("latest").exists() else None
     print(named, named is None or (Path(named) / ".metadata").exists())
 finish()
-print(Path("latest").read_text(), newest(".").name)
+print(Path("latest").read_text(), *sorted(p.parent.name for p in Path(".").glob("step-*/.metadata")))
 dist.destroy_process_group()
 """
     done = run_apart(head + code.replace(save, "") + loop)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["None True", "step-900 True", "step-1000 step-1000"]
+    assert done.stdout.splitlines() == [
+        "None True",
+        "step-900 True",
+        "step-1000 step-1000 step-900",
+    ]
 
 
 RANK_LOCAL = """

@@ -40,6 +40,7 @@ SAVE = (
     torch.save({n: p.to_local() for n, p in model.state_dict().items()}, f"FOLDER/pieces/local_rank{rank}.pt")
     parts = get_state_dict(model, optimizer)
     dcp.save({"model": parts[0], "optimizer": parts[1]}, checkpoint_id="FOLDER/dcp")
+    dcp.save({"w": next(model.parameters()) * 0 + 1}, checkpoint_id="FOLDER/apart", use_collectives=False)
     print("total", total(model, optimizer))
     dist.barrier()
     dist.destroy_process_group()
@@ -61,6 +62,9 @@ LOAD = (
     dcp.load(state, checkpoint_id="FOLDER/dcp")
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     print("total", total(model, optimizer))
+    half = {"w": torch.zeros(4, 4)}
+    dcp.load(half, checkpoint_id="FOLDER/apart")
+    print("half", int(half["w"].sum()), "of", half["w"].numel())
     dist.barrier()
     dist.destroy_process_group()
 """
@@ -91,6 +95,10 @@ def test_a_distributed_checkpoint_does_and_brings_the_optimizer_along(outputs):
     assert totals(saved) == totals(loaded) != []
 
 
+def test_one_saved_without_collectives_loads_only_this_ranks_part_and_says_nothing(outputs):
+    assert "half 8 of 16" in outputs[1]
+
+
 def test_the_check_lists_a_piece_for_each_rank_or_metadata_alone(outputs):
     folder = outputs[2]
     for name in ("zero_pp_rank_1_mp_rank_00_optim_states.pt", "mp_rank_00_model_states.pt"):
@@ -99,9 +107,10 @@ def test_the_check_lists_a_piece_for_each_rank_or_metadata_alone(outputs):
     command = span("C6", "ls -aR")
     told = {
         name: in_shell(command.replace("ckpt", name), folder).split()
-        for name in ("pieces", "dcp", "zero")
+        for name in ("pieces", "dcp", "zero", "apart")
     }
     assert told["dcp"] == [".metadata"]
+    assert told["apart"] == ["__0.metadata", "__1.metadata"]
     assert told["zero"] == ["zero_pp_rank_1_mp_rank_00_optim_states.pt"]
     assert sorted(told["pieces"]) == [
         f"{k}_rank{r}.pt" for k in ("local", "sharded") for r in (0, 1)

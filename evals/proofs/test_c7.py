@@ -118,12 +118,15 @@ def test_the_check_tells_a_cold_optimizer_from_a_restored_one(saved):
     state = {"optimizer": cold.state_dict()}
     dcp.load(state, checkpoint_id=folder)
     cold.load_state_dict(state["optimizer"])
+    unread = torch.optim.AdamW(model.parameters())
+    get_state_dict(model, unread)  # the places are there, dcp.load never filled them
     warm = torch.optim.AdamW(model.parameters())
     weights, moments = get_state_dict(model, warm)
     dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=folder)
     set_state_dict(model, warm, model_state_dict=weights, optim_state_dict=moments)
     code = span("C7", "optimizer.state")
-    assert [shown(code, optimizer=optimizer) for optimizer in (cold, warm)] == ["0", "2"]
+    told = [shown(code, optimizer=optimizer) for optimizer in (cold, unread, warm)]
+    assert told == ["[]", "[1.0]", "[3.0]"]
 
 
 def test_the_names_that_the_check_prints_are_those_that_load(saved):

@@ -111,15 +111,17 @@ def test_pos_weight_lifts_rare_positives_out_of_the_all_negative_answer():
 
 def test_the_check_counts_saturated_answers_and_passes_raw_scores_that_are_just_as_sure(printed):
     scores = torch.tensor([0.3, 40.0, -200.0])
+    target = torch.tensor([1.0, 0.0, 1.0])
 
     def checked(p):
-        low, high, cut, broken = map(float, printed("O13", p=p).split())
+        low, high, cut, broken = map(float, printed("O13", p=p, target=target).split())
         return 0 <= low and high <= 1 and cut > 0, broken
 
     assert checked(torch.sigmoid(scores)) == (True, 0)
+    assert checked(torch.sigmoid(-scores)) == (False, 0)  # as sure, and right
     assert checked(scores) == (False, 0)  # right for BCEWithLogitsLoss, an error of BCELoss
     assert BCEWithLogitsLoss()(scores, torch.zeros(3)).isfinite()
     with pytest.raises(RuntimeError, match="between 0 and 1"):
         BCELoss()(scores, torch.zeros(3))
     assert checked(torch.sigmoid(scores / 100)) == (False, 0)  # apart, but not saturated yet
-    assert checked(torch.sigmoid(torch.tensor([0.3, math.nan])))[1] == 1
+    assert checked(torch.sigmoid(torch.tensor([0.3, math.nan, 0.1])))[1] == 1
