@@ -76,6 +76,6 @@ def test_to_dtype_scales_integers_by_their_type_when_told_to(array, scale, large
     ],
 )
 def test_the_check_names_format_and_range_of_a_sample(printed, array, line):
-    shown = printed("DP12", dataset=[(transforms.ToTensor()(array), 0)]).split()
+    shown = printed("DP12", torch=torch, dataset=[(transforms.ToTensor()(array), 0)]).split()
     assert shown[0] == line.split()[0]
     assert [float(n) for n in shown[1:]] == pytest.approx([float(n) for n in line.split()[1:]])

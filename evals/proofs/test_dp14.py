@@ -122,3 +122,17 @@ def test_persistent_workers_miss_a_new_epoch_unless_it_is_shared(epoch, persiste
         multiprocessing_context="fork",
     )
     assert distinct(orders(loader, before=stream.set_epoch)) == found
+
+
+def test_a_shuffled_stream_of_datasets_needs_set_epoch():
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_dict({"id": list(range(64))}).to_iterable_dataset()
+    stream = rows.shuffle(seed=0, buffer_size=64)
+
+    def first(epoch=None):
+        if epoch is not None:
+            stream.set_epoch(epoch)
+        return next(iter(DataLoader(stream, batch_size=8)))["id"].tolist()
+
+    assert distinct(first() for _ in range(3)) == 1
+    assert distinct(first(epoch) for epoch in range(3)) == 3

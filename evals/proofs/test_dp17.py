@@ -112,3 +112,28 @@ def test_the_number_in_the_check_is_below_ranks_times_workers_where_datasets_sto
 )
 def test_what_the_libraries_say(text, says):
     says("DP17", text)
+
+
+ON_RANK_0 = """
+    import datetime, time, torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
+    rank = dist.get_rank()
+    model = DDP(torch.nn.BatchNorm1d(2))
+    model(torch.randn(4, 2)).sum().backward()
+    model.eval()
+    if rank == 0:
+        model.module(torch.randn(4, 2))
+        print("inner model done")
+    dist.barrier()
+    if rank == 0:
+        model(torch.randn(4, 2))
+        print("wrapper done")
+    else:
+        time.sleep(6)
+"""
+
+
+def test_validation_on_rank_0_alone_hangs_in_the_wrapper_and_not_in_the_inner_model():
+    first, _ = run_ranks(ON_RANK_0, timeout=60).ranks
+    assert "inner model done" in first.splitlines() and "wrapper done" not in first
