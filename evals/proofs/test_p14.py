@@ -9,6 +9,7 @@ import pytest
 import torch
 from launch import run_ranks
 from packaging.version import Version
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 
 
@@ -102,6 +103,47 @@ def test_gradients_set_to_none_make_the_step_do_nothing_as_in_the_trainer_callba
         layer.zero_grad(set_to_none=True)
     optimizer.step()
     assert torch.equal(before, layer.weight)
+
+
+class Square(nn.Module):
+    """The mean of squares of a linear layer, as the Trainer wants it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x, labels):
+        return {"loss": (self.layer(x) - labels).square().mean()}
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_the_callback_keeps_the_trainer_from_a_bad_step_and_without_it_every_weight_is_nan(
+    tmp_path, guard
+):
+    transformers = pytest.importorskip("transformers")
+    code = re.findall(r"```python\n(.*?)```", bundle.load().get("P14").fix, re.S)[1]
+    names = {"TrainerCallback": transformers.TrainerCallback}
+    exec(code, names)
+    torch.manual_seed(0)
+    model = Square()
+    rows = [
+        {"x": torch.full((4,), torch.nan if i == 5 else float(i)), "labels": torch.ones(1)}
+        for i in range(8)
+    ]
+    arguments = transformers.TrainingArguments(
+        str(tmp_path),
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
+        num_train_epochs=1,
+        per_device_train_batch_size=2,
+        save_strategy="no",
+    )
+    before = model.layer.weight.detach().clone()
+    callbacks = [names["SkipBadStep"]()] if guard else []
+    transformers.Trainer(model, arguments, train_dataset=rows, callbacks=callbacks).train()
+    assert all(p.isfinite().all().item() is guard for p in model.parameters())
+    assert not torch.equal(before, model.layer.weight)
 
 
 @pytest.mark.parametrize("guard", [False, True])
