@@ -28,9 +28,7 @@ def test_a_shared_embedding_of_spread_1_starts_in_the_hundreds_and_of_spread_002
     assert first_loss(0.02) == pytest.approx(math.log(5000), rel=0.1)
 
 
-def stack(kind: str, depth: int = 30):
-    """Spread of the output, gradient norm of the first and of the last layer, before any step."""
-    torch.manual_seed(0)
+def layers_of(kind: str, depth: int) -> list[nn.Linear]:
     layers = [nn.Linear(256, 256) for _ in range(depth)]
     for layer in layers:
         if kind == "he":
@@ -38,6 +36,13 @@ def stack(kind: str, depth: int = 30):
             nn.init.zeros_(layer.bias)
         if kind == "normal":
             nn.init.normal_(layer.weight)
+    return layers
+
+
+def stack(kind: str, depth: int = 30):
+    """Spread of the output, gradient norm of the first and of the last layer, before any step."""
+    torch.manual_seed(0)
+    layers = layers_of(kind, depth)
     x = torch.randn(32, 256)
     for layer in layers:
         x = torch.relu(layer(x))
@@ -103,3 +108,16 @@ def test_the_code_of_the_fix_starts_a_transformer_near_ln_of_its_classes():
     code = re.search(r"```python\n(.*?)```", bundle.load().get("P17").fix, re.S)[1]
     exec(code, {"nn": nn, "model": model, "layers": layers})
     assert loss() == pytest.approx(math.log(classes), rel=0.1) and before > 2 * math.log(classes)
+
+
+@pytest.mark.parametrize("kind, sound", [("default", False), ("normal", False), ("he", True)])
+def test_the_spread_of_the_check_differs_a_millionfold_only_where_the_start_is_wrong(
+    value_of, kind, sound
+):
+    torch.manual_seed(0)
+    x, spreads = torch.randn(32, 256), []
+    for layer in layers_of(kind, 30):
+        x = torch.relu(layer(x))
+        spreads.append(value_of("P17", "out.std(0)", out=x).item())
+    assert (max(spreads[0] / spreads[-1], spreads[-1] / spreads[0]) < 1e4) == sound
+    assert sound or not 1e-6 < spreads[0] / spreads[-1] < 1e6

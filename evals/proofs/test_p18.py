@@ -65,3 +65,17 @@ def test_the_check_compares_first_and_last_matrix(printed, activation, residual)
     lines = dict(line.split() for line in printed("P18", model=model).splitlines())
     ratio = float(lines["0.weight"]) / float(lines["19.weight"])
     assert 0.01 < ratio < 100 if residual else ratio < 1e-6
+
+
+@pytest.mark.parametrize("every, vanishes", [(False, True), (True, False)])
+def test_over_the_steps_of_a_recurrent_net_only_the_gradient_of_its_input_shows_it(
+    value_of, every, vanishes
+):
+    torch.manual_seed(0)
+    net, x = nn.RNN(8, 64, batch_first=True), torch.randn(4, 60, 8).requires_grad_()
+    out, _ = net(x)
+    (out if every else out[:, -1]).square().mean().backward()
+    matrices = [p.grad.norm() for p in net.parameters() if p.ndim > 1]
+    assert 0.01 < matrices[0] / matrices[1] < 100
+    ratio = value_of("P18", "x.grad[:, 0]", x=x)
+    assert ratio < 1e-6 if vanishes else 0.01 < ratio < 100

@@ -117,3 +117,14 @@ def test_the_lines_of_the_check_name_the_rhythm_the_slow_batches_or_nothing():
     # Of the first eight the slow one may be loaded before a slow start is over.
     assert {15, 23, 31} <= set(few) and len(few) <= 6
     assert not waited_for(lambda index: 0.2 * STEP, 2)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(6))
+
+
+def test_the_lines_of_the_check_end_with_a_stream_that_has_no_length():
+    data = DataLoader(Stream(), batch_size=None, num_workers=1, multiprocessing_context="fork")
+    told = shown(block("T7"), time=time, loader=data, STEP=STEP)
+    assert all(line.split()[1] == "0" for line in told.splitlines())
