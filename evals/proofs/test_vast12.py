@@ -20,6 +20,6 @@ def test_the_volumes_machine_stands_beside_its_id(provider, shell_of, machine, e
         },
     )
     shown = provider.run(shell_of("VAST12", "machine_id"))
-    of_volume = re.search(r'"id": 77,\s*"machine_id": (\d+)', shown)[1]
-    of_instance = re.findall(r'"machine_id": (\d+)', shown)[-1]
+    of_volume = re.search(r"^77 (\d+)$", shown, re.M)[1]
+    of_instance = re.search(r'"machine_id": (\d+)', shown)[1]
     assert (of_volume != of_instance) == elsewhere
