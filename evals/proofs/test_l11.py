@@ -139,5 +139,7 @@ def test_the_check_ends_in_the_end_only_where_it_has_a_label(printed, tokenizer,
             "L11", tokenizer=tokenizer, model=model, ids=ids, labels=torch.tensor(labels)
         )
 
-    assert shown([-100, -100, ONE, TWO, END]) == f"['one', 'two', '<|end|>'] {[ONE, TWO, END]} {END}"
+    assert (
+        shown([-100, -100, ONE, TWO, END]) == f"['one', 'two', '<|end|>'] {[ONE, TWO, END]} {END}"
+    )
     assert shown([-100, -100, ONE, TWO, -100]) == f"['one', 'two'] {[ONE, TWO]} {END}"

@@ -48,7 +48,9 @@ def at_a_terminal(*args: str, **environment: str) -> str:
 
 
 def words(text: str) -> str:
-    return " ".join(ESCAPE.sub("", text).replace("`", "").split())
+    """The text without colour, Markdown's code marks and the marks of list items."""
+    plain = ESCAPE.sub("", text).replace("`", "")
+    return " ".join(word for word in plain.split() if word not in ("-", "•"))
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
