@@ -34,7 +34,7 @@ FIELDS = {
     "check": 1,
     "false_alarm": 1,
 }
-K1, B = 1.2, 0.5
+K1, B = 4.0, 0.75
 AGAIN, MOST = 0.3, 2.0  # what a word of a report counts for again, and at most
 CARDS = 2
 REMEMBERED = 50_000  # tokens whose words are kept
