@@ -329,7 +329,7 @@ def put_first(other: Candidate, candidates: tuple[Candidate, ...]) -> tuple[Cand
 
 
 def first_again(name: str, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """With the one of this id before the others, where it is among them."""
+    """With the one that dumps or a curve show before the others, whatever the words name."""
     known = next((c for c in candidates if c.id == name), None)
     return put_first(known, candidates) if known else candidates
 
