@@ -244,7 +244,7 @@ def look_up(
     asked = search.gist(evidence, said)
     found = splitting_first(found, entries, retriever.index.known(asked)[0])
     found, special = special_of(found, entries, retriever, asked)
-    found = replace(found, candidates=search.first_again(evidence.seen, found.candidates))
+    found = search.of_these_first(evidence.seen, found)  # what dumps or a curve show
     seen_ids = [one.id for one in evidence.probed if one.id in entries]
     wanted = dict.fromkeys([*(c.id for c in found.candidates), *seen_ids])
     doubts = _doubts([entries[one] for one in wanted], today, installed)

@@ -328,12 +328,6 @@ def put_first(other: Candidate, candidates: tuple[Candidate, ...]) -> tuple[Cand
     )
 
 
-def first_again(name: str, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-    """With the one that dumps or a curve show before the others, whatever the words name."""
-    known = next((c for c in candidates if c.id == name), None)
-    return put_first(known, candidates) if known else candidates
-
-
 def of_these_first(name: str, found: Found) -> Found:
     """With this one first, where it is one of several candidates that are claimed."""
     if not found.confidence or name not in [c.id for c in found.candidates[1:]]:
