@@ -306,7 +306,7 @@ def test_checkpoints_that_vanish_in_the_first_attempt_are_missed_aloud(box: Box)
     box.make("--steps", 4000, "--sleep", 0.1, RGT_NOTIFY=["bash", "-c", f"cat >>{told}"])
     box.start()
     last = box.run_dir / "last-checkpoint"
-    box.until(lambda: last.exists() and "step-5.pt" in last.read_text())
+    box.until(lambda: last.exists() and "step-" in last.read_text())
     timeout = box.pid("train")  # the program itself is its child
     program = int(Path(f"/proc/{timeout}/task/{timeout}/children").read_text().split()[0])
     os.kill(program, signal.SIGSTOP)

@@ -110,9 +110,9 @@ rgt_has_stepped() {
 }
 
 # After a failed attempt: the newest checkpoint as it is now. Succeeds where a resume from one
-# that no attempt ever loaded has crashed, and it was set aside for an older one: the end of an old
-# pickle can't be checked. Where the older one crashes too, it was not to blame and gets its name
-# back. Not on several nodes, which would have to agree.
+# that no attempt ever loaded crashed, and it was set aside for an older one: the end of an old
+# pickle can't be checked. If the older one crashes too, it gets its name back. Not on several
+# nodes, which would have to agree.
 rgt_doubt_checkpoint() {
   local from
   rgt_look_for_checkpoint
@@ -141,9 +141,10 @@ rgt_doubt_checkpoint() {
 it is now $rgt_moved, and training goes on from $rgt_checkpoint"
 }
 
-# At a heartbeat: which checkpoint is the newest, for the day when there is none.
+# At a heartbeat: the newest checkpoint, for when there is none. An empty folder starts no Python.
 rgt_note_checkpoint() {
-  [[ $RGT_CHECKPOINT_DIR -nt $RGT_RUN_DIR/last-checkpoint ]] &&
+  local held=("$RGT_CHECKPOINT_DIR"/*)
+  [[ -e ${held[0]} && $RGT_CHECKPOINT_DIR -nt $RGT_RUN_DIR/last-checkpoint ]] &&
     rgt_ask_about_checkpoints --list "$RGT_CHECKPOINT_DIR" "$RGT_CHECKPOINT_GLOB" || return 0
   [[ ${rgt_told[0]:-} != there ]] ||
     rgt_write "$RGT_RUN_DIR/last-checkpoint" "${rgt_told[1]}"$'\n'
