@@ -44,15 +44,18 @@ def install(tmp_path):
     return put
 
 
-def check(run_apart) -> str:
-    return run_apart(shlex.split(span("ENV29", "importlib.metadata"))[2]).stdout.strip()
+def check(run_apart) -> tuple[str, bool, bool]:
+    """The version, whether the compiled part is there, and whether apex has a folder `amp`."""
+    said = run_apart(shlex.split(span("ENV29", "importlib.metadata"))[2]).stdout.strip()
+    version, rest = said.split(" ", 1)
+    return version, not rest.startswith("None "), "'amp'" in rest
 
 
 def test_the_web_package(install, run_apart, says, tmp_path):
     install("0.9.10.dev0", {"apex/__init__.py": WEB})
     (tmp_path / "pyramid" / "session").mkdir(parents=True)
     says("ENV29", run_apart("from apex import amp").stderr)
-    assert check(run_apart) == "0.9.10.dev0 []"
+    assert check(run_apart) == ("0.9.10.dev0", False, False)
     trainer = run_apart(TRAINER)  # reads no apex any more
     assert trainer.stdout.strip() == "Trainer", trainer.stderr[-500:]
 
@@ -62,7 +65,7 @@ def test_a_newer_one_has_no_amp(install, run_apart, says):
     says("ENV29", run_apart("from apex import amp").stderr)
     says("ENV29", run_apart("import apex; apex.amp.initialize").stderr)
     says("ENV29", run_apart("from apex.parallel import DistributedDataParallel").stderr)
-    assert check(run_apart) == "0.1 ['amp_C.cpython-311-x86_64-linux-gnu.so']"
+    assert check(run_apart) == ("0.1", True, False)
 
 
 def test_one_without_compiled_parts(install, run_apart, says):
@@ -71,13 +74,13 @@ def test_one_without_compiled_parts(install, run_apart, says):
         {"apex/__init__.py": "", "apex/amp/__init__.py": "", "apex/normalization.py": PYTHON_ONLY},
     )
     says("ENV29", run_apart("from apex.normalization import FusedLayerNorm as N; N(8)").stderr)
-    assert check(run_apart) == "0.1 ['apex/amp/__init__.py']"
+    assert check(run_apart) == ("0.1", False, True)
 
 
 def test_a_whole_one_shows_both_parts(install, run_apart):
     compiled = "amp_C.cpython-311-x86_64-linux-gnu.so"
     install("0.1", {"apex/__init__.py": "", "apex/amp/__init__.py": "", compiled: ""})
-    assert check(run_apart) == f"0.1 ['apex/amp/__init__.py', '{compiled}']"
+    assert check(run_apart) == ("0.1", True, True)
 
 
 @pytest.mark.parametrize(
