@@ -73,7 +73,7 @@ def test_python_refuses_the_filter_and_a_bundle_with_its_authority_cures_it(filt
 
 def test_the_check_names_the_companys_authority(filtered):
     port, _ = filtered
-    code = span("HUB11", "s_client").replace("huggingface.co:443", f"localhost:{port}")
+    code = span("HUB11", "s_client").replace("$H:443", f"localhost:{port}")
     said = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=30)
     assert "issuer" in said.stdout and "Example Corp Filter CA" in said.stdout
 
@@ -81,6 +81,6 @@ def test_the_check_names_the_companys_authority(filtered):
 def test_the_check_names_nobody_where_nothing_answers():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    code = span("HUB11", "s_client").replace("huggingface.co:443", f"localhost:{port}")
+    code = span("HUB11", "s_client").replace("$H:443", f"localhost:{port}")
     said = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=30)
     assert "issuer" not in said.stdout

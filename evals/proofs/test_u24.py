@@ -48,7 +48,7 @@ def test_prefetching_and_staying_need_workers():
 
 def test_the_code_of_the_entry_tells_a_loader_that_sets_the_pace_from_a_quick_one():
     def per_batch(loader):
-        return float(shown(block("U24"), loader=loader, time=time).split()[0])
+        return float(shown(block("U24"), loader=loader, time=time).split("batch;")[1].split()[0])
 
     def slow():
         for _ in range(102):

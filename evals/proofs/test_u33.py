@@ -81,6 +81,9 @@ def test_the_check_prints_what_differs_and_nothing_for_a_whole_copy(bash, tmp_pa
     ("rsync -a out/ /mnt/b/ | tee log", True),
     ("cp out/a.pt /mnt/b/; echo backup done", True),
     ("find out -exec cp {} /mnt/b/ \\;", True),
+    ("cp out/a.pt /mnt/b/ & echo backup done", True),
+    ("cp out/a.pt /mnt/b/ &", True),
+    ("cp out/a.pt /mnt/b/ 2>&1", False),
     ("rsync -a out/ /mnt/b/ && echo backup done", False),
 ])  # fmt: skip
 def test_the_checks_search_finds_lines_that_lose_the_status(bash, tmp_path, line, found):

@@ -33,8 +33,22 @@ def test_a_token_id_at_the_end_of_the_table_is_named_on_the_cpu_and_a_larger_tab
 def test_the_check_compares_the_ids_with_the_table(small_llama, last, named):
     transformers = pytest.importorskip("transformers")
     model, ids = transformers.LlamaForCausalLM(small_llama), torch.tensor([[1, 2, last]])
-    low, high, size = map(int, shown(span("U49", "ids.min"), ids=ids, model=model).split())
+    low, high, size, _, _ = map(int, shown(span("U49", "ids.min"), ids=ids, model=model).split())
     assert (low < 0 or high >= size) is named
+    if named:
+        with pytest.raises(IndexError):
+            model(input_ids=ids)
+    else:
+        model(input_ids=ids)
+
+
+@pytest.mark.parametrize(("length", "named"), [(4, False), (5, True)])
+def test_the_check_compares_the_length_with_learned_positions(length, named):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=8, n_positions=4, n_embd=8, n_layer=1, n_head=1)
+    model, ids = transformers.GPT2LMHeadModel(config), torch.ones(1, length, dtype=torch.long)
+    *_, found, limit = map(int, shown(span("U49", "ids.min"), ids=ids, model=model).split())
+    assert (found > limit) is named
     if named:
         with pytest.raises(IndexError):
             model(input_ids=ids)
