@@ -1,11 +1,12 @@
 """C20: a file names the device of each tensor, and this machine doesn't have it."""
 
-import io
 import pickle
+import re
 
 import pytest
 import torch
 from check_code import span, typed
+from remote_gpu_trainer.catalogue import bundle
 from torch import serialization
 
 
@@ -101,21 +102,25 @@ def test_what_was_loaded_on_the_cpu_goes_where_the_model_is(saved):
     )
 
 
-class OnCpu(pickle.Unpickler):
-    """As in the entry."""
+def test_a_pickle_and_an_array_of_objects_stop_with_the_signature_and_load_after_the_lines_of_the_entry(
+    saved, says, monkeypatch
+):
+    numpy = pytest.importorskip("numpy")
 
-    def find_class(self, module, name):
-        if (module, name) == ("torch.storage", "_load_from_bytes"):
-            return lambda b: torch.load(io.BytesIO(b), map_location="cpu", weights_only=False)
-        return super().find_class(module, name)
+    def read():
+        yield pickle.loads((saved / "last.pkl").read_bytes())
+        yield numpy.load(saved / "last.npy", allow_pickle=True).item()
 
-
-def test_a_pickle_stops_with_the_signature_and_an_unpickler_of_ones_own_loads_it(saved, says):
-    with (saved / "last.pkl").open("rb") as file, pytest.raises(RuntimeError) as error:
-        pickle.load(file)
+    with monkeypatch.context() as patch:
+        patch.setattr(serialization, "_package_registry", list(serialization._package_registry))
+        serialization.register_package(0, lambda storage: "cuda:2", lambda storage, location: None)
+        numpy.save(saved / "last.npy", numpy.array({"weight": torch.ones(2)}, dtype=object))
+    with pytest.raises(RuntimeError) as error:
+        next(read())
     says("C20", str(error.value))
-    with (saved / "last.pkl").open("rb") as file:
-        assert OnCpu(file).load()["weight"].device.type == "cpu"
+    monkeypatch.setattr(torch.storage, "_load_from_bytes", torch.storage._load_from_bytes)
+    exec(re.search(r"```python\n(.*?)```", bundle.load().get("C20").fix, re.S)[1], {})
+    assert [state["weight"].device.type for state in read()] == ["cpu", "cpu"]
 
 
 def devices(path) -> str:

@@ -117,6 +117,13 @@ def test_without_one_of_the_two_files_both_start_cold_and_nothing_is_said(done, 
     assert rates(run)[6] > rates(run)[5] > uninterrupted[6]
 
 
+def test_a_larger_batch_goes_on_from_the_step_and_skips_part_of_the_epoch(copied):
+    run = trainer(copied, per_device_train_batch_size=4)
+    run.train(resume_from_checkpoint=True)
+    new = int(transformers.__version__.split(".")[0]) >= 5            # 4.57 keeps the saved size of 2
+    assert [len(Seen.seen), len(Seen.seen[0])] == ([5, 4] if new else [15, 2])
+
+
 @pytest.mark.parametrize("gone", ["overwrite_output_dir", "save_safetensors"])
 def test_arguments_that_transformers_5_dropped_stop_with_the_signature(tmp_path, says, gone):
     if int(transformers.__version__.split(".")[0]) < 5:
