@@ -1,6 +1,5 @@
 """DP2: a stream that nobody splits."""
 
-import collections
 import re
 import warnings
 from collections import Counter
@@ -76,10 +75,12 @@ def test_the_check_counts_the_workers_that_read_a_sample(printed):
         loader = DataLoader(
             dataset, 2, num_workers=2, multiprocessing_context="fork", collate_fn=tagged
         )
-        return printed("DP2", collections=collections, loader=loader)
+        return printed("DP2", loader=loader)
 
-    assert most(Stream()) == "[(0, 2), (1, 2), (2, 2)]"
-    assert re.fullmatch(r"\[\(\d, 1\), \(\d, 1\), \(\d, 1\)\]", most(SplitStream()))
+    assert most(Stream()) == "8 [(0, 2), (1, 2), (2, 2)]"
+    assert re.fullmatch(r"8 \[\(\d, 1\), \(\d, 1\), \(\d, 1\)\]", most(SplitStream()))
+    twice = SplitStream(rank=0, world=2)
+    assert re.fullmatch(r"4 \[\(\d, 1\), \(\d, 1\), \(\d, 1\)\]", most(twice))
 
 
 def test_accelerate_fills_the_last_round_with_ids_of_the_first():
