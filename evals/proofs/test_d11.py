@@ -7,7 +7,7 @@ from launch import run_ranks
 REGRESSION = """
     import torch, torch.distributed as dist
     dist.init_process_group("gloo")
-    world = dist.get_world_size()
+    gpus = dist.get_world_size()
     torch.manual_seed(0)
     inputs = torch.randn(64, 8)
     targets = inputs @ torch.arange(8.0)[:, None]
@@ -35,7 +35,7 @@ def one_epoch(gpus, per_gpu=4, lr=0.02):
 
 
 def script(per_gpu, lr):
-    return REGRESSION.format(per_gpu=per_gpu, lr=lr, product=span("D11", "accumulation * dist"))
+    return REGRESSION.format(per_gpu=per_gpu, lr=lr, product=span("D11", "accumulation * gpus"))
 
 
 def results(script, gpus):

@@ -103,8 +103,6 @@ ENGINES = """
     import os
     os.environ["DS_ACCELERATOR"] = "cpu"
     import logging, torch, deepspeed
-    from accelerate import DeepSpeedPlugin
-    from types import SimpleNamespace
     logging.disable(logging.WARNING)
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # else it compiles one
     deepspeed.init_distributed(dist_backend="gloo")
@@ -117,18 +115,31 @@ ENGINES = """
             model=net, optimizer=torch.optim.SGD(net.parameters(), 0.1), config=config)
         print("ENGINE", end=" ")
         {engine}
-    plugin = DeepSpeedPlugin(hf_ds_config={"zero_optimization": {"stage": 2}}, gradient_accumulation_steps=4)
-    accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
-    print("PLUGIN", end=" ")
-    {plugin}
 """
 
 
 def test_the_lines_of_the_check_show_what_runs_in_place_of_what_was_written():
     script = ENGINES.replace("{engine}", span("D17", "engine.zero_optimization_stage"))
-    script = script.replace("{plugin}", span("D17", "deepspeed_plugin"))
     finished = run_ranks(script, nproc=1, timeout=60)
     found = [line for line in finished.output.splitlines() if line.startswith("ENGINE ")]
-    assert found == ["ENGINE 1 4 2 0.5", "ENGINE 0 4 2 0.5"], finished.output
-    plugin = next(line for line in finished.output.splitlines() if line.startswith("PLUGIN "))
-    assert "'gradient_accumulation_steps': 1" in plugin and "'stage': 2" in plugin
+    assert found == [
+        "ENGINE 1 4 2 0.5 True [0.1]",
+        "ENGINE 0 4 2 0.5 True [0.1]",
+    ], finished.output
+
+
+@pytest.mark.parametrize(("norm", "refused"), [(0.0, False), (1.0, True)])
+def test_clipping_off_in_the_file_needs_the_trainers_norm_off_too(tmp_path, norm, refused):
+    transformers = pytest.importorskip("transformers")
+    arguments = transformers.TrainingArguments(
+        str(tmp_path),
+        use_cpu=True,
+        report_to=[],
+        max_grad_norm=norm,
+        deepspeed={"zero_optimization": {"stage": 2}, "gradient_clipping": 0.0},
+    )
+    if refused:
+        with pytest.raises(ValueError, match="gradient_clipping=0.0 vs hf max_grad_norm=1.0"):
+            arguments.hf_deepspeed_config.trainer_config_finalize(arguments, None, 10)
+    else:
+        arguments.hf_deepspeed_config.trainer_config_finalize(arguments, None, 10)
