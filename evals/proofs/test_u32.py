@@ -12,6 +12,7 @@ CONFIGS = {
     "pretrain.json": json.dumps({"num_train_epochs": 100, "logging_steps": 10}),
     "toy.py": "total_steps = 2000\n",
     "segmenter.yaml": "schedule:\n  max_iters: 80000\n",
+    "detector.yaml": "SOLVER:\n  MAX_ITER: 90000\n",
 }
 
 
@@ -35,7 +36,7 @@ def configs(tmp_path):
 def test_several_lengths_show_that_one_argument_cuts_some(configs):
     found = lengths(configs(CONFIGS))
     assert found == [
-        '1 "num_train_epochs": 100', "1 epochs: 30", "1 max_epochs: 400",
+        '1 "num_train_epochs": 100', "1 MAX_ITER: 90000", "1 epochs: 30", "1 max_epochs: 400",
         "1 max_iters: 80000", "1 total_steps = 2000",
     ]  # fmt: skip
 

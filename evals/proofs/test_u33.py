@@ -83,6 +83,7 @@ def test_the_check_prints_what_differs_and_nothing_for_a_whole_copy(bash, tmp_pa
     ("find out -exec cp {} /mnt/b/ \\;", True),
     ("cp out/a.pt /mnt/b/ & echo backup done", True),
     ("cp out/a.pt /mnt/b/ &", True),
+    ("if copy_all; then echo done; fi", True),
     ("cp out/a.pt /mnt/b/ 2>&1", False),
     ("rsync -a out/ /mnt/b/ && echo backup done", False),
 ])  # fmt: skip
