@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from check_code import shown, span
 from tokenizers import Tokenizer, models
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -72,11 +73,10 @@ def test_the_check_shows_a_missing_token_one_beyond_the_table_and_a_sound_one(pr
     assert shown(words, pad_token="<fill>") == "<fill> 7 1 8 7"
 
 
-def test_the_check_of_the_labels_is_true_only_where_an_end_is_left(value_of):
+def test_the_check_of_the_labels_is_true_only_where_an_end_is_left():
     def left(labels):
-        return value_of(
-            "L3", "(batch", batch={"labels": labels}, tokenizer=SimpleNamespace(eos_token_id=END)
-        )
+        names = {"batch": {"labels": labels}, "tokenizer": SimpleNamespace(eos_token_id=END)}
+        return "True" in shown(span("L3", "(batch"), **names)
 
     assert left(labels_by_mask(SENTENCE, ATTENTION))
     assert not left(labels_by_id(SENTENCE, END))

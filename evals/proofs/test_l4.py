@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from check_code import span
+from check_code import shown, span
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaForCausalLM
@@ -75,7 +75,7 @@ def test_without_a_separator_the_last_token_of_one_document_is_trained_to_predic
 )
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_the_check_tells_packed_documents_that_read_each_other_from_separate_ones(
-    small_llama, value_of, attention, positions, cached, apart
+    small_llama, attention, positions, cached, apart
 ):
     torch.manual_seed(0)
     model = LlamaForCausalLM._from_config(small_llama, attn_implementation=attention).eval()
@@ -84,7 +84,7 @@ def test_the_check_tells_packed_documents_that_read_each_other_from_separate_one
     names = {"model": model, "batch": batch, "n": 4}
     exec(span("L4", "flip(0)"), names)
     with torch.no_grad():
-        difference = value_of("L4", "(model(**batch)", **names)
+        difference = float(shown(span("L4", "(model(**batch)"), **names)[7:-1])
     assert (difference < 1e-6) == apart
 
 

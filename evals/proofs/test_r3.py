@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from check_code import shown, span
 
 torch.manual_seed(0)
 X, ACTIONS = torch.randn(64, 4), torch.randint(0, 3, (64,))
@@ -71,9 +72,9 @@ def test_a_policy_that_overflowed_fails_with_the_signature(says):
     says("R3", str(error.value))
 
 
-def test_the_check_names_the_weights_that_broke_and_none_for_a_bad_observation(value_of):
+def test_the_check_names_the_weights_that_broke_and_none_for_a_bad_observation():
     policy = torch.nn.Linear(2, 2)
-    assert value_of("R3", "[n for n, p", policy=policy) == []
+    assert shown(span("R3", "[n for n, p"), policy=policy) == "[]"
     with torch.no_grad():
         policy.bias[0] = float("nan")
-    assert value_of("R3", "[n for n, p", policy=policy) == ["bias"]
+    assert shown(span("R3", "[n for n, p"), policy=policy) == "['bias']"

@@ -92,14 +92,15 @@ def test_updates_on_a_buffer_that_starts_empty_see_the_same_few_samples():
 
 def test_the_check_shows_lost_statistics_an_empty_buffer_and_an_agent_without_one(printed):
     def shown(rms, **model):
-        return printed(
+        words = printed(
             "R4", env=SimpleNamespace(obs_rms=rms), model=SimpleNamespace(**model)
-        ).split()[-2:]
+        ).split()
+        return [words[0], words[-1]]
 
     full, empty = (SimpleNamespace(size=lambda n=n: n) for n in (5000, 0))
-    assert shown(stats, replay_buffer=full) == [str(stats.count), "5000"]
-    assert shown(Running(), replay_buffer=empty) == ["0.0001", "0"]
-    assert shown(stats) == [str(stats.count), "None"]
+    assert shown(stats, replay_buffer=full) == ["5000", str(stats.count)]
+    assert shown(Running(), replay_buffer=empty) == ["0", "0.0001"]
+    assert shown(stats) == ["None", str(stats.count)]
 
 
 def test_a_raw_observation_hides_lost_statistics_and_a_normalised_one_shows_them():

@@ -83,7 +83,7 @@ class Box:
         stand_in.write_text(f'#!/bin/sh\nexec {SSH} -F {self.place}/config "$@"\n')
         stand_in.chmod(0o755)
         return subprocess.run(
-            ["bash", "-c", span("SSH8", "ssh -v -o BatchMode")],
+            ["bash", "-c", span("SSH8", "ssh -v -S none -o BatchMode")],
             env={**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
