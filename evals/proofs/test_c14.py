@@ -225,7 +225,12 @@ def test_at_the_old_end_a_longer_cosine_stays_at_zero_and_a_new_schedule_falls_f
     optimizer, _ = build()
     optimizer.load_state_dict(state)
     [_, code] = re.findall(r"```python\n(.*?)```", bundle.load().get("C14").fix, re.S)
-    scope = {"optimizer": optimizer, "CosineAnnealingLR": CosineAnnealingLR, "new_lr": 0.05, "rest": 10}
+    scope = {
+        "optimizer": optimizer,
+        "CosineAnnealingLR": CosineAnnealingLR,
+        "new_lr": 0.05,
+        "rest": 10,
+    }
     exec(code, scope)
     used = rates(optimizer, scope["scheduler"], 11)
     assert used[0] == 0.05 and used == sorted(used, reverse=True)

@@ -155,7 +155,9 @@ def test_the_check_is_silent_where_the_gradient_was_cleared_too_early(printed):
         (lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=10), KeyError),
     ],
 )
-def test_a_group_added_under_a_scheduler_stops_it_and_weights_held_from_the_start_do_not(make, error):
+def test_a_group_added_under_a_scheduler_stops_it_and_weights_held_from_the_start_do_not(
+    make, error
+):
     head, base = (torch.nn.Linear(2, 2) for _ in "ab")
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.1)
     scheduler = make(optimizer)
