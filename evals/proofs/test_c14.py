@@ -1,7 +1,10 @@
 """C14: the learning rate after a resume."""
 
+import re
+
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.optim.lr_scheduler import (
     ChainedScheduler,
@@ -208,3 +211,27 @@ def test_a_new_length_set_after_loading_suits_cosine_and_sends_one_cycle_back_up
     assert rates["T_max"] == sorted(rates["T_max"], reverse=True)
     assert rates["T_max"][-1] == pytest.approx(0, abs=1e-9)
     assert max(rates["total_steps"][5:]) == pytest.approx(0.1, rel=0.01)
+
+
+def test_at_the_old_end_a_longer_cosine_stays_at_zero_and_a_new_schedule_falls_from_the_new_rate():
+    optimizer, scheduler = build()
+    for _ in range(10):
+        optimizer.step()
+        scheduler.step()
+    state = optimizer.state_dict()
+    scheduler.T_max = 20
+    assert max(rates(optimizer, scheduler, 10)) == pytest.approx(0, abs=1e-9)
+
+    optimizer, _ = build()
+    optimizer.load_state_dict(state)
+    [_, code] = re.findall(r"```python\n(.*?)```", bundle.load().get("C14").fix, re.S)
+    scope = {
+        "optimizer": optimizer,
+        "CosineAnnealingLR": CosineAnnealingLR,
+        "new_lr": 0.05,
+        "rest": 10,
+    }
+    exec(code, scope)
+    used = rates(optimizer, scope["scheduler"], 11)
+    assert used[0] == 0.05 and used == sorted(used, reverse=True)
+    assert used[-1] == pytest.approx(0, abs=1e-9)

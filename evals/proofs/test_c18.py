@@ -148,8 +148,9 @@ def test_the_check_names_nothing_for_wrappers_alone(wrap):
     scope = {"bare": load(state, Net())["bare"], "model": model}
     line = span("C18", "bare(n) for n in state")
     assert shown(line, **scope, state=state) == "[]"
-    whole = {"model": state, "epoch": 3}
-    assert {"epoch", "model"} <= set(ast.literal_eval(shown(line, **scope, state=whole)))
+    whole = {"epoch": 3, "state_dict": state, "optimizer": {}}
+    assert ast.literal_eval(shown(line, **scope, state=whole))
+    assert ast.literal_eval(shown(span("C18", "list(state)"), state=whole)) == list(whole)
     result = model.load_state_dict(state, strict=False)
     missing = shown(span("C18", "missing_keys"), result=result)
     assert (missing == "[]") == (set(state) == PLAIN)

@@ -114,7 +114,7 @@ def test_the_part_of_the_check_that_prints_nothing_is_what_is_missing(tmp_path, 
     if missing != "Python.h":
         (headers / "Python.h").write_text("")
     done = subprocess.run(
-        [shutil.which("bash"), "-c", span("CMP2", "command -v cc").replace("/sbin/", "")],
+        [shutil.which("bash"), "-c", span("CMP2", "command -v $CC gcc").replace("/sbin/", "")],
         env={"PATH": str(programs), "LC_ALL": "C"},
         capture_output=True,
         text=True,

@@ -146,3 +146,34 @@ def test_the_check_is_silent_where_the_gradient_was_cleared_too_early(printed):
     optimizer.zero_grad()
     optimizer.step()
     assert printed("O2", model=model, optimizer=optimizer) == "[]"
+
+
+@pytest.mark.parametrize(
+    "make, error",
+    [
+        (lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: 1.0), ValueError),
+        (lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=10), KeyError),
+    ],
+)
+def test_a_group_added_under_a_scheduler_stops_it_and_weights_held_from_the_start_do_not(
+    make, error
+):
+    head, base = (torch.nn.Linear(2, 2) for _ in "ab")
+    optimizer = torch.optim.AdamW(head.parameters(), lr=0.1)
+    scheduler = make(optimizer)
+    optimizer.add_param_group({"params": list(base.parameters())})
+    optimizer.step()
+    with pytest.raises(error):
+        scheduler.step()
+
+    base.requires_grad_(False)
+    before = base.weight.detach().clone()
+    optimizer = torch.optim.AdamW([*head.parameters(), *base.parameters()], lr=0.1)
+    scheduler = make(optimizer)
+    for unfrozen in (False, True):
+        base.requires_grad_(unfrozen)
+        optimizer.zero_grad()
+        head(base(torch.ones(1, 2))).sum().backward()
+        optimizer.step()
+        scheduler.step()
+        assert torch.equal(base.weight, before) != unfrozen
