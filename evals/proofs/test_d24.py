@@ -100,7 +100,9 @@ def test_the_lines_of_the_check_tell_one_axis_from_two_and_a_split_weight_from_a
     model = SimpleNamespace(layers=[SimpleNamespace(mlp=mlp)])
     parallelize_module(mlp, mesh[axis], {f"{name}_proj": how for name, how in plan.items()})
     if shape:
-        assert shown(after, model=model).startswith(f"torch.Size([{shape[1:-1]}]) DeviceMesh(({axis}=")
+        assert shown(after, model=model).startswith(
+            f"torch.Size([{shape[1:-1]}]) DeviceMesh(({axis}="
+        )
     else:
         with pytest.raises(AttributeError, match="no attribute 'to_local'"):
             shown(after, model=model)
