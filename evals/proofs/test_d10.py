@@ -60,6 +60,24 @@ def test_converting_turns_every_batch_norm_into_the_synchronised_one():
     assert isinstance(model[0], torch.nn.SyncBatchNorm)
 
 
+def test_converting_drops_the_activation_of_a_class_derived_from_batch_norm():
+    """As timm's `BatchNormAct2d`: the layer is still printed, and nothing calls it."""
+
+    class Derived(torch.nn.BatchNorm2d):
+        def __init__(self, features):
+            super().__init__(features)
+            self.act = torch.nn.ReLU()
+
+        def forward(self, x):
+            return self.act(super().forward(x))
+
+    x = torch.randn(4, 3, 2, 2)
+    model = Derived(3).eval()
+    assert model(x).min() >= 0
+    converted = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert hasattr(converted, "act") and converted(x).min() < 0
+
+
 def test_the_line_of_the_check_names_the_kind_of_normalisation():
     def kinds(model):
         return eval(shown(span("D10", "_BatchNorm"), torch=torch, model=model))

@@ -96,6 +96,16 @@ def test_the_lines_of_the_check_list_the_ranks_that_never_complained(tmp_path, m
     assert [int(path.split("/")[-2]) for path in shown.split()] == silent
 
 
+def test_the_grep_lists_the_victims_in_a_log_of_all_ranks(tmp_path):
+    newer = "[PG ID 0 PG GUID 0(default_pg) Rank {}] Watchdog caught collective operation timeout"
+    lines = ["step 7", WATCHDOG.format(0, 0), WATCHDOG.format(0, 0), newer.format(2)]
+    (tmp_path / "run.log").write_text("\n".join(lines))
+    shown = subprocess.run(
+        ["bash", "-c", span("D20", "grep -oE")], cwd=tmp_path, capture_output=True, text=True
+    ).stdout
+    assert shown.splitlines() == [f"Rank {rank}] Watchdog caught" for rank in (0, 2)]
+
+
 def test_a_forked_rank_of_these_proofs_ends_without_freeing_what_it_holds():
     """Freeing a DDP model beside its group's thread now and then hangs or aborts the rank (torch 2.13)."""
     holds = """

@@ -75,11 +75,12 @@ def test_the_demand_of_tf32_is_no_sign_of_bf16_because_a_box_without_a_gpu_print
 
 
 @pytest.mark.parametrize("name, major, native", [("Tesla T4", 7, False), ("A100", 8, True)])
-def test_the_check_names_the_card_and_whether_bf16_is_native(
+def test_the_check_names_the_card_and_its_capability_which_decides(
     card, monkeypatch, capsys, name, major, native
 ):
     card(major)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (major, 0))
     exec(re.search(r'python -c "([^"]*)"', bundle.load().get("P3").check)[1], {})
-    assert capsys.readouterr().out.split("\n")[0] == f"{name} ({major}, 0) {native}"
+    assert capsys.readouterr().out.split("\n")[0] == f"{name} ({major}, 0)"
+    assert torch.cuda.is_bf16_supported(including_emulation=False) is native
