@@ -120,7 +120,7 @@ def test_without_one_of_the_two_files_both_start_cold_and_nothing_is_said(done, 
 def test_a_larger_batch_goes_on_from_the_step_and_skips_part_of_the_epoch(copied):
     run = trainer(copied, per_device_train_batch_size=4)
     run.train(resume_from_checkpoint=True)
-    new = int(transformers.__version__.split(".")[0]) >= 5            # 4.57 keeps the saved size of 2
+    new = int(transformers.__version__.split(".")[0]) >= 5  # 4.57 keeps the saved size of 2
     assert [len(Seen.seen), len(Seen.seen[0])] == ([5, 4] if new else [15, 2])
 
 

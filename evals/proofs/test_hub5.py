@@ -22,7 +22,9 @@ class NotFound(BaseHTTPRequestHandler):
 
 def told(mirror: str, host: str) -> dict[str, str]:
     """What the Check prints, by host; plain HTTP, since these have no certificate."""
-    code = span("HUB5", "curl").replace("huggingface.co cas-server.xethub.hf.co HOST", f"{mirror} {host}")
+    code = span("HUB5", "curl").replace(
+        "huggingface.co cas-server.xethub.hf.co HOST", f"{mirror} {host}"
+    )
     code = code.replace("https://", "http://")
     said = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
     return dict(line.split() for line in said.splitlines())

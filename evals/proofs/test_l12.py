@@ -94,5 +94,9 @@ def test_texts_of_reports(text, says):
 
 def test_the_check_names_a_quantized_model_without_adapters(quantized, printed):
     model = quantized("online")
-    assert printed("L12", model=model).startswith("True <class 'transformers.models.llama.modeling_llama.LlamaForCausalLM'> ")
-    assert printed("L12", model=with_adapters(model)).startswith("True <class 'peft.peft_model.PeftModel'> ")
+    assert printed("L12", model=model).startswith(
+        "True <class 'transformers.models.llama.modeling_llama.LlamaForCausalLM'> "
+    )
+    assert printed("L12", model=with_adapters(model)).startswith(
+        "True <class 'peft.peft_model.PeftModel'> "
+    )
