@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from check_code import block
+from check_code import block, shown
 from operation_counts import operations
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -48,7 +48,7 @@ def test_the_check_counts_each_kind_of_hook_on_modules(register):
     model = nn.Sequential(nn.Linear(4, 4))
     code = block("T25").strip()
     for at in range(3):
-        assert eval(code, {"model": model}) == at
+        assert int(shown(code, model=model)) == at
         getattr(model[0], register)(lambda *given: None)
 
 
@@ -174,5 +174,5 @@ def test_the_sum_of_the_check_grows_with_hooks_that_stay_and_not_with_removed_on
             model(torch.ones(2, 4))
             if removed:
                 handle.remove()
-            told.append(eval(code, {"model": model}))
+            told.append(int(shown(code, model=model)))
         assert told == sums
