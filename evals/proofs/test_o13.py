@@ -124,4 +124,8 @@ def test_the_check_counts_saturated_answers_and_passes_raw_scores_that_are_just_
     with pytest.raises(RuntimeError, match="between 0 and 1"):
         BCELoss()(scores, torch.zeros(3))
     assert checked(torch.sigmoid(scores / 100)) == (False, 0)  # apart, but not saturated yet
+    low = torch.sigmoid(
+        torch.tensor([0.3, -7.0, -7.0]).bfloat16()
+    )  # wrong, and its logarithm exact
+    assert checked(low) == (False, 0)
     assert checked(torch.sigmoid(torch.tensor([0.3, math.nan, 0.1])))[1] == 1
