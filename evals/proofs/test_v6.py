@@ -44,6 +44,19 @@ def test_plain_cross_entropy_reads_98_percent_and_finds_hardly_any_of_the_rare_c
     assert accuracy > 0.97 and common > 0.99 and rare < 0.4
 
 
+@pytest.mark.parametrize("inputs, learns", [(X, True), (torch.zeros_like(X), False)])
+def test_the_loss_falls_below_that_of_the_shares_only_where_something_is_learned(inputs, learns):
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss = cross_entropy(model(inputs), Y)
+        loss.backward()
+        optimizer.step()
+    shares = COUNTS / COUNTS.sum()
+    assert (loss < 0.9 * -(shares * shares.log()).sum()) == learns
+
+
 def test_always_saying_the_common_class_reads_98_percent_too():
     assert (NEW_Y == 0).float().mean().item() == pytest.approx(0.98)
 
