@@ -1,4 +1,4 @@
-"""The code under an entry's Check, so that a proof runs the lines that a user copies."""
+"""The code under an entry's Check or Fix, so that a proof runs the lines that a user copies."""
 
 import contextlib
 import io
@@ -12,9 +12,9 @@ from unittest import mock
 from remote_gpu_trainer.catalogue import bundle
 
 
-def block(entry_id: str) -> str:
-    """The first Python block."""
-    return re.search(r"```python\n(.*?)```", bundle.load().get(entry_id).check, re.S)[1]
+def block(entry_id: str, field: str = "check") -> str:
+    """The first Python block of the field, `check` or `fix`."""
+    return re.search(r"```python\n(.*?)```", getattr(bundle.load().get(entry_id), field), re.S)[1]
 
 
 def typed(command: str, *arguments: object) -> str:

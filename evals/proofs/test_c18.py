@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from check_code import shown, span
+from check_code import block, shown, span
 from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
@@ -59,7 +59,7 @@ def test_replacing_the_text_everywhere_breaks_names_that_hold_it():
 def load(state: dict, model) -> dict:
     """The lines of the entry, run; gives what they define."""
     scope = {"state": state, "model": model}
-    exec(re.search(r"```python\n(.*?)```", bundle.load().get("C18").fix, re.S)[1], scope)
+    exec(block("C18", "fix"), scope)
     return scope
 
 

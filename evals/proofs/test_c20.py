@@ -1,12 +1,10 @@
 """C20: a file names the device of each tensor, and this machine doesn't have it."""
 
 import pickle
-import re
 
 import pytest
 import torch
-from check_code import span, typed
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block, span, typed
 from torch import serialization
 
 
@@ -119,7 +117,7 @@ def test_a_pickle_and_an_array_of_objects_stop_with_the_signature_and_load_after
         next(read())
     says("C20", str(error.value))
     monkeypatch.setattr(torch.storage, "_load_from_bytes", torch.storage._load_from_bytes)
-    exec(re.search(r"```python\n(.*?)```", bundle.load().get("C20").fix, re.S)[1], {})
+    exec(block("C20", "fix"), {})
     assert [state["weight"].device.type for state in read()] == ["cpu", "cpu"]
 
 

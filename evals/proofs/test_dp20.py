@@ -4,13 +4,12 @@ import contextlib
 import functools
 import io
 import os
-import re
 import shutil
 import subprocess
 
 import pytest
 import torch
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block
 from torch.utils.data import DataLoader, Subset, default_collate
 
 datasets = pytest.importorskip("torchvision.datasets")
@@ -62,7 +61,7 @@ def folder(tmp_path):
 
 def after_the_loop(dataset):
     """What the loop under Fix prints, and the names that it leaves."""
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("DP20").fix, re.S)[1]
+    code = block("DP20", "fix")
     code = code.replace("os.cpu_count()", "2")
     loader = functools.partial(DataLoader, multiprocessing_context="fork")
     names = {"torch": torch, "os": os, "DataLoader": loader, "Subset": Subset, "dataset": dataset}

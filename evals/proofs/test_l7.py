@@ -3,13 +3,11 @@
 import contextlib
 import io
 import math
-import re
 from types import SimpleNamespace
 
 import pytest
 import torch
-from check_code import shown, span
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block, shown, span
 
 torch.manual_seed(0)
 TEXT = torch.randint(1, 30, (400,))
@@ -90,7 +88,7 @@ def test_a_sum_kept_in_bf16_stops_growing():
 
 def entry_code(model, ids, length, stride):
     """What the code under Fix prints."""
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("L7").fix, re.S)[1]
+    code = block("L7", "fix")
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(

@@ -1,12 +1,9 @@
 """M14: a backward pass that needs more than the forward pass left."""
 
-import re
-
 import pytest
 import torch
-from check_code import span
+from check_code import block, span
 from memory_counts import Alive, Card, peak
-from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -180,7 +177,7 @@ def test_losses_of_their_own_forward_pass_go_backward_one_by_one(model):
 
 
 def test_the_code_of_the_entry_gives_the_loss_of_whole_fp32_logits_in_bf16_too():
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("M14").fix, re.S)[1]
+    code = block("M14", "fix")
     names = {"F": F, "checkpoint": checkpoint}
     exec(code, names)
     torch.manual_seed(0)

@@ -5,15 +5,15 @@ import re
 
 import pytest
 import torch
+from check_code import block
 from memory_counts import Card
-from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 
 GB = 2**30
 
 
 def lines() -> str:
-    return re.search(r"```python\n(.*?)```", bundle.load().get("M18").fix, re.S)[1]
+    return block("M18", "fix")
 
 
 def counted(model, optimizer, monkeypatch, capsys) -> list[float]:

@@ -1,11 +1,10 @@
 """O1: a loop that cannot memorise one batch, and the floors that look like it."""
 
 import math
-import re
 
 import pytest
 import torch
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -102,7 +101,7 @@ def test_the_check_puts_the_last_loss_beside_the_logarithm_of_the_classes(printe
 
 
 def test_the_code_of_the_fix_memorises_one_batch_through_dropout(capsys):
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("O1").fix, re.S)[1]
+    code = block("O1", "fix")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 10))
     batch = (torch.randn(8, 20), torch.arange(8))

@@ -1,9 +1,7 @@
 """O25: ReLU units that answer zero to every input and never come back."""
 
-import re
-
 import torch
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -77,7 +75,7 @@ def test_the_check_reads_one_for_a_dead_layer_and_nearly_zero_for_a_healthy_one(
 def test_the_code_of_the_fix_logs_the_share_of_dead_units_of_each_relu():
     logged = {}
     model, x, _ = train(nn.ReLU, 0.3)
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("O25").fix, re.S)[1]
+    code = block("O25", "fix")
     exec(code, {"nn": nn, "model": model, "log": logged.__setitem__})
     model(x)
     assert set(logged) == {"dead/1", "dead/3"} and logged["dead/3"] == 1.0

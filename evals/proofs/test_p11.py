@@ -1,12 +1,9 @@
 """P11: nan that comes with a batch."""
 
-import re
-
 import numpy
 import pytest
 import torch
-from check_code import shown
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block, shown
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -72,7 +69,7 @@ def sound(kind) -> list:
 
 @pytest.mark.parametrize("kind", ["tensors", "lists", "pairs"])
 def test_the_scan_of_the_entry_names_the_bad_samples(kind):
-    scan = re.search(r"```python\n(.*?)```", bundle.load().get("P11").fix, re.S)[1]
+    scan = block("P11", "fix")
     samples = sound(kind)
     assert shown(scan, ds=samples, numpy=numpy) == ""
     if kind == "pairs":

@@ -1,11 +1,10 @@
 """P17: weights that start with the wrong spread."""
 
 import math
-import re
 
 import pytest
 import torch
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block
 from torch import nn
 from torch.nn.functional import cross_entropy, layer_norm
 
@@ -105,7 +104,7 @@ def test_the_code_of_the_fix_starts_a_transformer_near_ln_of_its_classes():
         return cross_entropy(logits.flatten(0, 1), targets.flatten()).item()
 
     before = loss()
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("P17").fix, re.S)[1]
+    code = block("P17", "fix")
     exec(code, {"nn": nn, "model": model, "layers": layers})
     assert loss() == pytest.approx(math.log(classes), rel=0.1) and before > 2 * math.log(classes)
 

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
@@ -136,7 +136,7 @@ def test_the_code_of_the_fix_stops_at_the_bad_layer_and_leaves_no_hook_behind(ba
     if bad:
         with torch.no_grad():
             net.second.weight.fill_(torch.inf)
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("P9").fix, re.S)[1]
+    code = block("P9", "fix")
     hooking, removing = re.split(r"^\.\.\. .*$", code, flags=re.M)
     names = {"torch": torch, "model": net}
     exec(hooking, names)

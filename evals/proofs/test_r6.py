@@ -2,13 +2,11 @@
 
 import contextlib
 import io
-import re
 
 import numpy
 import pytest
 import torch
-from check_code import shown, span
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block, shown, span
 
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -68,7 +66,7 @@ def test_paired_seeds_of_the_environment_do_not_pair_the_results():
 
 @pytest.mark.parametrize(("gain", "decided"), [(0.0, False), (3000.0, True)])
 def test_the_code_of_the_entry_leaves_out_0_only_for_a_large_effect(gain, decided):
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("R6").fix, re.S)[1]
+    code = block("R6", "fix")
     a, b = returns(2, 10).numpy()
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

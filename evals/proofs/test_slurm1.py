@@ -1,12 +1,12 @@
 """SLURM1: a handler that only sets a flag lets the loop finish its step; one that saves meets the lock of another save."""
 
 import os
-import re
 import signal
 import threading
 
 import pytest
 import torch
+from check_code import block
 from launch import run_ranks
 from remote_gpu_trainer.catalogue import bundle
 
@@ -36,7 +36,7 @@ def handlers():
 
 def parts():
     """The fix's two parts: the handler, and what the loop does after a step."""
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("SLURM1").fix, re.S)[1]
+    code = block("SLURM1", "fix")
     return code.split("\n\n")
 
 

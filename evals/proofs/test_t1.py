@@ -1,13 +1,11 @@
 """T1: loader and compute run side by side; only work on the one that sets the pace makes the run faster."""
 
 import itertools
-import re
 import time
 
 import pytest
 import torch
-from check_code import shown
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block, shown
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.alone  # measures seconds
@@ -83,7 +81,7 @@ def test_the_batch_that_is_used_again_asks_the_loader_for_nothing():
 def test_the_lines_of_the_entry_name_the_limit(data, work, limit, monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(Slow, "__len__", lambda self: 80)
-    code = re.search(r"```python\n(.*?)```", bundle.load().get("T1").fix, re.S)[1]
+    code = block("T1", "fix")
     told = shown(
         code,
         time=time,

@@ -1,10 +1,8 @@
 """X3: one learning rate for parts of different age."""
 
-import re
-
 import pytest
 import torch
-from remote_gpu_trainer.catalogue import bundle
+from check_code import block
 
 
 def model():
@@ -95,7 +93,7 @@ def test_the_check_shows_the_rates_apart_or_one_rate_for_all(printed):
 def optimizer_of_the_entry(m):
     """What the code under Fix makes of it."""
     names = {"torch": torch, "model": m}
-    exec(re.search(r"```python\n(.*?)```", bundle.load().get("X3").fix, re.S)[1], names)
+    exec(block("X3", "fix"), names)
     return names["optimizer"]
 
 
