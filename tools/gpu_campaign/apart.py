@@ -6,9 +6,12 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 MOST = 20_000  # characters of an output that are kept: its end, where the error stands
 
 
@@ -88,9 +91,19 @@ def _end(process):
     process.wait()
 
 
+def anonymous(text):
+    """Return the text without what names this machine: its host name, and where things lie."""
+    places = [(str(ROOT), "/repo"), (sys.prefix, "/venv"), (os.path.expanduser("~"), "/home/me")]
+    for place, instead in places:
+        if len(place) > 4 and not place.startswith("/usr"):
+            text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w-])", instead, text)
+    host = socket.gethostname()
+    if len(host) > 2 and host != "localhost":
+        text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "HOST", text)
+    return text
+
+
 def shown(text):
-    """Return the end of an output, without the name of the machine and of its user's folder."""
-    for secret, word in ((socket.gethostname(), "HOST"), (os.path.expanduser("~"), "~")):
-        if len(secret) > 2:
-            text = re.sub(rf"(?<![\w.-]){re.escape(secret)}(?![\w-])", word, text)
+    """Return the end of an output, where the error stands."""
+    text = anonymous(text)
     return text if len(text) <= MOST else "[…]" + text[-MOST:]

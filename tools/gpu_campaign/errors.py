@@ -12,7 +12,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from apart import run, shown
+from apart import anonymous, run, shown
 from machine import NO_TIME, NO_TORCH, missing
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -71,7 +71,7 @@ def run_program(name, env, seconds):
     with tempfile.TemporaryDirectory() as folder:
         done = run([sys.executable, place], dict(env, **EXTRA.get(name, {})), seconds, cwd=folder)
     for text in ("stdout", "stderr"):
-        done[text] = done[text].replace(str(PROGRAMS), "/home/me")
+        done[text] = done[text].replace(anonymous(str(PROGRAMS)), "/home/me")
     return dict(done, name=name)
 
 

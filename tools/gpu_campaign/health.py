@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from apart import run
+from apart import anonymous, run
 from machine import NO_TIME, missing
 
 STRESS = 20  # seconds of load
@@ -56,7 +56,7 @@ def capture_of(folder):
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.name == "dmesg.txt":
             text = "".join(line for line in text.splitlines(True) if OF_A_CARD.search(line))
-        files[path.name] = without_ids(text)
+        files[path.name] = without_ids(anonymous(text))
     return files
 
 

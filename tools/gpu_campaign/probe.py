@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from apart import run
+from apart import anonymous, run
 from machine import NO_TIME, NO_TORCH, missing
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -40,6 +40,6 @@ def run_part(root, env, box, clock):
             except (OSError, ValueError):
                 report = None
         for text in ("stdout", "stderr"):
-            done[text] = done[text].replace(str(PROGRAMS), "/home/me")
+            done[text] = done[text].replace(anonymous(str(PROGRAMS)), "/home/me")
         results.append(dict(done, name=name, expect=expect, report=report))
     return {"results": results, "not_run": not_run}
