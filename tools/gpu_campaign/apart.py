@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = re.compile(r"(?:/[\w.+-]+)+/lib/(python3[\w.]*/(?:site|dist)-packages)\b")
 MOST = 20_000  # characters of an output that are kept: its end, where the error stands
 
 
@@ -97,6 +98,7 @@ def anonymous(text):
     for place, instead in places:
         if len(place) > 4 and not place.startswith("/usr"):
             text = re.sub(rf"(?<![\w.-]){re.escape(place)}(?![\w-])", instead, text)
+    text = LIBRARIES.sub(r"/venv/lib/\1", text)
     host = socket.gethostname()
     if len(host) > 2 and host != "localhost":
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", "HOST", text)
