@@ -107,7 +107,7 @@ def test_every_slow_test_exists():
 def test_bash_keeps_to_100_columns():
     paths = [*(ROOT / "scripts").glob("*.sh*"), *(PACKAGE / "runs/templates").rglob("*.sh")]
     paths += (PACKAGE / "runs/templates").rglob("*.j2")
-    assert len(paths) > 80
+    assert paths
     for path in paths:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             assert len(line) <= 100, f"{path}:{number}"

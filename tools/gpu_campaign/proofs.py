@@ -13,6 +13,7 @@ from machine import NO_TIME, missing
 ENTRY = re.compile(r"^### (\w+) — .*?(?=^### |\Z)", re.M | re.S)
 NEEDS = re.compile(r"^\*\*Needs:\*\* .*\b(?:cuda|gpus?)\b", re.M)
 ASKS = "cuda.is_available()"
+PLUGIN = Path(__file__).resolve().parent / "plugin"  # a folder of its own on PYTHONPATH
 
 
 def chosen(root):
@@ -41,7 +42,7 @@ def run_part(root, env, box, clock):
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "proofs.jsonl"
         env = dict(env, GPU_CAMPAIGN_PROOFS=str(place))
-        env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), env["PYTHONPATH"]])
+        env["PYTHONPATH"] = os.pathsep.join([str(PLUGIN), env["PYTHONPATH"]])
         # addopts names plugins that may be missing here
         command = [sys.executable, "-m", "pytest", "-o", "addopts=", "-q", "-p", "record_proofs"]
         command += ["-p", "no:cacheprovider", "--color=no", *spread]

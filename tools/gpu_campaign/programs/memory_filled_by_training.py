@@ -4,10 +4,10 @@ import torch
 from torch import nn
 
 free, total = torch.cuda.mem_get_info()
-width = 8192
+width = 1024
 model = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(4))).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
-batch = free // (4 * width) // 6  # each layer keeps a batch of this width
+batch = free // (4 * width) // 12  # each layer keeps two batches of this width
 for step in range(20):
     x = torch.randn(batch, width, device="cuda")
     for layer in model:

@@ -17,5 +17,5 @@ def product(a, b, c, N, SIZE: tl.constexpr):
 
 
 a, b, c = (torch.ones(1024, 1024, device="cuda") for _ in range(3))
-product[(1,)](a, b, c, 1024, SIZE=256, num_stages=4, num_warps=8)
+product[(1,)](a, b, c, 1024, SIZE=128, num_stages=6, num_warps=8)
 print(c[0, 0].item())
