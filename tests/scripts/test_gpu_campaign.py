@@ -239,3 +239,17 @@ def test_without_a_card_the_campaign_runs_what_needs_none(tmp_path):
         "card_hidden": "ENV13",
     }
     assert told["fit"]["not_run"] == {"fit": "not run: no card"}
+
+
+def test_every_row_of_a_long_answer_is_read(parts, tmp_path, monkeypatch):
+    """30 rows with their configurations are more than the record keeps of an error's output."""
+    rows = [{"run": f"run {n}", "config": {"x": "y" * 2000}} for n in range(30)]
+    rows.append({"run": "other", "not_run": "not run: transformers is not installed"})
+    lines = "\n".join(map(json.dumps, rows))
+    (tmp_path / "fit_models.py").write_text(f"print({lines!r})\n", encoding="utf-8")
+    monkeypatch.setattr(parts["fit"], "__file__", str(tmp_path / "fit.py"))
+    box = {"versions": {"torch": "2.13.0", "available": True}}
+    clock, env = parts["apart"].Clock(60), parts["apart"].environment(ROOT)
+    told = parts["fit"].run_part(ROOT, env, box, clock)
+    assert [row["run"] for row in told["results"]] == [f"run {n}" for n in range(30)]
+    assert told["not_run"] == {"other": "not run: transformers is not installed"}

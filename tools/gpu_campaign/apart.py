@@ -13,7 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = re.compile(r"(?:/[\w.+-]+)+/lib/(python3[\w.]*/(?:site|dist)-packages)\b")
-MOST = 20_000  # characters of an output that are kept: its end, where the error stands
+MOST = 20_000  # characters of an output that the record keeps: its end, where the error stands
+WHOLE = 2_000_000  # of an output that a part reads
 
 
 class Clock:
@@ -50,11 +51,12 @@ def environment(root, without_card=False):
     return env
 
 
-def run(command, env, seconds, cwd=None):
+def run(command, env, seconds, cwd=None, most=MOST):
     """Run a command and return {rc, seconds, timed_out, stdout, stderr}.
 
     The outputs go to files, so that a child that outlives the command can't hold up the campaign.
-    `rc` is negative for a signal, and None where the command can't be started.
+    Of each output the last `most` characters are kept. `rc` is negative for a signal, and None
+    where the command can't be started.
     """
     start = time.monotonic()
     done = {"rc": None, "timed_out": False, "stdout": "", "stderr": ""}
@@ -81,7 +83,7 @@ def run(command, env, seconds, cwd=None):
             done["rc"] = process.returncode
         for name, file in (("stdout", out), ("stderr", err)):
             file.seek(0)
-            done[name] = shown(file.read().decode("utf-8", "replace"))
+            done[name] = shown(file.read().decode("utf-8", "replace"), most)
     return dict(done, seconds=round(time.monotonic() - start, 1))
 
 
@@ -105,7 +107,7 @@ def anonymous(text):
     return text
 
 
-def shown(text):
+def shown(text, most=MOST):
     """Return the end of an output, where the error stands."""
     text = anonymous(text)
-    return text if len(text) <= MOST else "[…]" + text[-MOST:]
+    return text if len(text) <= most else "[…]" + text[-most:]

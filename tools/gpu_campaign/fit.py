@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from apart import run
+from apart import WHOLE, run
 from machine import NO_TIME, missing
 
 
@@ -18,7 +18,7 @@ def run_part(root, env, box, clock):
     if why:
         return {"results": [], "not_run": {"fit": why}}
     program = Path(__file__).with_name("fit_models.py")
-    done = run([sys.executable, program, "cuda"], env, clock.left())
+    done = run([sys.executable, program, "cuda"], env, clock.left(), most=WHOLE)
     results, not_run = [], {}
     for line in done["stdout"].splitlines():
         try:

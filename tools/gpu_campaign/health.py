@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from apart import anonymous, run
+from apart import MOST, WHOLE, anonymous, run
 from machine import NO_TIME, missing
 
 STRESS = 20  # seconds of load
@@ -25,12 +25,12 @@ def run_check(root, env, clock, *words):
     """Run scripts/gpu_health.py with --json and return its output, parsed, and what it took."""
     check = root / "scripts/gpu_health.py"
     command = [sys.executable, check, "--json", "--python", sys.executable, *words]
-    done = run(command, env, clock.left())
+    done = run(command, env, clock.left(), most=WHOLE)
     try:
         answer = json.loads(done["stdout"])
     except ValueError:
         answer = None
-    return dict(done, answer=answer, stdout="" if answer else done["stdout"])
+    return dict(done, answer=answer, stdout="" if answer else done["stdout"][-MOST:])
 
 
 def without_ids(text):
@@ -66,7 +66,7 @@ def replayed(root, env, clock, files):
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         command = [sys.executable, root / "scripts/gpu_health.py", "--json", "--replay", folder]
-        done = run(command, env, clock.left())
+        done = run(command, env, clock.left(), most=WHOLE)
     try:
         return json.loads(done["stdout"])["verdict"]
     except (ValueError, KeyError):
