@@ -253,3 +253,23 @@ def test_every_row_of_a_long_answer_is_read(parts, tmp_path, monkeypatch):
     told = parts["fit"].run_part(ROOT, env, box, clock)
     assert [row["run"] for row in told["results"]] == [f"run {n}" for n in range(30)]
     assert told["not_run"] == {"other": "not run: transformers is not installed"}
+
+
+def test_each_program_that_fails_is_looked_up_and_the_others_say_why_they_did_not_run(
+    parts, monkeypatch
+):
+    errors, clock = parts["errors"], parts["apart"].Clock(120)
+    raised = {"card_hidden": "RuntimeError: No CUDA GPUs are available", "nccl_of_one_rank": ""}
+
+    def row(name, env, seconds):
+        text = raised.get(name, "torch.AcceleratorError: CUDA error: invalid device ordinal")
+        return {"name": name, "rc": int(bool(text)), "stderr": text}
+
+    monkeypatch.setattr(errors, "run_program", row)
+    box = {"versions": {"torch": "2.13.0", "available": True, "triton": None}}
+    told = errors.run_part(ROOT, parts["apart"].environment(ROOT), box, clock)
+    assert told["not_run"] == dict.fromkeys(errors.COMPILED, errors.NO_TRITON)
+    rows = {row["name"]: row for row in told["results"]}
+    assert rows["card_hidden"]["matches"][0] == ["ENV22", "high"]
+    assert rows["two_devices"]["matches"][0][0] == "D3"
+    assert "matches" not in rows["nccl_of_one_rank"] and rows["nccl_of_one_rank"]["expect"] is None

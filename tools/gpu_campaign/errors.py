@@ -60,6 +60,8 @@ EXTRA = {
     "nccl_no_interface": {"NCCL_SOCKET_IFNAME": "=nosuch0", "NCCL_DEBUG": "WARN"},
     "nccl_two_ranks_one_card": {"NCCL_DEBUG": "WARN"},
 }
+COMPILED = ("triton_illegal_address", "triton_shared_memory", "graph_output_overwritten")
+NO_TRITON = "not run: triton is not installed"
 # These fill the card, so nothing else may run beside them.
 ALONE = ("memory_filled_by_training", "cublas_without_memory", "cudnn_without_memory")
 SAME_PROGRAM = {"label_outside_the_classes_blocking": "label_outside_the_classes"}
@@ -104,6 +106,10 @@ def run_part(root, env, box, clock):
     if not why:
         programs.update(ON_A_CARD)
     not_run = {name: why for name in [*ANYWHERE, *ON_A_CARD] if name not in programs}
+    for name in COMPILED:
+        if name in programs and not box["versions"].get("triton"):
+            del programs[name]
+            not_run[name] = NO_TRITON
 
     def row(name):
         return row_of(name, programs[name], env, clock)
