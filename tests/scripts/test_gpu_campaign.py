@@ -1,5 +1,6 @@
 """What the GPU campaign recorded still holds: texts lead to their entries, estimates are near, the box check says the same."""
 
+import ast
 import json
 import re
 import subprocess
@@ -169,6 +170,11 @@ def test_every_error_and_every_probe_has_its_program(parts):
         named |= {*table.ANYWHERE, *table.ON_A_CARD}
     named = {parts["errors"].SAME_PROGRAM.get(name, name) for name in named}
     assert named == {path.stem for path in (CAMPAIGN / "programs").glob("*.py")}
+
+
+def test_python_3_8_could_read_the_campaign():
+    for path in CAMPAIGN.rglob("*.py"):
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
 def test_every_proof_that_a_card_may_change_is_chosen(parts):
