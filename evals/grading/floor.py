@@ -1,4 +1,4 @@
-"""The best figures so far on what nothing learned from, by a hash of the reports. They only rise.
+"""The best figures so far on what no model learned from, by a hash of the reports. They only rise.
 
 It holds (a) to (c) of unseen.py: what is first, among three and among eighteen in each, and the
 claims on the strange reports in all of them.

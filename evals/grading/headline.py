@@ -1,4 +1,4 @@
-"""What RESULTS.md leads with: the look-up beside BM25 on reports that nothing learned from.
+"""What RESULTS.md leads with: the look-up beside BM25 on reports that no model learned from.
 
 Also what its confidences are worth, and how it does where report and entry share few words.
 """
@@ -21,9 +21,9 @@ CONFIDENCES = ("high", "medium", "low")
 STRANGE = "strange reports of fresh.jsonl"
 TITLES = {
     unseen.A: "reports of 60 entries of which no report was learned",
-    unseen.B: "reports of five trackers from which nothing was learned",
+    unseen.B: "reports of five trackers from which no model learned",
     unseen.C: "threads first posted from January to September 2026",
-    STRANGE: "no entry explains them, and nothing learned from them",
+    STRANGE: "no entry explains them, and no model learned from them",
 }
 QUARTERS = 4
 COMMON = 0.25  # a word that so many of the entries hold says nothing

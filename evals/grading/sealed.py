@@ -62,6 +62,19 @@ def opened(path: Path = OPENED) -> list[dict]:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
+def openings(path: Path = OPENED) -> str:
+    """One line: how often the set was opened, and for what; empty where it never was."""
+    found = opened(path)
+    if not found:
+        return ""
+    graded = sum(opening["what"] == "graded" for opening in found)
+    return (
+        f"No change was made because of (d), but it was opened {len(found)} times from "
+        f"{found[0]['date']} to {found[-1]['date']}: {graded} times to grade the look-up, "
+        f"{len(found) - graded} times for a reader."
+    )
+
+
 def told(path: Path = OPENED) -> str:
     """A table of every opening with figures, the look-up's or a reader's; empty without any."""
     tables = []

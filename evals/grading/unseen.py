@@ -1,9 +1,10 @@
-"""The reports that nothing learned from: the sets that RESULTS.md leads with.
+"""The reports that no model learned from: the sets that RESULTS.md leads with.
 
 (a) reports of 60 entries, and those whose label named one of them before it was corrected, (b)
 reports of five trackers, (c) threads of 2026, and strange reports of fresh.jsonl.
-sets/held_out.json says how the entries and trackers were chosen. The sealed set is read for its
-addresses by `shut`, and graded by `run_evals.py --sealed` alone.
+sets/held_out.json says how the entries and trackers were chosen. (a) to (c) have chosen the wording
+of 23 entries, and were in view when the ranking was built (evals/README.md). The sealed set is read
+for its addresses by `shut`, and graded by `run_evals.py --sealed` alone.
 """
 
 from __future__ import annotations

@@ -18,9 +18,11 @@ try:
     torch.set_num_threads(1)  # small tensors: a pool of threads only waits for itself on a busy box
     # torchvision's compiled operators want a CUDA build of torch, and beside this one its import stops at their names.
     # Transforms use none of them, so the names alone are enough, also for the libraries that import it.
-    OPERATORS = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    # A CUDA build finds its own.
+    if torch.version.cuda is None:
+        OPERATORS = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 except ImportError:
     if os.environ.get("REQUIRE_ENGINES"):
         raise

@@ -15,9 +15,10 @@ print(torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic)
 """
 OPERATORS = """
 import torch
-names = torch.library.Library("torchvision", "DEF")
-for name in ("nms", "qnms"):
-    names.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+if torch.version.cuda is None:  # a CUDA build finds its own
+    names = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        names.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 """
 
 

@@ -100,7 +100,7 @@ def results(tmp_path):
     return Read
 
 
-def test_the_figures_are_those_of_the_reports_that_nothing_learned_from(results):
+def test_the_figures_are_those_of_the_reports_that_no_model_learned_from(results):
     assert documents.make("figures", "README.md", results) == (
         f"{HEAD}"
         "| of some entries (9+0) | this look-up | 75 % | 85 % | 96 % | – |\n"
@@ -112,7 +112,9 @@ def test_the_figures_are_those_of_the_reports_that_nothing_learned_from(results)
     )
 
 
-def test_the_last_figures_of_the_sealed_reports_come_first_once_they_are_graded(results):
+def test_the_last_figures_of_the_reports_kept_apart_come_first_and_their_openings_are_counted(
+    results,
+):
     def opening(date, first):
         shares = {column: [first, 0.0, 1.0] for column in documents.COLUMNS}
         figures = {"in scope": 7, "strange": 3, **shares}
@@ -122,9 +124,12 @@ def test_the_last_figures_of_the_sealed_reports_come_first_once_they_are_graded(
     openings = [opening("2026-11-25", 0.25), opening("2026-11-26", 0.75), shown]
     path = results.root / documents.OPENED
     path.write_text(json.dumps(openings), encoding="utf-8")
-    [first, second, third, *_] = documents.unseen_reports(results.root)
-    assert first == ("sealed until 2026-11-26 (7+3)", "this look-up", ["75 %"] * 4)
+    [first, second, third, *_] = documents.held_out_reports(results.root)
+    assert first == ("kept apart, graded on 2026-11-26 (7+3)", "this look-up", ["75 %"] * 4)
     assert second[1] == "BM25" and third[0] == "of some entries (9+0)"
+    text = documents.make("figures", "README.md", results)
+    assert "they were opened 3 times since 2026-11-25." in text
+    assert "chose the wording of 23 entries" in " ".join(text.split())
 
 
 def test_figures_that_are_not_there_are_an_error_with_what_to_do(results):
@@ -132,7 +137,7 @@ def test_figures_that_are_not_there_are_an_error_with_what_to_do(results):
     path.write_text(RESULTS.replace("(b)", "(x)"), encoding="utf-8")
     for root in (results.root, results.root / "nowhere"):
         with pytest.raises(catalogue.CatalogueError, match=r"no tables about \(a\) to \(c\)"):
-            documents.unseen_reports(root)
+            documents.held_out_reports(root)
 
 
 def test_the_picture_shows_the_answer_and_loads_nothing():

@@ -51,10 +51,8 @@ def test_the_command_of_the_readme_answers_its_log():
     assert done.returncode == 0 and done.stdout.startswith("D8  ")
 
 
-def test_the_readme_shows_its_answer_on_the_first_screen_and_is_short():
-    lines = README.splitlines()
-    assert len(lines) <= 150
-    assert any("docs/assets/lookup.svg" in line for line in lines[:20])
+def test_the_readme_shows_its_answer_on_the_first_screen():
+    assert any("docs/assets/lookup.svg" in line for line in README.splitlines()[:20])
 
 
 def test_ci_runs_the_readmes_own_test_command_with_engines_required():

@@ -68,9 +68,8 @@ def test_no_guide_is_missing_here_or_in_the_skill():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_guide_is_one_or_two_pages_with_a_title(name):
-    lines = GUIDES[name].splitlines()
-    assert lines[0].startswith("# ") and 60 <= len(lines) <= 140
+def test_a_guide_begins_with_its_title(name):
+    assert GUIDES[name].startswith("# ")
 
 
 @pytest.mark.parametrize("name", NAMES)

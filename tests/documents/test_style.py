@@ -1,20 +1,65 @@
-"""The linter and the formatter of pyproject.toml are content."""
+"""The linter, the formatter and the type checker of pyproject.toml are content, and their exceptions get fewer."""
 
+import json
 import subprocess
 import sys
 
 import pytest
+import tomlkit
 
 from tests.conftest import ROOT, module
+
+TOOLS = tomlkit.parse((ROOT / "pyproject.toml").read_text(encoding="utf-8")).unwrap()["tool"]
+LINT = TOOLS["ruff"]["lint"]
+COMPLEX = [path for path, codes in LINT["per-file-ignores"].items() if "C901" in codes]
+MOST_COMPLEX, MOST_UNTYPED = 5, 46  # lower them with the lists; they never grow
+
+
+def ruff(*words: str) -> subprocess.CompletedProcess:
+    module("ruff", "pip install -e '.[test]'")
+    return subprocess.run(
+        [sys.executable, "-m", "ruff", *words], cwd=ROOT, capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize("command", [["check"], ["format", "--check"]], ids=" ".join)
 def test_ruff_finds_nothing(command):
-    module("ruff", "pip install -e '.[test]'")
-    done = subprocess.run(
-        [sys.executable, "-m", "ruff", *command, "--no-cache", "--quiet", "."],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = ruff(*command, "--no-cache", "--quiet", ".")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+def test_no_function_may_be_too_complex_without_standing_in_the_list():
+    assert "C901" in LINT["select"] and LINT["mccabe"]["max-complexity"] == 15
+    assert all((ROOT / path).is_file() for path in COMPLEX)  # a file each, never a pattern
+    assert len(COMPLEX) <= MOST_COMPLEX
+
+
+@pytest.mark.parametrize("path", COMPLEX)
+def test_each_file_of_the_list_still_has_a_function_that_is_too_complex(path):
+    most = f"lint.mccabe.max-complexity={LINT['mccabe']['max-complexity']}"
+    words = ["check", "--isolated", "--no-cache", "--select", "C901", "--config", most]
+    done = ruff(*words, "--output-format", "json", path)
+    assert json.loads(done.stdout), f"{path} is simple enough now: take it from the list"
+
+
+def test_pyright_finds_errors_in_the_listed_files_and_nowhere_else(tmp_path):
+    """Checks all files, the listed ones too, so that a file without errors leaves the list."""
+    module("pyright", "pip install -e '.[test]'")
+    settings = {**TOOLS["pyright"], "ignore": []}
+    (tmp_path / "server").symlink_to(ROOT / "server")
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run([*command, "-p", tmp_path], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.startswith("{"), done.stdout + done.stderr
+    answer, found = json.loads(done.stdout), {}
+    assert answer["summary"]["filesAnalyzed"] > 50
+    for told in answer["generalDiagnostics"]:
+        if told["severity"] == "error":
+            where = told["file"].replace("\\", "/").rpartition("/server/")[2]
+            line = told["range"]["start"]["line"] + 1
+            found.setdefault(f"server/{where}", []).append(f"{line}: {told['message']}")
+    listed = TOOLS["pyright"].get("ignore", [])
+    new = {path: told for path, told in found.items() if path not in listed}
+    assert new == {}, json.dumps(new, indent=1)
+    assert [path for path in listed if path not in found] == [], "take them from the list"
+    assert len(listed) <= MOST_UNTYPED

@@ -1,4 +1,4 @@
-"""The sets that nothing learned from: what is counted, what is held, and who may see what."""
+"""The sets that no model learned from: what is counted, what is held, and who may see what."""
 
 import gzip
 import json
@@ -166,9 +166,11 @@ def test_the_page_keeps_its_history_and_the_sealed_figures_when_there_are_some(
     tables = dict.fromkeys(("main", "long", "good", "curves", "others", "halves"), "told")
     old = "# Results\n\nold figures\n\n## History\n\nwhat was\n"
     monkeypatch.setattr(sealed, "told", lambda: "the sealed table")
+    monkeypatch.setattr(sealed, "openings", lambda: "opened twice")
     page = run_evals.page(tables, old)
     assert page.endswith("\n## History\n\nwhat was\n") and "old figures" not in page
     assert page.index("told") < page.index("the sealed table") < page.index("The old sets")
+    assert "opened twice" in page and "chosen with (a) to (c) in view" in page
     assert run_evals.page(tables, page) == page
 
 
@@ -186,7 +188,7 @@ def box(tmp_path, monkeypatch):
         kept = [*function.__defaults__]
         monkeypatch.setattr(function, "__defaults__", tuple(path for _ in kept))
     opened = tmp_path / "opened.json"
-    for function in (sealed.write_down, sealed.opened, sealed.told):
+    for function in (sealed.write_down, sealed.opened, sealed.openings, sealed.told):
         monkeypatch.setattr(function, "__defaults__", (opened,))
     return opened
 
@@ -194,7 +196,7 @@ def box(tmp_path, monkeypatch):
 def test_each_opening_of_the_sealed_set_is_written_down_with_its_figures(
     monkeypatch, capsys, box, few
 ):
-    assert sealed.told() == ""
+    assert sealed.told() == sealed.openings() == ""
     assert run(monkeypatch, "--sealed") == 0
     few["given"] = Given([], also=["O3"])
     assert run(monkeypatch, "--sealed") == 0
@@ -205,6 +207,7 @@ def test_each_opening_of_the_sealed_set_is_written_down_with_its_figures(
     assert ours["first"][1] < 1.0 and ours["claims on strange"][0] == 1.0
     assert "BM25" in one["figures"] and two["figures"]["lookup"]["claimed and right"][0] == 0.0
     assert "(d) sealed" in capsys.readouterr().out and sealed.told().count("| lookup |") == 2
+    assert "opened 2 times from" in sealed.openings() and "2 times to grade" in sealed.openings()
 
 
 def test_a_reader_gets_our_answers_or_the_titles_and_is_scored(monkeypatch, capsys, tmp_path, few):
@@ -289,3 +292,10 @@ def test_long_logs_hold_the_report_whole_and_the_others_words(monkeypatch):
         assert sum(line in whole for line in words) >= 0.5 * len(words)
         assert files == long_logs.logs(one, at)
     long_logs._healthy.cache_clear()
+
+
+def test_the_page_says_of_each_set_what_it_chose_and_how_often_the_sealed_one_was_opened():
+    page = (ROOT / "evals/RESULTS.md").read_text(encoding="utf-8").partition("\n## History\n")[0]
+    assert sealed.openings() in page and "chosen with (a) to (c) in view" in page
+    for text in (page, (ROOT / "README.md").read_text(encoding="utf-8")):
+        assert "nothing was learned" not in text and "nothing learned" not in text

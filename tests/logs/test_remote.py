@@ -298,5 +298,4 @@ def test_the_bundle_holds_every_module_that_reading_needs_and_no_other():
         "main",
         "bundle",
     }
-    assert len(remote_logs.program(log_reading, "x")) < 65_000  # sources go compressed
     assert log_reading.from_text("x").lines

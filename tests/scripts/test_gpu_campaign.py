@@ -1,0 +1,281 @@
+"""What the GPU campaign recorded still holds: texts lead to their entries, estimates are near, the box check says the same."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.numbers.model_shape import Run, model_of
+from remote_gpu_trainer.numbers.training_memory import estimate
+
+from tests.conftest import ROOT, engine, module
+
+CAMPAIGN = ROOT / "tools/gpu_campaign"
+SHELL = ROOT / "tools/gpu_campaign.sh"
+RECORDS = sorted((ROOT / "tests/records").glob("gpu_campaign_*.json"))
+NEAR = 0.15  # how far an estimate may be off, as for the runs that are counted on a CPU
+each_record = pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """The modules of the campaign by name; they import each other as programs in one folder do."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(CAMPAIGN))
+    names = ("apart", "machine", "health", "errors", "fit", "probe", "proofs", "__main__")
+    held = {name: sys.modules.pop(name, None) for name in names}
+    yield {name: import_module(name) for name in names[:-1]} | {
+        "main": _loaded("gpu_campaign_main", CAMPAIGN / "__main__.py")
+    }
+    for name in set(sys.modules) - before:
+        if str(CAMPAIGN) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+    sys.modules.update({name: mod for name, mod in held.items() if mod})
+
+
+def _loaded(name, path):
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(name, path)
+    made = module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+def read(record) -> dict:
+    return json.loads(record.read_text(encoding="utf-8"))
+
+
+def results(record, part: str) -> list[dict]:
+    return read(record)["parts"].get(part, {}).get("results", [])
+
+
+def too_far(rows: list[dict]) -> dict[str, float]:
+    """The runs whose estimate is further from the measured peak than it may be."""
+    found = {}
+    for row in rows:
+        if "measured" in row:
+            told = estimate(model_of(row["config"]), Run(**row["asked"])).peak
+            share = told / row["measured"]["peak"]
+            if abs(share - 1) > NEAR:
+                found[row["run"]] = round(share, 2)
+    return found
+
+
+# A record.
+
+
+def test_there_is_a_record():
+    assert RECORDS
+
+
+@each_record
+def test_a_record_says_what_ran_on_what_and_why_the_rest_did_not(record, parts):
+    told = read(record)
+    assert told["format"] == parts["main"].FORMAT and re.fullmatch(r"\d{4}-\d\d-\d\d", told["date"])
+    assert re.fullmatch(r"[0-9a-f]{40}\+?|", told["commit"])
+    assert {"system", "cores", "python", "nvidia_smi", "versions"} <= set(told["machine"])
+    assert list(told["parts"]) == list(parts["main"].LIMITS)
+    assert told["seconds"] < 540
+    for part in told["parts"].values():
+        assert part["results"] or part["not_run"]
+        assert all(text.startswith("not run: ") for text in part["not_run"].values())
+    for name, tables in {"errors": parts["errors"], "probe": parts["probe"]}.items():
+        part = told["parts"][name]
+        met = [row["name"] for row in part["results"]] + [
+            n for n in part["not_run"] if n != "look-up"
+        ]
+        assert sorted(met) == sorted([*tables.ANYWHERE, *tables.ON_A_CARD])
+
+
+@each_record
+def test_a_record_names_no_card_and_no_machine_in_the_world(record):
+    text = record.read_text(encoding="utf-8")
+    for found in re.findall(r"\bGPU-[0-9a-f]{8}-[0-9a-f-]{27}", text):
+        assert found.startswith("GPU-00000000-0000-")
+    assert "/root/" not in text and str(ROOT) not in text
+
+
+@each_record
+def test_the_text_of_each_error_still_leads_to_its_entry(record):
+    for row in results(record, "errors"):
+        if row["expect"] is None:
+            assert row["rc"] == 0, row["stderr"]
+            continue
+        assert row["rc"] != 0 and row["stderr"], row["name"]
+        matches = answer_for(text=row["stderr"]).matches
+        if row["expect"]:
+            assert matches and matches[0]["id"] in row["expect"], row["name"]
+        else:
+            assert not matches or matches[0]["confidence"] != "high", row["name"]
+
+
+@each_record
+def test_each_estimate_is_near_the_peak_of_the_card(record):
+    assert too_far(results(record, "fit")) == {}
+
+
+def test_an_estimate_that_is_far_off_is_found():
+    config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 500}
+    peak = estimate(model_of(config), Run()).peak
+    rows = [
+        {"run": name, "config": config, "asked": {}, "measured": {"peak": peak * share}}
+        for name, share in (("near", 1.1), ("far", 1.3))
+    ]
+    assert too_far(rows) == {"far": 0.77}
+
+
+@each_record
+def test_the_box_check_says_of_each_capture_what_it_said_then(record, tmp_path):
+    told = read(record)
+    for row in results(record, "health"):
+        folder = tmp_path / row["name"]
+        folder.mkdir()
+        for name, text in row["capture"].items():
+            (folder / name).write_text(text, encoding="utf-8")
+        check = [sys.executable, ROOT / "scripts/gpu_health.py", "--json", "--replay", folder]
+        done = subprocess.run(check, capture_output=True, text=True)
+        assert json.loads(done.stdout)["verdict"] == row["replayed"]
+        if told["machine"]["versions"]["available"]:
+            assert row["replayed"] == row["answer"]["verdict"] == "fit"
+
+
+@each_record
+def test_the_probe_named_each_fault_and_no_other(record):
+    for row in results(record, "probe"):
+        found = {finding["id"]: finding["level"] for finding in row["report"]["findings"]}
+        assert row["rc"] == 0
+        if row["expect"]:
+            assert row["expect"] in found
+        else:
+            assert "wrong" not in found.values()
+
+
+# The campaign itself.
+
+
+def test_all_parts_together_end_within_nine_minutes(parts):
+    main = parts["main"]
+    last = int(re.search(r"^most_seconds=(\d+)$", SHELL.read_text(), re.M)[1])
+    assert sum(main.LIMITS.values()) <= main.WHOLE < last < 540
+
+
+def test_every_error_and_every_probe_has_its_program(parts):
+    named = set()
+    for table in (parts["errors"], parts["probe"]):
+        named |= {*table.ANYWHERE, *table.ON_A_CARD}
+    named = {parts["errors"].SAME_PROGRAM.get(name, name) for name in named}
+    assert named == {path.stem for path in (CAMPAIGN / "programs").glob("*.py")}
+
+
+def test_python_3_8_could_read_the_campaign():
+    for path in CAMPAIGN.rglob("*.py"):
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_every_proof_that_a_card_may_change_is_chosen(parts):
+    names = parts["proofs"].chosen(ROOT)
+    assert {"test_env13.py", "test_cmp10.py", "test_m18.py"} <= set(names)
+    assert "test_o3.py" not in names
+
+
+def test_thirty_models_are_measured_and_fit_can_describe_each():
+    module("torch", "pip install '.[proofs]'")
+    models = _loaded("gpu_campaign_models", CAMPAIGN / "fit_models.py")
+    assert len(models.RUNS) == 30
+    plain = {name: run for name, run in models.RUNS.items() if run[0] == "plain"}
+    for kind, values, asked in plain.values():
+        assert models.reckoned(models.config_of(kind, values), asked)["peak"] > 2**28
+
+
+def test_a_program_that_never_ends_is_stopped_and_its_output_kept(parts, tmp_path):
+    code = "import sys, time; print('so far', flush=True); time.sleep(600)"
+    env = parts["apart"].environment(ROOT)
+    done = parts["apart"].run([sys.executable, "-c", code], env, 1.5)
+    assert done["timed_out"] and done["stdout"] == "so far\n" and done["seconds"] < 30
+
+
+def test_the_id_of_a_card_is_replaced_by_the_same_made_up_one(parts):
+    one, other = ("GPU-" + digit * 8 + "-1234-1234-1234-123456789abc" for digit in "ab")
+    told = parts["health"].without_ids(f"{one} {other} {one}\n<serial>1654922006536</serial>")
+    first, second, again, _ = told.replace("\n", " ").split(" ")
+    assert first == again != second and "1654922006536" not in told
+
+
+def test_shellcheck_and_shfmt_find_nothing():
+    program = engine("shellcheck", "apt-get install -y shellcheck")
+    assert subprocess.run([program, SHELL], capture_output=True, text=True).stdout == ""
+    program = engine("shfmt", "apt-get install -y shfmt")
+    done = subprocess.run([program, "-i", "2", "-ci", "-d", SHELL], capture_output=True, text=True)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out"], "--out needs a value"),
+        (["--gpu"], "unknown argument --gpu"),
+        (["--python", "/nowhere"], "--python: /nowhere is no Python 3.8"),
+        (["--parts", "health,speed"], "no part is named speed"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_argument_is_refused(words, said, tmp_path):
+    done = subprocess.run(["bash", SHELL, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and said in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_help_prints_the_head_of_the_script():
+    done = subprocess.run(["bash", SHELL, "--help"], capture_output=True, text=True)
+    assert done.stdout.startswith("usage: gpu_campaign.sh") and "exit: 0" in done.stdout
+
+
+def test_without_a_card_the_campaign_runs_what_needs_none(tmp_path):
+    module("torch", "pip install '.[proofs]'")
+    command = ["bash", SHELL, "--cpu", "--parts", "errors,fit,proofs", "--python", sys.executable]
+    done = subprocess.run([*command, "--out", tmp_path / "a.json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = read(tmp_path / "a.json")["parts"]
+    assert {row["name"]: row["matches"][0][0] for row in told["errors"]["results"]} == {
+        "checkpoint_of_another_card": "C20",
+        "card_hidden": "ENV13",
+    }
+    assert told["fit"]["not_run"] == {"fit": "not run: no card"}
+
+
+def test_every_row_of_a_long_answer_is_read(parts, tmp_path, monkeypatch):
+    """30 rows with their configurations are more than the record keeps of an error's output."""
+    rows = [{"run": f"run {n}", "config": {"x": "y" * 2000}} for n in range(30)]
+    rows.append({"run": "other", "not_run": "not run: transformers is not installed"})
+    lines = "\n".join(map(json.dumps, rows))
+    (tmp_path / "fit_models.py").write_text(f"print({lines!r})\n", encoding="utf-8")
+    monkeypatch.setattr(parts["fit"], "__file__", str(tmp_path / "fit.py"))
+    box = {"versions": {"torch": "2.13.0", "available": True}}
+    clock, env = parts["apart"].Clock(60), parts["apart"].environment(ROOT)
+    told = parts["fit"].run_part(ROOT, env, box, clock)
+    assert [row["run"] for row in told["results"]] == [f"run {n}" for n in range(30)]
+    assert told["not_run"] == {"other": "not run: transformers is not installed"}
+
+
+def test_each_program_that_fails_is_looked_up_and_the_others_say_why_they_did_not_run(
+    parts, monkeypatch
+):
+    errors, clock = parts["errors"], parts["apart"].Clock(120)
+    raised = {"card_hidden": "RuntimeError: No CUDA GPUs are available", "nccl_of_one_rank": ""}
+
+    def row(name, env, seconds):
+        text = raised.get(name, "torch.AcceleratorError: CUDA error: invalid device ordinal")
+        return {"name": name, "rc": int(bool(text)), "stderr": text}
+
+    monkeypatch.setattr(errors, "run_program", row)
+    box = {"versions": {"torch": "2.13.0", "available": True, "triton": None}}
+    told = errors.run_part(ROOT, parts["apart"].environment(ROOT), box, clock)
+    assert told["not_run"] == dict.fromkeys(errors.COMPILED, errors.NO_TRITON)
+    rows = {row["name"]: row for row in told["results"]}
+    assert rows["card_hidden"]["matches"][0] == ["ENV22", "high"]
+    assert rows["two_devices"]["matches"][0][0] == "D3"
+    assert "matches" not in rows["nccl_of_one_rank"] and rows["nccl_of_one_rank"]["expect"] is None

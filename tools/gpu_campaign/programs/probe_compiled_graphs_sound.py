@@ -1,0 +1,23 @@
+"""Sound: torch.compile with CUDA graphs, and a scaler."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x = torch.randn(2000, 20, device="cuda")
+y = (x @ torch.randn(20, 5, device="cuda")).argmax(1)
+model = nn.Sequential(nn.Linear(20, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 5)).cuda()
+fast = torch.compile(model, mode="reduce-overhead")
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+scaler = torch.amp.GradScaler("cuda")
+for _ in range(60):
+    at = torch.randint(2000, (50,), device="cuda")
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = nn.functional.cross_entropy(fast(x[at]), y[at])
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+print(f"loss {loss.item():.3f}")
