@@ -798,6 +798,10 @@ class Watch:
         import torch
 
         try:
+            # While a CUDA graph is captured, reading a value from the card ends the capture with an
+            # error ("operation not permitted when stream is capturing"), and the program with it.
+            if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+                return None
             if torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():
                 return None
             if torch._C._functorch.peek_interpreter_stack() is not None:
@@ -849,7 +853,7 @@ class Watch:
                 patch.switch(on)
 
     def stand_down(self, why):
-        """Take off what compiled code would contain, for good."""
+        """Take off what compiled or captured code would contain, for good."""
         self.switch(False)
         for handle in self.handles:
             handle.remove()
@@ -4261,13 +4265,13 @@ def attach_loaders(watch, torch):
 
 
 def attach_compilers(watch, torch):
-    """Compiled code must not contain the probe, so it stands down before."""
+    """Compiled and captured code must not contain the probe, so it stands down before."""
 
-    def stand_down_before(owner, attribute):
+    def stand_down_before(owner, attribute, why):
         original = getattr(owner, attribute)
 
         def compiled(*args, **kwargs):
-            watch.stand_down("torch.compile: compiled code isn't looked into")
+            watch.stand_down(why)
             return original(*args, **kwargs)
 
         setattr(owner, attribute, _like(original, compiled))
@@ -4285,9 +4289,14 @@ def attach_compilers(watch, torch):
 
         setattr(owner, attribute, _like(original, scripted))
 
-    stand_down_before(torch, "compile")
+    compiled_code = "torch.compile: compiled code isn't looked into"
+    stand_down_before(torch, "compile", compiled_code)
     if hasattr(torch.nn.Module, "compile"):
-        stand_down_before(torch.nn.Module, "compile")
+        stand_down_before(torch.nn.Module, "compile", compiled_code)
+    graph = getattr(torch.cuda, "CUDAGraph", None)
+    if hasattr(graph, "capture_begin"):
+        captured = "CUDA graph: what a graph replays calls no Python, so it isn't looked into"
+        stand_down_before(graph, "capture_begin", captured)
     for attribute in ("script", "trace"):
         step_aside_for(torch.jit, attribute)
 

@@ -278,13 +278,13 @@ def attach_loaders(watch, torch):
 
 
 def attach_compilers(watch, torch):
-    """Compiled code must not contain the probe, so it stands down before."""
+    """Compiled and captured code must not contain the probe, so it stands down before."""
 
-    def stand_down_before(owner, attribute):
+    def stand_down_before(owner, attribute, why):
         original = getattr(owner, attribute)
 
         def compiled(*args, **kwargs):
-            watch.stand_down("torch.compile: compiled code isn't looked into")
+            watch.stand_down(why)
             return original(*args, **kwargs)
 
         setattr(owner, attribute, _like(original, compiled))
@@ -302,9 +302,14 @@ def attach_compilers(watch, torch):
 
         setattr(owner, attribute, _like(original, scripted))
 
-    stand_down_before(torch, "compile")
+    compiled_code = "torch.compile: compiled code isn't looked into"
+    stand_down_before(torch, "compile", compiled_code)
     if hasattr(torch.nn.Module, "compile"):
-        stand_down_before(torch.nn.Module, "compile")
+        stand_down_before(torch.nn.Module, "compile", compiled_code)
+    graph = getattr(torch.cuda, "CUDAGraph", None)
+    if hasattr(graph, "capture_begin"):
+        captured = "CUDA graph: what a graph replays calls no Python, so it isn't looked into"
+        stand_down_before(graph, "capture_begin", captured)
     for attribute in ("script", "trace"):
         step_aside_for(torch.jit, attribute)
 

@@ -123,6 +123,10 @@ class Watch:
         import torch
 
         try:
+            # While a CUDA graph is captured, reading a value from the card ends the capture with an
+            # error ("operation not permitted when stream is capturing"), and the program with it.
+            if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+                return None
             if torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():
                 return None
             if torch._C._functorch.peek_interpreter_stack() is not None:
@@ -174,7 +178,7 @@ class Watch:
                 patch.switch(on)
 
     def stand_down(self, why):
-        """Take off what compiled code would contain, for good."""
+        """Take off what compiled or captured code would contain, for good."""
         self.switch(False)
         for handle in self.handles:
             handle.remove()

@@ -199,6 +199,43 @@ def test_a_compiled_program_ends_with_the_same_weights_and_isnt_looked_into(tmp_
     assert report["observations"]["parameters"]["state"] == "sound"
 
 
+# A card refuses to read a value while a graph is captured. Here the reads are counted instead.
+CAPTURED = (
+    TRAINING
+    + """
+capturing, reads = [False], []
+torch.cuda.is_initialized = lambda: True
+torch.cuda.is_current_stream_capturing = lambda: capturing[0]
+for name in ("item", "tolist", "__bool__", "__float__", "__int__", "cpu"):
+    def counted(self, *args, _read=getattr(torch.Tensor, name), **kwargs):
+        reads.extend([name] * capturing[0])
+        return _read(self, *args, **kwargs)
+    setattr(torch.Tensor, name, counted)
+
+model = build()
+train(model, 1)
+try:
+    torch.cuda.CUDAGraph.capture_begin(None)  # without a card it only raises
+except Exception:
+    pass
+capturing[0] = True
+loss = nn.functional.cross_entropy(model(torch.rand(8, 4)), torch.zeros(8, dtype=torch.long))
+loss.backward()
+capturing[0] = False
+print(f"{len(reads)} reads")
+train(model, 1)
+"""
+)
+
+
+def test_nothing_is_read_while_a_cuda_graph_is_captured(tmp_path):
+    torch_is_there()
+    ended, report, stderr = run(tmp_path, CAPTURED)
+    assert ended == (0, "0 reads\n"), stderr
+    assert "CUDA graph" in report["observations"]["activations"]["why"]
+    assert report["observations"]["parameters"]["state"] == "sound"
+
+
 def test_a_program_that_ends_at_once_leaves_what_was_seen_before(tmp_path):
     torch_is_there()
     probed, report, _ = run(tmp_path, TRAINING + "\ntrain(build(), 1)\nos._exit(5)\n")
