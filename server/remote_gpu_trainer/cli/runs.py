@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import re
 import sys
 from pathlib import Path
 
 from ..text import BadRequest
+from ..text.spans import seconds_in
 from . import terminal
 from .health import BOX, box_of, remember
-
-_SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|min|h|d)\Z")
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def add_to(commands) -> None:
@@ -206,10 +203,10 @@ def add_to(commands) -> None:
 
 def seconds(text: str) -> float:
     """Seconds of a span such as 30s, 90m, 8h, 2d. Raises argparse's error."""
-    found = _SPAN.match(text.strip())
-    if not found or not float(found[1]):
+    span = seconds_in(text)
+    if not span:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} isn't a duration; write 30s, 90m or 8h")
-    return float(found[1]) * _SECONDS[found[2]]
+    return span
 
 
 def render(args: argparse.Namespace) -> int:

@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from ..text.spans import seconds_in
+
 MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
 MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included
 Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom",
                   "host-oom", "disk", "gpu"]  # fmt: skip
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|min|h|d)\Z")
-_HOURS = {"m": 1 / 60, "min": 1 / 60, "h": 1.0, "d": 24.0}
 _TOKEN = re.compile(
     r"\bhf_[A-Za-z0-9]{20,}|\b(?:rpa_|gsk_|r8_|npm_|dckr_pat_|github_pat_|nvapi-)[A-Za-z0-9_-]{16,}"
     r"|\bAIza[\w-]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}"
@@ -97,8 +97,9 @@ def _deadline(value: object) -> str:
     text = str(value).strip()
     if re.fullmatch(r"at:\d{1,12}", text):
         return text
-    if found := _SPAN.match(re.sub(r"\Ahours:([\d.]+)\Z", r"\1h", text)):
-        hours = float(found[1]) * _HOURS[found[2]]
+    seconds = seconds_in(re.sub(r"\Ahours:([\d.]+)\Z", r"\1h", text))
+    if seconds is not None:
+        hours = seconds / 3600
         if not 1e-6 <= hours <= 24 * 366:
             raise ValueError(f"{text[:40]!r} isn't between 0 and a year; write for example 20h")
         return f"hours:{f'{hours:.6f}'.rstrip('0').rstrip('.')}"
