@@ -12,24 +12,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from ..text.masking import holds_secret, is_secret
 from ..text.spans import seconds_in
 
 MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
 MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included
 Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom",
                   "host-oom", "disk", "gpu"]  # fmt: skip
-_TOKEN = re.compile(
-    r"\bhf_[A-Za-z0-9]{20,}|\b(?:rpa_|gsk_|r8_|npm_|dckr_pat_|github_pat_|nvapi-)[A-Za-z0-9_-]{16,}"
-    r"|\bAIza[\w-]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}"
-    r"|\bwandb login (?:--\S+ )*[0-9a-f]{40}\b|\bsk-(?:[a-z]{2,8}[0-9]{0,3}-)*[A-Za-z0-9_]{20,}"
-    r"|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abp]-[0-9]|\bglpat-\w{10,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-)
-_SECRET_NAME = re.compile(
-    r"(?:API_?KEY|ACCESS_?KEY|SECRET(?:_ACCESS)?(?:_?KEY)?|PRIVATE_?KEY|PASSWORD|PASSWD"
-    r"|(?:HF|HUB|HUGGINGFACE|GITHUB|GH|GITLAB|API|AUTH|ACCESS|BEARER|BOT|SESSION)_TOKEN)\Z",
-    re.I,
-)
 # What bash computes or keeps to itself: the program wouldn't see the value that is given here.
 _BASH = re.compile(
     r"_|COMP_WORDBREAKS|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|IFS|LINENO"
@@ -64,7 +53,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _no_token(text: str) -> str:
-    if _TOKEN.search(text):
+    if holds_secret(text):
         raise ValueError(
             "this looks like a key itself; put it into a file or variable of the box, and name "
             "that under `secrets`"
@@ -82,7 +71,7 @@ def _not_ours(name: str) -> str:
 
 def _no_secret(values: dict[str, str]) -> dict[str, str]:
     for name, value in values.items():
-        if len(value) >= 6 and _SECRET_NAME.search(name):
+        if is_secret(name, value):
             raise ValueError(
                 f"{name} looks like a secret, and its value would stand in the script; name a file "
                 "or variable of the box under `secrets`"
