@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import runpy
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -22,6 +21,7 @@ from ..boxes.box import BadBox, Box, Reply, parse
 from ..catalogue.bundle import bundle_root
 from ..text import BadRequest
 from ..text.masking import shown, shown_lines
+from .box_check.expectations import expectations_of
 from .reading import WORST, Health, read, without_answer, worst
 
 PROBE = 75.0  # seconds for a probe from the command line; the script reports a hung tool after 42
@@ -108,9 +108,7 @@ def script() -> str:
 def check(question: Question) -> None:
     """Raise BadRequest for expectations that the script would refuse on every box."""
     try:
-        runpy.run_path(str(script_path()), run_name="gpu_health")["expectations_of"](
-            question.expect
-        )
+        expectations_of(question.expect)
     except ValueError as error:
         raise BadRequest(str(error)) from None
 
