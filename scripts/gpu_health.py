@@ -32,6 +32,7 @@ import argparse
 import contextlib
 import errno
 import glob
+import io
 import json
 import os
 import re
@@ -1035,7 +1036,7 @@ ENTRY = {
     for word in words
 }
 # Xid -> word in ENTRY
-XID_ENTRY = dict.fromkeys((48, 63, 64, 92, 94, 95), "ecc")
+XID_ENTRY = {48: "ecc", 63: "ecc", 64: "ecc", 92: "ecc", 94: "ecc", 95: "ecc"}
 XID_ENTRY.update({79: "lost", 109: "stuck", 119: "gsp", 120: "gsp"})
 
 FINDING_TABLE = r"""
@@ -1928,6 +1929,23 @@ NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
 
 
+class SplitReport:
+    """A report of a lost GPU that the driver writes in up to four lines."""
+
+    def __init__(self, place, line):
+        """`line`: the first of them."""
+        self.place, self.text, self.lines_left = place, line, 3
+
+    def take(self, line):
+        """Add the next line of the log. -> the event, if this line says that the GPU is lost."""
+        self.text += " " + line.split("NVRM:")[-1].strip()
+        self.lines_left -= 1
+        if "fallen off the bus" not in line:
+            return None
+        self.lines_left = 0
+        return event_of("xid", 79, self.place, "fatal", self.text)
+
+
 def parse_log(text):
     """Kernel log -> {events, problems, first, boot, looks, odd, lines}.
 
@@ -1936,26 +1954,35 @@ def parse_log(text):
     An event: {kind, code, bdf, level, line, old}. `old`: before the last boot, load of the driver,
     or reset of that GPU.
     """
-    events, problems, first, boot, pending = [], [], None, False, None
-    load = {"begun": False, "before": 0}
     lines = clean(text).splitlines()
-    for line in lines[-200000:]:
-        if first is None:
-            first = seconds_of(line)
-        boot = boot or bool(OLD.search(line))
+    read = lines[-200000:]
+    events, problems = events_of(read)
+    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
+    times = (seconds_of(line) for line in read)
+    return {
+        "events": events,
+        "problems": problems[:3],
+        "first": next((seconds for seconds in times if seconds is not None), None),
+        "boot": any(OLD.search(line) for line in read),
+        "looks": bool(LOG_LIKE.search(text)),
+        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
+        "lines": len(lines),
+    }
+
+
+def events_of(lines):
+    """-> (the events of a log, what can't be read in it)."""
+    events, problems, report = [], [], None
+    load = {"begun": False, "before": 0}
+    for line in lines:
         if ends_events(line, events, load) or not WORTH.search(line):
             continue
-        event = log_event(line)
-        split = SPLIT_LINE.search(line)
+        event, split = log_event(line), SPLIT_LINE.search(line)
         if split:
-            pending = [bdf(split.group(1)), line, 3]
-        elif pending:
-            pending[1] += " " + line.split("NVRM:")[-1].strip()
-            pending[2] -= 1
-            if "fallen off the bus" in line:
-                event = event_of("xid", 79, pending[0], "fatal", pending[1])
-            if "fallen off the bus" in line or pending[2] <= 0:
-                pending = None
+            report = SplitReport(bdf(split.group(1)), line)
+        elif report:
+            event = report.take(line) or event
+            report = report if report.lines_left > 0 else None
         if event:
             # back to None: the GPU was reset since
             if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
@@ -1963,16 +1990,7 @@ def parse_log(text):
             events.append(event)
         elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
             problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
-    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    return {
-        "events": events,
-        "problems": problems[:3],
-        "first": first,
-        "boot": boot,
-        "looks": bool(LOG_LIKE.search(text)),
-        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
-        "lines": len(lines),
-    }
+    return events, problems
 
 
 def seconds_of(line):
@@ -2048,7 +2066,8 @@ def log_event(line):
         return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
     found = SXID_LINE.search(line)
     if found:
-        return sxid_event(*found.groups(), line)
+        place, code, text = found.groups()
+        return sxid_event(place, code, text, line)
     found = FM_LINE.search(line)
     if found:
         word, code, place = found.groups()
@@ -2134,14 +2153,12 @@ def parse_csv(text, asked=()):
 
     `asked`: for each table the fields that were asked for.
     """
-    rows, problems, header, block, count = [], [], None, -1, 0
-    for line in clean(text).splitlines():
-        if not line.strip():
-            continue
+    rows, problems, header, tables, count = [], [], None, 0, 0
+    for line in filter(str.strip, clean(text).splitlines()):
         cells = [cell.strip() for cell in line.split(",")]
         if is_header(cells):
-            block += 1
-            header = header_of(cells, asked[block] if block < len(asked) else None, problems)
+            header = header_of(cells, asked[tables] if tables < len(asked) else None, problems)
+            tables += 1
             continue
         words = smi_failure(line) or HANDLE.search(line)
         if header is None or words:
@@ -2156,18 +2173,27 @@ def parse_csv(text, asked=()):
             told = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
             problems.append(told)
             continue
-        broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
-        broken += [line[-40:] for cell in cells[-1:] if not cell]
-        if broken:
-            problems.append(f"a cell breaks off: {short(broken[0], 40)}")
-        row = {}
-        for name, cell in zip(header, cells):
-            if name and (name not in row or state(row[name]) != "value"):
-                row[name] = cell
-        rows.append(row)
-    if block + 1 < len(asked):
-        problems.append(f"{block + 1} tables instead of {len(asked)}")
+        problems += broken_cells(cells, line)
+        rows.append(csv_row(header, cells))
+    if tables < len(asked):
+        problems.append(f"{tables} tables instead of {len(asked)}")
     return rows, problems[:5]
+
+
+def broken_cells(cells, line):
+    """The problem of a row whose output broke off: half a [N/A], or nothing in the last cell."""
+    broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
+    broken += [line[-40:] for cell in cells[-1:] if not cell]
+    return [f"a cell breaks off: {short(broken[0], 40)}"] if broken else []
+
+
+def csv_row(header, cells):
+    """The cells by their fields. Of two columns for one field the first value counts."""
+    row = {}
+    for name, cell in zip(header, cells):
+        if name and (name not in row or state(row[name]) != "value"):
+            row[name] = cell
+    return row
 
 
 def from_tree(places, find, leaves):
@@ -2217,39 +2243,49 @@ def parse_xml(text):
         root = tree.fromstring(text[start:].strip())
     except (tree.ParseError, ValueError, RecursionError) as error:
         return [], None, [f"nvidia-smi -q -x is damaged: {short(error, 100)}"]
-    gpus, processes, problems = [], None, []
+    gpus, processes = [], None
+    driver = (root.findtext("driver_version") or "").strip()
     for item in root.findall("gpu")[:256]:
         cells = from_tree(XML_PLACES, partial(text_at, item), partial(leaves_at, item))
         cells["pci.bus_id"] = item.get("id") or item.findtext("pci/pci_bus_id") or ""
-        driver = root.findtext("driver_version")
         if driver:
-            cells["driver_version"] = driver.strip()
+            cells["driver_version"] = driver
         gpus.append(cells)
         table = item.find("processes")
         if table is not None:
-            processes = processes or []
-            for one in table.findall("process_info")[:500]:
-                processes.append(
-                    {
-                        "bdf": bdf(cells["pci.bus_id"]),
-                        "pid": one.findtext("pid") or "",
-                        "name": one.findtext("process_name") or "",
-                        "screen": (one.findtext("type") or "") == "G",
-                        "mib": number(one.findtext("used_memory") or "N/A"),
-                    }
-                )
+            processes = (processes or []) + xml_processes(table, bdf(cells["pci.bus_id"]))
+    return gpus, processes, xml_problems(root, len(gpus))
+
+
+def xml_processes(table, place):
+    """The processes of one GPU in `-q -x`."""
+    return [
+        {
+            "bdf": place,
+            "pid": one.findtext("pid") or "",
+            "name": one.findtext("process_name") or "",
+            "screen": (one.findtext("type") or "") == "G",
+            "mib": number(one.findtext("used_memory") or "N/A"),
+        }
+        for one in table.findall("process_info")[:500]
+    ]
+
+
+def xml_problems(root, described):
+    """What is wrong with a `-q -x` that describes so many GPUs."""
+    problems = []
     for item in root.iter():
         if (item.tail or "").strip() or (len(item) and (item.text or "").strip()):
             words = short((item.tail or "").strip() or item.text, 80)
             problems.append(f"nvidia-smi -q -x: words between its parts: {words}")
             break
     attached = number(root.findtext("attached_gpus") or "N/A")
-    if attached is not None and attached != len(gpus):
-        told = f"names {int(attached)} attached GPUs but describes {len(gpus)}"
+    if attached is not None and attached != described:
+        told = f"names {int(attached)} attached GPUs but describes {described}"
         problems.append(f"nvidia-smi -q -x {told}")
-    if not gpus and attached != 0:
+    if not described and attached != 0:
         problems.append("nvidia-smi -q -x describes no GPU")
-    return gpus, processes, problems
+    return problems
 
 
 def parse_q(text):
@@ -2494,7 +2530,9 @@ class Gpu:
         """A GPU about which nothing is known yet."""
         self.index, self.bdf, self.uuid, self.cells, self.seen = None, None, None, {}, set()
         self.links, self.migs, self.processes = None, None, []
-        self.listed_name, self.listed_uuid = None, None  # what -L says
+        # what -L says
+        self.listed_name: str | None = None
+        self.listed_uuid: str | None = None
 
     @property
     def label(self):
@@ -2547,7 +2585,8 @@ class Gpu:
     @property
     def name(self):
         """The name of the card, or an empty text."""
-        return self.raw("name") if state(self.raw("name")) == "value" else self.listed_name or ""
+        told = self.raw("name")
+        return told if told is not None and state(told) == "value" else self.listed_name or ""
 
     @property
     def mig(self):
@@ -2561,7 +2600,7 @@ class Gpu:
         return bool(named) or "vgpu" in (self.raw("x.virtualization") or "").lower()
 
 
-class Box:
+class ExaminedBox:
     """Everything that the outputs show about one box."""
 
     def __init__(self):
@@ -2570,7 +2609,7 @@ class Box:
         self.problems = []  # what could not be read, in words
         self.failures = []  # (kind, line) where nvidia-smi says that it can't work
         self.lost = []  # (place, index, line) of GPUs without a handle
-        self.log = None  # what parse_log gives
+        self.log: dict | None = None  # what parse_log gives
         self.live, self.recorded, self.missing = False, False, []
         self.sources = []  # the outputs that name GPUs
         self.processes_known, self.driver, self.log_excused = False, "", False
@@ -2592,8 +2631,8 @@ class Box:
 
 
 def parse(record):
-    """The record -> a Box."""
-    box = Box()
+    """The record -> an ExaminedBox."""
+    box = ExaminedBox()
     files, box.live = record["files"], bool(record.get("live"))
     box.proc, raw_exit = as_dict(record.get("proc")), as_dict(record.get("exit"))
     box.recorded = box.live or "_by" in raw_exit
@@ -2920,14 +2959,21 @@ def value_of(kind, text):
         found = re.match(r"(?:x|gen)?(\d{1,6})$", low)
         return int(found.group(1)) if found else None
     if kind in ("size", "memory"):
-        found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", low)
-        unit = found.group(2) if found else "?"
-        if kind == "memory" and unit in ("gb", "tb", "mb"):
-            unit = unit[:1] + "ib"  # a card of 80 GB has 80 GiB
-        return float(found.group(1)) * GIB[unit] if unit in GIB else None
+        return gib_of(low, kind)
     if kind == "build" and re.match(r"cu\d{2,4}$", low):
         return low
     return version(low) if re.match(r"v?\d{1,6}(?:\.\d{1,6}){0,4}$", low) else None
+
+
+def gib_of(text, kind):
+    """The GiB of a size in lower case, or None. A card (`memory`) of 80 GB has 80 GiB."""
+    found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", text)
+    if not found:
+        return None
+    unit = found.group(2)
+    if kind == "memory" and unit in ("gb", "tb", "mb"):
+        unit = unit[:1] + "ib"
+    return float(found.group(1)) * GIB[unit] if unit in GIB else None
 
 
 def expectations_of(text):
@@ -3017,8 +3063,6 @@ def judge_expectations(box, expectations, add):
     answered = [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
     for what, operator, want, value in expectations:
         one = Expectation(add, what, operator, want, value)
-        if what == "log":
-            continue
         if what == "gpus":
             expect_count(box, cards, answered, one)
         elif what in ("disk", "shm", "ram"):
@@ -3026,19 +3070,29 @@ def judge_expectations(box, expectations, add):
         elif what in ("torch", "cuda"):
             expect_torch(as_dict(box.proc.get("torch")), one)
         elif what == "driver":
-            if not box.driver:
-                one.unknown()
-            elif not one.fits(version(box.driver)):
-                one.miss(None, box.driver, "torch_driver")
-        else:
-            if what == "vram" and cards:
-                for label, card in cards:
-                    one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
-            elif not answered:
-                one.unknown()
-            for gpu in answered:
-                if not add.has("lost", gpu.label):
-                    EXPECT_OF_GPU[what](gpu, one)
+            expect_driver(box, one)
+        elif what != "log":  # `judge` reads it: an unreadable log is then no finding
+            expect_of_gpus(cards, answered, one)
+
+
+def expect_driver(box, one):
+    """driver: its version."""
+    if not box.driver:
+        one.unknown()
+    elif not one.fits(version(box.driver)):
+        one.miss(None, box.driver, "torch_driver")
+
+
+def expect_of_gpus(cards, answered, one):
+    """What each GPU that answers and isn't lost has to have, and of AMD's cards the memory."""
+    if one.what == "vram" and cards:
+        for label, card in cards:
+            one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+    elif not answered:
+        one.unknown()
+    for gpu in answered:
+        if not one.add.has("lost", gpu.label):
+            EXPECT_OF_GPU[one.what](gpu, one)
 
 
 def expect_count(box, cards, answered, one):
@@ -3210,7 +3264,7 @@ EXPECT_OF_GPU = {
 def run(command, seconds):
     """-> {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
     began = time.monotonic()
-    out = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
+    out: dict = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
     try:
         process = subprocess.Popen(
             command,
@@ -3224,23 +3278,9 @@ def run(command, seconds):
     except OSError as error:
         out.update(rc=127 if isinstance(error, FileNotFoundError) else 126, text=str(error))
         return out
-    chunks, size, handle = [], 0, process.stdout.fileno()
-    while True:
-        left = began + seconds - time.monotonic()
-        if left <= 0 or not select.select([handle], [], [], left)[0]:
-            out["timed_out"] = True
-            break
-        chunk = os.read(handle, 65536)
-        if not chunk:
-            break
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > LIMIT and command[0] in LOGS:
-            chunks = [worthy(b"".join(chunks))]
-            size = len(chunks[0])
-        elif size > LIMIT:
-            out["cut"] = True
-            break
+    pipe = process.stdout
+    assert pipe is not None  # PIPE was asked for
+    raw = read_pipe(pipe.fileno(), began + seconds, command[0] in LOGS, out)
     if not out["timed_out"] and not out["cut"]:
         try:
             out["rc"] = process.wait(max(0.1, began + seconds - time.monotonic()))
@@ -3250,10 +3290,35 @@ def run(command, seconds):
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.poll()
-    process.stdout.close()
-    out["text"] = b"".join(chunks)[:LIMIT].decode("utf-8", "replace")
+    pipe.close()
+    out["text"] = raw[:LIMIT].decode("utf-8", "replace")
     out["seconds"] = round(time.monotonic() - began, 3)
     return out
+
+
+def read_pipe(handle, end, is_log, out):
+    """Read until the other side closes, or until `end` on the clock or LIMIT bytes.
+
+    The last two set `timed_out` and `cut` in `out`. A log goes on without its plain lines.
+    """
+    chunks, size = [], 0
+    while True:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([handle], [], [], left)[0]:
+            out["timed_out"] = True
+            break
+        chunk = os.read(handle, 65536)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > LIMIT and is_log:
+            chunks = [worthy(b"".join(chunks))]
+            size = len(chunks[0])
+        elif size > LIMIT:
+            out["cut"] = True
+            break
+    return b"".join(chunks)
 
 
 def read_text(path, most=65536):
@@ -3298,13 +3363,14 @@ class SmiSeries:
         ends = self.record["exit"]
         left = SERIES_SECONDS - (time.monotonic() - self.began)
         if left < max(1.0, self.longest):
-            unasked = {"rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
+            unasked: dict = {"rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
             ends.setdefault(name, unasked)["unasked"] = True
             return None
         seconds = min(self.limit, left) if ends.get("nvidia-smi.csv") else left
         got = self.runner([self.smi, *arguments], seconds)
         self.longest = max(self.longest, got["seconds"])
-        return dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
+        answer: dict = dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
+        return answer
 
     def call(self, name, *arguments, asked=None):
         """-> (the text, how the call ended). Adds to what earlier calls for this file gave."""
@@ -3328,6 +3394,7 @@ class SmiSeries:
 
     def query(self, names):
         """--query-gpu without the fields that the driver refuses -> (the text, how it ended)."""
+        text, got = "", {}
         for _ in range(8):
             text, got = self.call(
                 "nvidia-smi.csv", "--query-gpu=" + ",".join(names), "--format=csv", asked=names
@@ -3602,8 +3669,10 @@ def container_by_traces():
         r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)",
         read_text("/proc/1/environ") or "",
     )
-    if told or made:
-        return short(told or made.group(1) or "kubernetes", 20)
+    if told:
+        return short(told, 20)
+    if made:
+        return short(made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
     # A host without disks may have such a root as well.
     root = re.search(
@@ -3831,6 +3900,22 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
 def judge_tools(box, add):
     """Did nvidia-smi work at all? It may fail, hang, or be missing."""
     cards = nvidia_cards(box)
+    amd = any(as_dict(card).get("vendor") == "0x1002" for card in as_list(box.proc.get("pci")))
+    judge_failures(box, cards, add)
+    judge_late_calls(box, add)
+    hung = judge_time_outs(box, add)
+    failed = judge_exit(box, cards, amd, bool(box.failures or box.lost or hung), add)
+    if failed:
+        return
+    judge_further_calls(box, add)
+    if box.missing:
+        add(None, "incomplete_recording", ", ".join(box.missing))
+    if not amd and not {"csv", "xml", "q", "table"} & set(box.sources):
+        add(None, "no_state")
+
+
+def judge_failures(box, cards, add):
+    """What nvidia-smi says if it can't work, and the GPUs that it has no handle for."""
     for kind, line in box.failures:
         # no_driver: there is a card but no driver, so nothing can train here
         level = "fatal" if kind == "no_driver" and cards else None
@@ -3839,34 +3924,38 @@ def judge_tools(box, add):
     for place, index, line in box.lost:
         gpu = next((gpu for gpu in box.gpus if place and gpu.bdf == place), None)
         add(gpu.label if gpu else place or index, "no_handle", line)
+
+
+def judge_late_calls(box, add):
+    """The calls for which the series had no time left."""
     if box.late:
         spent = sum(box.exit[name].get("seconds", 0) for name in CALLS if name in box.exit)
         begun = {name: "the rest of " if box.exit[name]["asked"] else "" for name in box.late}
         missed = ", ".join(begun[name] + CALLS[name] for name in box.late)
         add(None, "slow_calls", spent, missed, expected=(SERIES_SECONDS,))
-    failed = bool(box.failures or box.lost)
-    for name in sorted(box.exit):
-        got = box.exit[name]
-        if name in box.late:
-            continue
-        if got["timed_out"] and name in CALLS:
-            add(None, "hung_call", name, expected=(got.get("limit_s", CALL_SECONDS),))
-            failed = True
-        elif got["timed_out"] and name != "dmesg.txt":
+
+
+def judge_time_outs(box, add):
+    """The commands that didn't end in their time. -> whether one of nvidia-smi's hung."""
+    hung = False
+    for name in sorted(set(box.exit) - set(box.late)):
+        ended = box.exit[name]
+        if ended["timed_out"] and name in CALLS:
+            add(None, "hung_call", name, expected=(ended.get("limit_s", CALL_SECONDS),))
+            hung = True
+        elif ended["timed_out"] and name != "dmesg.txt":
             add(None, "late_command", name, key="late " + name)
-    amd = any(as_dict(one).get("vendor") == "0x1002" for one in as_list(box.proc.get("pci")))
-    failed = judge_exit(box, cards, amd, failed, add)
+    return hung
+
+
+def judge_further_calls(box, add):
+    """The exit codes of the calls after --query-gpu, if they differ from its own."""
     main_rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
     for name in ("nvidia-smi-list.txt", "nvidia-smi-q.xml", "apps.csv"):
-        got = box.exit.get(name)
-        ended = got and not failed and not got["timed_out"] and isinstance(got["rc"], int)
-        if ended and got["rc"] not in (0, 14, main_rc):
-            add(None, "failed_part", name, got["rc"], key="rc " + name)
-    if box.missing and not failed:
-        add(None, "incomplete_recording", ", ".join(box.missing))
-    told = [one for one in box.sources if one in ("csv", "xml", "q", "table")]
-    if not told and not failed and not amd:
-        add(None, "no_state")
+        ended = box.exit.get(name)
+        told = ended and not ended["timed_out"] and isinstance(ended["rc"], int)
+        if told and ended["rc"] not in (0, 14, main_rc):  # 14: a damaged infoROM, told elsewhere
+            add(None, "failed_part", name, ended["rc"], key="rc " + name)
 
 
 def judge_exit(box, cards, amd, failed, add):
@@ -4376,25 +4465,8 @@ def no_persistence(gpu):
 
 def judge_modes(box, gpu, add):
     """MIG, ECC, compute and persistence mode, compared with the other GPUs."""
-    current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
-    if state(current) == state(pending) == "value" and current != pending:
-        add(gpu.label, "mig_pending", current, pending)
-    elif gpu.says("mig.mode.current", "Enabled") and "list" in gpu.seen and not gpu.migs:
-        add(gpu.label, "no_mig_instance")
-    elif current in ("Enabled", "Disabled"):
-        modes = [one.raw("mig.mode.current") for one in box.gpus]
-        alike = modes.count(current) * 2
-        if alike < len(modes) or (alike == len(modes) and current == "Enabled"):
-            add(gpu.label, "odd_mig_mode", current)
-    current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
-    if state(current) == state(pending) == "value" and current != pending:
-        add(gpu.label, "ecc_pending", current, pending)
-    elif current == "Disabled" and HBM.search(gpu.name) and not gpu.vgpu:
-        add(gpu.label, "ecc_disabled")
-    elif state(current) == "value":
-        modes = [one.raw("ecc.mode.current") for one in box.gpus]
-        if modes.count(current) * 2 < len(modes):
-            add(gpu.label, "odd_ecc_mode", current)
+    judge_mig_mode(box, gpu, add)
+    judge_ecc_mode(box, gpu, add)
     mode = gpu.raw("compute_mode")
     if mode == "Prohibited":
         add(gpu.label, "compute_prohibited")
@@ -4403,6 +4475,41 @@ def judge_modes(box, gpu, add):
     if no_persistence(gpu) and HBM.search(gpu.name):
         add(gpu.label, "no_persistence_mode")
     judge_fabric(gpu, add)
+
+
+def is_pending(current, pending):
+    """Whether a mode changes with the next reset."""
+    return state(current) == state(pending) == "value" and current != pending
+
+
+def judge_mig_mode(box, gpu, add):
+    """MIG: a change that waits for a reset, no instance, or another mode than most GPUs have.
+
+    Of as many with it as without it, those with it are named.
+    """
+    current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
+    if is_pending(current, pending):
+        add(gpu.label, "mig_pending", current, pending)
+    elif gpu.says("mig.mode.current", "Enabled") and "list" in gpu.seen and not gpu.migs:
+        add(gpu.label, "no_mig_instance")
+    elif current in ("Enabled", "Disabled"):
+        modes = [other.raw("mig.mode.current") for other in box.gpus]
+        alike = modes.count(current) * 2
+        if alike < len(modes) or (alike == len(modes) and current == "Enabled"):
+            add(gpu.label, "odd_mig_mode", current)
+
+
+def judge_ecc_mode(box, gpu, add):
+    """ECC: a change that waits for a reset, off on a data-centre card, or unlike the others."""
+    current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
+    if is_pending(current, pending):
+        add(gpu.label, "ecc_pending", current, pending)
+    elif current == "Disabled" and HBM.search(gpu.name) and not gpu.vgpu:
+        add(gpu.label, "ecc_disabled")
+    elif state(current) == "value":
+        modes = [other.raw("ecc.mode.current") for other in box.gpus]
+        if modes.count(current) * 2 < len(modes):
+            add(gpu.label, "odd_ecc_mode", current)
 
 
 def judge_fabric(gpu, add):
@@ -4604,7 +4711,7 @@ def owner_of(box, devices, place):
 
     A card that the container doesn't list may be its own lost one, if a device node is left over.
     """
-    if place in box.foreign:
+    if place and place in box.foreign:
         return "another job"
     if place and box.container and box.gpus and place not in devices.own:
         return "perhaps this job" if box.spare_nodes else "another job"
@@ -4672,7 +4779,7 @@ def add_sxid(code, place, events, add):
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
-    }.get(SXID.get(code), "not in gpud's table")
+    }.get(SXID.get(code, ""), "not in gpud's table")
     action = {
         "fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
         "degraded": "finish your job, then reboot the box",
@@ -4717,11 +4824,14 @@ def judge_system(box, add):
 def judge_host_memory(box, add):
     """The container's memory limit if it is nearly used up, otherwise the memory of the box."""
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
-    limit, used = limits.get("limit_mib"), limits.get("used_mib")
-    total, available = memory.get("total_mib"), memory.get("available_mib")
-    if are_numbers(limit, used) and limit > 0 and used > 0.95 * limit:
+    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
+    total, available = (
+        as_number(memory.get("total_mib")) or 0,
+        as_number(memory.get("available_mib")),
+    )
+    if used is not None and 0 < 0.95 * limit < used:
         add(None, "container_memory", used, limit)
-    elif are_numbers(total, available) and total > 0 and available < 1024:
+    elif available is not None and total > 0 and available < 1024:
         add(None, "little_memory", available, total)
 
 
@@ -4734,9 +4844,9 @@ def judge_fabric_manager(box, add):
         add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
 
 
-def are_numbers(*values):
-    """Whether all values are numbers."""
-    return all(isinstance(value, (int, float)) for value in values)
+def as_number(value):
+    """The value if it is a number, otherwise None."""
+    return value if isinstance(value, (int, float)) else None
 
 
 class DiskSizes(NamedTuple):
@@ -4751,10 +4861,9 @@ class DiskSizes(NamedTuple):
 def sizes_of(disk):
     """The DiskSizes of a disk as it was gathered, or None where a size is missing."""
     names = ("total_mib", "free_mib", "inodes", "inodes_free")
-    values = [disk.get(name) for name in names]
-    if not are_numbers(*values) or not all(value >= 0 for value in values):
-        return None
-    return DiskSizes(*values)
+    values = [as_number(disk.get(name)) for name in names]
+    known = [value for value in values if value is not None and value >= 0]
+    return DiskSizes(*known) if len(known) == len(names) else None
 
 
 def judge_disk(path, disk, seen, add):
@@ -5077,8 +5186,9 @@ def multiply_on(devices):
         events = {device: start_products(device, one, batch) for device, one in work.items()}
         for device, one in work.items():
             wait(device)
-            if kind == "cuda":
-                first, last = events[device]
+            around = events[device]
+            if around:
+                first, last = around
                 one["spent"] += first.elapsed_time(last) / 1000
             one["runs"] += batch
             one["checks"] += 1
@@ -5275,7 +5385,7 @@ def judge_products(products, add):
         marks = [json.dumps(one.get("mark")) for one in alike]
         common = usual(marks)
         for one, mark in zip(alike, marks):
-            if mark != common and marks.count(common) > 1:
+            if common and mark != common and marks.count(common) > 1:
                 add(one.get("gpu"), "odd_product", short(name, 60))
             elif len(marks) == 2 and marks[0] != marks[1]:
                 add(None, "two_products", short(name, 60))
@@ -5368,17 +5478,10 @@ def judge_sample(gpus, streaks, holders):
     """One sample -> (findings, {GPU: why it is idle}).
 
     `streaks` counts samples in a row, by GPU; `holders(gpu)` tells why a GPU is idle, and is asked
-    only then. `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that
-    lacks a GPU says nothing yet.
+    only then.
     """
     add, why = Findings(), {}
-    most = max([streak["seen"] for streak in streaks.values()] or [0])
-    for one in gpus:
-        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
-        streak["seen"] = max(streak["seen"] + 1, most)
-    most = max([streak["seen"] for streak in streaks.values()] or [0])
-    gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
-    for label in sorted(label for label in gone if label is not None):
+    for label in gone_gpus(gpus, streaks):
         add(label, "gone_from_samples", label)
     for one in gpus:
         label = one["gpu"]
@@ -5389,21 +5492,40 @@ def judge_sample(gpus, streaks, holders):
         hard = [name for name in one["throttle"] if name != "sw_power_cap"]
         if hard:
             add(label, "throttled_sample", ", ".join(hard), one["temp_c"])
-        draw, limit = one["power_w"], one["limit_w"]
-        waits = (one["util"] or 0) >= 95 and (one["mem_util"] or 0) <= 5
-        quiet = waits and draw and limit and draw < STUCK_POWER * limit
-        streak["stuck"] = streak["stuck"] + 1 if quiet else 0
+        streak["stuck"] = streak["stuck"] + 1 if is_quiet(one) else 0
         streak["idle"] = streak["idle"] + 1 if one["util"] == 0 else 0
         if streak["stuck"] >= IDLE_SAMPLES:
             why[str(label)] = (
                 "busy at idle power: its kernel waits, "
                 "as in a collective that another rank never joined"
             )
-            values = (one["util"], draw, limit, streak["stuck"])
+            values = (one["util"], one["power_w"], one["limit_w"], streak["stuck"])
             add(label, "stuck_kernel", *values, expected=(STUCK_POWER,))
         if streak["idle"] >= IDLE_SAMPLES:
             why[str(label)] = holders(label)
     return add, why
+
+
+def gone_gpus(gpus, streaks):
+    """Count this sample in `streaks` -> the GPUs that two samples in a row lack.
+
+    `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that lacks a GPU
+    says nothing yet.
+    """
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    for one in gpus:
+        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
+        streak["seen"] = max(streak["seen"] + 1, most)
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
+    return sorted(label for label in gone if label is not None)
+
+
+def is_quiet(one):
+    """Whether a GPU says that it is busy, but moves no memory and draws little power."""
+    draw, limit = one["power_w"], one["limit_w"]
+    waits = (one["util"] or 0) >= 95 and (one["mem_util"] or 0) <= 5
+    return waits and draw and limit and draw < STUCK_POWER * limit
 
 
 def judge_end(words, code, places, sampled):
@@ -5446,8 +5568,9 @@ class Holders:
             self.at, self.known = now, proc["holders"]
             for one in self.known:
                 spent, old = cpu_seconds(one["pid"]), self.cpu.get(one["pid"])
-                told = None not in (spent, old, seconds) and seconds
-                one["cpu"] = (spent - old) / seconds if told else None
+                one["cpu"] = None
+                if spent is not None and old is not None and seconds:
+                    one["cpu"] = (spent - old) / seconds
                 self.cpu[one["pid"]] = spent
         node = f"/dev/nvidia{self.nodes.get(gpu, gpu)}"
         mine = [one for one in self.known if node in one["devices"]]
@@ -5471,7 +5594,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
-class Watch:
+class RunningWatch:
     """The state of a watch between two reads."""
 
     def __init__(self, names, out):
@@ -5572,24 +5695,47 @@ def watch(interval, pid=None, out=None):
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
     names = wanted([(name, "") for name in WATCH_FIELDS], known)
+    kmsg = end_of_kernel_log()
+    process = start_sampling(smi, names, interval)
+    ended = []
+    for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(which, lambda which, _: ended.append(f"signal {int(which)}"))
+    seen = RunningWatch(names, out or sys.stdout)
+    seen.say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+    follow(seen, process, kmsg, interval, pid, ended)
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if seen.code is not None:
+        seen.last_words()
+    seen.say(end=ended[0] if ended else "")
+    return seen.worst
+
+
+def end_of_kernel_log():
+    """A handle at the end of /dev/kmsg, or None where it can't be read."""
     try:
         kmsg = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         os.lseek(kmsg, 0, os.SEEK_END)
     except OSError:
-        kmsg = None
+        return None
+    return kmsg
+
+
+def start_sampling(smi, names, interval):
+    """Start one nvidia-smi that prints a row for each GPU every `interval` seconds."""
     query = ["--query-gpu=" + ",".join(names), "--format=csv,noheader,nounits"]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [smi, *query, "-lms", str(max(100, int(interval * 1000)))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    ended = []
-    for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(which, lambda which, _: ended.append(f"signal {int(which)}"))
-    seen = Watch(names, out or sys.stdout)
-    seen.say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+
+
+def follow(seen, process, kmsg, interval, pid, ended):
+    """Take what nvidia-smi prints until `ended` says why to stop; signals write there too."""
+    assert process.stdout is not None  # PIPE was asked for
     handle, last = process.stdout.fileno(), time.monotonic()
     while not ended:
         try:
@@ -5611,13 +5757,8 @@ def watch(interval, pid=None, out=None):
             silence = Findings()
             silence(None, "no_sample", time.monotonic() - last, expected=(interval,))
             seen.say(findings=silence.list)
-            seen.worst, ended = 1, ["nvidia-smi hangs"]
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    if seen.code is not None:
-        seen.last_words()
-    seen.say(end=ended[0] if ended else "")
-    return seen.worst
+            seen.worst = 1
+            ended.append("nvidia-smi hangs")
 
 
 def kernel_events(kmsg):
@@ -5647,45 +5788,86 @@ def save(record, folder):
             handle.write(text)
 
 
-def kind_of(text):
-    """Which output a raw text is, by its content, for captures with other file names."""
-    head = text[:4000]
-    first = next((line for line in head.splitlines() if line.strip()), "")
-    if "<nvidia_smi_log" in head or (head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]):
-        return "nvidia-smi-q.xml"
-    if "NVSMI LOG" in head:
-        return "q.txt"
-    if re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:200000], re.M):
-        return "table.txt"
-    cells = [cell.strip() for cell in first.split(",")]
-    if len(cells) > 2 and any(cell.startswith("retired_pages.address") for cell in cells):
-        return "retired.csv"
-    if len(cells) > 2 and "pid" in cells:
-        return "apps.csv"
-    if len(cells) > 2 and sum(cell.split(" [")[0] in CANON for cell in cells) >= 2:
-        return "nvidia-smi.csv"
-    if re.search(r"^\s+Link \d+:", text, re.M):
-        return "nvlink.txt"
-    if re.match(r"GPU \d+: ", first):
-        return "nvidia-smi-list.txt"
-    if re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M):
-        return "topo.txt"
-    if smi_failure(head) or HANDLE.search(head):
-        return "nvidia-smi.csv"
-    if re.search(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", head, re.M):
-        return "lspci.txt"
-    if re.search(r"^NVML version\s*:", head, re.M):
-        return "version.txt"
-    if re.search(
+HEAD = 4000  # characters in which most outputs show what they are
+MOST_LOOKED_AT = 200000  # characters, for what stands only further down
+
+
+def first_cells(text):
+    """The cells of the first line that isn't blank; none if there are fewer than three."""
+    line = next((line for line in text[:HEAD].splitlines() if line.strip()), "")
+    cells = [cell.strip() for cell in line.split(",")]
+    return cells if len(cells) > 2 else []
+
+
+def is_xml(text):
+    """`nvidia-smi -q -x`."""
+    head = text[:HEAD]
+    return "<nvidia_smi_log" in head or (
+        head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]
+    )
+
+
+def is_query(text):
+    """--query-gpu: two of its columns are known."""
+    return sum(cell.split(" [")[0] in CANON for cell in first_cells(text)) >= 2
+
+
+def is_topology(text):
+    """`nvidia-smi topo -m`."""
+    head = text[:HEAD]
+    return re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M)
+
+
+def is_kernel_log(text):
+    """`dmesg`, or what journalctl and /dev/kmsg give."""
+    return re.search(
         r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
         r"|^\[\s*\d+\.\d+\]|amdgpu",
-        text[:200000],
+        text[:MOST_LOOKED_AT],
         re.M,
-    ):
-        return "dmesg.txt"
-    if "[tid " in head:
-        return "fabricmanager.txt"
-    return "unrecognised"
+    )
+
+
+# Which output a raw text is, by its content; the first that fits.
+KINDS_OF_OUTPUT = (
+    ("nvidia-smi-q.xml", is_xml),
+    ("q.txt", lambda text: "NVSMI LOG" in text[:HEAD]),
+    # | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
+    (
+        "table.txt",
+        lambda text: re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
+    ),
+    (
+        "retired.csv",
+        lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),
+    ),
+    ("apps.csv", lambda text: "pid" in first_cells(text)),
+    ("nvidia-smi.csv", is_query),
+    ("nvlink.txt", lambda text: re.search(r"^\s+Link \d+:", text, re.M)),
+    # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)
+    ("nvidia-smi-list.txt", lambda text: re.match(r"\s*^GPU \d+: ", text[:HEAD], re.M)),
+    ("topo.txt", is_topology),
+    (
+        "nvidia-smi.csv",
+        lambda text: smi_failure(text[:HEAD]) or HANDLE.search(text[:HEAD]),
+    ),
+    # 3b:00.0 3D controller [0302]: NVIDIA Corporation …
+    (
+        "lspci.txt",
+        lambda text: re.search(
+            r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", text[:HEAD], re.M
+        ),
+    ),
+    ("version.txt", lambda text: re.search(r"^NVML version\s*:", text[:HEAD], re.M)),
+    ("dmesg.txt", is_kernel_log),
+    ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
+)
+
+
+def kind_of(text):
+    """Which output a raw text is, by its content, for captures with other file names."""
+    kinds = (kind for kind, fits in KINDS_OF_OUTPUT if fits(text))
+    return next(kinds, "unrecognised")
 
 
 def load(path):
@@ -5694,24 +5876,19 @@ def load(path):
     Raises OSError, or ValueError with what to do.
     """
     record = {"files": {}, "exit": {}, "live": False}
-    names = [path]
-    if not os.path.isfile(path):
-        names = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
+    folder = not os.path.isfile(path)
+    names = sorted(glob.glob(os.path.join(glob.escape(path), "*"))) if folder else [path]
     if not names:
         raise ValueError(
             "{} has no files; pass a folder with some of {}".format(path, ", ".join(FILES))
         )
-    for name in names:
-        if not os.path.isfile(name):
-            continue
+    known = FILES + EXTRA_FILES + ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+    for name in filter(os.path.isfile, names):
         with open(name, "rb") as handle:
             raw = handle.read(LIMIT + 1)
-        text = raw[:LIMIT].decode("utf-8", "replace")
-        base = os.path.basename(name)
-        known = FILES + EXTRA_FILES
-        known += ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+        text, base = raw[:LIMIT].decode("utf-8", "replace"), os.path.basename(name)
         slot = base if base in known else kind_of(text)
-        if base not in known and slot == "unrecognised" and os.path.isdir(path):
+        if slot == "unrecognised" and folder:
             continue
         if slot in record["files"]:
             raise ValueError(
@@ -5720,17 +5897,23 @@ def load(path):
         if len(raw) > LIMIT:
             record.setdefault("cut", []).append(slot)
         record["files"][slot] = text
-    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
-        if name in record["files"]:
-            try:
-                value = json.loads(record["files"].pop(name))
-                if not isinstance(value, dict):
-                    raise ValueError("not an object")
-                record[key] = value
-            except (ValueError, RecursionError) as error:
-                record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
-                record[key] = {}
+    read_objects(record)
     return record
+
+
+def read_objects(record):
+    """Move exit.json and proc.json from the files of a record into its `exit` and `proc`."""
+    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
+        if name not in record["files"]:
+            continue
+        try:
+            value = json.loads(record["files"].pop(name))
+            if not isinstance(value, dict):
+                raise ValueError("not an object")
+            record[key] = value
+        except (ValueError, RecursionError) as error:
+            record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
+            record[key] = {}
 
 
 def judge(record, expectations=None):
@@ -5928,7 +6111,7 @@ def main(arguments=None):
         print("\n".join(f"{name:8} {text}" for name, (_, text) in sorted(EXPECT.items())))
         return 0
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     try:
         expectations = expectations_of(options.expect)
@@ -5937,28 +6120,38 @@ def main(arguments=None):
         return 2
     if options.watch:
         return watch(options.watch, options.pid)
-    extra, measured = [], None
-    if options.replay:
-        try:
-            record = load(options.replay)
-        except (OSError, ValueError) as error:
-            sys.stderr.write(f"gpu_health.py: can't replay: {error}\n")
-            return 2
-    else:
-        record = gather(python=options.python, paths=options.path)
-        if options.stress:
-            measured, extra = stress(options.stress, options.python or sys.executable, record)
-        if options.record:
-            try:
-                save(record, options.record)
-            except OSError as error:
-                sys.stderr.write(f"gpu_health.py: can't record: {error}\n")
-                return 2
+    try:
+        record, measured, extra = record_of(options)
+    except CantExamine as error:
+        sys.stderr.write(f"gpu_health.py: {error}\n")
+        return 2
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
     print(json.dumps(answer, ensure_ascii=False) if options.json else as_text(answer))
     return EXIT[answer["verdict"]]
+
+
+class CantExamine(Exception):
+    """There is nothing to judge, or it can't be recorded."""
+
+
+def record_of(options):
+    """-> (the record, what a load measured or None, its findings). Raises CantExamine."""
+    if options.replay:
+        try:
+            return load(options.replay), None, []
+        except (OSError, ValueError) as error:
+            raise CantExamine(f"can't replay: {error}") from None
+    record, measured, extra = gather(python=options.python, paths=options.path), None, []
+    if options.stress:
+        measured, extra = stress(options.stress, options.python or sys.executable, record)
+    if options.record:
+        try:
+            save(record, options.record)
+        except OSError as error:
+            raise CantExamine(f"can't record: {error}") from None
+    return record, measured, extra
 
 
 if __name__ == "__main__":

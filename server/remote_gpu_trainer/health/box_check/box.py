@@ -43,7 +43,9 @@ class Gpu:
         """A GPU about which nothing is known yet."""
         self.index, self.bdf, self.uuid, self.cells, self.seen = None, None, None, {}, set()
         self.links, self.migs, self.processes = None, None, []
-        self.listed_name, self.listed_uuid = None, None  # what -L says
+        # what -L says
+        self.listed_name: str | None = None
+        self.listed_uuid: str | None = None
 
     @property
     def label(self):
@@ -96,7 +98,8 @@ class Gpu:
     @property
     def name(self):
         """The name of the card, or an empty text."""
-        return self.raw("name") if state(self.raw("name")) == "value" else self.listed_name or ""
+        told = self.raw("name")
+        return told if told is not None and state(told) == "value" else self.listed_name or ""
 
     @property
     def mig(self):
@@ -110,7 +113,7 @@ class Gpu:
         return bool(named) or "vgpu" in (self.raw("x.virtualization") or "").lower()
 
 
-class Box:
+class ExaminedBox:
     """Everything that the outputs show about one box."""
 
     def __init__(self):
@@ -119,7 +122,7 @@ class Box:
         self.problems = []  # what could not be read, in words
         self.failures = []  # (kind, line) where nvidia-smi says that it can't work
         self.lost = []  # (place, index, line) of GPUs without a handle
-        self.log = None  # what parse_log gives
+        self.log: dict | None = None  # what parse_log gives
         self.live, self.recorded, self.missing = False, False, []
         self.sources = []  # the outputs that name GPUs
         self.processes_known, self.driver, self.log_excused = False, "", False
@@ -141,8 +144,8 @@ class Box:
 
 
 def parse(record):
-    """The record -> a Box."""
-    box = Box()
+    """The record -> an ExaminedBox."""
+    box = ExaminedBox()
     files, box.live = record["files"], bool(record.get("live"))
     box.proc, raw_exit = as_dict(record.get("proc")), as_dict(record.get("exit"))
     box.recorded = box.live or "_by" in raw_exit

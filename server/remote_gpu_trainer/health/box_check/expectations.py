@@ -71,14 +71,21 @@ def value_of(kind, text):
         found = re.match(r"(?:x|gen)?(\d{1,6})$", low)
         return int(found.group(1)) if found else None
     if kind in ("size", "memory"):
-        found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", low)
-        unit = found.group(2) if found else "?"
-        if kind == "memory" and unit in ("gb", "tb", "mb"):
-            unit = unit[:1] + "ib"  # a card of 80 GB has 80 GiB
-        return float(found.group(1)) * GIB[unit] if unit in GIB else None
+        return gib_of(low, kind)
     if kind == "build" and re.match(r"cu\d{2,4}$", low):
         return low
     return version(low) if re.match(r"v?\d{1,6}(?:\.\d{1,6}){0,4}$", low) else None
+
+
+def gib_of(text, kind):
+    """The GiB of a size in lower case, or None. A card (`memory`) of 80 GB has 80 GiB."""
+    found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", text)
+    if not found:
+        return None
+    unit = found.group(2)
+    if kind == "memory" and unit in ("gb", "tb", "mb"):
+        unit = unit[:1] + "ib"
+    return float(found.group(1)) * GIB[unit] if unit in GIB else None
 
 
 def expectations_of(text):
@@ -168,8 +175,6 @@ def judge_expectations(box, expectations, add):
     answered = [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
     for what, operator, want, value in expectations:
         one = Expectation(add, what, operator, want, value)
-        if what == "log":
-            continue
         if what == "gpus":
             expect_count(box, cards, answered, one)
         elif what in ("disk", "shm", "ram"):
@@ -177,19 +182,29 @@ def judge_expectations(box, expectations, add):
         elif what in ("torch", "cuda"):
             expect_torch(as_dict(box.proc.get("torch")), one)
         elif what == "driver":
-            if not box.driver:
-                one.unknown()
-            elif not one.fits(version(box.driver)):
-                one.miss(None, box.driver, "torch_driver")
-        else:
-            if what == "vram" and cards:
-                for label, card in cards:
-                    one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
-            elif not answered:
-                one.unknown()
-            for gpu in answered:
-                if not add.has("lost", gpu.label):
-                    EXPECT_OF_GPU[what](gpu, one)
+            expect_driver(box, one)
+        elif what != "log":  # `judge` reads it: an unreadable log is then no finding
+            expect_of_gpus(cards, answered, one)
+
+
+def expect_driver(box, one):
+    """driver: its version."""
+    if not box.driver:
+        one.unknown()
+    elif not one.fits(version(box.driver)):
+        one.miss(None, box.driver, "torch_driver")
+
+
+def expect_of_gpus(cards, answered, one):
+    """What each GPU that answers and isn't lost has to have, and of AMD's cards the memory."""
+    if one.what == "vram" and cards:
+        for label, card in cards:
+            one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+    elif not answered:
+        one.unknown()
+    for gpu in answered:
+        if not one.add.has("lost", gpu.label):
+            EXPECT_OF_GPU[one.what](gpu, one)
 
 
 def expect_count(box, cards, answered, one):

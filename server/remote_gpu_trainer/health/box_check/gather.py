@@ -128,8 +128,10 @@ def container_by_traces():
         r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)",
         read_text("/proc/1/environ") or "",
     )
-    if told or made:
-        return short(told or made.group(1) or "kubernetes", 20)
+    if told:
+        return short(told, 20)
+    if made:
+        return short(made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
     # A host without disks may have such a root as well.
     root = re.search(

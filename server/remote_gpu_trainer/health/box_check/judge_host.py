@@ -85,7 +85,7 @@ def owner_of(box, devices, place):
 
     A card that the container doesn't list may be its own lost one, if a device node is left over.
     """
-    if place in box.foreign:
+    if place and place in box.foreign:
         return "another job"
     if place and box.container and box.gpus and place not in devices.own:
         return "perhaps this job" if box.spare_nodes else "another job"
@@ -153,7 +153,7 @@ def add_sxid(code, place, events, add):
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
-    }.get(SXID.get(code), "not in gpud's table")
+    }.get(SXID.get(code, ""), "not in gpud's table")
     action = {
         "fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
         "degraded": "finish your job, then reboot the box",
@@ -198,11 +198,14 @@ def judge_system(box, add):
 def judge_host_memory(box, add):
     """The container's memory limit if it is nearly used up, otherwise the memory of the box."""
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
-    limit, used = limits.get("limit_mib"), limits.get("used_mib")
-    total, available = memory.get("total_mib"), memory.get("available_mib")
-    if are_numbers(limit, used) and limit > 0 and used > 0.95 * limit:
+    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
+    total, available = (
+        as_number(memory.get("total_mib")) or 0,
+        as_number(memory.get("available_mib")),
+    )
+    if used is not None and 0 < 0.95 * limit < used:
         add(None, "container_memory", used, limit)
-    elif are_numbers(total, available) and total > 0 and available < 1024:
+    elif available is not None and total > 0 and available < 1024:
         add(None, "little_memory", available, total)
 
 
@@ -215,9 +218,9 @@ def judge_fabric_manager(box, add):
         add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
 
 
-def are_numbers(*values):
-    """Whether all values are numbers."""
-    return all(isinstance(value, (int, float)) for value in values)
+def as_number(value):
+    """The value if it is a number, otherwise None."""
+    return value if isinstance(value, (int, float)) else None
 
 
 class DiskSizes(NamedTuple):
@@ -232,10 +235,9 @@ class DiskSizes(NamedTuple):
 def sizes_of(disk):
     """The DiskSizes of a disk as it was gathered, or None where a size is missing."""
     names = ("total_mib", "free_mib", "inodes", "inodes_free")
-    values = [disk.get(name) for name in names]
-    if not are_numbers(*values) or not all(value >= 0 for value in values):
-        return None
-    return DiskSizes(*values)
+    values = [as_number(disk.get(name)) for name in names]
+    known = [value for value in values if value is not None and value >= 0]
+    return DiskSizes(*known) if len(known) == len(names) else None
 
 
 def judge_disk(path, disk, seen, add):

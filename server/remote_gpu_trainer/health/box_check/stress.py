@@ -120,7 +120,7 @@ def judge_products(products, add):
         marks = [json.dumps(one.get("mark")) for one in alike]
         common = usual(marks)
         for one, mark in zip(alike, marks):
-            if mark != common and marks.count(common) > 1:
+            if common and mark != common and marks.count(common) > 1:
                 add(one.get("gpu"), "odd_product", short(name, 60))
             elif len(marks) == 2 and marks[0] != marks[1]:
                 add(None, "two_products", short(name, 60))

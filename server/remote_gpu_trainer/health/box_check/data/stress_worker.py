@@ -79,8 +79,9 @@ def multiply_on(devices):
         events = {device: start_products(device, one, batch) for device, one in work.items()}
         for device, one in work.items():
             wait(device)
-            if kind == "cuda":
-                first, last = events[device]
+            around = events[device]
+            if around:
+                first, last = around
                 one["spent"] += first.elapsed_time(last) / 1000
             one["runs"] += batch
             one["checks"] += 1
