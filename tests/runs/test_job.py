@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.runs.job import MOST_BYTES, Job
+from remote_gpu_trainer.runs.cells import CellError, expand, read_queue
+from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import (
-    CellError,
     JobError,
-    expand,
     from_file,
     from_object,
-    read_queue,
     with_options,
     with_queue,
 )
+from remote_gpu_trainer.runs.job_values import MOST_BYTES
 from remote_gpu_trainer.runs.launch_risks import warnings
 
 LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}

@@ -282,7 +282,7 @@ def status(args: argparse.Namespace) -> int:
 def release(args: argparse.Namespace) -> int:
     """`release`: 0 verified, gone or forgotten, 1 not, 2 could not tell."""
     from ..platforms import profile as profiles
-    from ..runs.release import Unreleased
+    from ..runs.pulling import Unreleased
 
     if args.forget or args.mine:
         return _forget(args)
@@ -301,6 +301,7 @@ def release(args: argparse.Namespace) -> int:
 
 def _bring_home(args: argparse.Namespace, box, profile) -> int:
     from ..platforms import teardown
+    from ..runs import box_gone
     from ..runs import release as releasing
 
     found = releasing.release(
@@ -315,7 +316,7 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
     if profile.kind != "own":
         remember(box, profile.name)
     ways = teardown.ways(profile, datetime.date.today())
-    next_step = releasing.next_step(box, profile)
+    next_step = box_gone.next_step(box, profile)
     if args.json:
         told = {**found.as_dict(), "ways": [way.__dict__ for way in ways], "next": next_step}
         print(json.dumps(told, ensure_ascii=False, indent=1))
@@ -326,9 +327,9 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
 
 
 def _confirm(args: argparse.Namespace, box, profile) -> int:
-    from ..runs import release as releasing
+    from ..runs import box_gone
 
-    found = releasing.confirm(box, profile, ids=args.id, listing=_listing(args, profile))
+    found = box_gone.confirm(box, profile, ids=args.id, listing=_listing(args, profile))
     verdict = {True: "gone", False: "still there", None: "could not tell"}[found.gone]
     print(
         json.dumps({"gone": found.gone, "text": found.text}, ensure_ascii=False)

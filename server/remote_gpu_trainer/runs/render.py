@@ -15,7 +15,6 @@ from .. import __version__
 from ..platforms.profile import Profile
 from . import shell_text
 from .job import Job
-from .job_reading import Snapshot
 from .launch_risks import Warning, warnings
 from .runner_values import (
     Unfit,
@@ -27,6 +26,7 @@ from .runner_values import (
     probed,
     values,
 )
+from .snapshot import Snapshot
 from .targets import kubernetes, skypilot, slurm
 
 TARGETS = ("ssh", "slurm", "kubernetes", "skypilot", "local")

@@ -13,7 +13,7 @@ from typing import Any
 from ..catalogue.bundle import bundle_root
 from ..platforms import profile
 from ..text import write_whole
-from . import job_reading
+from . import code_state
 from .job_reading import JobError, from_object
 from .render import ENDINGS, OURS, SHEBANG, Rendered, probe_beside, render, usual_target
 from .runner_values import Unfit
@@ -40,11 +40,11 @@ def rendered(
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:
-        snapshot = job_reading.take(Path(job.code)) if job.code else None
+        snapshot = code_state.take(Path(job.code)) if job.code else None
         made = render(
             job, platform, chosen, on or date.today(), snapshot, str(place) if place else None
         )
-    except (Unfit, job_reading.CodeError) as error:
+    except (Unfit, code_state.CodeError) as error:
         raise JobError(str(error)) from None
     answer = made.as_dict()
     if place:

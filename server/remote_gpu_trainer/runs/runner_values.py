@@ -10,8 +10,8 @@ import shlex
 
 from ..platforms.profile import Profile
 from .job import Job, Resume, Secret
-from .job_reading import Snapshot
 from .script_parts import Value
+from .snapshot import Snapshot
 from .targets import kubernetes, skypilot, slurm
 
 UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
