@@ -156,7 +156,8 @@ def _health(name: str, told: dict, code: int | None) -> Health:
     health.driver = shown(told.get("driver") or "", 40)
     listed = told.get("recognised")
     health.about = [shown(one, 80) for one in listed[:8]] if isinstance(listed, list) else []
-    health.stress = _plain(told["stress"]) if isinstance(told.get("stress"), dict) else None
+    stress = _plain(told.get("stress"))
+    health.stress = stress if isinstance(stress, dict) else None
     doubts = []
     if health.verdict == "fit" and (code != 0 or not gpus):
         ended = "unknown" if code is None else code
@@ -187,30 +188,30 @@ def _finding(one: dict) -> dict:
 
 def _brief(gpus: list[dict]) -> list[dict]:
     """An item for each kind of card, with the numbers of these cards under `gpu`."""
-    kinds: list[dict] = []
-    for one in gpus:
-        kind = {
-            name: _plain(one[name])
-            for name, sort in _ABOUT_A_GPU.items()
-            if type(one.get(name)) is sort
-        }
-        if "mig" in kind:
-            kind["mig"] = [name for name in kind["mig"] if isinstance(name, str)]
-        labels = one.get("gpu") if isinstance(one.get("gpu"), list) else [one.get("gpu")]
-        same = next(
-            (
-                other
-                for other in kinds
-                if {key: value for key, value in other.items() if key != "gpu"} == kind
-            ),
-            None,
-        )
-        if same is None and len(kinds) < MOST_KINDS:
-            same = {"gpu": [], **kind}
-            kinds.append(same)
-        if same is not None:
-            same["gpu"] += [_label(label) for label in labels[: MOST_GPUS - len(same["gpu"])]]
-    return kinds
+    kinds: list[tuple[dict, list]] = []  # what is known of a kind, the labels of its cards
+    for card in gpus:
+        kind = _kind_of_card(card)
+        labels = next((labels for other, labels in kinds if other == kind), None)
+        if labels is None and len(kinds) < MOST_KINDS:
+            labels = []
+            kinds.append((kind, labels))
+        if labels is not None:
+            named = card.get("gpu")
+            named = named if isinstance(named, list) else [named]
+            labels += [_label(label) for label in named[: MOST_GPUS - len(labels)]]
+    return [{"gpu": labels, **kind} for kind, labels in kinds]
+
+
+def _kind_of_card(card: dict) -> dict:
+    """The fields that cards of one kind share, each only where its value has the right type."""
+    kind: dict = {
+        name: _plain(card[name])
+        for name, sort in _ABOUT_A_GPU.items()
+        if type(card.get(name)) is sort
+    }
+    if "mig" in kind:
+        kind["mig"] = [name for name in kind["mig"] if isinstance(name, str)]
+    return kind
 
 
 def _label(value):

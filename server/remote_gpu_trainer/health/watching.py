@@ -259,7 +259,7 @@ def _finding(watch: Watch, time: float, one) -> None:
     if not isinstance(one, dict):
         watch.unread += 1
         return
-    level = one.get("level") if one.get("level") in LEVELS else "unknown"
+    level = next((level for level in LEVELS if level == one.get("level")), "unknown")
     entry = shown(one.get("entry") or "", 12)
     _event(
         watch,
