@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from remote_gpu_trainer.health import examine as health
-from remote_gpu_trainer.health import examine as health_hosts
+from remote_gpu_trainer.health import hosts as health_hosts
 from remote_gpu_trainer.health import reading as health_reading
 from remote_gpu_trainer.text import BadRequest
 
