@@ -110,8 +110,8 @@ def number(cell):
     text = cell.strip()
     if re.match(r"0[xX][0-9a-fA-F]{1,16}$", text):
         return int(text, 16)
-    found = NUMBER.match(text)
-    return float(found.group(1)) if found else None
+    match = NUMBER.match(text)
+    return float(match.group(1)) if match else None
 
 
 def yes(cell):
@@ -132,17 +132,17 @@ def bdf(text):
 
     00000000:3B:00.0, 0000:3b:00.0, 0000:3b:00 and 3b:00.0 are one place.
     """
-    found = BDF.match((text or "").strip())
-    if not found:
+    match = BDF.match((text or "").strip())
+    if not match:
         return None
-    domain, bus, device = (int(part or "0", 16) for part in found.groups())
+    domain, bus, device = (int(part or "0", 16) for part in match.groups())
     return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def version(text):
     """'590.44.01' -> (590, 44, 1); () for what is no version."""
-    found = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
-    return tuple(int(part) for part in found.group(1).split(".")) if found else ()
+    match = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
+    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 
 def as_dict(value):
@@ -260,20 +260,20 @@ def lost_handles(text):
     """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
     return [
         (
-            bdf(found.group(1) or found.group(3)),
-            int(found.group(2)) if found.group(2) else None,
-            short(found.group(0)),
+            bdf(match.group(1) or match.group(3)),
+            int(match.group(2)) if match.group(2) else None,
+            short(match.group(0)),
         )
-        for found in HANDLE.finditer(clean(text))
+        for match in HANDLE.finditer(clean(text))
     ]
 
 
 def smi_failure(text):
     """(kind, the line) when nvidia-smi says that it can't work at all, otherwise None."""
     for kind, pattern in FAILURES:
-        found = pattern.search(text)
-        if found:
-            start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+        match = pattern.search(text)
+        if match:
+            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
             return kind, short(text[start : end if end > 0 else None])
     return None
 
@@ -2059,23 +2059,23 @@ def event_of(kind, code, place, level, line, **more):
 
 def log_event(line):
     """The event that a line tells, or None."""
-    found = XID_LINE.search(line)
-    if found:
-        place, where, code, text = found.groups()
+    match = XID_LINE.search(line)
+    if match:
+        place, where, code, text = match.groups()
         level = xid_level(int(code), text or "")
         return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
-    found = SXID_LINE.search(line)
-    if found:
-        place, code, text = found.groups()
+    match = SXID_LINE.search(line)
+    if match:
+        place, code, text = match.groups()
         return sxid_event(place, code, text, line)
-    found = FM_LINE.search(line)
-    if found:
-        word, code, place = found.groups()
+    match = FM_LINE.search(line)
+    if match:
+        word, code, place = match.groups()
         return sxid_event(place, code, word.capitalize(), line)
     for kind, level, pattern in LOG_RULES:
-        found = pattern.search(line)
-        if found:
-            place = bdf(found.group(1)) if pattern.groups and found.group(1) else None
+        match = pattern.search(line)
+        if match:
+            place = bdf(match.group(1)) if pattern.groups and match.group(1) else None
             if kind == "xid 79":
                 return event_of("xid", 79, place, level, line)
             return event_of(kind, 0, place, level, line)
@@ -2262,12 +2262,12 @@ def xml_processes(table, place):
     return [
         {
             "bdf": place,
-            "pid": one.findtext("pid") or "",
-            "name": one.findtext("process_name") or "",
-            "screen": (one.findtext("type") or "") == "G",
-            "mib": number(one.findtext("used_memory") or "N/A"),
+            "pid": process.findtext("pid") or "",
+            "name": process.findtext("process_name") or "",
+            "screen": (process.findtext("type") or "") == "G",
+            "mib": number(process.findtext("used_memory") or "N/A"),
         }
-        for one in table.findall("process_info")[:500]
+        for process in table.findall("process_info")[:500]
     ]
 
 
@@ -2762,9 +2762,9 @@ def read_list(box, files):
     box.problems += problems
     if listed:
         box.sources.append("list")
-    distinct = len({one["uuid"] for one in listed}) == len(listed)
-    for one in listed:
-        uuid, index = one["uuid"], one["index"]
+    distinct = len({entry["uuid"] for entry in listed}) == len(listed)
+    for entry in listed:
+        uuid, index = entry["uuid"], entry["index"]
         gpu = next((gpu for gpu in box.gpus if distinct and gpu.uuid and gpu.uuid == uuid), None)
         gpu = gpu or next((gpu for gpu in box.gpus if gpu.index == index), None)
         nameless = not any(gpu.index is not None or gpu.uuid for gpu in box.gpus)
@@ -2773,7 +2773,7 @@ def read_list(box, files):
         if gpu is None:
             gpu = box.add_gpu(uuid=uuid)
         gpu.index = index if gpu.index is None else gpu.index
-        gpu.listed_name, gpu.migs, gpu.listed_uuid = one["name"], one["migs"], uuid
+        gpu.listed_name, gpu.migs, gpu.listed_uuid = entry["name"], entry["migs"], uuid
         gpu.seen.add("list")
 
 
@@ -2806,14 +2806,14 @@ def read_processes(box, files, processes):
         listed, problems = parse_apps(files["apps.csv"])
         box.problems += problems
         box.processes_known, processes = True, processes + listed
-    for one in processes:
+    for process in processes:
         for gpu in box.gpus:
-            if one["bdf"]:
-                here = one["bdf"] == gpu.bdf
+            if process["bdf"]:
+                here = process["bdf"] == gpu.bdf
             else:
-                here = one.get("uuid") and one.get("uuid") == gpu.uuid
-            if here and one["pid"] not in [old["pid"] for old in gpu.processes]:
-                gpu.processes.append(one)
+                here = process.get("uuid") and process.get("uuid") == gpu.uuid
+            if here and process["pid"] not in [old["pid"] for old in gpu.processes]:
+                gpu.processes.append(process)
 
 
 def read_other_captures(box, files):
@@ -2866,7 +2866,9 @@ def compare_with_sysfs(box):
 
 def nvidia_cards(box):
     """The NVIDIA cards of sysfs."""
-    return [one for one in as_list(box.proc.get("pci")) if as_dict(one).get("vendor") == "0x10de"]
+    return [
+        card for card in as_list(box.proc.get("pci")) if as_dict(card).get("vendor") == "0x10de"
+    ]
 
 
 def amd_cards(box):
@@ -2875,18 +2877,18 @@ def amd_cards(box):
     If NVIDIA GPUs answer, a Ryzen's integrated graphics is left out, and a label is a place.
     """
     cards = [
-        one
-        for one in map(as_dict, as_list(box.proc.get("pci")))
-        if one.get("vendor") == "0x1002"
-        and one.get("driver") in ("amdgpu", "")
-        and str(one.get("mem_info_vram_total", "")).isdigit()
+        card
+        for card in map(as_dict, as_list(box.proc.get("pci")))
+        if card.get("vendor") == "0x1002"
+        and card.get("driver") in ("amdgpu", "")
+        and str(card.get("mem_info_vram_total", "")).isdigit()
     ]
     if not box.gpus:
         return list(enumerate(cards))
     return [
-        (bdf(str(one.get("bdf"))), one)
-        for one in cards
-        if one.get("ras") or not str(one.get("class")).startswith("0x03")
+        (bdf(str(card.get("bdf"))), card)
+        for card in cards
+        if card.get("ras") or not str(card.get("class")).startswith("0x03")
     ]
 
 
@@ -2956,8 +2958,8 @@ def value_of(kind, text):
     if kind == "links" and low == "all":
         return "all"
     if kind in ("count", "links"):
-        found = re.match(r"(?:x|gen)?(\d{1,6})$", low)
-        return int(found.group(1)) if found else None
+        match = re.match(r"(?:x|gen)?(\d{1,6})$", low)
+        return int(match.group(1)) if match else None
     if kind in ("size", "memory"):
         return gib_of(low, kind)
     if kind == "build" and re.match(r"cu\d{2,4}$", low):
@@ -2967,13 +2969,13 @@ def value_of(kind, text):
 
 def gib_of(text, kind):
     """The GiB of a size in lower case, or None. A card (`memory`) of 80 GB has 80 GiB."""
-    found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", text)
-    if not found:
+    match = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", text)
+    if not match:
         return None
-    unit = found.group(2)
+    unit = match.group(2)
     if kind == "memory" and unit in ("gb", "tb", "mb"):
         unit = unit[:1] + "ib"
-    return float(found.group(1)) * GIB[unit] if unit in GIB else None
+    return float(match.group(1)) * GIB[unit] if unit in GIB else None
 
 
 def expectations_of(text):
@@ -2985,13 +2987,13 @@ def expectations_of(text):
     for part in (text or "").split(","):
         if not part.strip():
             continue
-        found = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
-        if not found or found.group(1) not in EXPECT:
-            found, names = repr(part.strip()), ", ".join(sorted(EXPECT))
+        match = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
+        if not match or match.group(1) not in EXPECT:
+            match, names = repr(part.strip()), ", ".join(sorted(EXPECT))
             raise ValueError(
-                f"--expect: can't read {found}; write NAME=VALUE with one of these names: {names}"
+                f"--expect: can't read {match}; write NAME=VALUE with one of these names: {names}"
             )
-        what, operator, want = found.groups()
+        what, operator, want = match.groups()
         kind = EXPECT[what][0]
         words, operators = KINDS[kind]
         value = value_of(kind, want)
@@ -3062,50 +3064,50 @@ def judge_expectations(box, expectations, add):
     cards = amd_cards(box)
     answered = [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
     for what, operator, want, value in expectations:
-        one = Expectation(add, what, operator, want, value)
+        expectation = Expectation(add, what, operator, want, value)
         if what == "gpus":
-            expect_count(box, cards, answered, one)
+            expect_count(box, cards, answered, expectation)
         elif what in ("disk", "shm", "ram"):
-            expect_size(box, one)
+            expect_size(box, expectation)
         elif what in ("torch", "cuda"):
-            expect_torch(as_dict(box.proc.get("torch")), one)
+            expect_torch(as_dict(box.proc.get("torch")), expectation)
         elif what == "driver":
-            expect_driver(box, one)
+            expect_driver(box, expectation)
         elif what != "log":  # `judge` reads it: an unreadable log is then no finding
-            expect_of_gpus(cards, answered, one)
+            expect_of_gpus(cards, answered, expectation)
 
 
-def expect_driver(box, one):
+def expect_driver(box, expectation):
     """driver: its version."""
     if not box.driver:
-        one.unknown()
-    elif not one.fits(version(box.driver)):
-        one.miss(None, box.driver, "torch_driver")
+        expectation.unknown()
+    elif not expectation.fits(version(box.driver)):
+        expectation.miss(None, box.driver, "torch_driver")
 
 
-def expect_of_gpus(cards, answered, one):
+def expect_of_gpus(cards, answered, expectation):
     """What each GPU that answers and isn't lost has to have, and of AMD's cards the memory."""
-    if one.what == "vram" and cards:
+    if expectation.what == "vram" and cards:
         for label, card in cards:
-            one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+            expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
     elif not answered:
-        one.unknown()
+        expectation.unknown()
     for gpu in answered:
-        if not one.add.has("lost", gpu.label):
-            EXPECT_OF_GPU[one.what](gpu, one)
+        if not expectation.add.has("lost", gpu.label):
+            EXPECT_OF_GPU[expectation.what](gpu, expectation)
 
 
-def expect_count(box, cards, answered, one):
+def expect_count(box, cards, answered, expectation):
     """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
     told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
     if not told and not box.gpus:
-        one.unknown()
-    elif not one.fits(listed):
-        one.miss(None, str(listed))
+        expectation.unknown()
+    elif not expectation.fits(listed):
+        expectation.miss(None, str(listed))
 
 
-def expect_size(box, one):
+def expect_size(box, expectation):
     """disk, shm and ram, in GiB."""
     disks = dict(as_dict(box.proc.get("disks")))
     shm = as_dict(disks.pop("/dev/shm", None))
@@ -3116,126 +3118,130 @@ def expect_size(box, one):
         "disk": max([size for size in free if isinstance(size, (int, float))] or [0]),
         "shm": shm.get("total_mib"),
         "ram": limit.get("limit_mib") or memory.get("total_mib"),
-    }[one.what]
+    }[expectation.what]
     if not isinstance(got, (int, float)) or not got:
-        one.unknown()
-    elif not one.fits(got / 1024.0, at_least(one.operator)):
-        entry = one.what if one.what in ("disk", "shm") else ""
-        one.miss(None, f"{got / 1024.0:.1f} GiB", entry)
+        expectation.unknown()
+    elif not expectation.fits(got / 1024.0, at_least(expectation.operator)):
+        entry = expectation.what if expectation.what in ("disk", "shm") else ""
+        expectation.miss(None, f"{got / 1024.0:.1f} GiB", entry)
 
 
-def expect_torch(torch, one):
+def expect_torch(torch, expectation):
     """torch and cuda: a version, or torch's CUDA as cu130."""
-    told = torch.get("torch" if one.what == "torch" else "cuda")
+    told = torch.get("torch" if expectation.what == "torch" else "cuda")
     if not torch.get("torch"):
-        one.unknown()
-    elif isinstance(one.value, str):
+        expectation.unknown()
+    elif isinstance(expectation.value, str):
         cuda = torch.get("cuda")
-        if "cu" + str(cuda or "").replace(".", "") != one.value:
-            one.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
-    elif not one.fits(version(told)):
-        one.miss(None, short(told, 40), "")
+        if "cu" + str(cuda or "").replace(".", "") != expectation.value:
+            expectation.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
+    elif not expectation.fits(version(told)):
+        expectation.miss(None, short(told, 40), "")
 
 
-def expect_name(gpu, one):
+def expect_name(gpu, expectation):
     """name: a part of the card's name; all outputs have to agree."""
     names = sorted(set(gpu.cells.get("name", [])))
     if not gpu.name:
-        one.unknown()
-    elif one.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
-        one.miss(gpu.label, gpu.name)
-    elif one.add.has("identity", gpu.label) and len(names) > 1:
-        one.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
+        expectation.unknown()
+    elif expectation.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
+        expectation.miss(gpu.label, gpu.name)
+    elif expectation.add.has("identity", gpu.label) and len(names) > 1:
+        expectation.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
 
 
-def expect_vram(gpu, one):
+def expect_vram(gpu, expectation):
     """vram: GiB of the card, or under MIG of the largest instance (3g.40gb)."""
     got, names = gpu.number("memory.total"), gpu.migs or []
     slices = [int(size) for name in names for size in re.findall(r"\.(\d{1,4})gb", name)]
     if gpu.mig and slices:
-        one.check_memory(gpu.label, max(slices), " in the largest MIG instance")
+        expectation.check_memory(gpu.label, max(slices), " in the largest MIG instance")
     elif got is None or gpu.mig:
-        one.unknown()
+        expectation.unknown()
     else:
-        one.check_memory(gpu.label, got / 1024.0)
+        expectation.check_memory(gpu.label, got / 1024.0)
 
 
-def expect_nvlink(gpu, one):
+def expect_nvlink(gpu, expectation):
     """nvlink: active links, or as many as a card of this name has."""
     links = gpu.links or {}
     live = [speed for speed in links.values() if speed is not None]
     known = next((links for pattern, links, _ in NVLINKS if re.search(pattern, gpu.name)), None)
-    need = one.value if one.value != "all" else max(known or 1, len(links))
+    need = expectation.value if expectation.value != "all" else max(known or 1, len(links))
     if gpu.links is None:
-        one.unknown()
-    elif len(live) < need and not (one.add.has("nvlink", gpu.label) and live):
-        one.miss(gpu.label, f"{len(live)} active links", "")
+        expectation.unknown()
+    elif len(live) < need and not (expectation.add.has("nvlink", gpu.label) and live):
+        expectation.miss(gpu.label, f"{len(live)} active links", "")
     elif len(live) < need:
-        for other in one.add.list:  # one fault, one finding, with the level of an unmet expectation
+        for (
+            other
+        ) in expectation.add.list:  # one fault, one finding, with the level of an unmet expectation
             if other["gpu"] == gpu.label and "NVLink" in other["evidence"]:
                 other["level"] = "fatal"
 
 
-def expect_type(gpu, one):
+def expect_type(gpu, expectation):
     """bf16 and fp8, by the table of cards."""
     sku = sku_of(gpu.name)
     if sku is None:
-        one.unknown()
-    elif sku[one.what] != one.value:
-        told = "yes" if sku[one.what] else "no"
-        one.miss(gpu.label, f"{gpu.name}: {told}", "bf16" if one.what == "bf16" else "")
+        expectation.unknown()
+    elif sku[expectation.what] != expectation.value:
+        told = "yes" if sku[expectation.what] else "no"
+        expectation.miss(
+            gpu.label, f"{gpu.name}: {told}", "bf16" if expectation.what == "bf16" else ""
+        )
 
 
-def expect_p2p(gpu, one):
+def expect_p2p(gpu, expectation):
     """p2p: peer to peer on the stock driver, by the table of cards."""
     sku = sku_of(gpu.name)
     if sku is None:
-        one.unknown()
-    elif (sku["p2p"] != "none") != one.value:
-        one.miss(gpu.label, f"{gpu.name}: {sku['p2p']}", "")
+        expectation.unknown()
+    elif (sku["p2p"] != "none") != expectation.value:
+        expectation.miss(gpu.label, f"{gpu.name}: {sku['p2p']}", "")
 
 
-def expect_capability(gpu, one):
+def expect_capability(gpu, expectation):
     """cc: what the card says, or the table of cards."""
     got = gpu.raw("compute_cap")
     if state(got) != "value":
         got = (sku_of(gpu.name) or {}).get("compute_cap")
     if not got:
-        one.unknown()
-    elif not one.fits(version(got)):
-        one.miss(gpu.label, got)
+        expectation.unknown()
+    elif not expectation.fits(version(got)):
+        expectation.miss(gpu.label, got)
 
 
-def expect_pcie(gpu, one):
+def expect_pcie(gpu, expectation):
     """pcie and pciegen: the width, and the highest generation."""
-    field = "pcie.link.width.current" if one.what == "pcie" else "pcie.link.gen.max"
+    field = "pcie.link.width.current" if expectation.what == "pcie" else "pcie.link.gen.max"
     got = gpu.number(field)
     if got is None:
-        one.unknown()
-    elif not one.fits(got, ">=" if one.operator == "=" else one.operator):
-        one.miss(gpu.label, str(int(got)))
-    elif one.what == "pcie":  # expected by the user, so not a fault
-        drop(one.add, gpu, "PCIe width")
+        expectation.unknown()
+    elif not expectation.fits(got, ">=" if expectation.operator == "=" else expectation.operator):
+        expectation.miss(gpu.label, str(int(got)))
+    elif expectation.what == "pcie":  # expected by the user, so not a fault
+        drop(expectation.add, gpu, "PCIe width")
 
 
-def expect_mode(gpu, one):
+def expect_mode(gpu, expectation):
     """ecc and mig: on or off."""
-    got = gpu.raw(one.what + ".mode.current")
+    got = gpu.raw(expectation.what + ".mode.current")
     if state(got) != "value":
-        if one.value:
-            one.miss(gpu.label, "not available")
-    elif (got == "Enabled") != one.value:
-        if one.what != "ecc" or not one.add.has("eccmode", gpu.label):
-            one.miss(gpu.label, got, "")
-    elif one.what == "ecc" and not one.value:
-        drop(one.add, gpu, "ECC mode Disabled$")
+        if expectation.value:
+            expectation.miss(gpu.label, "not available")
+    elif (got == "Enabled") != expectation.value:
+        if expectation.what != "ecc" or not expectation.add.has("eccmode", gpu.label):
+            expectation.miss(gpu.label, got, "")
+    elif expectation.what == "ecc" and not expectation.value:
+        drop(expectation.add, gpu, "ECC mode Disabled$")
 
 
 def drop(add, gpu, pattern):
     """Remove the findings about a GPU whose evidence begins with the pattern."""
-    mine = [one for one in add.list if one["gpu"] == gpu.label]
-    gone = [one for one in mine if re.match(pattern, one["evidence"])]
-    add.list[:] = [one for one in add.list if one not in gone]
+    mine = [finding for finding in add.list if finding["gpu"] == gpu.label]
+    gone = [finding for finding in mine if re.match(pattern, finding["evidence"])]
+    add.list[:] = [finding for finding in add.list if finding not in gone]
 
 
 # The names of --expect that are compared for each GPU.
@@ -3691,10 +3697,10 @@ def minor_of(place):
 
     N is None if the driver's folder doesn't show it.
     """
-    told = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
-    found = re.search(r"Device Minor:\s+(\d{1,4})", told)
-    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", told)
-    return int(found.group(1)) if found else None, bool(left_out)
+    text = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
+    match = re.search(r"Device Minor:\s+(\d{1,4})", text)
+    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", text)
+    return int(match.group(1)) if match else None, bool(left_out)
 
 
 def gather_nodes(proc):
@@ -3982,12 +3988,12 @@ def judge_identity(box, add):
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label)]
     common = usual([gpu.name for gpu in there])
     for gpu in there:
-        told = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
-        told |= {gpu.listed_name} if gpu.listed_name else set()
-        odd = odd_names(gpu, told, there)
+        names = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
+        names |= {gpu.listed_name} if gpu.listed_name else set()
+        odd = odd_names(gpu, names, there)
         odd += odd_memory(gpu, there, odd)
         odd += odd_capability(gpu)
-        if len(told) > 1 and len(odd) == 1:
+        if len(names) > 1 and len(odd) == 1:
             add(gpu.label, "different_names", odd[0])
         elif odd:
             add(gpu.label, "wrong_card", "; ".join(odd))
@@ -4049,8 +4055,8 @@ def judge_driver(box, there, add):
     texts = [text for gpu in there for text in gpu.cells.get("driver_version", [])]
     texts += [text for gpu in there for text in gpu.cells.get("kmd_version", [])]
     drivers = sorted({text for text in texts if state(text) == "value"})
-    found = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
-    module = box.proc.get("module_version") or (found.group(1) if found else None)
+    match = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
+    module = box.proc.get("module_version") or (match.group(1) if match else None)
     differs = drivers and module and version(module)[:2] != version(drivers[0])[:2]
     if len(drivers) > 1 or differs:
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
@@ -4082,8 +4088,8 @@ def judge_agreement(box, add):
             continue
         for field in STABLE if "x.table" not in gpu.cells else ():
             texts = gpu.cells.get(field, [])
-            said = {stable_value(field, text) for text in texts if state(text) == "value"}
-            if len(said) > 1:
+            values = {stable_value(field, text) for text in texts if state(text) == "value"}
+            if len(values) > 1:
                 add(gpu.label, "different_values", field, " and ".join(sorted(map(str, texts))))
         if gpu.uuid and gpu.listed_uuid and gpu.uuid != gpu.listed_uuid:
             add(gpu.label, "different_uuids", gpu.uuid, gpu.listed_uuid)
@@ -4205,13 +4211,13 @@ def judge_topology(box, there, add):
 
 def judge_use(box, add):
     """Memory in use, and by whom."""
-    holders = [one for one in map(as_dict, as_list(box.proc.get("holders")))]
-    holders = [one for one in holders if isinstance(one.get("pid"), int)]
-    stuck = [one for one in holders if one.get("state") in ("D", "Z")]
-    for one in stuck:
-        pid, nodes = one.get("pid"), ", ".join(map(str, as_list(one.get("devices"))))
-        name = short(one.get("name"), 40)
-        add(None, "stuck_holder", pid, name, nodes, one["state"], key=f"holder {pid}")
+    holders = [holder for holder in map(as_dict, as_list(box.proc.get("holders")))]
+    holders = [holder for holder in holders if isinstance(holder.get("pid"), int)]
+    stuck = [holder for holder in holders if holder.get("state") in ("D", "Z")]
+    for holder in stuck:
+        pid, nodes = holder.get("pid"), ", ".join(map(str, as_list(holder.get("devices"))))
+        name = short(holder.get("name"), 40)
+        add(None, "stuck_holder", pid, name, nodes, holder["state"], key=f"holder {pid}")
     for gpu in box.gpus:
         used = gpu.number("memory.used")
         if not add.has("lost", gpu.label) and used is not None and not gpu.mig and not gpu.vgpu:
@@ -4925,16 +4931,16 @@ def judge_inodes(path, sizes, add):
 def judge_hidden_cards(box, add):
     """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
     wsl = as_dict(box.proc.get("platform")).get("wsl")
-    for one in box.missing_cards if not wsl else []:
-        if one.get("node") == "open":
-            add(bdf(str(one.get("bdf"))), "unknown_card", short(one.get("bdf")))
-    for one in cards_without_driver(box) if box.gpus and not wsl else []:
-        place, name = bdf(str(one.get("bdf"))), one.get("driver") or "none"
+    for card in box.missing_cards if not wsl else []:
+        if card.get("node") == "open":
+            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
+    for card in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
         if place not in ignored_cards(box):
-            values = (short(one.get("bdf")), short(name, 40))
+            values = (short(card.get("bdf")), short(name, 40))
             add(place, "card_without_driver", *values, level=level_of_lost(box))
-    untold = [one for one in box.missing_cards if "node" not in one]
-    untold = [one for one in untold if not add.has("lost", bdf(str(one.get("bdf"))))]
+    untold = [card for card in box.missing_cards if "node" not in card]
+    untold = [card for card in untold if not add.has("lost", bdf(str(card.get("bdf"))))]
     if untold and not box.container and not wsl:
         add(None, "hidden_cards", len(untold), len(nvidia_cards(box)))
     if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
@@ -4947,11 +4953,11 @@ def cards_without_driver(box):
     A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
     """
     return [
-        one
-        for one in nvidia_cards(box)
-        if str(one.get("class")).startswith(("0x0300", "0x0302"))
-        and one.get("driver") in ("", "nouveau")
-        and not one.get("virtual_function")
+        card
+        for card in nvidia_cards(box)
+        if str(card.get("class")).startswith(("0x0300", "0x0302"))
+        and card.get("driver") in ("", "nouveau")
+        and not card.get("virtual_function")
     ]
 
 
@@ -4973,9 +4979,11 @@ def level_of_lost(box):
 
 def level_of_probe(box, line):
     """The level of a line that counts cards which the driver didn't get."""
-    told = re.search(r"for (\d+) device", line)
-    given = [one for one in nvidia_cards(box) if str(one.get("driver")).startswith("vfio")]
-    if told and "was not called" in line and int(told.group(1)) <= len(given):
+    match = re.search(r"for (\d+) device", line)
+    passed_through = [
+        card for card in nvidia_cards(box) if str(card.get("driver")).startswith("vfio")
+    ]
+    if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
 
@@ -5167,7 +5175,7 @@ def devices_to_load():
 def multiply_on(devices):
     """The same product again and again, on all devices at once."""
     capable = kind != "cuda" or all(
-        torch.cuda.get_device_capability(one)[0] >= 8 for one in devices
+        torch.cuda.get_device_capability(load)[0] >= 8 for load in devices
     )
     dtype, size = (torch.bfloat16 if capable else torch.float16), small or 8192
     seed = torch.Generator().manual_seed(20)
@@ -5183,41 +5191,41 @@ def multiply_on(devices):
         work[device].update(other=0, runs=0, spent=0.0, checks=1)
     until, batch = time.monotonic() + config["seconds"] * 0.7, config.get("batch", 20)
     while time.monotonic() < until:
-        events = {device: start_products(device, one, batch) for device, one in work.items()}
-        for device, one in work.items():
+        events = {device: start_products(device, load, batch) for device, load in work.items()}
+        for device, load in work.items():
             wait(device)
             around = events[device]
             if around:
                 first, last = around
-                one["spent"] += first.elapsed_time(last) / 1000
-            one["runs"] += batch
-            one["checks"] += 1
-            one["other"] += mark(one["out"]) != one["first"]
-    for device, one in work.items():
+                load["spent"] += first.elapsed_time(last) / 1000
+            load["runs"] += batch
+            load["checks"] += 1
+            load["other"] += mark(load["out"]) != load["first"]
+    for device, load in work.items():
         say(
             stage="matmul done",
             gpu=device.index or 0,
             name=torch.cuda.get_device_name(device) if kind == "cuda" else "cpu",
-            mark=one["first"],
-            checks=one["checks"],
-            differ=one["other"],
-            tflops=round(2 * size**3 * one["runs"] / one["spent"] / 1e12, 2),
+            mark=load["first"],
+            checks=load["checks"],
+            differ=load["other"],
+            tflops=round(2 * size**3 * load["runs"] / load["spent"] / 1e12, 2),
         )
 
 
-def start_products(device, one, batch):
+def start_products(device, load, batch):
     """Starts a batch of products. -> the events around it, on a GPU."""
     if kind != "cuda":
         began = time.monotonic()
         for _ in range(batch):
-            torch.mm(one["a"], one["b"], out=one["out"])
-        one["spent"] += time.monotonic() - began
+            torch.mm(load["a"], load["b"], out=load["out"])
+        load["spent"] += time.monotonic() - began
         return None
     with torch.cuda.device(device):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         events[0].record()
         for _ in range(batch):
-            torch.mm(one["a"], one["b"], out=one["out"])
+            torch.mm(load["a"], load["b"], out=load["out"])
         events[1].record()
     return events
 
@@ -5377,37 +5385,37 @@ def judge_course(got, lines, add):
 
 def judge_products(products, add):
     """Does each GPU give the same result every time, the same as GPUs of its kind, and as fast?"""
-    for one in products:
-        if one.get("differ"):
-            add(one.get("gpu"), "changing_product", one["differ"], one.get("checks"))
-    for name in sorted({str(one.get("name")) for one in products}):
-        alike = [one for one in products if str(one.get("name")) == name]
-        marks = [json.dumps(one.get("mark")) for one in alike]
+    for product in products:
+        if product.get("differ"):
+            add(product.get("gpu"), "changing_product", product["differ"], product.get("checks"))
+    for name in sorted({str(product.get("name")) for product in products}):
+        alike = [product for product in products if str(product.get("name")) == name]
+        marks = [json.dumps(product.get("mark")) for product in alike]
         common = usual(marks)
-        for one, mark in zip(alike, marks):
+        for product, mark in zip(alike, marks):
             if common and mark != common and marks.count(common) > 1:
-                add(one.get("gpu"), "odd_product", short(name, 60))
+                add(product.get("gpu"), "odd_product", short(name, 60))
             elif len(marks) == 2 and marks[0] != marks[1]:
                 add(None, "two_products", short(name, 60))
         peak = next((value for pattern, value in PEAK_TFLOPS if re.search(pattern, name)), None)
-        median = sorted(one["tflops"] for one in alike)[len(alike) // 2]
-        for one in alike:
-            if peak and one["tflops"] < 0.5 * peak:
-                add(one.get("gpu"), "slow_matmul", one["tflops"], expected=(peak,))
-            elif len(alike) > 1 and one["tflops"] < 0.85 * median:
-                add(one.get("gpu"), "slowest_matmul", one["tflops"], median)
+        median = sorted(product["tflops"] for product in alike)[len(alike) // 2]
+        for product in alike:
+            if peak and product["tflops"] < 0.5 * peak:
+                add(product.get("gpu"), "slow_matmul", product["tflops"], expected=(peak,))
+            elif len(alike) > 1 and product["tflops"] < 0.85 * median:
+                add(product.get("gpu"), "slowest_matmul", product["tflops"], median)
 
 
 def judge_copies(copies, box, add):
     """Are copies from host memory to each GPU as fast as its PCIe link?"""
-    for one in copies:
-        gpu = next((gpu for gpu in box.gpus if gpu.label == one.get("gpu")), None)
+    for copy in copies:
+        gpu = next((gpu for gpu in box.gpus if gpu.label == copy.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
         generation = gpu.number("pcie.link.gen.max") if gpu else None
         best = LANE.get(int(generation), 0) * width if width and generation else 0
-        speed = one.get("h2d_gb_s")
+        speed = copy.get("h2d_gb_s")
         if best and isinstance(speed, (int, float)) and speed < 0.4 * best:
-            add(one.get("gpu"), "slow_host_copy", speed, expected=(best, generation, width))
+            add(copy.get("gpu"), "slow_host_copy", speed, expected=(best, generation, width))
 
 
 def judge_load_samples(samples, add):
@@ -5483,23 +5491,23 @@ def judge_sample(gpus, streaks, holders):
     add, why = Findings(), {}
     for label in gone_gpus(gpus, streaks):
         add(label, "gone_from_samples", label)
-    for one in gpus:
-        label = one["gpu"]
+    for gpu in gpus:
+        label = gpu["gpu"]
         streak = streaks[label]
-        if one["lost"]:
+        if gpu["lost"]:
             add(label, "lost_sample")
             continue
-        hard = [name for name in one["throttle"] if name != "sw_power_cap"]
+        hard = [name for name in gpu["throttle"] if name != "sw_power_cap"]
         if hard:
-            add(label, "throttled_sample", ", ".join(hard), one["temp_c"])
-        streak["stuck"] = streak["stuck"] + 1 if is_quiet(one) else 0
-        streak["idle"] = streak["idle"] + 1 if one["util"] == 0 else 0
+            add(label, "throttled_sample", ", ".join(hard), gpu["temp_c"])
+        streak["stuck"] = streak["stuck"] + 1 if is_quiet(gpu) else 0
+        streak["idle"] = streak["idle"] + 1 if gpu["util"] == 0 else 0
         if streak["stuck"] >= IDLE_SAMPLES:
             why[str(label)] = (
                 "busy at idle power: its kernel waits, "
                 "as in a collective that another rank never joined"
             )
-            values = (one["util"], one["power_w"], one["limit_w"], streak["stuck"])
+            values = (gpu["util"], gpu["power_w"], gpu["limit_w"], streak["stuck"])
             add(label, "stuck_kernel", *values, expected=(STUCK_POWER,))
         if streak["idle"] >= IDLE_SAMPLES:
             why[str(label)] = holders(label)
@@ -5513,18 +5521,18 @@ def gone_gpus(gpus, streaks):
     says nothing yet.
     """
     most = max([streak["seen"] for streak in streaks.values()] or [0])
-    for one in gpus:
-        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
+    for gpu in gpus:
+        streak = streaks.setdefault(gpu["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
         streak["seen"] = max(streak["seen"] + 1, most)
     most = max([streak["seen"] for streak in streaks.values()] or [0])
     gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
     return sorted(label for label in gone if label is not None)
 
 
-def is_quiet(one):
+def is_quiet(gpu):
     """Whether a GPU says that it is busy, but moves no memory and draws little power."""
-    draw, limit = one["power_w"], one["limit_w"]
-    waits = (one["util"] or 0) >= 95 and (one["mem_util"] or 0) <= 5
+    draw, limit = gpu["power_w"], gpu["limit_w"]
+    waits = (gpu["util"] or 0) >= 95 and (gpu["mem_util"] or 0) <= 5
     return waits and draw and limit and draw < STUCK_POWER * limit
 
 
@@ -5566,14 +5574,14 @@ class Holders:
             gather_holders(proc)
             seconds = now - self.at if self.at is not None else None
             self.at, self.known = now, proc["holders"]
-            for one in self.known:
-                spent, old = cpu_seconds(one["pid"]), self.cpu.get(one["pid"])
-                one["cpu"] = None
+            for holder in self.known:
+                spent, old = cpu_seconds(holder["pid"]), self.cpu.get(holder["pid"])
+                holder["cpu"] = None
                 if spent is not None and old is not None and seconds:
-                    one["cpu"] = (spent - old) / seconds
-                self.cpu[one["pid"]] = spent
+                    holder["cpu"] = (spent - old) / seconds
+                self.cpu[holder["pid"]] = spent
         node = f"/dev/nvidia{self.nodes.get(gpu, gpu)}"
-        mine = [one for one in self.known if node in one["devices"]]
+        mine = [holder for holder in self.known if node in holder["devices"]]
         if not mine:
             return "no process of this container holds it"
         state_letter, process = mine[0]["state"], "process {}".format(mine[0]["pid"])
@@ -5977,7 +5985,7 @@ def brief(box):
     out = []
     for gpu in box.gpus:
         sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
-        one = {
+        card = {
             "name": short(gpu.name, 60),
             "memory_mib": int(total) if total is not None else None,
             "bf16": sku.get("bf16"),
@@ -5985,19 +5993,19 @@ def brief(box):
             "p2p": sku.get("p2p"),
         }
         if gpu.links:
-            one["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
+            card["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
         if gpu.mig:
-            one["mig"] = [short(name, 20) for name in gpu.migs or []]
-        out.append((gpu.label, one))
-    for label, one in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(one["mem_info_vram_total"]) >> 20}))
+            card["mig"] = [short(name, 20) for name in gpu.migs or []]
+        out.append((gpu.label, card))
+    for label, card in amd_cards(box):
+        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
-    for label, one in out:
-        same = next((group for group in groups if dict(one, gpu=group["gpu"]) == group), None)
+    for label, card in out:
+        same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
         if same:
             same["gpu"].append(label)
         else:
-            groups.append(dict({"gpu": [label]}, **one))
+            groups.append(dict({"gpu": [label]}, **card))
     return groups
 
 
@@ -6022,15 +6030,15 @@ def report(record, expectations=None, extra=()):
 def as_text(answer):
     """Findings first, worst first; then one line for each kind of card."""
     lines = ["verdict: {}".format(answer["verdict"])]
-    for one in answer["findings"]:
-        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
-        entry = f" [{one['entry']}]" if one["entry"] else ""
-        lines.append(f"{one['level']} {where}: {one['evidence']}")
-        lines.append(f"    expected: {one['threshold']}")
-        lines.append(f"    do: {one['action']}{entry}")
-    for one in answer["gpus"]:
-        labels, name = ", ".join(map(str, one["gpu"])), one["name"] or "GPU"
-        lines.append(f"{len(one['gpu'])} x {name}, {one['memory_mib']} MiB (GPU {labels})")
+    for finding in answer["findings"]:
+        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
+        entry = f" [{finding['entry']}]" if finding["entry"] else ""
+        lines.append(f"{finding['level']} {where}: {finding['evidence']}")
+        lines.append(f"    expected: {finding['threshold']}")
+        lines.append(f"    do: {finding['action']}{entry}")
+    for finding in answer["gpus"]:
+        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
+        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
     about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
     about += answer["recognised"]
     if answer["probe_seconds"] is not None:

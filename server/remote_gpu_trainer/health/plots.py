@@ -55,12 +55,12 @@ def buckets(
     while begin < len(times):
         column = int((times[begin] - axis.first) / width)
         end = bisect_left(times, axis.first + (column + 1) * width, begin + 1)
-        told = [value for value in values[begin:end] if not math.isnan(value)]
-        if (not told or times[begin] - last > axis.gap) and runs[-1]:
+        known = [value for value in values[begin:end] if not math.isnan(value)]
+        if (not known or times[begin] - last > axis.gap) and runs[-1]:
             runs.append([])
-        if told:
+        if known:
             middle = (times[begin] + times[end - 1]) / 2
-            runs[-1].append((axis.x(middle), sum(told) / len(told), min(told), max(told)))
+            runs[-1].append((axis.x(middle), sum(known) / len(known), min(known), max(known)))
         last, begin = times[end - 1], end
     return [run for run in runs if run]
 

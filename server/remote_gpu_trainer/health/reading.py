@@ -95,7 +95,7 @@ def worst(*verdicts: str) -> str:
 
 def verdict_of(findings: list[dict]) -> str:
     """The verdict that findings give, as in scripts/gpu_health.py: warnings leave a box fit."""
-    levels = {one["level"] for one in findings}
+    levels = {finding["level"] for finding in findings}
     for level, verdict in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
         if level in levels:
             return verdict
@@ -115,12 +115,12 @@ def read(name: str, reply: bytes, code: int | None, cut: bool = False, errors: s
     """Read the script's standard output. `cut`: it was longer than what is read of it."""
     text = reply.decode("utf-8", "replace")
     try:
-        told = json.loads(
+        answer = json.loads(
             text[text.index("{") : text.rindex("}") + 1], parse_constant=lambda _: None
         )
-        if not isinstance(told, dict) or cut:
+        if not isinstance(answer, dict) or cut:
             raise ValueError
-        return _health(name, told, code)
+        return _health(name, answer, code)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return _unreadable(name, text, code, cut, errors)
 
@@ -141,22 +141,22 @@ def _unreadable(name: str, text: str, code: int | None, cut: bool, errors: str) 
     return without_answer(name, evidence, action, "unreadable", threshold)
 
 
-def _health(name: str, told: dict, code: int | None) -> Health:
-    findings = [_finding(one) for one in told["findings"][:MOST_LISTED]]
+def _health(name: str, answer: dict, code: int | None) -> Health:
+    findings = [_finding(one) for one in answer["findings"][:MOST_LISTED]]
     findings.sort(key=lambda one: LEVELS.index(one["level"]))
-    gpus = [one for one in told["gpus"][:MOST_LISTED] if isinstance(one, dict)]
-    claimed = told["verdict"] if told["verdict"] in WORST else "unknown"
+    gpus = [one for one in answer["gpus"][:MOST_LISTED] if isinstance(one, dict)]
+    claimed = answer["verdict"] if answer["verdict"] in WORST else "unknown"
     health = Health(
         worst(claimed, verdict_of(findings)),
         name,
         findings,
         _brief(gpus),
-        _number(told.get("probe_seconds")),
+        _number(answer.get("probe_seconds")),
     )
-    health.driver = shown(told.get("driver") or "", 40)
-    listed = told.get("recognised")
+    health.driver = shown(answer.get("driver") or "", 40)
+    listed = answer.get("recognised")
     health.about = [shown(one, 80) for one in listed[:8]] if isinstance(listed, list) else []
-    stress = _plain(told.get("stress"))
+    stress = _plain(answer.get("stress"))
     health.stress = stress if isinstance(stress, dict) else None
     doubts = []
     if health.verdict == "fit" and (code != 0 or not gpus):
@@ -164,7 +164,7 @@ def _health(name: str, told: dict, code: int | None) -> Health:
         what = f"its exit code is {ended}" if gpus else "it lists no GPU"
         doubts.append(f"the reply says fit, but {what}")
     if health.verdict != verdict_of(findings):
-        doubts.append(f"no finding explains the verdict {shown(told['verdict'], 40)}")
+        doubts.append(f"no finding explains the verdict {shown(answer['verdict'], 40)}")
     for doubt in doubts:
         action = "check which program runs there as python3"
         health.add("unknown", doubt, "a reply that doesn't contradict itself", action)
@@ -174,14 +174,14 @@ def _health(name: str, told: dict, code: int | None) -> Health:
     return health
 
 
-def _finding(one: dict) -> dict:
-    entry = one.get("entry")
+def _finding(raw: dict) -> dict:
+    entry = raw.get("entry")
     return {
-        "gpu": _label(one.get("gpu")),
-        "level": one["level"] if one["level"] in LEVELS else "unknown",
-        "evidence": shown(one["evidence"], 300),
-        "threshold": shown(one["threshold"], 200),
-        "action": shown(one["action"], 240),
+        "gpu": _label(raw.get("gpu")),
+        "level": raw["level"] if raw["level"] in LEVELS else "unknown",
+        "evidence": shown(raw["evidence"], 300),
+        "threshold": shown(raw["threshold"], 200),
+        "action": shown(raw["action"], 240),
         "entry": entry if isinstance(entry, str) and _ENTRY.match(entry) else "",
     }
 
@@ -221,8 +221,8 @@ def _label(value):
 
 
 def _number(value) -> float | None:
-    found = finite(value)
-    return None if found is None else round(found, 3)
+    number = finite(value)
+    return None if number is None else round(number, 3)
 
 
 def _plain(value, depth: int = 0):
@@ -243,11 +243,13 @@ def _plain(value, depth: int = 0):
 def as_text(health: Health) -> str:
     """The answer for a terminal: verdict, findings worst first, a line for each kind of card."""
     out = [f"{health.verdict}: {health.box}"]
-    for one in health.findings:
-        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
-        out.append(f"{one['level']} {where}: {one['evidence']}")
-        out.append(f"    expected: {one['threshold']}")
-        out.append(f"    do: {one['action']}" + (f" [{one['entry']}]" if one["entry"] else ""))
+    for finding in health.findings:
+        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
+        out.append(f"{finding['level']} {where}: {finding['evidence']}")
+        out.append(f"    expected: {finding['threshold']}")
+        out.append(
+            f"    do: {finding['action']}" + (f" [{finding['entry']}]" if finding["entry"] else "")
+        )
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
     for kind in health.gpus:
         numbers = ", ".join(map(str, kind["gpu"]))

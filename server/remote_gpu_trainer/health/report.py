@@ -121,16 +121,16 @@ def _marks(label: int | str, events: list[Event], axis: Axis) -> Iterator[dict]:
 
 def _panel(series: Series, column: str, title: str, unit: str, least: float, axis: Axis) -> dict:
     values = series.values[column]
-    told = [value for value in values if not math.isnan(value)]
-    if not told:
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
         return {"title": title, "plot": ""}
     limit = {"power_w": series.power_limit_w, "mem_mib": series.mem_total_mib}.get(column, math.nan)
-    top = _round_up(max([*([] if math.isnan(limit) else [limit]), max(told), least, 1.0]))
+    top = _round_up(max([*([] if math.isnan(limit) else [limit]), max(known), least, 1.0]))
     return {
         "title": title,
         "unit": unit,
         "top": f"{top:,.0f}",
-        "about": f"mean {_mean(told):,.0f}, {min(told):,.0f} to {max(told):,.0f}",
+        "about": f"mean {_mean(known):,.0f}, {min(known):,.0f} to {max(known):,.0f}",
         "plot": line(buckets(series.times, values, axis), top, axis),
     }
 
@@ -145,8 +145,8 @@ def _held_back(series: Series, watch: RecordedWatch, axis: Axis) -> Iterator[dic
 
 
 def _figure(values: array, of: Callable) -> str:
-    told = [value for value in values if not math.isnan(value)]
-    return f"{of(told):,.0f}" if told else "–"
+    known = [value for value in values if not math.isnan(value)]
+    return f"{of(known):,.0f}" if known else "–"
 
 
 def _mean(values) -> float:

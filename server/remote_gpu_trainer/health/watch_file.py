@@ -139,8 +139,8 @@ def _explanations(watch: RecordedWatch, why: object) -> None:
             series.why[text] = series.why.get(text, 0) + 1
 
 
-def _sample(watch: RecordedWatch, time: float, one) -> None:
-    label = _label(one.get("gpu")) if isinstance(one, dict) else None
+def _sample(watch: RecordedWatch, time: float, row) -> None:
+    label = _label(row.get("gpu")) if isinstance(row, dict) else None
     if (
         label is None
         or (label not in watch.gpus and len(watch.gpus) >= MOST_GPUS)
@@ -154,9 +154,9 @@ def _sample(watch: RecordedWatch, time: float, one) -> None:
         return
     series.times.append(time)
     for name in SERIES:
-        series.values[name].append(_number(one.get(name)))
+        series.values[name].append(_number(row.get(name)))
     bits = 0
-    for reason in _list(one.get("throttle"))[:16]:
+    for reason in _list(row.get("throttle"))[:16]:
         reason = shown(reason, 40)
         if reason not in watch.reasons and len(watch.reasons) < 32:
             watch.reasons.append(reason)
@@ -164,24 +164,24 @@ def _sample(watch: RecordedWatch, time: float, one) -> None:
             bits |= 1 << watch.reasons.index(reason)
     series.bits.append(bits)
     for name, key in (("power_limit_w", "limit_w"), ("mem_total_mib", "mem_total_mib")):
-        if key in one:
-            setattr(series, name, _number(one[key]))
+        if key in row:
+            setattr(series, name, _number(row[key]))
 
 
-def _finding(watch: RecordedWatch, time: float, one) -> None:
-    if not isinstance(one, dict):
+def _finding(watch: RecordedWatch, time: float, raw) -> None:
+    if not isinstance(raw, dict):
         watch.unread += 1
         return
-    level = next((level for level in LEVELS if level == one.get("level")), "unknown")
-    entry = shown(one.get("entry") or "", 12)
+    level = next((level for level in LEVELS if level == raw.get("level")), "unknown")
+    entry = shown(raw.get("entry") or "", 12)
     _event(
         watch,
         Event(
             time,
-            _label(one.get("gpu")),
+            _label(raw.get("gpu")),
             level,
-            shown(one.get("evidence", ""), 300),
-            shown(one.get("action", ""), 240),
+            shown(raw.get("evidence", ""), 300),
+            shown(raw.get("action", ""), 240),
             entry if entry.isalnum() else "",
         ),
     )
@@ -205,5 +205,5 @@ def _list(value) -> list:
 
 
 def _number(value) -> float:
-    found = finite(value, below=1e12)
-    return NONE if found is None else found
+    number = finite(value, below=1e12)
+    return NONE if number is None else number

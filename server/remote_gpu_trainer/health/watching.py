@@ -80,7 +80,7 @@ def there(box: Box, interval: float, pid: int | None, *, accept_new: bool = Fals
     reply = boxes.run(box, program, args=arguments(interval, pid), limit=40, accept_new=accept_new)
     if reply.outcome != "ok":
         raise BadRequest(reply.text)
-    told = next(
+    words = next(
         (
             line.split(" ", 2)
             for line in reply.out.decode("utf-8", "replace").splitlines()
@@ -88,9 +88,9 @@ def there(box: Box, interval: float, pid: int | None, *, accept_new: bool = Fals
         ),
         [],
     )
-    if len(told) == 3 and told[0] == "rgt-watch" and told[1].isdigit():
-        return {"box": shown(box.name, 80), "pid": int(told[1][:9]), "file": shown(told[2], 300)}
-    last = shown(" ".join(told[1:]), 160) or next(
+    if len(words) == 3 and words[0] == "rgt-watch" and words[1].isdigit():
+        return {"box": shown(box.name, 80), "pid": int(words[1][:9]), "file": shown(words[2], 300)}
+    last = shown(" ".join(words[1:]), 160) or next(
         iter(shown_lines(reply.errors, 1, 160)), "no message"
     )
     raise BadRequest(

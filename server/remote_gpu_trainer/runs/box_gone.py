@@ -44,7 +44,7 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
                 f"{profile.name} is the page of this machine, not of {shown(box.name, 80)}; name "
                 "the platform that bills it, or if it is your own, use --mine",
             )
-        found = Listed(True, f"nobody bills {profile.name}: nothing to end")
+        answer = Listed(True, f"nobody bills {profile.name}: nothing to end")
     elif listing is None:
         return Listed(
             None,
@@ -52,16 +52,16 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
             + next_step(box, profile),
         )
     else:
-        found = listed(listing, ids, address)
-        if found.by in ids:
-            ledger.shown_as(address, found.by)
-        elif found.gone and not set(ids) & ledger.ids_of(address):
-            found = Listed(
+        answer = listed(listing, ids, address)
+        if answer.by in ids:
+            ledger.shown_as(address, answer.by)
+        elif answer.gone and not set(ids) & ledger.ids_of(address):
+            answer = Listed(
                 None,
-                f"{found.text}, but no list has shown it before, so the id may be wrong or the "
+                f"{answer.text}, but no list has shown it before, so the id may be wrong or the "
                 "list another account's. Look it up before you end the box, and once more "
                 "afterwards; or --forget takes your word",
             )
-    if found.gone:
-        ledger.gone(address, box.name, found.text)
-    return found
+    if answer.gone:
+        ledger.gone(address, box.name, answer.text)
+    return answer

@@ -52,10 +52,10 @@ def take(folder: Path) -> Snapshot:
     ignored = _git(
         folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory"
     ).splitlines()
-    told = ignored[:MOST_NAMES] + (
+    names = ignored[:MOST_NAMES] + (
         [f"… and {len(ignored) - MOST_NAMES} more"] if len(ignored) > MOST_NAMES else []
     )
-    return Snapshot(commit, difference, "".join(f"{name}\n" for name in told), tracked=True)
+    return Snapshot(commit, difference, "".join(f"{name}\n" for name in names), tracked=True)
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -93,15 +93,15 @@ def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
     Raises Unreleased for a list that can't be read, or a path that leads out of the folder.
     """
     try:
-        told = json.loads(data)
-        files = {str(path): (int(size), str(digest)) for path, size, digest in told["files"]}
-        links = [f"{path} -> {target}" for path, target in told["links"]]
+        answer = json.loads(data)
+        files = {str(path): (int(size), str(digest)) for path, size, digest in answer["files"]}
+        links = [f"{path} -> {target}" for path, target in answer["links"]]
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise Unreleased("the box's list of files can't be read; try again") from None
     for path in files:
         pure = PurePosixPath(path)
-        odd = not pure.parts or "\0" in path or ("\\" in path and os.sep == "\\")
-        if odd or pure.is_absolute() or ".." in pure.parts:
+        unsafe = not pure.parts or "\0" in path or ("\\" in path and os.sep == "\\")
+        if unsafe or pure.is_absolute() or ".." in pure.parts:
             raise Unreleased(f"the box lists an unsafe path, {ascii(path)[:100]}; rename it there")
     return files, links
 
@@ -110,13 +110,13 @@ def _same(path: Path, size: int, digest: str) -> bool:
     try:
         if path.is_symlink() or path.stat().st_size != size:
             return False
-        found = hashlib.sha256()
+        hashed = hashlib.sha256()
         with path.open("rb") as file:
             while piece := file.read(1 << 20):
-                found.update(piece)
+                hashed.update(piece)
     except (OSError, ValueError):
         return False
-    return found.hexdigest() == digest
+    return hashed.hexdigest() == digest
 
 
 def _why(reply: Reply, what: str) -> str:

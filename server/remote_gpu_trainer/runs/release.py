@@ -69,17 +69,17 @@ def release(
 
     `run`: as `status.ask` takes it. `to`: the folder here; None for results/BOX-RUN.
     """
-    found = status.ask(box, run, accept_new=accept_new)
-    if found.state in ("unreachable", "unknown", "nothing"):
-        raise Unreleased(found.text)
-    if found.state in ("alive", "stalled"):
-        script = shlex.quote(found.dir + "/run.sh")
+    answer = status.ask(box, run, accept_new=accept_new)
+    if answer.state in ("unreachable", "unknown", "nothing"):
+        raise Unreleased(answer.text)
+    if answer.state in ("alive", "stalled"):
+        script = shlex.quote(answer.dir + "/run.sh")
         raise Unreleased(
-            f"the run in {found.dir} is {found.state} (step {found.step}); wait for its end with "
-            f"rgt status --wait, or stop it there with bash {script} stop"
+            f"the run in {answer.dir} is {answer.state} (step {answer.step}); wait for its end "
+            f"with rgt status --wait, or stop it there with bash {script} stop"
         )
-    to = to or Path("results") / default_name(box, found.dir)
-    return bring_home(box, found.dir, to, also=also, expect=expect, load=load)
+    to = to or Path("results") / default_name(box, answer.dir)
+    return bring_home(box, answer.dir, to, also=also, expect=expect, load=load)
 
 
 def bring_home(

@@ -134,9 +134,9 @@ def as_text(status: Status) -> str:
     out += [f"    {line}" for line in status.evidence]
     for match in status.matches:
         out.append(f"    {match['id']}  {match['title']} ({match['by']})")
-        told = (("cause in the", "domain"), ("another try", "retry"), ("shown by", "proof"))
-        said = [f"{name}: {match[key]}" for name, key in told if match[key]]
-        out += [f"        {line}" for line in [*said, f"check: {match['check']}"]]
+        labels = (("cause in the", "domain"), ("another try", "retry"), ("shown by", "proof"))
+        lines = [f"{name}: {match[key]}" for name, key in labels if match[key]]
+        out += [f"        {line}" for line in [*lines, f"check: {match['check']}"]]
     if len(status.runs) > 1:
         out.append(f"    runs there: {', '.join(status.runs)}; pick one with --run")
     return "\n".join(out)

@@ -70,12 +70,12 @@ class Status:
 
 def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
     """The state that a reply of ASK tells. `now`: seconds since 1970. Pure."""
-    head, found, body = reply.partition("\nrgt-status\n")
-    told = [line.partition(" ") for line in head.splitlines()]
-    runs = [shown(value, 100) for kind, _, value in told if kind == "rgt-run"]
-    place = shown(next((value for kind, _, value in told if kind == "rgt-dir"), ""), 300)
+    head, marked, body = reply.partition("\nrgt-status\n")
+    words = [line.partition(" ") for line in head.splitlines()]
+    runs = [shown(value, 100) for kind, _, value in words if kind == "rgt-run"]
+    place = shown(next((value for kind, _, value in words if kind == "rgt-dir"), ""), 300)
     status = Status("unknown", name, place, runs=runs)
-    if not found:
+    if not marked:
         missing = f"no run script in {place}" if run else "no run under ~/runs"
         status.state = "nothing"
         status.text = f"{missing} on {name}; start one, or name its folder with --run"
@@ -216,29 +216,29 @@ def _lost_runner(data: dict, beat: float | None) -> str:
 
 def _warn(status: Status, data: dict, now: float) -> None:
     """Add what a reader should know in any state."""
-    said, going = status.evidence, status.state in ("alive", "stalled")
+    evidence, going = status.evidence, status.state in ("alive", "stalled")
     if status.deadline:  # 0 before the first start
         hours = (status.deadline - now) / 3600
-        said.append(
+        evidence.append(
             f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"
         )
         if going and data.get("keeper_alive") is False:
             last = shown(_text(data, "backstop"), 40)
             then = f"only {last} ends the program" if last else "nothing on the box ends the run"
-            said.append(f"the keeper is gone: {then} at the deadline")
+            evidence.append(f"the keeper is gone: {then} at the deadline")
     sync = data.get("last_sync")
     if isinstance(sync, dict):
         t = _number(sync, "t")
         when, to = _ago(None if t is None else now - t), shown(sync.get("to", ""), 120)
-        said.append(f"last sync {_outcome(sync)}, {when}, to {to}")
+        evidence.append(f"last sync {_outcome(sync)}, {when}, to {to}")
     missing = data.get("expect_missing")
     if isinstance(missing, list) and missing and not going:
-        said.append("missing results: " + ", ".join(shown(path, 100) for path in missing[:10]))
+        evidence.append("missing results: " + ", ".join(shown(path, 100) for path in missing[:10]))
     free = _number(data, "disk_free_mb")
     if free is not None and free < 2000:
-        said.append(f"disk: {free:.0f} MB free")
+        evidence.append(f"disk: {free:.0f} MB free")
     if _text(data, "gpu"):
-        said.append(f"gpu: {shown(data['gpu'], 120)}")
+        evidence.append(f"gpu: {shown(data['gpu'], 120)}")
 
 
 def _outcome(sync: dict) -> str:

@@ -150,10 +150,10 @@ def minor_of(place):
 
     N is None if the driver's folder doesn't show it.
     """
-    told = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
-    found = re.search(r"Device Minor:\s+(\d{1,4})", told)
-    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", told)
-    return int(found.group(1)) if found else None, bool(left_out)
+    text = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
+    match = re.search(r"Device Minor:\s+(\d{1,4})", text)
+    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", text)
+    return int(match.group(1)) if match else None, bool(left_out)
 
 
 def gather_nodes(proc):

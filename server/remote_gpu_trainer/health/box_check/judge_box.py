@@ -92,12 +92,12 @@ def judge_identity(box, add):
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label)]
     common = usual([gpu.name for gpu in there])
     for gpu in there:
-        told = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
-        told |= {gpu.listed_name} if gpu.listed_name else set()
-        odd = odd_names(gpu, told, there)
+        names = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
+        names |= {gpu.listed_name} if gpu.listed_name else set()
+        odd = odd_names(gpu, names, there)
         odd += odd_memory(gpu, there, odd)
         odd += odd_capability(gpu)
-        if len(told) > 1 and len(odd) == 1:
+        if len(names) > 1 and len(odd) == 1:
             add(gpu.label, "different_names", odd[0])
         elif odd:
             add(gpu.label, "wrong_card", "; ".join(odd))
@@ -159,8 +159,8 @@ def judge_driver(box, there, add):
     texts = [text for gpu in there for text in gpu.cells.get("driver_version", [])]
     texts += [text for gpu in there for text in gpu.cells.get("kmd_version", [])]
     drivers = sorted({text for text in texts if state(text) == "value"})
-    found = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
-    module = box.proc.get("module_version") or (found.group(1) if found else None)
+    match = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
+    module = box.proc.get("module_version") or (match.group(1) if match else None)
     differs = drivers and module and version(module)[:2] != version(drivers[0])[:2]
     if len(drivers) > 1 or differs:
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
@@ -192,8 +192,8 @@ def judge_agreement(box, add):
             continue
         for field in STABLE if "x.table" not in gpu.cells else ():
             texts = gpu.cells.get(field, [])
-            said = {stable_value(field, text) for text in texts if state(text) == "value"}
-            if len(said) > 1:
+            values = {stable_value(field, text) for text in texts if state(text) == "value"}
+            if len(values) > 1:
                 add(gpu.label, "different_values", field, " and ".join(sorted(map(str, texts))))
         if gpu.uuid and gpu.listed_uuid and gpu.uuid != gpu.listed_uuid:
             add(gpu.label, "different_uuids", gpu.uuid, gpu.listed_uuid)
@@ -315,13 +315,13 @@ def judge_topology(box, there, add):
 
 def judge_use(box, add):
     """Memory in use, and by whom."""
-    holders = [one for one in map(as_dict, as_list(box.proc.get("holders")))]
-    holders = [one for one in holders if isinstance(one.get("pid"), int)]
-    stuck = [one for one in holders if one.get("state") in ("D", "Z")]
-    for one in stuck:
-        pid, nodes = one.get("pid"), ", ".join(map(str, as_list(one.get("devices"))))
-        name = short(one.get("name"), 40)
-        add(None, "stuck_holder", pid, name, nodes, one["state"], key=f"holder {pid}")
+    holders = [holder for holder in map(as_dict, as_list(box.proc.get("holders")))]
+    holders = [holder for holder in holders if isinstance(holder.get("pid"), int)]
+    stuck = [holder for holder in holders if holder.get("state") in ("D", "Z")]
+    for holder in stuck:
+        pid, nodes = holder.get("pid"), ", ".join(map(str, as_list(holder.get("devices"))))
+        name = short(holder.get("name"), 40)
+        add(None, "stuck_holder", pid, name, nodes, holder["state"], key=f"holder {pid}")
     for gpu in box.gpus:
         used = gpu.number("memory.used")
         if not add.has("lost", gpu.label) and used is not None and not gpu.mig and not gpu.vgpu:

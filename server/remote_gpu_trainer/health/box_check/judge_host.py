@@ -299,16 +299,16 @@ def judge_inodes(path, sizes, add):
 def judge_hidden_cards(box, add):
     """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
     wsl = as_dict(box.proc.get("platform")).get("wsl")
-    for one in box.missing_cards if not wsl else []:
-        if one.get("node") == "open":
-            add(bdf(str(one.get("bdf"))), "unknown_card", short(one.get("bdf")))
-    for one in cards_without_driver(box) if box.gpus and not wsl else []:
-        place, name = bdf(str(one.get("bdf"))), one.get("driver") or "none"
+    for card in box.missing_cards if not wsl else []:
+        if card.get("node") == "open":
+            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
+    for card in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
         if place not in ignored_cards(box):
-            values = (short(one.get("bdf")), short(name, 40))
+            values = (short(card.get("bdf")), short(name, 40))
             add(place, "card_without_driver", *values, level=level_of_lost(box))
-    untold = [one for one in box.missing_cards if "node" not in one]
-    untold = [one for one in untold if not add.has("lost", bdf(str(one.get("bdf"))))]
+    untold = [card for card in box.missing_cards if "node" not in card]
+    untold = [card for card in untold if not add.has("lost", bdf(str(card.get("bdf"))))]
     if untold and not box.container and not wsl:
         add(None, "hidden_cards", len(untold), len(nvidia_cards(box)))
     if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
@@ -321,11 +321,11 @@ def cards_without_driver(box):
     A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
     """
     return [
-        one
-        for one in nvidia_cards(box)
-        if str(one.get("class")).startswith(("0x0300", "0x0302"))
-        and one.get("driver") in ("", "nouveau")
-        and not one.get("virtual_function")
+        card
+        for card in nvidia_cards(box)
+        if str(card.get("class")).startswith(("0x0300", "0x0302"))
+        and card.get("driver") in ("", "nouveau")
+        and not card.get("virtual_function")
     ]
 
 
@@ -347,9 +347,11 @@ def level_of_lost(box):
 
 def level_of_probe(box, line):
     """The level of a line that counts cards which the driver didn't get."""
-    told = re.search(r"for (\d+) device", line)
-    given = [one for one in nvidia_cards(box) if str(one.get("driver")).startswith("vfio")]
-    if told and "was not called" in line and int(told.group(1)) <= len(given):
+    match = re.search(r"for (\d+) device", line)
+    passed_through = [
+        card for card in nvidia_cards(box) if str(card.get("driver")).startswith("vfio")
+    ]
+    if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
 

@@ -227,23 +227,23 @@ def event_of(kind, code, place, level, line, **more):
 
 def log_event(line):
     """The event that a line tells, or None."""
-    found = XID_LINE.search(line)
-    if found:
-        place, where, code, text = found.groups()
+    match = XID_LINE.search(line)
+    if match:
+        place, where, code, text = match.groups()
         level = xid_level(int(code), text or "")
         return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
-    found = SXID_LINE.search(line)
-    if found:
-        place, code, text = found.groups()
+    match = SXID_LINE.search(line)
+    if match:
+        place, code, text = match.groups()
         return sxid_event(place, code, text, line)
-    found = FM_LINE.search(line)
-    if found:
-        word, code, place = found.groups()
+    match = FM_LINE.search(line)
+    if match:
+        word, code, place = match.groups()
         return sxid_event(place, code, word.capitalize(), line)
     for kind, level, pattern in LOG_RULES:
-        found = pattern.search(line)
-        if found:
-            place = bdf(found.group(1)) if pattern.groups and found.group(1) else None
+        match = pattern.search(line)
+        if match:
+            place = bdf(match.group(1)) if pattern.groups and match.group(1) else None
             if kind == "xid 79":
                 return event_of("xid", 79, place, level, line)
             return event_of(kind, 0, place, level, line)

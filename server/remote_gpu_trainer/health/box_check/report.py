@@ -261,7 +261,7 @@ def brief(box):
     out = []
     for gpu in box.gpus:
         sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
-        one = {
+        card = {
             "name": short(gpu.name, 60),
             "memory_mib": int(total) if total is not None else None,
             "bf16": sku.get("bf16"),
@@ -269,19 +269,19 @@ def brief(box):
             "p2p": sku.get("p2p"),
         }
         if gpu.links:
-            one["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
+            card["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
         if gpu.mig:
-            one["mig"] = [short(name, 20) for name in gpu.migs or []]
-        out.append((gpu.label, one))
-    for label, one in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(one["mem_info_vram_total"]) >> 20}))
+            card["mig"] = [short(name, 20) for name in gpu.migs or []]
+        out.append((gpu.label, card))
+    for label, card in amd_cards(box):
+        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
-    for label, one in out:
-        same = next((group for group in groups if dict(one, gpu=group["gpu"]) == group), None)
+    for label, card in out:
+        same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
         if same:
             same["gpu"].append(label)
         else:
-            groups.append(dict({"gpu": [label]}, **one))
+            groups.append(dict({"gpu": [label]}, **card))
     return groups
 
 
@@ -306,15 +306,15 @@ def report(record, expectations=None, extra=()):
 def as_text(answer):
     """Findings first, worst first; then one line for each kind of card."""
     lines = ["verdict: {}".format(answer["verdict"])]
-    for one in answer["findings"]:
-        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
-        entry = f" [{one['entry']}]" if one["entry"] else ""
-        lines.append(f"{one['level']} {where}: {one['evidence']}")
-        lines.append(f"    expected: {one['threshold']}")
-        lines.append(f"    do: {one['action']}{entry}")
-    for one in answer["gpus"]:
-        labels, name = ", ".join(map(str, one["gpu"])), one["name"] or "GPU"
-        lines.append(f"{len(one['gpu'])} x {name}, {one['memory_mib']} MiB (GPU {labels})")
+    for finding in answer["findings"]:
+        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
+        entry = f" [{finding['entry']}]" if finding["entry"] else ""
+        lines.append(f"{finding['level']} {where}: {finding['evidence']}")
+        lines.append(f"    expected: {finding['threshold']}")
+        lines.append(f"    do: {finding['action']}{entry}")
+    for finding in answer["gpus"]:
+        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
+        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
     about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
     about += answer["recognised"]
     if answer["probe_seconds"] is not None:

@@ -154,12 +154,12 @@ def xml_processes(table, place):
     return [
         {
             "bdf": place,
-            "pid": one.findtext("pid") or "",
-            "name": one.findtext("process_name") or "",
-            "screen": (one.findtext("type") or "") == "G",
-            "mib": number(one.findtext("used_memory") or "N/A"),
+            "pid": process.findtext("pid") or "",
+            "name": process.findtext("process_name") or "",
+            "screen": (process.findtext("type") or "") == "G",
+            "mib": number(process.findtext("used_memory") or "N/A"),
         }
-        for one in table.findall("process_info")[:500]
+        for process in table.findall("process_info")[:500]
     ]
 
 

@@ -59,23 +59,23 @@ def judge_sample(gpus, streaks, holders):
     add, why = Findings(), {}
     for label in gone_gpus(gpus, streaks):
         add(label, "gone_from_samples", label)
-    for one in gpus:
-        label = one["gpu"]
+    for gpu in gpus:
+        label = gpu["gpu"]
         streak = streaks[label]
-        if one["lost"]:
+        if gpu["lost"]:
             add(label, "lost_sample")
             continue
-        hard = [name for name in one["throttle"] if name != "sw_power_cap"]
+        hard = [name for name in gpu["throttle"] if name != "sw_power_cap"]
         if hard:
-            add(label, "throttled_sample", ", ".join(hard), one["temp_c"])
-        streak["stuck"] = streak["stuck"] + 1 if is_quiet(one) else 0
-        streak["idle"] = streak["idle"] + 1 if one["util"] == 0 else 0
+            add(label, "throttled_sample", ", ".join(hard), gpu["temp_c"])
+        streak["stuck"] = streak["stuck"] + 1 if is_quiet(gpu) else 0
+        streak["idle"] = streak["idle"] + 1 if gpu["util"] == 0 else 0
         if streak["stuck"] >= IDLE_SAMPLES:
             why[str(label)] = (
                 "busy at idle power: its kernel waits, "
                 "as in a collective that another rank never joined"
             )
-            values = (one["util"], one["power_w"], one["limit_w"], streak["stuck"])
+            values = (gpu["util"], gpu["power_w"], gpu["limit_w"], streak["stuck"])
             add(label, "stuck_kernel", *values, expected=(STUCK_POWER,))
         if streak["idle"] >= IDLE_SAMPLES:
             why[str(label)] = holders(label)
@@ -89,18 +89,18 @@ def gone_gpus(gpus, streaks):
     says nothing yet.
     """
     most = max([streak["seen"] for streak in streaks.values()] or [0])
-    for one in gpus:
-        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
+    for gpu in gpus:
+        streak = streaks.setdefault(gpu["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
         streak["seen"] = max(streak["seen"] + 1, most)
     most = max([streak["seen"] for streak in streaks.values()] or [0])
     gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
     return sorted(label for label in gone if label is not None)
 
 
-def is_quiet(one):
+def is_quiet(gpu):
     """Whether a GPU says that it is busy, but moves no memory and draws little power."""
-    draw, limit = one["power_w"], one["limit_w"]
-    waits = (one["util"] or 0) >= 95 and (one["mem_util"] or 0) <= 5
+    draw, limit = gpu["power_w"], gpu["limit_w"]
+    waits = (gpu["util"] or 0) >= 95 and (gpu["mem_util"] or 0) <= 5
     return waits and draw and limit and draw < STUCK_POWER * limit
 
 
@@ -142,14 +142,14 @@ class Holders:
             gather_holders(proc)
             seconds = now - self.at if self.at is not None else None
             self.at, self.known = now, proc["holders"]
-            for one in self.known:
-                spent, old = cpu_seconds(one["pid"]), self.cpu.get(one["pid"])
-                one["cpu"] = None
+            for holder in self.known:
+                spent, old = cpu_seconds(holder["pid"]), self.cpu.get(holder["pid"])
+                holder["cpu"] = None
                 if spent is not None and old is not None and seconds:
-                    one["cpu"] = (spent - old) / seconds
-                self.cpu[one["pid"]] = spent
+                    holder["cpu"] = (spent - old) / seconds
+                self.cpu[holder["pid"]] = spent
         node = f"/dev/nvidia{self.nodes.get(gpu, gpu)}"
-        mine = [one for one in self.known if node in one["devices"]]
+        mine = [holder for holder in self.known if node in holder["devices"]]
         if not mine:
             return "no process of this container holds it"
         state_letter, process = mine[0]["state"], "process {}".format(mine[0]["pid"])
