@@ -250,7 +250,7 @@ def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> l
 
 
 def _keys(box: Box, done: _Done, ssh_config: str) -> str:
-    """What ssh says about the host key that it refused, "" if it refused none.
+    """Return what ssh says about the host key that it refused, "" if it refused none.
 
     It shows the key that accepting would store, even behind a jump host.
     """

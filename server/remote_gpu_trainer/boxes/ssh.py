@@ -132,12 +132,12 @@ class Box:
 
     @property
     def local(self) -> bool:
-        """Whether it is this machine."""
+        """Return whether it is this machine."""
         return not self.host
 
     @property
     def argument(self) -> str:
-        """The name, quoted as one word of a command line."""
+        """Return the name, quoted as one word of a command line."""
         return shlex.quote(self.name)
 
 

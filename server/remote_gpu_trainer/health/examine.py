@@ -80,7 +80,7 @@ class Question:
 
     @property
     def args(self) -> tuple[str, ...]:
-        """The arguments of the script, one word each."""
+        """Return the arguments of the script, one word each."""
         given = (
             ("--expect", self.expect),
             ("--python", self.python),
@@ -94,13 +94,13 @@ NOTHING_MORE = Question()  # no expectations, no load
 
 
 def script_path() -> Path:
-    """Where scripts/gpu_health.py lies. Raises CatalogueError when the installation lacks it."""
+    """Return the path of scripts/gpu_health.py. Raises CatalogueError where it is missing."""
     return bundle_root() / "scripts" / "gpu_health.py"
 
 
 @lru_cache(maxsize=1)
 def script() -> str:
-    """The text of the program that runs on the box."""
+    """Return the text of the program that runs on the box."""
     return script_path().read_text(encoding="utf-8")
 
 
@@ -186,7 +186,7 @@ def record(box: Box, question: Question, folder: Path, *, accept_new: bool = Fal
 
 
 def late(box: Box) -> Health:
-    """The answer when an MCP call ends before the box has replied."""
+    """Return the answer for an MCP call that ends before the box has replied."""
     name = shown(box.name, 80)
     return without_answer(name, f"no answer from {name} within the call", HANGS, "overtime")
 
@@ -252,7 +252,10 @@ def _name(box: Box) -> str:
 
 
 def _no_reply(box: Box, reply: Reply) -> Health:
-    """The answer when the program didn't run to its end. A reply's text ends with what to do."""
+    """Return the answer for a program that didn't run to its end.
+
+    A reply's text ends with what to do.
+    """
     if reply.outcome == "overtime":
         return without_answer(_name(box), reply.text, HANGS, "overtime")
     evidence, _, action = reply.text.rpartition("; ")

@@ -95,7 +95,7 @@ def _examine_named(name: str, question: Question, accept_new: bool) -> Health:
 
 
 def as_dict(healths: list[Health]) -> dict:
-    """One object: the worst verdict, the count of each, and each box's answer, worst first."""
+    """Return the worst verdict, how many boxes have each, and the boxes' answers, worst first."""
     counts = {verdict: sum(health.verdict == verdict for health in healths) for verdict in WORST}
     return {
         "verdict": worst(*(health.verdict for health in healths)),
@@ -105,13 +105,13 @@ def as_dict(healths: list[Health]) -> dict:
 
 
 def code(healths: list[Health]) -> int:
-    """The exit code: 1 when one is unfit or care, else 2 when one could not be told, else 0."""
+    """Return 1 where a box is unfit or care, else 2 where one is unknown, else 0."""
     codes = {health.code for health in healths}
     return 1 if 1 in codes else max(codes)
 
 
 def as_text(healths: list[Health]) -> str:
-    """A table, worst first: verdict, host, GPUs, the worst finding; below it what to do."""
+    """Return a table, worst first: verdict, host, GPUs, the worst finding, and what to do."""
     wide = min(max(len(health.box) for health in healths), 40)
     return "\n".join(line for health in healths for line in _rows(health, wide))
 

@@ -28,11 +28,11 @@ class Axis:
     gap: float
 
     def x(self, time: float) -> float:
-        """Where a time stands, from 0 to 1000."""
+        """Return where a time stands on the axis, from 0 to 1000."""
         return 1000 * (time - self.first) / (self.last - self.first)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Round times within the axis, at most one more than `most`."""
+        """Return round times within the axis, at most one more than `most`."""
         span = self.last - self.first
         step = next(
             (step for step in STEPS if span / step <= most),
@@ -45,7 +45,7 @@ class Axis:
 def buckets(
     times: array, values: array, axis: Axis
 ) -> list[list[tuple[float, float, float, float]]]:
-    """The points of a line, each (x, mean, least, most), in runs without a gap.
+    """Return the points of a line, each (x, mean, least, most), in runs without a gap.
 
     A value that is NaN ends a run too.
     """
@@ -66,7 +66,7 @@ def buckets(
 
 
 def line(runs: list[list[tuple[float, float, float, float]]], top: float, axis: Axis) -> Markup:
-    """One plot, 1000 wide and 100 high, from 0 to `top`: the mean as a line before the range."""
+    """Draw values from 0 to `top`, 1000 wide and 100 high: the mean as a line before the range."""
 
     def y(value: float) -> float:
         return 98 - 96 * max(0.0, min(value / top, 1.0))
@@ -87,7 +87,7 @@ def line(runs: list[list[tuple[float, float, float, float]]], top: float, axis: 
 
 
 def band(times: array, bits: array, bit: int, axis: Axis, *, harmless: bool) -> Markup:
-    """When a bit was set: bars as high as the plot, paler where fewer samples had it."""
+    """Draw when a bit was set: bars as high as the plot, paler where fewer samples had it."""
     width = (axis.last - axis.first) / COLUMNS
     runs: list[list] = []  # first column, column after the last, share
     begin, last = 0, -math.inf
@@ -120,7 +120,7 @@ def _grid(axis: Axis) -> str:
 
 
 def _svg(inner: str) -> Markup:
-    """A plot as the template takes it unescaped: `inner` holds nothing but formatted numbers."""
+    """Return a plot that the template takes unescaped: `inner` holds only formatted numbers."""
     return Markup(
         f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">{inner}</svg>'
     )

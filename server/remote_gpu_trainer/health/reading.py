@@ -54,7 +54,7 @@ class Health:
     why: str = ""
 
     def as_dict(self) -> dict:
-        """The answer as JSON takes it; optional fields that are empty are left out."""
+        """Return the answer as JSON takes it, without optional fields that are empty."""
         out = {
             "verdict": self.verdict,
             "findings": self.findings,
@@ -69,7 +69,7 @@ class Health:
 
     @property
     def code(self) -> int:
-        """The exit code: 0 fit, 1 care or unfit, 2 could not tell."""
+        """Return the exit code: 0 fit, 1 care or unfit, 2 could not tell."""
         return CODES[self.verdict]
 
     def add(self, level: str, evidence: str, threshold: str, action: str) -> None:
@@ -89,12 +89,12 @@ class Health:
 
 
 def worst(*verdicts: str) -> str:
-    """The worst of these verdicts, in the order of WORST."""
+    """Return the worst of these verdicts, in the order of WORST."""
     return min(verdicts, key=WORST.index)
 
 
 def verdict_of(findings: list[dict]) -> str:
-    """The verdict that findings give, as in scripts/gpu_health.py: warnings leave a box fit."""
+    """Return the verdict of findings, as scripts/gpu_health.py does: warnings leave a box fit."""
     levels = {finding["level"] for finding in findings}
     for level, verdict in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
         if level in levels:
@@ -105,7 +105,10 @@ def verdict_of(findings: list[dict]) -> str:
 def without_answer(
     name: str, evidence: str, action: str = "", why: str = "", threshold: str = "an answer"
 ) -> Health:
-    """The answer about a box that gave none: `unknown`, with one finding. `why` is a short code."""
+    """Return the answer for a box that gave none: `unknown`, with one finding.
+
+    `why` is a short code for programs.
+    """
     health = Health("unknown", name, why=why)
     health.add("unknown", evidence, threshold, action or "try again")
     return health
@@ -187,7 +190,7 @@ def _finding(raw: dict) -> dict:
 
 
 def _brief(gpus: list[dict]) -> list[dict]:
-    """An item for each kind of card, with the numbers of these cards under `gpu`."""
+    """Return an item for each kind of card, with the numbers of these cards under `gpu`."""
     kinds: list[tuple[dict, list]] = []  # what is known of a kind, the labels of its cards
     for card in gpus:
         kind = _kind_of_card(card)
@@ -203,7 +206,7 @@ def _brief(gpus: list[dict]) -> list[dict]:
 
 
 def _kind_of_card(card: dict) -> dict:
-    """The fields that cards of one kind share, each only where its value has the right type."""
+    """Return the fields that cards of one kind share, without values of a wrong type."""
     kind: dict = {
         name: _plain(card[name])
         for name, sort in _ABOUT_A_GPU.items()
@@ -226,7 +229,7 @@ def _number(value) -> float | None:
 
 
 def _plain(value, depth: int = 0):
-    """The value with only numbers and short texts in short lists and objects; else None."""
+    """Return a value as short lists and objects of numbers and short texts; None for the rest."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -241,7 +244,7 @@ def _plain(value, depth: int = 0):
 
 
 def as_text(health: Health) -> str:
-    """The answer for a terminal: verdict, findings worst first, a line for each kind of card."""
+    """Return the answer for a terminal: verdict, findings worst first, a line a kind of card."""
     out = [f"{health.verdict}: {health.box}"]
     for finding in health.findings:
         where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"

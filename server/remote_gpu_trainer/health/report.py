@@ -53,7 +53,7 @@ def write(source: Path, to: Path) -> Path:
 
 
 def page(watch: RecordedWatch, name: str) -> str:
-    """The whole page. `name` is what the file is called. Pure."""
+    """Return the whole page. `name` is what the file is called. Pure."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

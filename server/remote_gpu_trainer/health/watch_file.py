@@ -71,7 +71,7 @@ class RecordedWatch:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The first and the last time, at least a second apart."""
+        """Return the first and the last time, at least a second apart."""
         spans = [
             *((series.times[0], series.times[-1]) for series in self.gpus.values() if series.times),
             *((event.time, event.time) for event in self.events),

@@ -49,7 +49,7 @@ main "$@"
 
 
 def arguments(interval: float, pid: int | None) -> tuple[str, ...]:
-    """The script's arguments for a watch. Raises BadRequest for an interval that it can't keep."""
+    """Return the script's arguments. Raises BadRequest for an interval that it can't keep."""
     if not LEAST <= interval <= MOST:
         raise BadRequest(
             f"--watch: {interval:g} is out of range; "

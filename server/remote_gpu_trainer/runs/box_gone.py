@@ -15,7 +15,7 @@ from . import ledger
 
 
 def next_step(box: Box, profile: Profile) -> str:
-    """What to type before and after the user ends the box."""
+    """Return what to type before and after the user ends the box."""
     if profile.facts.stop_billing is None:
         return "nothing is billed here"
     listing = profile.facts.listing
@@ -31,7 +31,7 @@ def next_step(box: Box, profile: Profile) -> str:
 
 
 def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) -> Listed:
-    """Whether the box is gone; if it is, the ledger forgets it.
+    """Return whether the box is gone; if it is, the ledger forgets it.
 
     `ids`: the box's id or name in `listing`, the text of the provider's list. Only an id that an
     earlier list has shown proves anything by being absent.

@@ -15,7 +15,7 @@ class CellError(Exception):
 
 
 def read_queue(text: str, where: str = "queue") -> list[dict]:
-    """Cells of a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one.
+    """Read a queue file: `NAME ARGUMENT …` a line, quoted as in a shell but never run by one.
 
     A quoted argument may hold line breaks. Empty lines and # lines don't count. Raises CellError.
     """
@@ -45,7 +45,7 @@ def read_queue(text: str, where: str = "queue") -> list[dict]:
 
 
 def expand(sweep: dict, where: str = "sweep") -> list[dict]:
-    """Every combination of a sweep, in the order in which it is written.
+    """Return the cells of a sweep: every combination, in the order in which it is written.
 
     A sweep is {"grid": {"--lr": [1e-4, 3e-4], "--seed": [1, 2]}, "arguments": [...]}. A cell is
     named by its values: lr=0.0001_seed=1. Raises CellError.

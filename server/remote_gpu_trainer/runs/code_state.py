@@ -27,7 +27,7 @@ class CodeError(Exception):
 
 
 def take(folder: Path) -> Snapshot:
-    """The state of a code folder. Raises CodeError."""
+    """Return the state of a code folder. Raises CodeError."""
     if not folder.is_dir():
         raise CodeError(f"code: no folder at {str(folder)[:100]}; name the folder with the program")
     whole, home = folder.resolve(), Path(os.path.expanduser("~")).resolve()
@@ -59,7 +59,7 @@ def take(folder: Path) -> Snapshot:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """The output of a git command that only reads; '' when it fails or git is missing."""
+    """Return the output of a git command that only reads; '' if it fails or git is missing."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), "-c", "core.quotepath=off", *arguments],

@@ -305,11 +305,11 @@ class Job(Strict):
 
     @property
     def folder(self) -> str:
-        """The run's folder on the box."""
+        """Return the run's folder on the box."""
         return self.run_dir or f"~/runs/{self.name}"
 
     @property
     def hours(self) -> float | None:
-        """The deadline as hours from the first start; None where it is a time of day."""
+        """Return the hours from the first start to the deadline, None where it is a time of day."""
         span = self.deadline.removeprefix("hours:")
         return float(span) if span != self.deadline else None

@@ -26,7 +26,7 @@ class JobError(UserError):
 
 
 def from_object(given: Any) -> Job:
-    """The job of a plain object. Raises JobError, whose text repeats no value of it."""
+    """Return the job of a plain object. Raises JobError, whose text repeats no value of it."""
     if not isinstance(given, dict):
         raise JobError(f"this is {_kind(given)}, not a job; {_NEEDS}")
     try:
@@ -37,7 +37,7 @@ def from_object(given: Any) -> Job:
 
 
 def from_file(path: Path) -> dict:
-    """The object in a YAML or JSON file. Raises JobError."""
+    """Return the object in a YAML or JSON file. Raises JobError."""
     try:
         if (size := path.stat().st_size) > MOST_FILE:
             raise JobError(
@@ -58,7 +58,7 @@ def from_file(path: Path) -> dict:
 
 
 def with_options(given: dict, options: list[str]) -> dict:
-    """The object with `field=value` options on top. Raises JobError.
+    """Return the object with `field=value` options on top. Raises JobError.
 
     `checkpoint.folder=out` reaches inside; a value is read as YAML.
     """
@@ -84,7 +84,7 @@ def with_options(given: dict, options: list[str]) -> dict:
 
 
 def with_queue(given: dict, queue: Path | None, sweep: Path | None) -> dict:
-    """The object with the cells of a queue file or of a sweep file. Raises JobError."""
+    """Return the object with the cells of a queue or sweep file. Raises JobError."""
     if queue is not None and sweep is not None:
         raise JobError("--queue and --sweep can't be combined; pass one of them")
     try:
@@ -102,7 +102,10 @@ def with_queue(given: dict, queue: Path | None, sweep: Path | None) -> dict:
 
 
 def _line(fault: ErrorDetails) -> str:
-    """The field's path and what is wrong with it; names of the model's variants are left out."""
+    """Return the path of a field and what is wrong with it.
+
+    Names of the model's variants, such as `function-after[…]`, are left out of the path.
+    """
     where = ".".join(
         str(part)
         for part in fault["loc"]
@@ -129,7 +132,7 @@ def _unread(error: OSError | UnicodeDecodeError) -> str:
 
 
 def _where(error: Exception) -> str:
-    """What a parser says, in one line, with the place in the file."""
+    """Return what a parser says, in one line, with the place in the file."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return str(error).splitlines()[0]

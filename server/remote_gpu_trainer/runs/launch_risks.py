@@ -76,7 +76,10 @@ TAKEN = {
 
 
 def warnings(job: Job, profile: Profile, target: str, on: date) -> list[Warning]:
-    """Every risk of this job on this platform, the gravest first. `on`: the day to judge by."""
+    """Return every risk of this job on this platform, the gravest first.
+
+    `on`: the day by which facts are judged stale.
+    """
     risks = []
     for risk in RISKS:
         risks += list(risk(job, profile, target))

@@ -44,7 +44,7 @@ class Opened:
 
 
 def place() -> Path:
-    """The ledger's file."""
+    """Return the ledger's file."""
     state = os.environ.get("XDG_STATE_HOME", "")
     base = (
         Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~")) / ".local" / "state"
@@ -85,7 +85,7 @@ def shown_as(address: str, name: str, now: float | None = None) -> bool:
 
 
 def ids_of(address: str) -> set[str]:
-    """The ids by which lists have shown a box since it was last gone."""
+    """Return the ids by which lists have shown a box since it was last gone."""
     ids: set[str] = set()
     for event, _ in _events():
         if event.get("address") == address:
@@ -120,12 +120,12 @@ def forget(name: str, address: str, *, own: bool, now: float | None = None) -> s
 
 
 def still_open() -> list[Opened]:
-    """The boxes that aren't known to be gone, the oldest first."""
+    """Return the boxes that aren't known to be gone, the oldest first."""
     return sorted(_read()[0].values(), key=lambda box: box.since)
 
 
 def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
-    """One line about the boxes that may still be billed, at most once a day; '' for none.
+    """Return a line about the boxes that may still be billed, at most once a day; '' for none.
 
     `command`: the one that is about to run; only those in ABOUT_BOXES remind, and none that prints
     JSON. '': a command that isn't known, which reminds. The ledger notes that it was printed.

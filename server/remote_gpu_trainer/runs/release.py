@@ -51,7 +51,7 @@ class Released:
     checked: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict:
-        """All fields, as `release --json` prints them."""
+        """Return all fields, as `release --json` prints them."""
         return asdict(self)
 
 
@@ -188,7 +188,7 @@ def _places_in(script: Path) -> dict[str, list[str]]:
 
 
 def _checkpoints(script: Path) -> str:
-    """The job's own checkpoints as a glob of the end of a path; '' when it names none."""
+    """Return the job's checkpoints as a glob of the end of a path; '' where it names none."""
     named = _places_in(script)
     if not any(named["CHECKPOINT_GLOB"]):
         return ""
@@ -198,7 +198,7 @@ def _checkpoints(script: Path) -> str:
 
 
 def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str], bool]:
-    """(places that the run's script names and that weren't pulled, whether results lie there).
+    """Return the places that the script names and that weren't pulled, and if results lie there.
 
     Results are the checkpoints and the expected files; a relative one lies in the work folder.
     """
@@ -247,13 +247,13 @@ def _verify(
 
 
 def default_name(box: Box, folder: str) -> str:
-    """A plain folder name for a box's run."""
+    """Return a plain folder name for a box's run."""
     name = f"{'local' if box.local else box.host}-{folder.rstrip('/').rpartition('/')[2]}"
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:120] or "run"
 
 
 def as_text(released: Released) -> str:
-    """What came home, for a terminal."""
+    """Return what came home, for a terminal."""
     size = f"{released.files} files, {released.bytes / 1e6:.1f} MB"
     out = [f"{released.verdict}: {size} from {released.source} in {shown(released.to)}"]
     out += [f"    differs from the box: {path}" for path in released.differing[:20]]

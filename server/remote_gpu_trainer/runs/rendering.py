@@ -27,7 +27,7 @@ def rendered(
     on: date | None = None,
     outside: bool = False,
 ) -> dict:
-    """The answer of `render_run_script`.
+    """Return the answer of `render_run_script`.
 
     With `write_to`, a folder or a file, `path` stands in place of `script`; it must be inside the
     working folder unless `outside`. Where no platform is named, this machine is judged as one's
@@ -57,7 +57,7 @@ def rendered(
 
 
 def difference(old: Path, new: str) -> str:
-    """A unified diff from an existing script to a rendered one; '' when they are equal.
+    """Return a unified diff from an existing script to a rendered one; '' if they are equal.
 
     Raises JobError when `old` can't be read as text.
     """
@@ -77,7 +77,7 @@ def difference(old: Path, new: str) -> str:
 
 
 def _place(write_to: str, name: str, outside: bool) -> Path:
-    """Where the script goes. Raises JobError for what can't be a path, or not this one."""
+    """Return where the script goes. Raises JobError for a path that can't be used."""
     try:
         path = Path(write_to).expanduser()
         path.exists()  # a name that is too long
@@ -145,8 +145,10 @@ def _put_probe(path: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file begins as a rendered script does: its mark after the shebang, or before a YAML
-    document."""
+    """Return whether a file begins as a rendered script does.
+
+    Its mark stands after the shebang, or before a YAML document.
+    """
     with path.open("rb") as file:
         first, second = (file.readline(200).decode("utf-8", "replace") for _ in range(2))
     if first == SHEBANG:

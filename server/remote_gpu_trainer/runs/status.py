@@ -53,7 +53,7 @@ main "$@"
 
 
 def ask(box: Box, run: str = "", *, accept_new: bool = False, now: float | None = None) -> Status:
-    """The state of a run, by one call.
+    """Return the state of a run, by one call.
 
     `run`: a name under ~/runs, or a folder on the box; '' for the newest run. `now`: seconds since
     1970, for tests.
@@ -127,7 +127,7 @@ def explain(status: Status) -> None:
 
 
 def as_text(status: Status) -> str:
-    """The status for a terminal."""
+    """Return the status for a terminal."""
     at_ceiling = " (unchanged when the wait ended)" if status.ceiling else ""
     out = [f"{status.state}: {status.dir or status.box}{at_ceiling}"]
     out += [f"    {status.text}"] if status.text else []

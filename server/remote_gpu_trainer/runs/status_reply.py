@@ -57,19 +57,22 @@ class Status:
     numbers: str = ""
 
     def as_dict(self) -> dict:
-        """All fields, as `status --json` prints them."""
+        """Return all fields, as `status --json` prints them."""
         return asdict(self)
 
     @property
     def code(self) -> int:
-        """The exit code: 0 alive or finished, 1 bad or with a loss of nan, 2 could not tell."""
+        """Return the exit code: 0 alive or finished, 1 bad or a loss of nan, 2 could not tell."""
         if self.state in ("alive", "finished"):
             return int(bool(self.numbers))
         return 1 if self.state in BAD else 2
 
 
 def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
-    """The state that a reply of ASK tells. `now`: seconds since 1970. Pure."""
+    """Return the state that a reply of `status.ASK` tells. Pure.
+
+    `run` is what was asked for, `now` seconds since 1970, `cut` whether the reply was too long.
+    """
     head, marked, body = reply.partition("\nrgt-status\n")
     words = [line.partition(" ") for line in head.splitlines()]
     runs = [shown(value, 100) for kind, _, value in words if kind == "rgt-run"]
@@ -200,7 +203,7 @@ def _say_where_it_is(status: Status, data: dict) -> None:
 
 
 def _lost_runner(data: dict, beat: float | None) -> str:
-    """Why no runner looks after a program that is alive; '' where one does."""
+    """Return why no runner looks after a program that is alive; '' where one does."""
     if data.get("runner_alive") is False:
         return (
             "the program is alive but its runner is gone or stopped: no copies, no retries, "
