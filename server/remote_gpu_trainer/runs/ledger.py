@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..numbers import finite
+from ..text import BadRequest
 
 try:
     import fcntl
@@ -103,8 +104,7 @@ def forget(name: str, address: str, *, own: bool, now: float | None = None) -> s
     this machine or when it isn't known. An own machine isn't remembered again. Returns the address
     of the box, '' when it isn't on the list. Raises BadRequest.
     """
-    from ..text import BadRequest
-    from ..text.masking import shown
+    from ..text.masking import shown  # as in `reminder`
 
     boxes = still_open()
     named = [box for box in boxes if name in (box.name, shown(box.name, 60), box.address)]
