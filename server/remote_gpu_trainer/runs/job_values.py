@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ..text.masking import holds_secret, is_secret
+from ..text.secrets import holds_secret, is_secret
 from ..text.spans import seconds_in
 
 MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included

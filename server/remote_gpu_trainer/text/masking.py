@@ -1,8 +1,7 @@
 """Mask secrets, and make text from a box, a log or a provider safe to show. Python 3.8.
 
 `mask` replaces what looks like a token, a key or a password by `***`. `shown` and `shown_lines`
-also remove escape sequences and control characters, and cut the text. `holds_secret` and
-`is_secret` say whether a text or a variable carries a secret by value.
+also remove escape sequences and control characters, and cut the text.
 
 Limits: patterns see form, not meaning. A name alone (key, token) hides nothing; what follows must
 look like a secret value. No pattern may take quadratic time: each can start only once in a run of
@@ -13,49 +12,36 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Iterator, NamedTuple
 
 # A terminal's escape sequence.
 ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 )  # fmt: skip
 # user:password@ in an address.
-_IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):([^\s/@]{3,200})@")
+IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):([^\s/@]{3,200})@")
 
 _TOKENS = (
     "hf_", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "_pat_", "glpat-", "xox", "akia", "asia", "ya29.",
     "aiza", "rpa_", "nvapi-", "gsk_", "r8_", "npm_", "eyj",
 )  # fmt: skip
-_PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"
-_PASSWORD = r"(?:password|passwd|secret)"
-_KEY = r"(?:api|access|account|secret|private|auth|encryption)[_ -]?key"
+PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"
+PASSWORD = r"(?:password|passwd|secret)"
+KEY = r"(?:api|access|account|secret|private|auth|encryption)[_ -]?key"
 
 
-class Form(NamedTuple):
-    """One form of a secret.
-
-    A line must contain one of `hints` and also `beside`, both in lower case, before its `pattern`
-    is tried. The pattern's group stays, and the rest of the match is masked. `by_name`: a name
-    stands before the secret, which may look like any word. Other secrets begin as no word does.
-    """
-
-    hints: tuple[str, ...]
-    beside: str
-    pattern: str
-    flags: int = 0
-    by_name: bool = True
-
-
-_FORMS = (
-    Form(
+# Each form: texts of which a line must contain one, a text that it must also contain, the pattern,
+# and its flags. The texts are in lower case. The pattern's group stays; the rest is masked.
+# Patterns are compiled on first use.
+FORMS = (
+    (
         ("-----begin",),
         "key",
-        rf"({_PRIVATE_KEY}-----)(?:\\n|\s)*[A-Za-z0-9+/=\\]{{8,}}",
-        by_name=False,
+        rf"({PRIVATE_KEY}-----)(?:\\n|\s)*[A-Za-z0-9+/=\\]{{8,}}",
+        0,
     ),
     # Tokens of Hugging Face, npm and the like hold no further underscore, so hf_hub_download and
     # npm_config_registry are none. The last alternative is a JSON web token.
-    Form(
+    (
         _TOKENS,
         "",
         r"\b(?:(hf_)[A-Za-z0-9]{12,}|(gsk_|r8_|npm_)[A-Za-z0-9]{16,}"
@@ -63,10 +49,9 @@ _FORMS = (
         r"|(sk-|gh[posu]_|github_pat_|dckr_pat_|glpat-|xox[abeprs]-|AKIA|ya29\.|AIza|rpa_)"
         r"[A-Za-z0-9_\-.]{8,}"
         r"|(?<![\w-])(eyJ)[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]+)?)",
-        by_name=False,
     ),
-    Form(("bearer ",), "", r"(?<=bearer )()[A-Za-z0-9_\-.=]{8,}", re.I),
-    Form(
+    (("bearer ",), "", r"(?<=bearer )()[A-Za-z0-9_\-.=]{8,}", re.I),
+    (
         ("authorization",),
         "",
         r"(authorization['\"]?\s*[:=]\s*['\"]?(?:(?:basic|token|bearer|digest|api-?key)\s+)?)"
@@ -74,66 +59,53 @@ _FORMS = (
         re.I,
     ),
     # `token: 128` and eos_token="<|im_end|>" are settings.
-    Form(("token",), "", r"(token['\"]?\s*[=:]\s*['\"]?)(?!\d+\b|<)[^\s'\"&,;]{6,}", re.I),
-    Form(("passw", "secret"), "", rf"({_PASSWORD}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
-    Form(("key",), "", rf"({_KEY}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
+    (("token",), "", r"(token['\"]?\s*[=:]\s*['\"]?)(?!\d+\b|<)[^\s'\"&,;]{6,}", re.I),
+    (("passw", "secret"), "", rf"({PASSWORD}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
+    (("key",), "", rf"({KEY}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
     # `api key 0123…`, as in a sentence.
-    Form(
+    (
         ("key",),
         "key ",
         r"((?:api|access|account|secret)[_ -]?key\s+)"
         r"(?:[0-9a-f]{24,}|(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-]{20,})",
         re.I,
     ),
-    Form(
+    (
         ("key",),
         "_key",
         r"([A-Z]_KEY['\"]?\s*[=:]\s*['\"]?)(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-+/=]{16,}",
     ),
     # --hf_token X, --password X; --tokenizer X and --pad_token X are settings.
-    Form(
+    (
         ("passw", "secret"),
         "--",
-        rf"((?<![-\w])--[\w-]{{0,40}}?{_PASSWORD}\s+['\"]?)(?![$<-])[^\s'\"]{{4,}}",
+        rf"((?<![-\w])--[\w-]{{0,40}}?{PASSWORD}\s+['\"]?)(?![$<-])[^\s'\"]{{4,}}",
         re.I,
     ),
-    Form(
+    (
         ("token", "key"),
         "--",
         r"((?<![-\w])--[\w-]{0,40}?(?:token|key)\s+['\"]?)"
         r"(?!\d+\b)(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-.]{8,}",
         re.I,
     ),
-    Form(("wandb login",), "", r"(wandb login (?:--\S{1,60} ){0,5})[0-9a-f]{40}\b"),
-    Form(
+    (("wandb login",), "", r"(wandb login (?:--\S{1,60} ){0,5})[0-9a-f]{40}\b"),
+    (
         ("sig", "x-amz-", "x-goog-", "key"),
         "=",
         r"([?&](?:sig|key|signature|x-(?:amz|goog)-(?:signature|credential|security-token))=)"
         r"[^\s&'\"]{8,}",
         re.I,
     ),
-    Form(
+    (
         ("hook",),
         "/",
         r"((?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks"
         r"|open-apis/bot/v2/hook)/)[\w/-]{8,}",
         re.I,
-        by_name=False,
     ),
 )
-# Names whose value is a secret, however it looks. Many other names end in _TOKEN: PAD_TOKEN.
-_NAME = re.compile(
-    rf"(?:{_PASSWORD}(?:_ACCESS)?|{_KEY}"
-    r"|(?:HF|HUB|HUGGINGFACE|GITHUB|GH|GITLAB|API|AUTH|ACCESS|BEARER|BOT|SESSION)_TOKEN)\Z",
-    re.I,
-)
-# What a program made, not a person: `sk-learn-contrib` and `--text_key sentence1` are none. Behind
-# the beginning of a known token less is enough.
-_MADE = re.compile(r"(?=[A-Za-z_]*\d)[A-Za-z0-9_]{8,}|[A-Za-z0-9_]{16,}")
-_MADE_BY_NAME = re.compile(r"(?=[A-Za-z]*\d)[A-Za-z0-9]{12,}|[A-Za-z0-9]{16,}")
-# $HF_TOKEN, <your token>, {token}, ~/.token and /run/secrets/token say where a secret is.
-_PLACE = ("$", "<", "{", "~", "/")
-HINTS = tuple(dict.fromkeys(hint for form in _FORMS for hint in form.hints))
+HINTS = tuple(dict.fromkeys(hint for hints, *_ in FORMS for hint in hints))
 # Hints such as hf_ and ghp_, by the letters before their underscore.
 _TAILS = {hint[:-1].lstrip("_"): hint for hint in HINTS if hint.endswith("_")}
 _OTHERS = tuple(hint for hint in HINTS if hint not in _TAILS.values())
@@ -154,21 +126,9 @@ def hints_in(low: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=None)
-def _compiled(form: Form) -> re.Pattern[str]:
-    """Compile a form on its first use."""
-    return re.compile(form.pattern, form.flags)
-
-
-def _kept(match: re.Match[str]) -> str:
-    """Return the part of a match that stays readable."""
-    return next((group for group in match.groups() if group), "")
-
-
-def _forms_in(low: str) -> Iterator[Form]:
-    """Yield the forms that a text in lower case may hold."""
-    for form in _FORMS:
-        if form.beside in low and any(hint in low for hint in form.hints):
-            yield form
+def compiled(form: int) -> re.Pattern[str]:
+    """Compile a form of FORMS on its first use."""
+    return re.compile(*FORMS[form][2:])
 
 
 def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
@@ -183,30 +143,12 @@ def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
             break
     else:
         return text
-    for form in _forms_in(low) if len(text) > 8 else ():
-        text = _compiled(form).sub(lambda match: _kept(match) + "***", text)
+    for form, (hints, beside, *_) in enumerate(FORMS if len(text) > 8 else ()):
+        if beside in low and any(hint in low for hint in hints):
+            text = compiled(form).sub(
+                lambda match: next((group for group in match.groups() if group), "") + "***", text
+            )
     return text
-
-
-def holds_secret(text: str) -> bool:
-    """Return whether a text holds the value of a secret, not only its name or its place.
-
-    This is stricter than `mask`, which may hide a harmless word: to refuse one would stop a run.
-    """
-    if re.search(_PRIVATE_KEY, text):
-        return True
-    values = [(_MADE_BY_NAME, match[2]) for match in _IN_ADDRESS.finditer(text)]
-    for form in _forms_in(text.lower()):
-        made = _MADE_BY_NAME if form.by_name else _MADE
-        for match in _compiled(form).finditer(text):
-            values.append((made, match[0][len(_kept(match)) :]))
-    return any(made.search(value) for made, value in values if not value.startswith(_PLACE))
-
-
-def is_secret(name: str, value: str) -> bool:
-    """Return whether a variable's value is a secret, by its name or by how the two look."""
-    named = len(value) >= 6 and _NAME.search(name) is not None
-    return named or holds_secret(f"{name}={value}") or holds_secret(value)
 
 
 def shown(text: object, most: int = 300) -> str:
@@ -214,7 +156,7 @@ def shown(text: object, most: int = 300) -> str:
     flat = ANSI.sub("", str(text)[: most * 8])
     if not flat.isprintable():
         flat = "".join(c if c.isprintable() else " " for c in flat)
-    flat = _IN_ADDRESS.sub(r"\1:***@", mask(flat)).rstrip()
+    flat = IN_ADDRESS.sub(r"\1:***@", mask(flat)).rstrip()
     return flat if len(flat) <= most else flat[: most - 2] + " …"
 
 
