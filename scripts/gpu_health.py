@@ -32,6 +32,7 @@ import argparse
 import contextlib
 import errno
 import glob
+import io
 import json
 import os
 import re
@@ -44,6 +45,7 @@ import sys
 import threading
 import time
 from functools import partial
+from typing import NamedTuple
 
 # --------------------------------------------------------------------------------------------------
 # text.py
@@ -108,8 +110,8 @@ def number(cell):
     text = cell.strip()
     if re.match(r"0[xX][0-9a-fA-F]{1,16}$", text):
         return int(text, 16)
-    found = NUMBER.match(text)
-    return float(found.group(1)) if found else None
+    match = NUMBER.match(text)
+    return float(match.group(1)) if match else None
 
 
 def yes(cell):
@@ -130,17 +132,17 @@ def bdf(text):
 
     00000000:3B:00.0, 0000:3b:00.0, 0000:3b:00 and 3b:00.0 are one place.
     """
-    found = BDF.match((text or "").strip())
-    if not found:
+    match = BDF.match((text or "").strip())
+    if not match:
         return None
-    domain, bus, device = (int(part or "0", 16) for part in found.groups())
+    domain, bus, device = (int(part or "0", 16) for part in match.groups())
     return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def version(text):
     """'590.44.01' -> (590, 44, 1); () for what is no version."""
-    found = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
-    return tuple(int(part) for part in found.group(1).split(".")) if found else ()
+    match = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
+    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 
 def as_dict(value):
@@ -258,20 +260,20 @@ def lost_handles(text):
     """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
     return [
         (
-            bdf(found.group(1) or found.group(3)),
-            int(found.group(2)) if found.group(2) else None,
-            short(found.group(0)),
+            bdf(match.group(1) or match.group(3)),
+            int(match.group(2)) if match.group(2) else None,
+            short(match.group(0)),
         )
-        for found in HANDLE.finditer(clean(text))
+        for match in HANDLE.finditer(clean(text))
     ]
 
 
 def smi_failure(text):
     """(kind, the line) when nvidia-smi says that it can't work at all, otherwise None."""
     for kind, pattern in FAILURES:
-        found = pattern.search(text)
-        if found:
-            start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+        match = pattern.search(text)
+        if match:
+            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
             return kind, short(text[start : end if end > 0 else None])
     return None
 
@@ -1034,7 +1036,7 @@ ENTRY = {
     for word in words
 }
 # Xid -> word in ENTRY
-XID_ENTRY = dict.fromkeys((48, 63, 64, 92, 94, 95), "ecc")
+XID_ENTRY = {48: "ecc", 63: "ecc", 64: "ecc", 92: "ecc", 94: "ecc", 95: "ecc"}
 XID_ENTRY.update({79: "lost", 109: "stuck", 119: "gsp", 120: "gsp"})
 
 FINDING_TABLE = r"""
@@ -1927,6 +1929,23 @@ NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
 
 
+class SplitReport:
+    """A report of a lost GPU that the driver writes in up to four lines."""
+
+    def __init__(self, place, line):
+        """`line`: the first of them."""
+        self.place, self.text, self.lines_left = place, line, 3
+
+    def take(self, line):
+        """Add the next line of the log. -> the event, if this line says that the GPU is lost."""
+        self.text += " " + line.split("NVRM:")[-1].strip()
+        self.lines_left -= 1
+        if "fallen off the bus" not in line:
+            return None
+        self.lines_left = 0
+        return event_of("xid", 79, self.place, "fatal", self.text)
+
+
 def parse_log(text):
     """Kernel log -> {events, problems, first, boot, looks, odd, lines}.
 
@@ -1935,26 +1954,35 @@ def parse_log(text):
     An event: {kind, code, bdf, level, line, old}. `old`: before the last boot, load of the driver,
     or reset of that GPU.
     """
-    events, problems, first, boot, pending = [], [], None, False, None
-    load = {"begun": False, "before": 0}
     lines = clean(text).splitlines()
-    for line in lines[-200000:]:
-        if first is None:
-            first = seconds_of(line)
-        boot = boot or bool(OLD.search(line))
+    read = lines[-200000:]
+    events, problems = events_of(read)
+    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
+    times = (seconds_of(line) for line in read)
+    return {
+        "events": events,
+        "problems": problems[:3],
+        "first": next((seconds for seconds in times if seconds is not None), None),
+        "boot": any(OLD.search(line) for line in read),
+        "looks": bool(LOG_LIKE.search(text)),
+        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
+        "lines": len(lines),
+    }
+
+
+def events_of(lines):
+    """-> (the events of a log, what can't be read in it)."""
+    events, problems, report = [], [], None
+    load = {"begun": False, "before": 0}
+    for line in lines:
         if ends_events(line, events, load) or not WORTH.search(line):
             continue
-        event = log_event(line)
-        split = SPLIT_LINE.search(line)
+        event, split = log_event(line), SPLIT_LINE.search(line)
         if split:
-            pending = [bdf(split.group(1)), line, 3]
-        elif pending:
-            pending[1] += " " + line.split("NVRM:")[-1].strip()
-            pending[2] -= 1
-            if "fallen off the bus" in line:
-                event = event_of("xid", 79, pending[0], "fatal", pending[1])
-            if "fallen off the bus" in line or pending[2] <= 0:
-                pending = None
+            report = SplitReport(bdf(split.group(1)), line)
+        elif report:
+            event = report.take(line) or event
+            report = report if report.lines_left > 0 else None
         if event:
             # back to None: the GPU was reset since
             if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
@@ -1962,16 +1990,7 @@ def parse_log(text):
             events.append(event)
         elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
             problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
-    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    return {
-        "events": events,
-        "problems": problems[:3],
-        "first": first,
-        "boot": boot,
-        "looks": bool(LOG_LIKE.search(text)),
-        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
-        "lines": len(lines),
-    }
+    return events, problems
 
 
 def seconds_of(line):
@@ -2040,22 +2059,23 @@ def event_of(kind, code, place, level, line, **more):
 
 def log_event(line):
     """The event that a line tells, or None."""
-    found = XID_LINE.search(line)
-    if found:
-        place, where, code, text = found.groups()
+    match = XID_LINE.search(line)
+    if match:
+        place, where, code, text = match.groups()
         level = xid_level(int(code), text or "")
         return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
-    found = SXID_LINE.search(line)
-    if found:
-        return sxid_event(*found.groups(), line)
-    found = FM_LINE.search(line)
-    if found:
-        word, code, place = found.groups()
+    match = SXID_LINE.search(line)
+    if match:
+        place, code, text = match.groups()
+        return sxid_event(place, code, text, line)
+    match = FM_LINE.search(line)
+    if match:
+        word, code, place = match.groups()
         return sxid_event(place, code, word.capitalize(), line)
     for kind, level, pattern in LOG_RULES:
-        found = pattern.search(line)
-        if found:
-            place = bdf(found.group(1)) if pattern.groups and found.group(1) else None
+        match = pattern.search(line)
+        if match:
+            place = bdf(match.group(1)) if pattern.groups and match.group(1) else None
             if kind == "xid 79":
                 return event_of("xid", 79, place, level, line)
             return event_of(kind, 0, place, level, line)
@@ -2133,14 +2153,12 @@ def parse_csv(text, asked=()):
 
     `asked`: for each table the fields that were asked for.
     """
-    rows, problems, header, block, count = [], [], None, -1, 0
-    for line in clean(text).splitlines():
-        if not line.strip():
-            continue
+    rows, problems, header, tables, count = [], [], None, 0, 0
+    for line in filter(str.strip, clean(text).splitlines()):
         cells = [cell.strip() for cell in line.split(",")]
         if is_header(cells):
-            block += 1
-            header = header_of(cells, asked[block] if block < len(asked) else None, problems)
+            header = header_of(cells, asked[tables] if tables < len(asked) else None, problems)
+            tables += 1
             continue
         words = smi_failure(line) or HANDLE.search(line)
         if header is None or words:
@@ -2155,18 +2173,27 @@ def parse_csv(text, asked=()):
             told = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
             problems.append(told)
             continue
-        broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
-        broken += [line[-40:] for cell in cells[-1:] if not cell]
-        if broken:
-            problems.append(f"a cell breaks off: {short(broken[0], 40)}")
-        row = {}
-        for name, cell in zip(header, cells):
-            if name and (name not in row or state(row[name]) != "value"):
-                row[name] = cell
-        rows.append(row)
-    if block + 1 < len(asked):
-        problems.append(f"{block + 1} tables instead of {len(asked)}")
+        problems += broken_cells(cells, line)
+        rows.append(csv_row(header, cells))
+    if tables < len(asked):
+        problems.append(f"{tables} tables instead of {len(asked)}")
     return rows, problems[:5]
+
+
+def broken_cells(cells, line):
+    """The problem of a row whose output broke off: half a [N/A], or nothing in the last cell."""
+    broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
+    broken += [line[-40:] for cell in cells[-1:] if not cell]
+    return [f"a cell breaks off: {short(broken[0], 40)}"] if broken else []
+
+
+def csv_row(header, cells):
+    """The cells by their fields. Of two columns for one field the first value counts."""
+    row = {}
+    for name, cell in zip(header, cells):
+        if name and (name not in row or state(row[name]) != "value"):
+            row[name] = cell
+    return row
 
 
 def from_tree(places, find, leaves):
@@ -2216,39 +2243,49 @@ def parse_xml(text):
         root = tree.fromstring(text[start:].strip())
     except (tree.ParseError, ValueError, RecursionError) as error:
         return [], None, [f"nvidia-smi -q -x is damaged: {short(error, 100)}"]
-    gpus, processes, problems = [], None, []
+    gpus, processes = [], None
+    driver = (root.findtext("driver_version") or "").strip()
     for item in root.findall("gpu")[:256]:
         cells = from_tree(XML_PLACES, partial(text_at, item), partial(leaves_at, item))
         cells["pci.bus_id"] = item.get("id") or item.findtext("pci/pci_bus_id") or ""
-        driver = root.findtext("driver_version")
         if driver:
-            cells["driver_version"] = driver.strip()
+            cells["driver_version"] = driver
         gpus.append(cells)
         table = item.find("processes")
         if table is not None:
-            processes = processes or []
-            for one in table.findall("process_info")[:500]:
-                processes.append(
-                    {
-                        "bdf": bdf(cells["pci.bus_id"]),
-                        "pid": one.findtext("pid") or "",
-                        "name": one.findtext("process_name") or "",
-                        "screen": (one.findtext("type") or "") == "G",
-                        "mib": number(one.findtext("used_memory") or "N/A"),
-                    }
-                )
+            processes = (processes or []) + xml_processes(table, bdf(cells["pci.bus_id"]))
+    return gpus, processes, xml_problems(root, len(gpus))
+
+
+def xml_processes(table, place):
+    """The processes of one GPU in `-q -x`."""
+    return [
+        {
+            "bdf": place,
+            "pid": process.findtext("pid") or "",
+            "name": process.findtext("process_name") or "",
+            "screen": (process.findtext("type") or "") == "G",
+            "mib": number(process.findtext("used_memory") or "N/A"),
+        }
+        for process in table.findall("process_info")[:500]
+    ]
+
+
+def xml_problems(root, described):
+    """What is wrong with a `-q -x` that describes so many GPUs."""
+    problems = []
     for item in root.iter():
         if (item.tail or "").strip() or (len(item) and (item.text or "").strip()):
             words = short((item.tail or "").strip() or item.text, 80)
             problems.append(f"nvidia-smi -q -x: words between its parts: {words}")
             break
     attached = number(root.findtext("attached_gpus") or "N/A")
-    if attached is not None and attached != len(gpus):
-        told = f"names {int(attached)} attached GPUs but describes {len(gpus)}"
+    if attached is not None and attached != described:
+        told = f"names {int(attached)} attached GPUs but describes {described}"
         problems.append(f"nvidia-smi -q -x {told}")
-    if not gpus and attached != 0:
+    if not described and attached != 0:
         problems.append("nvidia-smi -q -x describes no GPU")
-    return gpus, processes, problems
+    return problems
 
 
 def parse_q(text):
@@ -2493,7 +2530,9 @@ class Gpu:
         """A GPU about which nothing is known yet."""
         self.index, self.bdf, self.uuid, self.cells, self.seen = None, None, None, {}, set()
         self.links, self.migs, self.processes = None, None, []
-        self.listed_name, self.listed_uuid = None, None  # what -L says
+        # what -L says
+        self.listed_name: str | None = None
+        self.listed_uuid: str | None = None
 
     @property
     def label(self):
@@ -2546,7 +2585,8 @@ class Gpu:
     @property
     def name(self):
         """The name of the card, or an empty text."""
-        return self.raw("name") if state(self.raw("name")) == "value" else self.listed_name or ""
+        told = self.raw("name")
+        return told if told is not None and state(told) == "value" else self.listed_name or ""
 
     @property
     def mig(self):
@@ -2560,7 +2600,7 @@ class Gpu:
         return bool(named) or "vgpu" in (self.raw("x.virtualization") or "").lower()
 
 
-class Box:
+class ExaminedBox:
     """Everything that the outputs show about one box."""
 
     def __init__(self):
@@ -2569,7 +2609,7 @@ class Box:
         self.problems = []  # what could not be read, in words
         self.failures = []  # (kind, line) where nvidia-smi says that it can't work
         self.lost = []  # (place, index, line) of GPUs without a handle
-        self.log = None  # what parse_log gives
+        self.log: dict | None = None  # what parse_log gives
         self.live, self.recorded, self.missing = False, False, []
         self.sources = []  # the outputs that name GPUs
         self.processes_known, self.driver, self.log_excused = False, "", False
@@ -2591,8 +2631,8 @@ class Box:
 
 
 def parse(record):
-    """The record -> a Box."""
-    box = Box()
+    """The record -> an ExaminedBox."""
+    box = ExaminedBox()
     files, box.live = record["files"], bool(record.get("live"))
     box.proc, raw_exit = as_dict(record.get("proc")), as_dict(record.get("exit"))
     box.recorded = box.live or "_by" in raw_exit
@@ -2722,9 +2762,9 @@ def read_list(box, files):
     box.problems += problems
     if listed:
         box.sources.append("list")
-    distinct = len({one["uuid"] for one in listed}) == len(listed)
-    for one in listed:
-        uuid, index = one["uuid"], one["index"]
+    distinct = len({entry["uuid"] for entry in listed}) == len(listed)
+    for entry in listed:
+        uuid, index = entry["uuid"], entry["index"]
         gpu = next((gpu for gpu in box.gpus if distinct and gpu.uuid and gpu.uuid == uuid), None)
         gpu = gpu or next((gpu for gpu in box.gpus if gpu.index == index), None)
         nameless = not any(gpu.index is not None or gpu.uuid for gpu in box.gpus)
@@ -2733,7 +2773,7 @@ def read_list(box, files):
         if gpu is None:
             gpu = box.add_gpu(uuid=uuid)
         gpu.index = index if gpu.index is None else gpu.index
-        gpu.listed_name, gpu.migs, gpu.listed_uuid = one["name"], one["migs"], uuid
+        gpu.listed_name, gpu.migs, gpu.listed_uuid = entry["name"], entry["migs"], uuid
         gpu.seen.add("list")
 
 
@@ -2766,14 +2806,14 @@ def read_processes(box, files, processes):
         listed, problems = parse_apps(files["apps.csv"])
         box.problems += problems
         box.processes_known, processes = True, processes + listed
-    for one in processes:
+    for process in processes:
         for gpu in box.gpus:
-            if one["bdf"]:
-                here = one["bdf"] == gpu.bdf
+            if process["bdf"]:
+                here = process["bdf"] == gpu.bdf
             else:
-                here = one.get("uuid") and one.get("uuid") == gpu.uuid
-            if here and one["pid"] not in [old["pid"] for old in gpu.processes]:
-                gpu.processes.append(one)
+                here = process.get("uuid") and process.get("uuid") == gpu.uuid
+            if here and process["pid"] not in [old["pid"] for old in gpu.processes]:
+                gpu.processes.append(process)
 
 
 def read_other_captures(box, files):
@@ -2826,7 +2866,9 @@ def compare_with_sysfs(box):
 
 def nvidia_cards(box):
     """The NVIDIA cards of sysfs."""
-    return [one for one in as_list(box.proc.get("pci")) if as_dict(one).get("vendor") == "0x10de"]
+    return [
+        card for card in as_list(box.proc.get("pci")) if as_dict(card).get("vendor") == "0x10de"
+    ]
 
 
 def amd_cards(box):
@@ -2835,18 +2877,18 @@ def amd_cards(box):
     If NVIDIA GPUs answer, a Ryzen's integrated graphics is left out, and a label is a place.
     """
     cards = [
-        one
-        for one in map(as_dict, as_list(box.proc.get("pci")))
-        if one.get("vendor") == "0x1002"
-        and one.get("driver") in ("amdgpu", "")
-        and str(one.get("mem_info_vram_total", "")).isdigit()
+        card
+        for card in map(as_dict, as_list(box.proc.get("pci")))
+        if card.get("vendor") == "0x1002"
+        and card.get("driver") in ("amdgpu", "")
+        and str(card.get("mem_info_vram_total", "")).isdigit()
     ]
     if not box.gpus:
         return list(enumerate(cards))
     return [
-        (bdf(str(one.get("bdf"))), one)
-        for one in cards
-        if one.get("ras") or not str(one.get("class")).startswith("0x03")
+        (bdf(str(card.get("bdf"))), card)
+        for card in cards
+        if card.get("ras") or not str(card.get("class")).startswith("0x03")
     ]
 
 
@@ -2916,17 +2958,24 @@ def value_of(kind, text):
     if kind == "links" and low == "all":
         return "all"
     if kind in ("count", "links"):
-        found = re.match(r"(?:x|gen)?(\d{1,6})$", low)
-        return int(found.group(1)) if found else None
+        match = re.match(r"(?:x|gen)?(\d{1,6})$", low)
+        return int(match.group(1)) if match else None
     if kind in ("size", "memory"):
-        found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", low)
-        unit = found.group(2) if found else "?"
-        if kind == "memory" and unit in ("gb", "tb", "mb"):
-            unit = unit[:1] + "ib"  # a card of 80 GB has 80 GiB
-        return float(found.group(1)) * GIB[unit] if unit in GIB else None
+        return gib_of(low, kind)
     if kind == "build" and re.match(r"cu\d{2,4}$", low):
         return low
     return version(low) if re.match(r"v?\d{1,6}(?:\.\d{1,6}){0,4}$", low) else None
+
+
+def gib_of(text, kind):
+    """The GiB of a size in lower case, or None. A card (`memory`) of 80 GB has 80 GiB."""
+    match = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", text)
+    if not match:
+        return None
+    unit = match.group(2)
+    if kind == "memory" and unit in ("gb", "tb", "mb"):
+        unit = unit[:1] + "ib"
+    return float(match.group(1)) * GIB[unit] if unit in GIB else None
 
 
 def expectations_of(text):
@@ -2938,13 +2987,13 @@ def expectations_of(text):
     for part in (text or "").split(","):
         if not part.strip():
             continue
-        found = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
-        if not found or found.group(1) not in EXPECT:
-            found, names = repr(part.strip()), ", ".join(sorted(EXPECT))
+        match = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
+        if not match or match.group(1) not in EXPECT:
+            match, names = repr(part.strip()), ", ".join(sorted(EXPECT))
             raise ValueError(
-                f"--expect: can't read {found}; write NAME=VALUE with one of these names: {names}"
+                f"--expect: can't read {match}; write NAME=VALUE with one of these names: {names}"
             )
-        what, operator, want = found.groups()
+        what, operator, want = match.groups()
         kind = EXPECT[what][0]
         words, operators = KINDS[kind]
         value = value_of(kind, want)
@@ -3015,42 +3064,50 @@ def judge_expectations(box, expectations, add):
     cards = amd_cards(box)
     answered = [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
     for what, operator, want, value in expectations:
-        one = Expectation(add, what, operator, want, value)
-        if what == "log":
-            continue
+        expectation = Expectation(add, what, operator, want, value)
         if what == "gpus":
-            expect_count(box, cards, answered, one)
+            expect_count(box, cards, answered, expectation)
         elif what in ("disk", "shm", "ram"):
-            expect_size(box, one)
+            expect_size(box, expectation)
         elif what in ("torch", "cuda"):
-            expect_torch(as_dict(box.proc.get("torch")), one)
+            expect_torch(as_dict(box.proc.get("torch")), expectation)
         elif what == "driver":
-            if not box.driver:
-                one.unknown()
-            elif not one.fits(version(box.driver)):
-                one.miss(None, box.driver, "torch_driver")
-        else:
-            if what == "vram" and cards:
-                for label, card in cards:
-                    one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
-            elif not answered:
-                one.unknown()
-            for gpu in answered:
-                if not add.has("lost", gpu.label):
-                    EXPECT_OF_GPU[what](gpu, one)
+            expect_driver(box, expectation)
+        elif what != "log":  # `judge` reads it: an unreadable log is then no finding
+            expect_of_gpus(cards, answered, expectation)
 
 
-def expect_count(box, cards, answered, one):
+def expect_driver(box, expectation):
+    """driver: its version."""
+    if not box.driver:
+        expectation.unknown()
+    elif not expectation.fits(version(box.driver)):
+        expectation.miss(None, box.driver, "torch_driver")
+
+
+def expect_of_gpus(cards, answered, expectation):
+    """What each GPU that answers and isn't lost has to have, and of AMD's cards the memory."""
+    if expectation.what == "vram" and cards:
+        for label, card in cards:
+            expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+    elif not answered:
+        expectation.unknown()
+    for gpu in answered:
+        if not expectation.add.has("lost", gpu.label):
+            EXPECT_OF_GPU[expectation.what](gpu, expectation)
+
+
+def expect_count(box, cards, answered, expectation):
     """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
     told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
     if not told and not box.gpus:
-        one.unknown()
-    elif not one.fits(listed):
-        one.miss(None, str(listed))
+        expectation.unknown()
+    elif not expectation.fits(listed):
+        expectation.miss(None, str(listed))
 
 
-def expect_size(box, one):
+def expect_size(box, expectation):
     """disk, shm and ram, in GiB."""
     disks = dict(as_dict(box.proc.get("disks")))
     shm = as_dict(disks.pop("/dev/shm", None))
@@ -3061,126 +3118,130 @@ def expect_size(box, one):
         "disk": max([size for size in free if isinstance(size, (int, float))] or [0]),
         "shm": shm.get("total_mib"),
         "ram": limit.get("limit_mib") or memory.get("total_mib"),
-    }[one.what]
+    }[expectation.what]
     if not isinstance(got, (int, float)) or not got:
-        one.unknown()
-    elif not one.fits(got / 1024.0, at_least(one.operator)):
-        entry = one.what if one.what in ("disk", "shm") else ""
-        one.miss(None, f"{got / 1024.0:.1f} GiB", entry)
+        expectation.unknown()
+    elif not expectation.fits(got / 1024.0, at_least(expectation.operator)):
+        entry = expectation.what if expectation.what in ("disk", "shm") else ""
+        expectation.miss(None, f"{got / 1024.0:.1f} GiB", entry)
 
 
-def expect_torch(torch, one):
+def expect_torch(torch, expectation):
     """torch and cuda: a version, or torch's CUDA as cu130."""
-    told = torch.get("torch" if one.what == "torch" else "cuda")
+    told = torch.get("torch" if expectation.what == "torch" else "cuda")
     if not torch.get("torch"):
-        one.unknown()
-    elif isinstance(one.value, str):
+        expectation.unknown()
+    elif isinstance(expectation.value, str):
         cuda = torch.get("cuda")
-        if "cu" + str(cuda or "").replace(".", "") != one.value:
-            one.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
-    elif not one.fits(version(told)):
-        one.miss(None, short(told, 40), "")
+        if "cu" + str(cuda or "").replace(".", "") != expectation.value:
+            expectation.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
+    elif not expectation.fits(version(told)):
+        expectation.miss(None, short(told, 40), "")
 
 
-def expect_name(gpu, one):
+def expect_name(gpu, expectation):
     """name: a part of the card's name; all outputs have to agree."""
     names = sorted(set(gpu.cells.get("name", [])))
     if not gpu.name:
-        one.unknown()
-    elif one.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
-        one.miss(gpu.label, gpu.name)
-    elif one.add.has("identity", gpu.label) and len(names) > 1:
-        one.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
+        expectation.unknown()
+    elif expectation.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
+        expectation.miss(gpu.label, gpu.name)
+    elif expectation.add.has("identity", gpu.label) and len(names) > 1:
+        expectation.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
 
 
-def expect_vram(gpu, one):
+def expect_vram(gpu, expectation):
     """vram: GiB of the card, or under MIG of the largest instance (3g.40gb)."""
     got, names = gpu.number("memory.total"), gpu.migs or []
     slices = [int(size) for name in names for size in re.findall(r"\.(\d{1,4})gb", name)]
     if gpu.mig and slices:
-        one.check_memory(gpu.label, max(slices), " in the largest MIG instance")
+        expectation.check_memory(gpu.label, max(slices), " in the largest MIG instance")
     elif got is None or gpu.mig:
-        one.unknown()
+        expectation.unknown()
     else:
-        one.check_memory(gpu.label, got / 1024.0)
+        expectation.check_memory(gpu.label, got / 1024.0)
 
 
-def expect_nvlink(gpu, one):
+def expect_nvlink(gpu, expectation):
     """nvlink: active links, or as many as a card of this name has."""
     links = gpu.links or {}
     live = [speed for speed in links.values() if speed is not None]
     known = next((links for pattern, links, _ in NVLINKS if re.search(pattern, gpu.name)), None)
-    need = one.value if one.value != "all" else max(known or 1, len(links))
+    need = expectation.value if expectation.value != "all" else max(known or 1, len(links))
     if gpu.links is None:
-        one.unknown()
-    elif len(live) < need and not (one.add.has("nvlink", gpu.label) and live):
-        one.miss(gpu.label, f"{len(live)} active links", "")
+        expectation.unknown()
+    elif len(live) < need and not (expectation.add.has("nvlink", gpu.label) and live):
+        expectation.miss(gpu.label, f"{len(live)} active links", "")
     elif len(live) < need:
-        for other in one.add.list:  # one fault, one finding, with the level of an unmet expectation
+        for (
+            other
+        ) in expectation.add.list:  # one fault, one finding, with the level of an unmet expectation
             if other["gpu"] == gpu.label and "NVLink" in other["evidence"]:
                 other["level"] = "fatal"
 
 
-def expect_type(gpu, one):
+def expect_type(gpu, expectation):
     """bf16 and fp8, by the table of cards."""
     sku = sku_of(gpu.name)
     if sku is None:
-        one.unknown()
-    elif sku[one.what] != one.value:
-        told = "yes" if sku[one.what] else "no"
-        one.miss(gpu.label, f"{gpu.name}: {told}", "bf16" if one.what == "bf16" else "")
+        expectation.unknown()
+    elif sku[expectation.what] != expectation.value:
+        told = "yes" if sku[expectation.what] else "no"
+        expectation.miss(
+            gpu.label, f"{gpu.name}: {told}", "bf16" if expectation.what == "bf16" else ""
+        )
 
 
-def expect_p2p(gpu, one):
+def expect_p2p(gpu, expectation):
     """p2p: peer to peer on the stock driver, by the table of cards."""
     sku = sku_of(gpu.name)
     if sku is None:
-        one.unknown()
-    elif (sku["p2p"] != "none") != one.value:
-        one.miss(gpu.label, f"{gpu.name}: {sku['p2p']}", "")
+        expectation.unknown()
+    elif (sku["p2p"] != "none") != expectation.value:
+        expectation.miss(gpu.label, f"{gpu.name}: {sku['p2p']}", "")
 
 
-def expect_capability(gpu, one):
+def expect_capability(gpu, expectation):
     """cc: what the card says, or the table of cards."""
     got = gpu.raw("compute_cap")
     if state(got) != "value":
         got = (sku_of(gpu.name) or {}).get("compute_cap")
     if not got:
-        one.unknown()
-    elif not one.fits(version(got)):
-        one.miss(gpu.label, got)
+        expectation.unknown()
+    elif not expectation.fits(version(got)):
+        expectation.miss(gpu.label, got)
 
 
-def expect_pcie(gpu, one):
+def expect_pcie(gpu, expectation):
     """pcie and pciegen: the width, and the highest generation."""
-    field = "pcie.link.width.current" if one.what == "pcie" else "pcie.link.gen.max"
+    field = "pcie.link.width.current" if expectation.what == "pcie" else "pcie.link.gen.max"
     got = gpu.number(field)
     if got is None:
-        one.unknown()
-    elif not one.fits(got, ">=" if one.operator == "=" else one.operator):
-        one.miss(gpu.label, str(int(got)))
-    elif one.what == "pcie":  # expected by the user, so not a fault
-        drop(one.add, gpu, "PCIe width")
+        expectation.unknown()
+    elif not expectation.fits(got, ">=" if expectation.operator == "=" else expectation.operator):
+        expectation.miss(gpu.label, str(int(got)))
+    elif expectation.what == "pcie":  # expected by the user, so not a fault
+        drop(expectation.add, gpu, "PCIe width")
 
 
-def expect_mode(gpu, one):
+def expect_mode(gpu, expectation):
     """ecc and mig: on or off."""
-    got = gpu.raw(one.what + ".mode.current")
+    got = gpu.raw(expectation.what + ".mode.current")
     if state(got) != "value":
-        if one.value:
-            one.miss(gpu.label, "not available")
-    elif (got == "Enabled") != one.value:
-        if one.what != "ecc" or not one.add.has("eccmode", gpu.label):
-            one.miss(gpu.label, got, "")
-    elif one.what == "ecc" and not one.value:
-        drop(one.add, gpu, "ECC mode Disabled$")
+        if expectation.value:
+            expectation.miss(gpu.label, "not available")
+    elif (got == "Enabled") != expectation.value:
+        if expectation.what != "ecc" or not expectation.add.has("eccmode", gpu.label):
+            expectation.miss(gpu.label, got, "")
+    elif expectation.what == "ecc" and not expectation.value:
+        drop(expectation.add, gpu, "ECC mode Disabled$")
 
 
 def drop(add, gpu, pattern):
     """Remove the findings about a GPU whose evidence begins with the pattern."""
-    mine = [one for one in add.list if one["gpu"] == gpu.label]
-    gone = [one for one in mine if re.match(pattern, one["evidence"])]
-    add.list[:] = [one for one in add.list if one not in gone]
+    mine = [finding for finding in add.list if finding["gpu"] == gpu.label]
+    gone = [finding for finding in mine if re.match(pattern, finding["evidence"])]
+    add.list[:] = [finding for finding in add.list if finding not in gone]
 
 
 # The names of --expect that are compared for each GPU.
@@ -3209,7 +3270,7 @@ EXPECT_OF_GPU = {
 def run(command, seconds):
     """-> {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
     began = time.monotonic()
-    out = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
+    out: dict = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
     try:
         process = subprocess.Popen(
             command,
@@ -3223,23 +3284,9 @@ def run(command, seconds):
     except OSError as error:
         out.update(rc=127 if isinstance(error, FileNotFoundError) else 126, text=str(error))
         return out
-    chunks, size, handle = [], 0, process.stdout.fileno()
-    while True:
-        left = began + seconds - time.monotonic()
-        if left <= 0 or not select.select([handle], [], [], left)[0]:
-            out["timed_out"] = True
-            break
-        chunk = os.read(handle, 65536)
-        if not chunk:
-            break
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > LIMIT and command[0] in LOGS:
-            chunks = [worthy(b"".join(chunks))]
-            size = len(chunks[0])
-        elif size > LIMIT:
-            out["cut"] = True
-            break
+    pipe = process.stdout
+    assert pipe is not None  # PIPE was asked for
+    raw = read_pipe(pipe.fileno(), began + seconds, command[0] in LOGS, out)
     if not out["timed_out"] and not out["cut"]:
         try:
             out["rc"] = process.wait(max(0.1, began + seconds - time.monotonic()))
@@ -3249,10 +3296,35 @@ def run(command, seconds):
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.poll()
-    process.stdout.close()
-    out["text"] = b"".join(chunks)[:LIMIT].decode("utf-8", "replace")
+    pipe.close()
+    out["text"] = raw[:LIMIT].decode("utf-8", "replace")
     out["seconds"] = round(time.monotonic() - began, 3)
     return out
+
+
+def read_pipe(handle, end, is_log, out):
+    """Read until the other side closes, or until `end` on the clock or LIMIT bytes.
+
+    The last two set `timed_out` and `cut` in `out`. A log goes on without its plain lines.
+    """
+    chunks, size = [], 0
+    while True:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([handle], [], [], left)[0]:
+            out["timed_out"] = True
+            break
+        chunk = os.read(handle, 65536)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > LIMIT and is_log:
+            chunks = [worthy(b"".join(chunks))]
+            size = len(chunks[0])
+        elif size > LIMIT:
+            out["cut"] = True
+            break
+    return b"".join(chunks)
 
 
 def read_text(path, most=65536):
@@ -3297,13 +3369,14 @@ class SmiSeries:
         ends = self.record["exit"]
         left = SERIES_SECONDS - (time.monotonic() - self.began)
         if left < max(1.0, self.longest):
-            unasked = {"rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
+            unasked: dict = {"rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
             ends.setdefault(name, unasked)["unasked"] = True
             return None
         seconds = min(self.limit, left) if ends.get("nvidia-smi.csv") else left
         got = self.runner([self.smi, *arguments], seconds)
         self.longest = max(self.longest, got["seconds"])
-        return dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
+        answer: dict = dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
+        return answer
 
     def call(self, name, *arguments, asked=None):
         """-> (the text, how the call ended). Adds to what earlier calls for this file gave."""
@@ -3327,6 +3400,7 @@ class SmiSeries:
 
     def query(self, names):
         """--query-gpu without the fields that the driver refuses -> (the text, how it ended)."""
+        text, got = "", {}
         for _ in range(8):
             text, got = self.call(
                 "nvidia-smi.csv", "--query-gpu=" + ",".join(names), "--format=csv", asked=names
@@ -3601,8 +3675,10 @@ def container_by_traces():
         r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)",
         read_text("/proc/1/environ") or "",
     )
-    if told or made:
-        return short(told or made.group(1) or "kubernetes", 20)
+    if told:
+        return short(told, 20)
+    if made:
+        return short(made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
     # A host without disks may have such a root as well.
     root = re.search(
@@ -3621,10 +3697,10 @@ def minor_of(place):
 
     N is None if the driver's folder doesn't show it.
     """
-    told = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
-    found = re.search(r"Device Minor:\s+(\d{1,4})", told)
-    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", told)
-    return int(found.group(1)) if found else None, bool(left_out)
+    text = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
+    match = re.search(r"Device Minor:\s+(\d{1,4})", text)
+    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", text)
+    return int(match.group(1)) if match else None, bool(left_out)
 
 
 def gather_nodes(proc):
@@ -3830,6 +3906,22 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
 def judge_tools(box, add):
     """Did nvidia-smi work at all? It may fail, hang, or be missing."""
     cards = nvidia_cards(box)
+    amd = any(as_dict(card).get("vendor") == "0x1002" for card in as_list(box.proc.get("pci")))
+    judge_failures(box, cards, add)
+    judge_late_calls(box, add)
+    hung = judge_time_outs(box, add)
+    failed = judge_exit(box, cards, amd, bool(box.failures or box.lost or hung), add)
+    if failed:
+        return
+    judge_further_calls(box, add)
+    if box.missing:
+        add(None, "incomplete_recording", ", ".join(box.missing))
+    if not amd and not {"csv", "xml", "q", "table"} & set(box.sources):
+        add(None, "no_state")
+
+
+def judge_failures(box, cards, add):
+    """What nvidia-smi says if it can't work, and the GPUs that it has no handle for."""
     for kind, line in box.failures:
         # no_driver: there is a card but no driver, so nothing can train here
         level = "fatal" if kind == "no_driver" and cards else None
@@ -3838,34 +3930,38 @@ def judge_tools(box, add):
     for place, index, line in box.lost:
         gpu = next((gpu for gpu in box.gpus if place and gpu.bdf == place), None)
         add(gpu.label if gpu else place or index, "no_handle", line)
+
+
+def judge_late_calls(box, add):
+    """The calls for which the series had no time left."""
     if box.late:
         spent = sum(box.exit[name].get("seconds", 0) for name in CALLS if name in box.exit)
         begun = {name: "the rest of " if box.exit[name]["asked"] else "" for name in box.late}
         missed = ", ".join(begun[name] + CALLS[name] for name in box.late)
         add(None, "slow_calls", spent, missed, expected=(SERIES_SECONDS,))
-    failed = bool(box.failures or box.lost)
-    for name in sorted(box.exit):
-        got = box.exit[name]
-        if name in box.late:
-            continue
-        if got["timed_out"] and name in CALLS:
-            add(None, "hung_call", name, expected=(got.get("limit_s", CALL_SECONDS),))
-            failed = True
-        elif got["timed_out"] and name != "dmesg.txt":
+
+
+def judge_time_outs(box, add):
+    """The commands that didn't end in their time. -> whether one of nvidia-smi's hung."""
+    hung = False
+    for name in sorted(set(box.exit) - set(box.late)):
+        ended = box.exit[name]
+        if ended["timed_out"] and name in CALLS:
+            add(None, "hung_call", name, expected=(ended.get("limit_s", CALL_SECONDS),))
+            hung = True
+        elif ended["timed_out"] and name != "dmesg.txt":
             add(None, "late_command", name, key="late " + name)
-    amd = any(as_dict(one).get("vendor") == "0x1002" for one in as_list(box.proc.get("pci")))
-    failed = judge_exit(box, cards, amd, failed, add)
+    return hung
+
+
+def judge_further_calls(box, add):
+    """The exit codes of the calls after --query-gpu, if they differ from its own."""
     main_rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
     for name in ("nvidia-smi-list.txt", "nvidia-smi-q.xml", "apps.csv"):
-        got = box.exit.get(name)
-        ended = got and not failed and not got["timed_out"] and isinstance(got["rc"], int)
-        if ended and got["rc"] not in (0, 14, main_rc):
-            add(None, "failed_part", name, got["rc"], key="rc " + name)
-    if box.missing and not failed:
-        add(None, "incomplete_recording", ", ".join(box.missing))
-    told = [one for one in box.sources if one in ("csv", "xml", "q", "table")]
-    if not told and not failed and not amd:
-        add(None, "no_state")
+        ended = box.exit.get(name)
+        told = ended and not ended["timed_out"] and isinstance(ended["rc"], int)
+        if told and ended["rc"] not in (0, 14, main_rc):  # 14: a damaged infoROM, told elsewhere
+            add(None, "failed_part", name, ended["rc"], key="rc " + name)
 
 
 def judge_exit(box, cards, amd, failed, add):
@@ -3892,12 +3988,12 @@ def judge_identity(box, add):
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label)]
     common = usual([gpu.name for gpu in there])
     for gpu in there:
-        told = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
-        told |= {gpu.listed_name} if gpu.listed_name else set()
-        odd = odd_names(gpu, told, there)
+        names = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
+        names |= {gpu.listed_name} if gpu.listed_name else set()
+        odd = odd_names(gpu, names, there)
         odd += odd_memory(gpu, there, odd)
         odd += odd_capability(gpu)
-        if len(told) > 1 and len(odd) == 1:
+        if len(names) > 1 and len(odd) == 1:
             add(gpu.label, "different_names", odd[0])
         elif odd:
             add(gpu.label, "wrong_card", "; ".join(odd))
@@ -3959,8 +4055,8 @@ def judge_driver(box, there, add):
     texts = [text for gpu in there for text in gpu.cells.get("driver_version", [])]
     texts += [text for gpu in there for text in gpu.cells.get("kmd_version", [])]
     drivers = sorted({text for text in texts if state(text) == "value"})
-    found = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
-    module = box.proc.get("module_version") or (found.group(1) if found else None)
+    match = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
+    module = box.proc.get("module_version") or (match.group(1) if match else None)
     differs = drivers and module and version(module)[:2] != version(drivers[0])[:2]
     if len(drivers) > 1 or differs:
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
@@ -3992,8 +4088,8 @@ def judge_agreement(box, add):
             continue
         for field in STABLE if "x.table" not in gpu.cells else ():
             texts = gpu.cells.get(field, [])
-            said = {stable_value(field, text) for text in texts if state(text) == "value"}
-            if len(said) > 1:
+            values = {stable_value(field, text) for text in texts if state(text) == "value"}
+            if len(values) > 1:
                 add(gpu.label, "different_values", field, " and ".join(sorted(map(str, texts))))
         if gpu.uuid and gpu.listed_uuid and gpu.uuid != gpu.listed_uuid:
             add(gpu.label, "different_uuids", gpu.uuid, gpu.listed_uuid)
@@ -4115,13 +4211,13 @@ def judge_topology(box, there, add):
 
 def judge_use(box, add):
     """Memory in use, and by whom."""
-    holders = [one for one in map(as_dict, as_list(box.proc.get("holders")))]
-    holders = [one for one in holders if isinstance(one.get("pid"), int)]
-    stuck = [one for one in holders if one.get("state") in ("D", "Z")]
-    for one in stuck:
-        pid, nodes = one.get("pid"), ", ".join(map(str, as_list(one.get("devices"))))
-        name = short(one.get("name"), 40)
-        add(None, "stuck_holder", pid, name, nodes, one["state"], key=f"holder {pid}")
+    holders = [holder for holder in map(as_dict, as_list(box.proc.get("holders")))]
+    holders = [holder for holder in holders if isinstance(holder.get("pid"), int)]
+    stuck = [holder for holder in holders if holder.get("state") in ("D", "Z")]
+    for holder in stuck:
+        pid, nodes = holder.get("pid"), ", ".join(map(str, as_list(holder.get("devices"))))
+        name = short(holder.get("name"), 40)
+        add(None, "stuck_holder", pid, name, nodes, holder["state"], key=f"holder {pid}")
     for gpu in box.gpus:
         used = gpu.number("memory.used")
         if not add.has("lost", gpu.label) and used is not None and not gpu.mig and not gpu.vgpu:
@@ -4375,25 +4471,8 @@ def no_persistence(gpu):
 
 def judge_modes(box, gpu, add):
     """MIG, ECC, compute and persistence mode, compared with the other GPUs."""
-    current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
-    if state(current) == state(pending) == "value" and current != pending:
-        add(gpu.label, "mig_pending", current, pending)
-    elif gpu.says("mig.mode.current", "Enabled") and "list" in gpu.seen and not gpu.migs:
-        add(gpu.label, "no_mig_instance")
-    elif current in ("Enabled", "Disabled"):
-        modes = [one.raw("mig.mode.current") for one in box.gpus]
-        alike = modes.count(current) * 2
-        if alike < len(modes) or (alike == len(modes) and current == "Enabled"):
-            add(gpu.label, "odd_mig_mode", current)
-    current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
-    if state(current) == state(pending) == "value" and current != pending:
-        add(gpu.label, "ecc_pending", current, pending)
-    elif current == "Disabled" and HBM.search(gpu.name) and not gpu.vgpu:
-        add(gpu.label, "ecc_disabled")
-    elif state(current) == "value":
-        modes = [one.raw("ecc.mode.current") for one in box.gpus]
-        if modes.count(current) * 2 < len(modes):
-            add(gpu.label, "odd_ecc_mode", current)
+    judge_mig_mode(box, gpu, add)
+    judge_ecc_mode(box, gpu, add)
     mode = gpu.raw("compute_mode")
     if mode == "Prohibited":
         add(gpu.label, "compute_prohibited")
@@ -4402,6 +4481,41 @@ def judge_modes(box, gpu, add):
     if no_persistence(gpu) and HBM.search(gpu.name):
         add(gpu.label, "no_persistence_mode")
     judge_fabric(gpu, add)
+
+
+def is_pending(current, pending):
+    """Whether a mode changes with the next reset."""
+    return state(current) == state(pending) == "value" and current != pending
+
+
+def judge_mig_mode(box, gpu, add):
+    """MIG: a change that waits for a reset, no instance, or another mode than most GPUs have.
+
+    Of as many with it as without it, those with it are named.
+    """
+    current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
+    if is_pending(current, pending):
+        add(gpu.label, "mig_pending", current, pending)
+    elif gpu.says("mig.mode.current", "Enabled") and "list" in gpu.seen and not gpu.migs:
+        add(gpu.label, "no_mig_instance")
+    elif current in ("Enabled", "Disabled"):
+        modes = [other.raw("mig.mode.current") for other in box.gpus]
+        alike = modes.count(current) * 2
+        if alike < len(modes) or (alike == len(modes) and current == "Enabled"):
+            add(gpu.label, "odd_mig_mode", current)
+
+
+def judge_ecc_mode(box, gpu, add):
+    """ECC: a change that waits for a reset, off on a data-centre card, or unlike the others."""
+    current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
+    if is_pending(current, pending):
+        add(gpu.label, "ecc_pending", current, pending)
+    elif current == "Disabled" and HBM.search(gpu.name) and not gpu.vgpu:
+        add(gpu.label, "ecc_disabled")
+    elif state(current) == "value":
+        modes = [other.raw("ecc.mode.current") for other in box.gpus]
+        if modes.count(current) * 2 < len(modes):
+            add(gpu.label, "odd_ecc_mode", current)
 
 
 def judge_fabric(gpu, add):
@@ -4528,50 +4642,91 @@ def missing_fields(box, gpu):
 # What is judged on the host: kernel log, disks, memory, device nodes, torch, AMD cards.
 
 
+class Devices:
+    """The devices of a box by their place, as lines of the kernel log name them."""
+
+    def __init__(self, box):
+        """`labels`: place -> the label of a GPU here; `own`: the places that are this job's."""
+        self.nvidia = {gpu.bdf for gpu in box.gpus if gpu.bdf}
+        self.labels = {bdf(str(card.get("bdf"))): label for label, card in amd_cards(box)}
+        self.labels.update({gpu.bdf: gpu.label for gpu in box.gpus if gpu.bdf})
+        opened = [card for card in box.missing_cards if card.get("node") == "open"]
+        self.own = {bdf(str(card.get("bdf"))) for card in opened} | set(self.labels)
+
+
 def judge_log(box, add):
     """Xids, SXids and other bad lines since the last boot, driver load, or reset of the GPU."""
     if box.log is None:
         return
     judge_log_itself(box, add)
-    new = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
-    # Xid 154 is the driver's final statement about a GPU: it overrides the Xids before it.
-    last_word = {}
-    for position, event in enumerate(new):
+    devices = Devices(box)
+    events = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
+    told_by_xid = any(event["code"] in (119, 120) for event in events)
+    for (place, kind, code), group in grouped(levelled(events)).items():
+        if kind == "sxid":
+            add_sxid(code, place, group, add)
+        elif kind != "gsp" or not told_by_xid:  # the Xid says it, and which GPU
+            judge_group(box, devices, place, kind, code, group, add)
+
+
+def levelled(events):
+    """-> [(level, event)]. Xid 154 is the driver's final statement about a GPU.
+
+    It overrides the Xids before it that are worse than a warning.
+    """
+    last_words = {}  # place -> (position, level)
+    for position, event in enumerate(events):
         if event["kind"] == "xid" and event["code"] == 154:
-            last_word[event["bdf"]] = (position, event["level"])
-    groups = {}
-    for position, event in enumerate(new):
-        level, word = event["level"], last_word.get(event["bdf"])
+            last_words[event["bdf"]] = (position, event["level"])
+    out = []
+    for position, event in enumerate(events):
+        level, word = event["level"], last_words.get(event["bdf"])
         if event["kind"] == "xid" and word and position <= word[0] and RANK[level] < RANK["warn"]:
             level = word[1]
+        out.append((level, event))
+    return out
+
+
+def grouped(pairs):
+    """[(level, event)] -> {(place, kind, code): those pairs}, in the order of the log."""
+    groups = {}
+    for level, event in pairs:
         groups.setdefault((event["bdf"], event["kind"], event["code"]), []).append((level, event))
-    by_place = {gpu.bdf: gpu.label for gpu in box.gpus if gpu.bdf}
-    labels = {bdf(str(one.get("bdf"))): label for label, one in amd_cards(box)}
-    labels.update(by_place)
-    own = {bdf(str(one.get("bdf"))) for one in box.missing_cards if one.get("node") == "open"}
-    own.update(labels)
-    for (place, kind, code), events in groups.items():
-        if kind == "sxid":
-            add_sxid(code, place, events, add)
-            continue
-        if kind == "gsp" and any(event["code"] in (119, 120) for event in new):
-            continue  # the Xid says it, and which GPU
-        worst = min((level for level, _ in events), key=RANK.get)
-        evidence = line_of(events, worst)
-        # A container, or a job on part of a node, sees the log of the whole host.
-        foreign = place in box.foreign
-        elsewhere = place and (foreign or (box.container and box.gpus and place not in own))
-        if elsewhere and box.spare_nodes and not foreign:  # it may be this container's lost card
-            elsewhere, worst = False, worst if worst == "warn" else "unknown"
-        elif elsewhere:
-            worst = "warn"
-        elif kind in ("probe", "probe failed"):
-            worst = level_of_probe(box, events[-1][1]["line"])
-        label = labels.get(place, place)
-        if kind != "xid":
-            add_line(box, kind, place, label, worst, evidence, elsewhere, add)
-        elif code != 79 or place not in by_place or not add.has("lost", label):
-            add_xid(code, place, label, worst, evidence, elsewhere, add)
+    return groups
+
+
+def judge_group(box, devices, place, kind, code, group, add):
+    """One finding for the events of one kind at one place. `group`: [(level, event)]."""
+    worst = worst_of(group)
+    evidence, owner = line_of(group, worst), owner_of(box, devices, place)
+    if owner == "another job":
+        worst = "warn"
+    elif owner == "perhaps this job":
+        worst = worst if worst == "warn" else "unknown"
+    elif kind in ("probe", "probe failed"):
+        worst = level_of_probe(box, group[-1][1]["line"])
+    label, elsewhere = devices.labels.get(place, place), owner == "another job"
+    if kind != "xid":
+        add_line(box, kind, place, label, worst, evidence, elsewhere, add)
+    elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
+        add_xid(code, place, label, worst, evidence, elsewhere, add)
+
+
+def owner_of(box, devices, place):
+    """Whose a device is. A container, or a job on part of a node, sees the log of the whole host.
+
+    A card that the container doesn't list may be its own lost one, if a device node is left over.
+    """
+    if place and place in box.foreign:
+        return "another job"
+    if place and box.container and box.gpus and place not in devices.own:
+        return "perhaps this job" if box.spare_nodes else "another job"
+    return "this job"
+
+
+def worst_of(pairs):
+    """The worst level of [(level, event)]."""
+    return min((level for level, _ in pairs), key=RANK.__getitem__)
 
 
 def judge_log_itself(box, add):
@@ -4624,13 +4779,13 @@ def add_sxid(code, place, events, add):
     If a line says whether it is fatal, that line and its level count.
     """
     worded = [(level, event) for level, event in events if event["word"]]
-    level = min((level for level, _ in worded or events), key=RANK.get)
+    level = worst_of(worded or events)
     evidence = times(worded[0][1]["line"], events) if worded else line_of(events, level)
     told = {
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
-    }.get(SXID.get(code), "not in gpud's table")
+    }.get(SXID.get(code, ""), "not in gpud's table")
     action = {
         "fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
         "degraded": "finish your job, then reboot the box",
@@ -4661,30 +4816,60 @@ def judge_system(box, add):
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
+    judge_host_memory(box, add)
+    for node in map(as_dict, as_list(box.proc.get("dev"))):
+        if node.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(node.get("path"))):
+            add(None, "closed_node", node["path"], node["error"])
+    judge_fabric_manager(box, add)
+    for name in as_list(box.proc.get("unfinished")):
+        if name != "gather_disks":  # the path itself is a finding: dead_mount
+            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
+    judge_hidden_cards(box, add)
+
+
+def judge_host_memory(box, add):
+    """The container's memory limit if it is nearly used up, otherwise the memory of the box."""
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
-    limit, used = limits.get("limit_mib"), limits.get("used_mib")
-    total, available = memory.get("total_mib"), memory.get("available_mib")
-    if are_numbers(limit, used) and limit > 0 and used > 0.95 * limit:
+    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
+    total, available = (
+        as_number(memory.get("total_mib")) or 0,
+        as_number(memory.get("available_mib")),
+    )
+    if used is not None and 0 < 0.95 * limit < used:
         add(None, "container_memory", used, limit)
-    elif are_numbers(total, available) and total > 0 and available < 1024:
+    elif available is not None and total > 0 and available < 1024:
         add(None, "little_memory", available, total)
-    for one in map(as_dict, as_list(box.proc.get("dev"))):
-        if one.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(one.get("path"))):
-            add(None, "closed_node", one["path"], one["error"])
+
+
+def judge_fabric_manager(box, add):
+    """Without nv-fabricmanager no CUDA program starts on a board with NVSwitches."""
     switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
     needed = isinstance(switches, int) and switches > 0 and len(box.gpus) > 1
     if needed and manager is False and not box.container:
         ready = any("Completed" in (gpu.raw("fabric.state") or "") for gpu in box.gpus)
         add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
-    for name in as_list(box.proc.get("unfinished")):
-        if name != "gather_disks":
-            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
-    judge_hidden_cards(box, add)
 
 
-def are_numbers(*values):
-    """Whether all values are numbers."""
-    return all(isinstance(value, (int, float)) for value in values)
+def as_number(value):
+    """The value if it is a number, otherwise None."""
+    return value if isinstance(value, (int, float)) else None
+
+
+class DiskSizes(NamedTuple):
+    """MiB and inodes of a file system: all, and those that are free."""
+
+    total: float
+    free: float
+    inodes: float
+    inodes_free: float
+
+
+def sizes_of(disk):
+    """The DiskSizes of a disk as it was gathered, or None where a size is missing."""
+    names = ("total_mib", "free_mib", "inodes", "inodes_free")
+    values = [as_number(disk.get(name)) for name in names]
+    known = [value for value in values if value is not None and value >= 0]
+    return DiskSizes(*known) if len(known) == len(names) else None
 
 
 def judge_disk(path, disk, seen, add):
@@ -4697,50 +4882,65 @@ def judge_disk(path, disk, seen, add):
         if path != "/dev/shm" and disk["error"] != "No such file or directory":
             add(None, "path_error", path, disk["error"], key="disk " + path)
         return
-    values = [disk.get(name) for name in ("total_mib", "free_mib", "inodes", "inodes_free")]
-    if not are_numbers(*values) or not all(value >= 0 for value in values):
+    sizes = sizes_of(disk)
+    if sizes is None:
         add(None, "path_size", path, do=(path,), key="disk " + path)
         return
-    total, free, inodes, inodes_free = values
     if path == "/dev/shm":
-        if 0 < total <= 64:
-            add(None, "shm_default", total)
-        elif total < 1024:
-            add(None, "shm_small", total)
-        elif free < 64:
-            add(None, "shm_full", free)
+        judge_shm(sizes, add)
         return
     if disk.get("read_only") and disk.get("asked"):
         add(None, "path_read_only", path, key="disk " + path)
-    place = disk.get("id") or (total, free, inodes)
-    if disk.get("read_only") or total == 0 or place in seen:
-        return
-    seen.add(place)
-    if free < 512:
-        add(None, "disk_full", path, free, total, key="disk " + path)
-    elif free < 5120:
-        add(None, "disk_nearly_full", path, free, total, key="disk " + path)
-    elif free < 0.03 * total and free < 51200:
-        add(None, "disk_filling", path, free, total, key="disk " + path)
-    if inodes and inodes_free < 100:
-        add(None, "no_inodes", path, inodes_free, inodes, key="inodes " + path)
-    elif inodes and inodes_free < 0.02 * inodes:
-        add(None, "few_inodes", path, inodes_free, inodes, key="inodes " + path)
+    place = disk.get("id") or (sizes.total, sizes.free, sizes.inodes)
+    if not disk.get("read_only") and sizes.total != 0 and place not in seen:
+        seen.add(place)
+        judge_space(path, sizes, add)
+        judge_inodes(path, sizes, add)
+
+
+def judge_shm(sizes, add):
+    """/dev/shm: Docker gives a container 64 MiB by default, too little for data loaders."""
+    if 0 < sizes.total <= 64:
+        add(None, "shm_default", sizes.total)
+    elif sizes.total < 1024:
+        add(None, "shm_small", sizes.total)
+    elif sizes.free < 64:
+        add(None, "shm_full", sizes.free)
+
+
+def judge_space(path, sizes, add):
+    """The free space of a disk."""
+    values, key = (path, sizes.free, sizes.total), "disk " + path
+    if sizes.free < 512:
+        add(None, "disk_full", *values, key=key)
+    elif sizes.free < 5120:
+        add(None, "disk_nearly_full", *values, key=key)
+    elif sizes.free < 0.03 * sizes.total and sizes.free < 51200:
+        add(None, "disk_filling", *values, key=key)
+
+
+def judge_inodes(path, sizes, add):
+    """The free inodes of a disk. A file system that makes them as needed says 0 of 0."""
+    values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
+    if sizes.inodes and sizes.inodes_free < 100:
+        add(None, "no_inodes", *values, key=key)
+    elif sizes.inodes and sizes.inodes_free < 0.02 * sizes.inodes:
+        add(None, "few_inodes", *values, key=key)
 
 
 def judge_hidden_cards(box, add):
     """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
     wsl = as_dict(box.proc.get("platform")).get("wsl")
-    for one in box.missing_cards if not wsl else []:
-        if one.get("node") == "open":
-            add(bdf(str(one.get("bdf"))), "unknown_card", short(one.get("bdf")))
-    for one in cards_without_driver(box) if box.gpus and not wsl else []:
-        place, name = bdf(str(one.get("bdf"))), one.get("driver") or "none"
+    for card in box.missing_cards if not wsl else []:
+        if card.get("node") == "open":
+            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
+    for card in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
         if place not in ignored_cards(box):
-            values = (short(one.get("bdf")), short(name, 40))
+            values = (short(card.get("bdf")), short(name, 40))
             add(place, "card_without_driver", *values, level=level_of_lost(box))
-    untold = [one for one in box.missing_cards if "node" not in one]
-    untold = [one for one in untold if not add.has("lost", bdf(str(one.get("bdf"))))]
+    untold = [card for card in box.missing_cards if "node" not in card]
+    untold = [card for card in untold if not add.has("lost", bdf(str(card.get("bdf"))))]
     if untold and not box.container and not wsl:
         add(None, "hidden_cards", len(untold), len(nvidia_cards(box)))
     if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
@@ -4753,11 +4953,11 @@ def cards_without_driver(box):
     A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
     """
     return [
-        one
-        for one in nvidia_cards(box)
-        if str(one.get("class")).startswith(("0x0300", "0x0302"))
-        and one.get("driver") in ("", "nouveau")
-        and not one.get("virtual_function")
+        card
+        for card in nvidia_cards(box)
+        if str(card.get("class")).startswith(("0x0300", "0x0302"))
+        and card.get("driver") in ("", "nouveau")
+        and not card.get("virtual_function")
     ]
 
 
@@ -4779,9 +4979,11 @@ def level_of_lost(box):
 
 def level_of_probe(box, line):
     """The level of a line that counts cards which the driver didn't get."""
-    told = re.search(r"for (\d+) device", line)
-    given = [one for one in nvidia_cards(box) if str(one.get("driver")).startswith("vfio")]
-    if told and "was not called" in line and int(told.group(1)) <= len(given):
+    match = re.search(r"for (\d+) device", line)
+    passed_through = [
+        card for card in nvidia_cards(box) if str(card.get("driver")).startswith("vfio")
+    ]
+    if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
 
@@ -4794,59 +4996,82 @@ def judge_torch(box, add):
     if torch.get("failed") or ("error" in torch and "torch" not in torch):
         add(None, "no_torch", short(torch.get("python"), 60), torch.get("error"))
     elif not torch.get("available"):
-        error = str(torch.get("error", ""))
-        action = "CPU-only torch, hidden devices, or a broken driver: see the text"
-        entry = ""
-        if "driver" in error and "old" in error:
-            action = "install a torch for this driver, or take a box with a newer one"
-            entry = "torch_driver"
-        name, cuda = short(torch.get("torch"), 40), torch.get("cuda")
-        told = short(error or "is_available() is False", 160)
-        add(None, "torch_without_gpu", name, cuda, told, do=(action,), entry=entry)
-    for one in map(as_dict, as_list(torch.get("devices"))):
-        if not one.get("ok"):
-            error, index = str(one.get("error", "a wrong sum")), one.get("index")
-            action, entry = "restart the job; then reset the GPU", ""
-            if "no kernel image" in error:
-                action, entry = "install a torch with kernels for this card", "arch"
-            gpu = index if isinstance(index, int) else None
-            add(gpu, "failed_kernel", short(error, 200), do=(action,), entry=entry)
+        judge_torch_without_gpu(torch, add)
+    for device in map(as_dict, as_list(torch.get("devices"))):
+        if not device.get("ok"):
+            judge_failed_kernel(device, add)
+
+
+def judge_torch_without_gpu(torch, add):
+    """torch.cuda.is_available() is False."""
+    error = str(torch.get("error", ""))
+    action = "CPU-only torch, hidden devices, or a broken driver: see the text"
+    entry = ""
+    # The NVIDIA driver on your system is too old (found version 11040). Please update …
+    if "driver" in error and "old" in error:
+        action = "install a torch for this driver, or take a box with a newer one"
+        entry = "torch_driver"
+    name, cuda = short(torch.get("torch"), 40), torch.get("cuda")
+    told = short(error or "is_available() is False", 160)
+    add(None, "torch_without_gpu", name, cuda, told, do=(action,), entry=entry)
+
+
+def judge_failed_kernel(device, add):
+    """A small kernel that failed or gave a wrong sum on one GPU."""
+    error, index = str(device.get("error", "a wrong sum")), device.get("index")
+    action, entry = "restart the job; then reset the GPU", ""
+    # CUDA error: no kernel image is available for execution on the device
+    if "no kernel image" in error:
+        action, entry = "install a torch with kernels for this card", "arch"
+    gpu = index if isinstance(index, int) else None
+    add(gpu, "failed_kernel", short(error, 200), do=(action,), entry=entry)
 
 
 def judge_amd(record, box, add):
     """AMD cards: sysfs, and amd-smi if it is installed."""
     cards = amd_cards(box)
-    labels, untold = [label for label, _ in cards], set()
-    for label, one in cards:
-        ras = sorted(as_dict(one.get("ras")).items())
-        counts = [(name, text, re.search(r"ue: (\d{1,9})", str(text))) for name, text in ras]
-        if not any(count for _, _, count in counts):
-            untold.add(label)
-        for name, text, count in counts:
-            if count and int(count.group(1)):
-                add(label, "amd_ras", name, text)
-        now = number(str(one.get("current_link_width", "")))
-        most = number(str(one.get("max_link_width", "")))
-        if now and most and now < most:
-            add(label, "narrow_amd_link", now, most)
+    labels = [label for label, _ in cards]
+    untold = {label for label, card in cards if not judge_amd_card(label, card, add)}
     for name in ("amd-metric.json", "amd-bad-pages.json"):
         text = record["files"].get(name)
-        if not text:
-            continue
-        try:
-            answer = json.loads(text)
-        except (ValueError, RecursionError):
-            add(None, "unreadable_amd_output", name, key=name)
-            continue
-        ended = (box.exit.get(name) or {"rc": 0})["rc"]
-        for index, one in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
-            label = labels[index] if index < len(labels) else index
-            if name == "amd-bad-pages.json":
-                judge_amd_pages(label, leaves_of(one), add)
-            elif judge_amd_metric(label, leaves_of(one), add) and ended == 0:
-                untold.discard(label)
+        if text:
+            untold -= judge_amd_output(name, text, labels, box, add)
     if untold and box.recorded:
         add(None, "amd_ecc_untold", len(untold), len(cards))
+
+
+def judge_amd_card(label, card, add):
+    """One card of sysfs: errors and link. -> whether it tells of uncorrectable errors."""
+    ras = sorted(as_dict(card.get("ras")).items())
+    # ue: 0
+    # ce: 3
+    counts = [(name, text, re.search(r"ue: (\d{1,9})", str(text))) for name, text in ras]
+    for name, text, count in counts:
+        if count and int(count.group(1)):
+            add(label, "amd_ras", name, text)
+    now = number(str(card.get("current_link_width", "")))
+    most = number(str(card.get("max_link_width", "")))
+    if now and most and now < most:
+        add(label, "narrow_amd_link", now, most)
+    return any(count for _, _, count in counts)
+
+
+def judge_amd_output(name, text, labels, box, add):
+    """An output of amd-smi. -> the labels of the cards whose uncorrectable errors it tells."""
+    told = set()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        add(None, "unreadable_amd_output", name, key=name)
+        return told
+    ended = (box.exit.get(name) or {"rc": 0})["rc"]
+    for index, card in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
+        label = labels[index] if index < len(labels) else index
+        if name == "amd-bad-pages.json":
+            judge_amd_pages(label, leaves_of(card), add)
+        elif judge_amd_metric(label, leaves_of(card), add) and ended == 0:
+            told.add(label)
+    return told
 
 
 def judge_amd_pages(label, leaves, add):
@@ -4950,7 +5175,7 @@ def devices_to_load():
 def multiply_on(devices):
     """The same product again and again, on all devices at once."""
     capable = kind != "cuda" or all(
-        torch.cuda.get_device_capability(one)[0] >= 8 for one in devices
+        torch.cuda.get_device_capability(load)[0] >= 8 for load in devices
     )
     dtype, size = (torch.bfloat16 if capable else torch.float16), small or 8192
     seed = torch.Generator().manual_seed(20)
@@ -4966,40 +5191,41 @@ def multiply_on(devices):
         work[device].update(other=0, runs=0, spent=0.0, checks=1)
     until, batch = time.monotonic() + config["seconds"] * 0.7, config.get("batch", 20)
     while time.monotonic() < until:
-        events = {device: start_products(device, one, batch) for device, one in work.items()}
-        for device, one in work.items():
+        events = {device: start_products(device, load, batch) for device, load in work.items()}
+        for device, load in work.items():
             wait(device)
-            if kind == "cuda":
-                first, last = events[device]
-                one["spent"] += first.elapsed_time(last) / 1000
-            one["runs"] += batch
-            one["checks"] += 1
-            one["other"] += mark(one["out"]) != one["first"]
-    for device, one in work.items():
+            around = events[device]
+            if around:
+                first, last = around
+                load["spent"] += first.elapsed_time(last) / 1000
+            load["runs"] += batch
+            load["checks"] += 1
+            load["other"] += mark(load["out"]) != load["first"]
+    for device, load in work.items():
         say(
             stage="matmul done",
             gpu=device.index or 0,
             name=torch.cuda.get_device_name(device) if kind == "cuda" else "cpu",
-            mark=one["first"],
-            checks=one["checks"],
-            differ=one["other"],
-            tflops=round(2 * size**3 * one["runs"] / one["spent"] / 1e12, 2),
+            mark=load["first"],
+            checks=load["checks"],
+            differ=load["other"],
+            tflops=round(2 * size**3 * load["runs"] / load["spent"] / 1e12, 2),
         )
 
 
-def start_products(device, one, batch):
+def start_products(device, load, batch):
     """Starts a batch of products. -> the events around it, on a GPU."""
     if kind != "cuda":
         began = time.monotonic()
         for _ in range(batch):
-            torch.mm(one["a"], one["b"], out=one["out"])
-        one["spent"] += time.monotonic() - began
+            torch.mm(load["a"], load["b"], out=load["out"])
+        load["spent"] += time.monotonic() - began
         return None
     with torch.cuda.device(device):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         events[0].record()
         for _ in range(batch):
-            torch.mm(one["a"], one["b"], out=one["out"])
+            torch.mm(load["a"], load["b"], out=load["out"])
         events[1].record()
     return events
 
@@ -5159,37 +5385,37 @@ def judge_course(got, lines, add):
 
 def judge_products(products, add):
     """Does each GPU give the same result every time, the same as GPUs of its kind, and as fast?"""
-    for one in products:
-        if one.get("differ"):
-            add(one.get("gpu"), "changing_product", one["differ"], one.get("checks"))
-    for name in sorted({str(one.get("name")) for one in products}):
-        alike = [one for one in products if str(one.get("name")) == name]
-        marks = [json.dumps(one.get("mark")) for one in alike]
+    for product in products:
+        if product.get("differ"):
+            add(product.get("gpu"), "changing_product", product["differ"], product.get("checks"))
+    for name in sorted({str(product.get("name")) for product in products}):
+        alike = [product for product in products if str(product.get("name")) == name]
+        marks = [json.dumps(product.get("mark")) for product in alike]
         common = usual(marks)
-        for one, mark in zip(alike, marks):
-            if mark != common and marks.count(common) > 1:
-                add(one.get("gpu"), "odd_product", short(name, 60))
+        for product, mark in zip(alike, marks):
+            if common and mark != common and marks.count(common) > 1:
+                add(product.get("gpu"), "odd_product", short(name, 60))
             elif len(marks) == 2 and marks[0] != marks[1]:
                 add(None, "two_products", short(name, 60))
         peak = next((value for pattern, value in PEAK_TFLOPS if re.search(pattern, name)), None)
-        median = sorted(one["tflops"] for one in alike)[len(alike) // 2]
-        for one in alike:
-            if peak and one["tflops"] < 0.5 * peak:
-                add(one.get("gpu"), "slow_matmul", one["tflops"], expected=(peak,))
-            elif len(alike) > 1 and one["tflops"] < 0.85 * median:
-                add(one.get("gpu"), "slowest_matmul", one["tflops"], median)
+        median = sorted(product["tflops"] for product in alike)[len(alike) // 2]
+        for product in alike:
+            if peak and product["tflops"] < 0.5 * peak:
+                add(product.get("gpu"), "slow_matmul", product["tflops"], expected=(peak,))
+            elif len(alike) > 1 and product["tflops"] < 0.85 * median:
+                add(product.get("gpu"), "slowest_matmul", product["tflops"], median)
 
 
 def judge_copies(copies, box, add):
     """Are copies from host memory to each GPU as fast as its PCIe link?"""
-    for one in copies:
-        gpu = next((gpu for gpu in box.gpus if gpu.label == one.get("gpu")), None)
+    for copy in copies:
+        gpu = next((gpu for gpu in box.gpus if gpu.label == copy.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
         generation = gpu.number("pcie.link.gen.max") if gpu else None
         best = LANE.get(int(generation), 0) * width if width and generation else 0
-        speed = one.get("h2d_gb_s")
+        speed = copy.get("h2d_gb_s")
         if best and isinstance(speed, (int, float)) and speed < 0.4 * best:
-            add(one.get("gpu"), "slow_host_copy", speed, expected=(best, generation, width))
+            add(copy.get("gpu"), "slow_host_copy", speed, expected=(best, generation, width))
 
 
 def judge_load_samples(samples, add):
@@ -5260,42 +5486,54 @@ def judge_sample(gpus, streaks, holders):
     """One sample -> (findings, {GPU: why it is idle}).
 
     `streaks` counts samples in a row, by GPU; `holders(gpu)` tells why a GPU is idle, and is asked
-    only then. `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that
-    lacks a GPU says nothing yet.
+    only then.
     """
     add, why = Findings(), {}
-    most = max([streak["seen"] for streak in streaks.values()] or [0])
-    for one in gpus:
-        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
-        streak["seen"] = max(streak["seen"] + 1, most)
-    most = max([streak["seen"] for streak in streaks.values()] or [0])
-    gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
-    for label in sorted(label for label in gone if label is not None):
+    for label in gone_gpus(gpus, streaks):
         add(label, "gone_from_samples", label)
-    for one in gpus:
-        label = one["gpu"]
+    for gpu in gpus:
+        label = gpu["gpu"]
         streak = streaks[label]
-        if one["lost"]:
+        if gpu["lost"]:
             add(label, "lost_sample")
             continue
-        hard = [name for name in one["throttle"] if name != "sw_power_cap"]
+        hard = [name for name in gpu["throttle"] if name != "sw_power_cap"]
         if hard:
-            add(label, "throttled_sample", ", ".join(hard), one["temp_c"])
-        draw, limit = one["power_w"], one["limit_w"]
-        waits = (one["util"] or 0) >= 95 and (one["mem_util"] or 0) <= 5
-        quiet = waits and draw and limit and draw < STUCK_POWER * limit
-        streak["stuck"] = streak["stuck"] + 1 if quiet else 0
-        streak["idle"] = streak["idle"] + 1 if one["util"] == 0 else 0
+            add(label, "throttled_sample", ", ".join(hard), gpu["temp_c"])
+        streak["stuck"] = streak["stuck"] + 1 if is_quiet(gpu) else 0
+        streak["idle"] = streak["idle"] + 1 if gpu["util"] == 0 else 0
         if streak["stuck"] >= IDLE_SAMPLES:
             why[str(label)] = (
                 "busy at idle power: its kernel waits, "
                 "as in a collective that another rank never joined"
             )
-            values = (one["util"], draw, limit, streak["stuck"])
+            values = (gpu["util"], gpu["power_w"], gpu["limit_w"], streak["stuck"])
             add(label, "stuck_kernel", *values, expected=(STUCK_POWER,))
         if streak["idle"] >= IDLE_SAMPLES:
             why[str(label)] = holders(label)
     return add, why
+
+
+def gone_gpus(gpus, streaks):
+    """Count this sample in `streaks` -> the GPUs that two samples in a row lack.
+
+    `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that lacks a GPU
+    says nothing yet.
+    """
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    for gpu in gpus:
+        streak = streaks.setdefault(gpu["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
+        streak["seen"] = max(streak["seen"] + 1, most)
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
+    return sorted(label for label in gone if label is not None)
+
+
+def is_quiet(gpu):
+    """Whether a GPU says that it is busy, but moves no memory and draws little power."""
+    draw, limit = gpu["power_w"], gpu["limit_w"]
+    waits = (gpu["util"] or 0) >= 95 and (gpu["mem_util"] or 0) <= 5
+    return waits and draw and limit and draw < STUCK_POWER * limit
 
 
 def judge_end(words, code, places, sampled):
@@ -5336,13 +5574,14 @@ class Holders:
             gather_holders(proc)
             seconds = now - self.at if self.at is not None else None
             self.at, self.known = now, proc["holders"]
-            for one in self.known:
-                spent, old = cpu_seconds(one["pid"]), self.cpu.get(one["pid"])
-                told = None not in (spent, old, seconds) and seconds
-                one["cpu"] = (spent - old) / seconds if told else None
-                self.cpu[one["pid"]] = spent
+            for holder in self.known:
+                spent, old = cpu_seconds(holder["pid"]), self.cpu.get(holder["pid"])
+                holder["cpu"] = None
+                if spent is not None and old is not None and seconds:
+                    holder["cpu"] = (spent - old) / seconds
+                self.cpu[holder["pid"]] = spent
         node = f"/dev/nvidia{self.nodes.get(gpu, gpu)}"
-        mine = [one for one in self.known if node in one["devices"]]
+        mine = [holder for holder in self.known if node in holder["devices"]]
         if not mine:
             return "no process of this container holds it"
         state_letter, process = mine[0]["state"], "process {}".format(mine[0]["pid"])
@@ -5363,7 +5602,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
-class Watch:
+class RunningWatch:
     """The state of a watch between two reads."""
 
     def __init__(self, names, out):
@@ -5464,24 +5703,47 @@ def watch(interval, pid=None, out=None):
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
     names = wanted([(name, "") for name in WATCH_FIELDS], known)
+    kmsg = end_of_kernel_log()
+    process = start_sampling(smi, names, interval)
+    ended = []
+    for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(which, lambda which, _: ended.append(f"signal {int(which)}"))
+    seen = RunningWatch(names, out or sys.stdout)
+    seen.say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+    follow(seen, process, kmsg, interval, pid, ended)
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if seen.code is not None:
+        seen.last_words()
+    seen.say(end=ended[0] if ended else "")
+    return seen.worst
+
+
+def end_of_kernel_log():
+    """A handle at the end of /dev/kmsg, or None where it can't be read."""
     try:
         kmsg = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         os.lseek(kmsg, 0, os.SEEK_END)
     except OSError:
-        kmsg = None
+        return None
+    return kmsg
+
+
+def start_sampling(smi, names, interval):
+    """Start one nvidia-smi that prints a row for each GPU every `interval` seconds."""
     query = ["--query-gpu=" + ",".join(names), "--format=csv,noheader,nounits"]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [smi, *query, "-lms", str(max(100, int(interval * 1000)))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    ended = []
-    for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(which, lambda which, _: ended.append(f"signal {int(which)}"))
-    seen = Watch(names, out or sys.stdout)
-    seen.say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+
+
+def follow(seen, process, kmsg, interval, pid, ended):
+    """Take what nvidia-smi prints until `ended` says why to stop; signals write there too."""
+    assert process.stdout is not None  # PIPE was asked for
     handle, last = process.stdout.fileno(), time.monotonic()
     while not ended:
         try:
@@ -5503,13 +5765,8 @@ def watch(interval, pid=None, out=None):
             silence = Findings()
             silence(None, "no_sample", time.monotonic() - last, expected=(interval,))
             seen.say(findings=silence.list)
-            seen.worst, ended = 1, ["nvidia-smi hangs"]
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    if seen.code is not None:
-        seen.last_words()
-    seen.say(end=ended[0] if ended else "")
-    return seen.worst
+            seen.worst = 1
+            ended.append("nvidia-smi hangs")
 
 
 def kernel_events(kmsg):
@@ -5539,45 +5796,86 @@ def save(record, folder):
             handle.write(text)
 
 
-def kind_of(text):
-    """Which output a raw text is, by its content, for captures with other file names."""
-    head = text[:4000]
-    first = next((line for line in head.splitlines() if line.strip()), "")
-    if "<nvidia_smi_log" in head or (head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]):
-        return "nvidia-smi-q.xml"
-    if "NVSMI LOG" in head:
-        return "q.txt"
-    if re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:200000], re.M):
-        return "table.txt"
-    cells = [cell.strip() for cell in first.split(",")]
-    if len(cells) > 2 and any(cell.startswith("retired_pages.address") for cell in cells):
-        return "retired.csv"
-    if len(cells) > 2 and "pid" in cells:
-        return "apps.csv"
-    if len(cells) > 2 and sum(cell.split(" [")[0] in CANON for cell in cells) >= 2:
-        return "nvidia-smi.csv"
-    if re.search(r"^\s+Link \d+:", text, re.M):
-        return "nvlink.txt"
-    if re.match(r"GPU \d+: ", first):
-        return "nvidia-smi-list.txt"
-    if re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M):
-        return "topo.txt"
-    if smi_failure(head) or HANDLE.search(head):
-        return "nvidia-smi.csv"
-    if re.search(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", head, re.M):
-        return "lspci.txt"
-    if re.search(r"^NVML version\s*:", head, re.M):
-        return "version.txt"
-    if re.search(
+HEAD = 4000  # characters in which most outputs show what they are
+MOST_LOOKED_AT = 200000  # characters, for what stands only further down
+
+
+def first_cells(text):
+    """The cells of the first line that isn't blank; none if there are fewer than three."""
+    line = next((line for line in text[:HEAD].splitlines() if line.strip()), "")
+    cells = [cell.strip() for cell in line.split(",")]
+    return cells if len(cells) > 2 else []
+
+
+def is_xml(text):
+    """`nvidia-smi -q -x`."""
+    head = text[:HEAD]
+    return "<nvidia_smi_log" in head or (
+        head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]
+    )
+
+
+def is_query(text):
+    """--query-gpu: two of its columns are known."""
+    return sum(cell.split(" [")[0] in CANON for cell in first_cells(text)) >= 2
+
+
+def is_topology(text):
+    """`nvidia-smi topo -m`."""
+    head = text[:HEAD]
+    return re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M)
+
+
+def is_kernel_log(text):
+    """`dmesg`, or what journalctl and /dev/kmsg give."""
+    return re.search(
         r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
         r"|^\[\s*\d+\.\d+\]|amdgpu",
-        text[:200000],
+        text[:MOST_LOOKED_AT],
         re.M,
-    ):
-        return "dmesg.txt"
-    if "[tid " in head:
-        return "fabricmanager.txt"
-    return "unrecognised"
+    )
+
+
+# Which output a raw text is, by its content; the first that fits.
+KINDS_OF_OUTPUT = (
+    ("nvidia-smi-q.xml", is_xml),
+    ("q.txt", lambda text: "NVSMI LOG" in text[:HEAD]),
+    # | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
+    (
+        "table.txt",
+        lambda text: re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
+    ),
+    (
+        "retired.csv",
+        lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),
+    ),
+    ("apps.csv", lambda text: "pid" in first_cells(text)),
+    ("nvidia-smi.csv", is_query),
+    ("nvlink.txt", lambda text: re.search(r"^\s+Link \d+:", text, re.M)),
+    # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)
+    ("nvidia-smi-list.txt", lambda text: re.match(r"\s*^GPU \d+: ", text[:HEAD], re.M)),
+    ("topo.txt", is_topology),
+    (
+        "nvidia-smi.csv",
+        lambda text: smi_failure(text[:HEAD]) or HANDLE.search(text[:HEAD]),
+    ),
+    # 3b:00.0 3D controller [0302]: NVIDIA Corporation …
+    (
+        "lspci.txt",
+        lambda text: re.search(
+            r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", text[:HEAD], re.M
+        ),
+    ),
+    ("version.txt", lambda text: re.search(r"^NVML version\s*:", text[:HEAD], re.M)),
+    ("dmesg.txt", is_kernel_log),
+    ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
+)
+
+
+def kind_of(text):
+    """Which output a raw text is, by its content, for captures with other file names."""
+    kinds = (kind for kind, fits in KINDS_OF_OUTPUT if fits(text))
+    return next(kinds, "unrecognised")
 
 
 def load(path):
@@ -5586,24 +5884,19 @@ def load(path):
     Raises OSError, or ValueError with what to do.
     """
     record = {"files": {}, "exit": {}, "live": False}
-    names = [path]
-    if not os.path.isfile(path):
-        names = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
+    folder = not os.path.isfile(path)
+    names = sorted(glob.glob(os.path.join(glob.escape(path), "*"))) if folder else [path]
     if not names:
         raise ValueError(
             "{} has no files; pass a folder with some of {}".format(path, ", ".join(FILES))
         )
-    for name in names:
-        if not os.path.isfile(name):
-            continue
+    known = FILES + EXTRA_FILES + ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+    for name in filter(os.path.isfile, names):
         with open(name, "rb") as handle:
             raw = handle.read(LIMIT + 1)
-        text = raw[:LIMIT].decode("utf-8", "replace")
-        base = os.path.basename(name)
-        known = FILES + EXTRA_FILES
-        known += ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+        text, base = raw[:LIMIT].decode("utf-8", "replace"), os.path.basename(name)
         slot = base if base in known else kind_of(text)
-        if base not in known and slot == "unrecognised" and os.path.isdir(path):
+        if slot == "unrecognised" and folder:
             continue
         if slot in record["files"]:
             raise ValueError(
@@ -5612,17 +5905,23 @@ def load(path):
         if len(raw) > LIMIT:
             record.setdefault("cut", []).append(slot)
         record["files"][slot] = text
-    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
-        if name in record["files"]:
-            try:
-                value = json.loads(record["files"].pop(name))
-                if not isinstance(value, dict):
-                    raise ValueError("not an object")
-                record[key] = value
-            except (ValueError, RecursionError) as error:
-                record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
-                record[key] = {}
+    read_objects(record)
     return record
+
+
+def read_objects(record):
+    """Move exit.json and proc.json from the files of a record into its `exit` and `proc`."""
+    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
+        if name not in record["files"]:
+            continue
+        try:
+            value = json.loads(record["files"].pop(name))
+            if not isinstance(value, dict):
+                raise ValueError("not an object")
+            record[key] = value
+        except (ValueError, RecursionError) as error:
+            record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
+            record[key] = {}
 
 
 def judge(record, expectations=None):
@@ -5686,7 +5985,7 @@ def brief(box):
     out = []
     for gpu in box.gpus:
         sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
-        one = {
+        card = {
             "name": short(gpu.name, 60),
             "memory_mib": int(total) if total is not None else None,
             "bf16": sku.get("bf16"),
@@ -5694,19 +5993,19 @@ def brief(box):
             "p2p": sku.get("p2p"),
         }
         if gpu.links:
-            one["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
+            card["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
         if gpu.mig:
-            one["mig"] = [short(name, 20) for name in gpu.migs or []]
-        out.append((gpu.label, one))
-    for label, one in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(one["mem_info_vram_total"]) >> 20}))
+            card["mig"] = [short(name, 20) for name in gpu.migs or []]
+        out.append((gpu.label, card))
+    for label, card in amd_cards(box):
+        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
-    for label, one in out:
-        same = next((group for group in groups if dict(one, gpu=group["gpu"]) == group), None)
+    for label, card in out:
+        same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
         if same:
             same["gpu"].append(label)
         else:
-            groups.append(dict({"gpu": [label]}, **one))
+            groups.append(dict({"gpu": [label]}, **card))
     return groups
 
 
@@ -5731,15 +6030,15 @@ def report(record, expectations=None, extra=()):
 def as_text(answer):
     """Findings first, worst first; then one line for each kind of card."""
     lines = ["verdict: {}".format(answer["verdict"])]
-    for one in answer["findings"]:
-        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
-        entry = f" [{one['entry']}]" if one["entry"] else ""
-        lines.append(f"{one['level']} {where}: {one['evidence']}")
-        lines.append(f"    expected: {one['threshold']}")
-        lines.append(f"    do: {one['action']}{entry}")
-    for one in answer["gpus"]:
-        labels, name = ", ".join(map(str, one["gpu"])), one["name"] or "GPU"
-        lines.append(f"{len(one['gpu'])} x {name}, {one['memory_mib']} MiB (GPU {labels})")
+    for finding in answer["findings"]:
+        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
+        entry = f" [{finding['entry']}]" if finding["entry"] else ""
+        lines.append(f"{finding['level']} {where}: {finding['evidence']}")
+        lines.append(f"    expected: {finding['threshold']}")
+        lines.append(f"    do: {finding['action']}{entry}")
+    for finding in answer["gpus"]:
+        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
+        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
     about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
     about += answer["recognised"]
     if answer["probe_seconds"] is not None:
@@ -5820,7 +6119,7 @@ def main(arguments=None):
         print("\n".join(f"{name:8} {text}" for name, (_, text) in sorted(EXPECT.items())))
         return 0
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     try:
         expectations = expectations_of(options.expect)
@@ -5829,28 +6128,38 @@ def main(arguments=None):
         return 2
     if options.watch:
         return watch(options.watch, options.pid)
-    extra, measured = [], None
-    if options.replay:
-        try:
-            record = load(options.replay)
-        except (OSError, ValueError) as error:
-            sys.stderr.write(f"gpu_health.py: can't replay: {error}\n")
-            return 2
-    else:
-        record = gather(python=options.python, paths=options.path)
-        if options.stress:
-            measured, extra = stress(options.stress, options.python or sys.executable, record)
-        if options.record:
-            try:
-                save(record, options.record)
-            except OSError as error:
-                sys.stderr.write(f"gpu_health.py: can't record: {error}\n")
-                return 2
+    try:
+        record, measured, extra = record_of(options)
+    except CantExamine as error:
+        sys.stderr.write(f"gpu_health.py: {error}\n")
+        return 2
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
     print(json.dumps(answer, ensure_ascii=False) if options.json else as_text(answer))
     return EXIT[answer["verdict"]]
+
+
+class CantExamine(Exception):
+    """There is nothing to judge, or it can't be recorded."""
+
+
+def record_of(options):
+    """-> (the record, what a load measured or None, its findings). Raises CantExamine."""
+    if options.replay:
+        try:
+            return load(options.replay), None, []
+        except (OSError, ValueError) as error:
+            raise CantExamine(f"can't replay: {error}") from None
+    record, measured, extra = gather(python=options.python, paths=options.path), None, []
+    if options.stress:
+        measured, extra = stress(options.stress, options.python or sys.executable, record)
+    if options.record:
+        try:
+            save(record, options.record)
+        except OSError as error:
+            raise CantExamine(f"can't record: {error}") from None
+    return record, measured, extra
 
 
 if __name__ == "__main__":

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
-from remote_gpu_trainer.numbers.model_shape import Model, Run, layer_keeps, model_of, read_config
-from remote_gpu_trainer.numbers.training_memory import GIB, estimate
+from remote_gpu_trainer.fit.layer_memory import layer_keeps
+from remote_gpu_trainer.fit.model_config import model_of, read_config
+from remote_gpu_trainer.fit.model_shape import Model
+from remote_gpu_trainer.fit.training_memory import GIB, estimate
+from remote_gpu_trainer.fit.training_run import Run
 
 COUNTED, PUBLISHED = 0.15, 0.20  # how far an estimate may be off
 MIB = 2.0**20

@@ -108,7 +108,7 @@ def test_the_readme_from_job_to_verified_results(at):
 
 
 def test_the_roster_and_the_queue_name_the_same_cells():
-    from remote_gpu_trainer.runs.job_reading import read_queue
+    from remote_gpu_trainer.runs.cells import read_queue
 
     names = [cell["name"] for cell in read_queue((EXAMPLE / "queue.txt").read_text())]
     made = subprocess.run(

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 from remote_gpu_trainer.health import examine as health
-from remote_gpu_trainer.health import examine as health_hosts
+from remote_gpu_trainer.health import hosts as health_hosts
 from remote_gpu_trainer.health import reading as health_reading
 from remote_gpu_trainer.text import BadRequest
 
@@ -99,7 +99,7 @@ def test_no_more_than_sixteen_are_asked_at_once(monkeypatch):
         going.discard(box.name)
         return health_reading.Health("fit", box.name)
 
-    monkeypatch.setattr(health, "examine", slow)
+    monkeypatch.setattr(health_hosts, "examine", slow)
     told = []
     found = health_hosts.examine_all(
         [f"h{n}" for n in range(40)], progress=lambda done, of: told.append((done, of))
@@ -123,7 +123,7 @@ def test_a_box_that_refuses_what_it_was_asked_is_a_row(monkeypatch):
             raise BadRequest("nope")
         return health_reading.Health("fit", box.name)
 
-    monkeypatch.setattr(health, "examine", examine)
+    monkeypatch.setattr(health_hosts, "examine", examine)
     found = health_hosts.examine_all(["good", "bad", "fine"], health.Question("gpus=8"))
     assert [(one.box, one.verdict, one.why) for one in found] == [
         ("bad", "unknown", "unreadable"),

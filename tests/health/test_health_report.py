@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 from jinja2 import UndefinedError
+from remote_gpu_trainer.health import plots
 from remote_gpu_trainer.health import report as health_report
-from remote_gpu_trainer.health import watching as health_watching
+from remote_gpu_trainer.health import watch_file as health_watching
 from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import engine
@@ -168,7 +169,7 @@ def every_field(text, level="degraded"):
         health_watching.Event(START + 10, None, level, text, text, text),
         health_watching.Event(START + 20, None, "over", text, text, text, True),
     ]
-    return health_watching.Watch({text: series}, events, [text], 10.0, text, 3, 1, 1)
+    return health_watching.RecordedWatch({text: series}, events, [text], 10.0, text, 3, 1, 1)
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -247,17 +248,15 @@ def test_one_sample_and_values_that_the_driver_does_not_tell_make_a_page(watch):
 
 
 def test_a_gap_breaks_the_line_and_a_long_watch_is_drawn_with_few_points(watch):
-    axis = health_report.Axis(0.0, 10_000.0, 31.0)
+    axis = plots.Axis(0.0, 10_000.0, 31.0)
     times = array("d", [t for t in range(0, 10_000, 10) if not 4000 < t < 5000])
-    runs = health_report.buckets(times, array("d", [50.0] * len(times)), axis)
-    assert len(runs) == 2 and sum(map(len, runs)) <= health_report.COLUMNS
+    runs = plots.buckets(times, array("d", [50.0] * len(times)), axis)
+    assert len(runs) == 2 and sum(map(len, runs)) <= plots.COLUMNS
     spike = array("d", [100.0 if t == 7770 else 10.0 for t in times])
-    assert (
-        max(most for run in health_report.buckets(times, spike, axis) for *_, most in run) == 100.0
-    )
+    assert max(most for run in plots.buckets(times, spike, axis) for *_, most in run) == 100.0
     hole = array("d", [math.nan if t == 2000 else 10.0 for t in range(0, 4010, 10)])
-    few = health_report.Axis(0.0, 4000.0, 31.0)
-    assert len(health_report.buckets(array("d", range(0, 4010, 10)), hole, few)) == 2
+    few = plots.Axis(0.0, 4000.0, 31.0)
+    assert len(plots.buckets(array("d", range(0, 4010, 10)), hole, few)) == 2
 
 
 def test_a_week_of_eight_gpus_stays_a_small_page(watch):
@@ -267,7 +266,7 @@ def test_a_week_of_eight_gpus_stays_a_small_page(watch):
 
 @pytest.mark.parametrize("span", [1, 59, 600, 5400, 86_400, 30 * 86_400, 900 * 86_400])
 def test_every_length_of_watch_has_two_to_six_marks_within_its_axis(span):
-    ticks = health_report.Axis(START, START + span, 30).ticks()
+    ticks = plots.Axis(START, START + span, 30).ticks()
     assert (1 if span < 3 else 2) <= len(ticks) <= 6 and all(
         START <= tick <= START + span for tick in ticks
     )

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.runs.job import MOST_BYTES, Job
+from remote_gpu_trainer.runs.cells import CellError, expand, read_queue
+from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import (
-    CellError,
     JobError,
-    expand,
     from_file,
     from_object,
-    read_queue,
     with_options,
     with_queue,
 )
+from remote_gpu_trainer.runs.job_values import MOST_BYTES
 from remote_gpu_trainer.runs.launch_risks import warnings
 
 LEAST = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
@@ -66,6 +65,11 @@ def test_every_span_of_minutes_is_one_that_the_runner_reads():
         ("ANY", "nvapi-ABCDEFGHIJKLMNOPQRSTUV"),
         ("ANY", "github_pat_11ABCDEFG0123456789_abc"),
         ("ANY", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sig"),
+        ("ANY", "xoxs-1234567890-abcdef"),
+        ("ANY", "ASIAABCDEFGHIJKLMNOP"),
+        ("ANY", "https://acct.blob.core.windows.net/c/x?sv=2022&sig=abcDEF1234567890xyz%3D"),
+        ("ENCRYPTION_KEY", "correct horse"),
+        ("KAGGLE_KEY", "0123456789abcdef0123456789abcdef"),
     ],
 )
 def test_a_key_by_value_is_refused_and_not_repeated(name, value):
@@ -157,6 +161,8 @@ def test_a_value_that_is_too_long_is_refused_and_one_that_fits_is_taken():
         "ghp_" + "c" * 36,
         "AKIA" + "D" * 16,
         "-----BEGIN OPENSSH PRIVATE KEY-----",
+        "dckr_pat_" + "e4f5" * 4,
+        "xoxe-" + "1a2b" * 6,
     ],
 )
 def test_a_key_in_place_of_its_name_is_refused_and_never_repeated(token):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runs import job_reading, shell_text
+from remote_gpu_trainer.runs import cells, shell_text
 
 PROGRAM = """\
 mkdir -p "$EFFECTS"
@@ -198,7 +198,7 @@ def test_the_rest_can_be_read_as_a_queue_file(box):
     one = box("one", [["a"], ["b", "x"], ["c", *HOSTILE]])
     assert one.run("reconcile").returncode == 1
     text = (one.run_dir / "queue.rest").read_bytes().decode()
-    assert job_reading.read_queue(text) == [
+    assert cells.read_queue(text) == [
         {"name": "a", "arguments": []},
         {"name": "b", "arguments": ["x"]},
         {"name": "c", "arguments": HOSTILE},

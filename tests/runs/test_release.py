@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.platforms import profile, teardown
-from remote_gpu_trainer.runs import ledger, release
-from remote_gpu_trainer.runs.release import Unreleased
+from remote_gpu_trainer.runs import box_gone, ledger, pulling, release
+from remote_gpu_trainer.runs.pulling import Unreleased
 from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import engine
@@ -191,16 +191,16 @@ def test_a_broken_connection_is_no_verdict(ended, sshd):
 )
 def test_a_list_that_leads_elsewhere_is_refused(reply):
     with pytest.raises(Unreleased) as refused:
-        release.read_list(reply)
+        pulling.read_list(reply)
     assert str(refused.value).isprintable()
 
 
 def test_a_backslash_is_a_plain_character_but_where_it_parts_folders(monkeypatch):
     told = b'{"files": [["a\\\\..\\\\b", 1, "a"]], "links": []}'
-    assert list(release.read_list(told)[0]) == ["a\\..\\b"]
+    assert list(pulling.read_list(told)[0]) == ["a\\..\\b"]
     monkeypatch.setattr(os, "sep", "\\")
     with pytest.raises(Unreleased, match="unsafe path"):
-        release.read_list(told)
+        pulling.read_list(told)
 
 
 def test_a_name_that_no_manifest_can_hold_is_told_and_the_rest_is_verified(ended):
@@ -246,7 +246,7 @@ def test_an_id_that_no_list_has_shown_proves_nothing(listing, monkeypatch, tmp_p
     runpod = profile.get("runpod")
 
     def gone(ids, text):
-        return release.confirm(GPU, runpod, ids=ids, listing=text).gone
+        return box_gone.confirm(GPU, runpod, ids=ids, listing=text).gone
 
     ledger.opened("gpu:22", "gpu")
     assert gone(["anything"], listing) is None

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runs.status import read
+from remote_gpu_trainer.runs.status_reply import read
 
 from tests.runs.runner_box import Box, undisturbed
 

@@ -7,7 +7,8 @@ import sys
 import time
 
 import pytest
-from remote_gpu_trainer.runs.status import as_text, read
+from remote_gpu_trainer.runs.status import as_text
+from remote_gpu_trainer.runs.status_reply import read
 
 from tests.runs.runner_box import Box, undisturbed
 

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runs.status import read
+from remote_gpu_trainer.runs.status_reply import read
 
 from tests.runs.runner_box import PROGRAM, Box, assert_nothing_repeated, undisturbed
 

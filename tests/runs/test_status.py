@@ -11,7 +11,7 @@ import time
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runs import ledger, status
-from remote_gpu_trainer.runs.status import Status, read
+from remote_gpu_trainer.runs.status_reply import Status, read
 from remote_gpu_trainer.text import BadRequest
 
 from tests.engines.fake_run import SAYS, fake_run

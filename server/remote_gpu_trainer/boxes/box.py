@@ -82,23 +82,7 @@ def run(
     ssh configuration to use instead of the user's.
     """
     if box.local:
-        first = (
-            interpreter[0]
-            if interpreter[0] != "python3" or shutil.which("python3")
-            else sys.executable
-        )
-        done = _start([first, *interpreter[1:], *args], program.encode(), limit, most)
-        if done.missing:
-            return Reply(
-                "unreachable",
-                why="other",
-                text=f"{interpreter[0]} isn't installed here; install it, or add it to the PATH",
-            )
-        return (
-            _overtime(box, limit, done)
-            if done.late
-            else Reply("ok", None if done.cut else done.code, done.out, done.errors, done.cut)
-        )
+        return _run_here(box, program, interpreter, args, limit, most)
     mark = secrets.token_hex(12)
     command = shlex.join(
         ["sh", "-c", _WRAP, "rgt", mark, str(math.ceil(limit)), *interpreter, *args]
@@ -117,36 +101,74 @@ def run(
         )
     before, begun, rest = done.out.partition(mark.encode() + b"\n")
     if begun:
-        body, ended, last = rest.rpartition(b"\n" + mark.encode() + b" ")
-        if ended and last.strip().isdigit():
-            code = int(last)
-            if code in (124, 137) and done.seconds >= limit:
-                return _overtime(box, limit, done)
-            return Reply("ok", code, body[:most], done.errors, len(body) > most)
-        if done.cut:
-            return Reply("ok", None, rest[:most], done.errors, True)
-        if done.late:
-            return _overtime(box, limit, done)
+        reply = _program_reply(box, done, mark, rest, limit, most)
+        if reply:
+            return reply
+    reason = _why_no_reply(box, done, before, bool(begun), limit, ssh_config)
+    return Reply(
+        "unreachable", done.code, rest[:most], done.errors, why=reason.why, text=reason.text
+    )
+
+
+def _run_here(
+    box: Box,
+    program: str,
+    interpreter: tuple[str, ...],
+    args: tuple[str, ...],
+    limit: float,
+    most: int,
+) -> Reply:
+    """Run a program on this machine; Python by the one that runs this, if it has no name here."""
+    no_python = interpreter[0] == "python3" and not shutil.which("python3")
+    first = sys.executable if no_python else interpreter[0]
+    done = _start([first, *interpreter[1:], *args], program.encode(), limit, most)
+    if done.missing:
+        return Reply(
+            "unreachable",
+            why="other",
+            text=f"{interpreter[0]} isn't installed here; install it, or add it to the PATH",
+        )
     if done.late:
-        found = Trouble(
+        return _overtime(box, limit, done)
+    return Reply("ok", None if done.cut else done.code, done.out, done.errors, done.cut)
+
+
+def _program_reply(
+    box: Box, done: _Done, mark: str, rest: bytes, limit: float, most: int
+) -> Reply | None:
+    """Return the reply of a program that began on a box; None if the connection broke.
+
+    `rest` is what came after the first mark.
+    """
+    body, ended, last = rest.rpartition(b"\n" + mark.encode() + b" ")
+    if ended and last.strip().isdigit():
+        code = int(last)
+        # `timeout` ends with 124, or with 137 where it had to kill; so may the program itself.
+        if code in (124, 137) and done.seconds >= limit:
+            return _overtime(box, limit, done)
+        return Reply("ok", code, body[:most], done.errors, len(body) > most)
+    if done.cut:
+        return Reply("ok", None, rest[:most], done.errors, True)
+    return _overtime(box, limit, done) if done.late else None
+
+
+def _why_no_reply(
+    box: Box, done: _Done, before: bytes, begun: bool, limit: float, ssh_config: str
+) -> Trouble:
+    """Return why a program on a box didn't run to its end. `before`: what the login printed."""
+    if done.late:
+        return Trouble(
             "timeout",
             f"no answer from {shown(box.name, 80)} within {limit:g} s; check in the provider's "
             "console that the box runs",
         )
-    elif begun:  # stderr may contain the program's output
-        found = Trouble(
+    if begun:  # stderr may contain the program's output
+        return Trouble(
             "lost",
             f"the connection to {shown(box.name, 80)} broke before the program ended; try again",
         )
-    else:
-        found = trouble(
-            box,
-            done.code,
-            done.errors,
-            before.decode("utf-8", "replace"),
-            _keys(box, done, ssh_config),
-        )
-    return Reply("unreachable", done.code, rest[:most], done.errors, why=found.why, text=found.text)
+    said = before.decode("utf-8", "replace")
+    return trouble(box, done.code, done.errors, said, _keys(box, done, ssh_config))
 
 
 def pull(
@@ -188,9 +210,9 @@ def pull(
     if done.late:
         return _overtime(box, limit, done)
     if done.code in (RSYNC_CUT, 255):
-        found = trouble(box, 255, done.errors, "", _keys(box, done, ssh_config))
-        if done.code == 255 or found.why != "other":
-            return Reply("unreachable", 255, errors=done.errors, why=found.why, text=found.text)
+        reason = trouble(box, 255, done.errors, "", _keys(box, done, ssh_config))
+        if done.code == 255 or reason.why != "other":
+            return Reply("unreachable", 255, errors=done.errors, why=reason.why, text=reason.text)
     return Reply("ok", done.code, done.out, done.errors)
 
 
@@ -202,16 +224,14 @@ def address(box: Box, ssh_config: str = "") -> str:
     if box.local:
         return ""
     done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", 10, MOST)
-    told = dict(
+    settings = dict(
         line.split(" ", 1)
         for line in done.out.decode("utf-8", "replace").splitlines()
         if " " in line
     )
-    return (
-        shown(f"{told['hostname']}:{told.get('port', '22')}", 200)
-        if "hostname" in told
-        else box.host
-    )
+    if "hostname" not in settings:
+        return box.host
+    return shown(f"{settings['hostname']}:{settings.get('port', '22')}", 200)
 
 
 def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> list[str]:
@@ -230,7 +250,7 @@ def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> l
 
 
 def _keys(box: Box, done: _Done, ssh_config: str) -> str:
-    """What ssh says about the host key that it refused, "" if it refused none.
+    """Return what ssh says about the host key that it refused, "" if it refused none.
 
     It shows the key that accepting would store, even behind a jump host.
     """
@@ -255,6 +275,8 @@ def _overtime(box: Box, limit: float, done: _Done) -> Reply:
 
 @dataclass
 class _Done:
+    """How a started program ended. `missing`: it isn't installed. `late`: its time was over."""
+
     code: int | None = None
     out: bytes = b""
     errors: str = ""
@@ -265,24 +287,25 @@ class _Done:
 
 
 def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
-    """Run an argument list, with limits on time and output.
+    """Run an argument list, with limits on time and output. `given` is its standard input.
 
     It has no terminal, so no program can ask a question.
     """
-    env = {
-        name: value for name, value in os.environ.items() if name not in ("SSH_ASKPASS", "DISPLAY")
-    }
-    env |= {"SSH_ASKPASS_REQUIRE": "never"} | (
-        {"LC_ALL": "C"} if command[0] in ("ssh", "rsync") else {}
-    )
     began = time.monotonic()
     pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=_environment(command[0]),
+            start_new_session=True,
         )
     except FileNotFoundError:
         return _Done(missing=True)
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    assert stdin and stdout and stderr  # pipes were asked for
     done, stop, out, errors = _Done(), threading.Event(), bytearray(), bytearray()
 
     def read(stream, into: bytearray, bound: int) -> None:
@@ -296,8 +319,8 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
 
     def write() -> None:
         try:
-            process.stdin.write(given)
-            process.stdin.close()
+            stdin.write(given)
+            stdin.close()
         except (OSError, ValueError):
             pass
 
@@ -306,8 +329,8 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
         stop.set()
 
     readers = [
-        threading.Thread(target=read, args=(process.stdout, out, most), daemon=True),
-        threading.Thread(target=read, args=(process.stderr, errors, MOST_ERRORS), daemon=True),
+        threading.Thread(target=read, args=(stdout, out, most), daemon=True),
+        threading.Thread(target=read, args=(stderr, errors, MOST_ERRORS), daemon=True),
     ]
     for thread in (
         *readers,
@@ -323,13 +346,20 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
     process.wait(10)
     for reader in readers:  # a child may keep the pipe open after its parent has ended
         reader.join(2)
-    done.code, done.out, done.errors = (
-        process.returncode,
-        bytes(out),
-        errors.decode("utf-8", "replace"),
-    )
+    done.code, done.out = process.returncode, bytes(out)
+    done.errors = errors.decode("utf-8", "replace")
     done.seconds = time.monotonic() - began
     return done
+
+
+def _environment(program: str) -> dict[str, str]:
+    """Return the variables for a program: nothing that would ask, and English texts from ssh."""
+    left_out = ("SSH_ASKPASS", "DISPLAY")
+    env = {name: value for name, value in os.environ.items() if name not in left_out}
+    env["SSH_ASKPASS_REQUIRE"] = "never"
+    if program in ("ssh", "rsync"):
+        env["LC_ALL"] = "C"
+    return env
 
 
 def _kill(process: subprocess.Popen) -> None:

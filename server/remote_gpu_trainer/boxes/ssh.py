@@ -47,7 +47,20 @@ _HOST_KEYS = ("stricthostkeychecking", "userknownhostsfile", "globalknownhostsfi
 _FINGERPRINT = re.compile(r"Server host key: (\S{1,60}) (SHA256:[A-Za-z0-9+/=]{20,60})")
 _CHANGED = re.compile(r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S{1,200} has changed")
 _PLACE = re.compile(r"Host key for (\S{1,200}) has changed")
-_KNOWN = (  # the first that matches decides
+# Why ssh didn't connect.
+Why = Literal[
+    "name",
+    "refused",
+    "timeout",
+    "auth",
+    "host-key-unknown",
+    "host-key-changed",
+    "restricted",
+    "lost",
+    "other",
+]
+# The first that matches decides.
+_KNOWN: tuple[tuple[Why, re.Pattern[str]], ...] = (
     ("host-key-unknown", re.compile(r"Host key verification failed|No \S+ host key is known for")),
     (
         "name",
@@ -119,12 +132,12 @@ class Box:
 
     @property
     def local(self) -> bool:
-        """Whether it is this machine."""
+        """Return whether it is this machine."""
         return not self.host
 
     @property
     def argument(self) -> str:
-        """The name, quoted as one word of a command line."""
+        """Return the name, quoted as one word of a command line."""
         return shlex.quote(self.name)
 
 
@@ -253,17 +266,7 @@ def _quoted(text: str) -> str:
 class Trouble:
     """Why ssh didn't connect: a reason that programs compare, and a sentence for people."""
 
-    why: Literal[
-        "name",
-        "refused",
-        "timeout",
-        "auth",
-        "host-key-unknown",
-        "host-key-changed",
-        "restricted",
-        "lost",
-        "other",
-    ]
+    why: Why
     text: str
 
 
@@ -276,21 +279,31 @@ def trouble(box: Box, code: int | None, errors: str, said: str, keys: str = "") 
     last = next(reversed(shown_lines(errors, 1, 160)), "") or next(
         reversed(shown_lines(said, 1, 160)), "no message"
     )
-    place = "HOST"
-    if _RESTRICTED.search(errors[-4000:] + said[-4000:]) or (
-        code is not None and code >= 0 and code != 255
-    ):
-        why = "restricted"
-    elif _CHANGED.search(errors):
-        why = "host-key-changed"
-        found = _PLACE.search(errors)
-        place = shown(found[1], 80) if found else place
-    else:
-        why = next((why for why, pattern in _KNOWN if pattern.search(errors)), "other")
-    text = _TEXTS[why].format(name=shown(box.name, 80), last=last, now=_now(keys), place=place)
+    place = _PLACE.search(errors)
+    why = _reason(code, errors, said)
+    text = _TEXTS[why].format(
+        name=shown(box.name, 80),
+        last=last,
+        now=_key_now(keys),
+        place=shown(place[1], 80) if place else "HOST",
+    )
     return Trouble(why, text)
 
 
-def _now(keys: str) -> str:
-    found = _FINGERPRINT.findall(keys)
-    return f" (now {found[-1][0]} {found[-1][1]})" if found else ""
+def _reason(code: int | None, errors: str, said: str) -> Why:
+    """Return the reason. An exit code that isn't ssh's own comes from a login that runs nothing."""
+    not_of_ssh = code is not None and code >= 0 and code != 255
+    if not_of_ssh or _RESTRICTED.search(errors[-4000:] + said[-4000:]):
+        return "restricted"
+    if _CHANGED.search(errors):
+        return "host-key-changed"
+    for why, pattern in _KNOWN:
+        if pattern.search(errors):
+            return why
+    return "other"
+
+
+def _key_now(keys: str) -> str:
+    """Return the host key that a box shows now, for a message; "" where none is known."""
+    fingerprints = _FINGERPRINT.findall(keys)
+    return f" (now {fingerprints[-1][0]} {fingerprints[-1][1]})" if fingerprints else ""

@@ -269,7 +269,7 @@ def _examine(args: argparse.Namespace) -> int:
 
 
 def _hosts(args: argparse.Namespace) -> int:
-    from ..health import examine as health_hosts
+    from ..health import hosts as health_hosts
     from ..health.examine import Question
 
     named = health_hosts.hosts(args.hosts)

@@ -102,7 +102,7 @@ SHAPE = {  # options that stand for fields of a config.json
 
 def _add_fit(commands) -> None:
     """Add the command `fit`."""
-    from ..numbers import model_shape, training_memory
+    from ..fit import training_memory, training_run
 
     told = commands.add_parser(
         "fit",
@@ -126,14 +126,14 @@ def _add_fit(commands) -> None:
     for option, choices, default, text in (
         (
             "precision",
-            model_shape.PRECISIONS,
+            training_run.PRECISIONS,
             "bf16-mixed",
             "8bit, 4bit: LoRA's base; 4bit-bf16: all else in bf16",
         ),
         ("optimizer", training_memory.OPTIMIZERS, "adamw", "adamw is the fused one"),
-        ("sharding", model_shape.SHARDINGS, "none", "how GPUs divide the states"),
-        ("attention", model_shape.ATTENTIONS, "sdpa", "what computes attention"),
-        ("targets", model_shape.TARGETS, "all-linear", "which matrices get LoRA"),
+        ("sharding", training_run.SHARDINGS, "none", "how GPUs divide the states"),
+        ("attention", training_run.ATTENTIONS, "sdpa", "what computes attention"),
+        ("targets", training_run.TARGETS, "all-linear", "which matrices get LoRA"),
     ):
         told_of = f"{text}: {', '.join(choices)} (default: {default})"
         run.add_argument(
@@ -155,15 +155,15 @@ def _add_fit(commands) -> None:
 
 def fit(args: argparse.Namespace) -> int:
     """`fit`: 0 fits or no GPU was named, 1 doesn't fit."""
-    from ..numbers import model_shape, training_memory
+    from ..fit import memory_levers, training_memory
 
     model, run = _model(args), _run(args)
     card = _card(args.gpu) if args.gpu is not None else None
     found = training_memory.estimate(model, run)
-    changes = training_memory.levers(model, run)
+    changes = memory_levers.levers(model, run)
     gib, context = training_memory.GIB, training_memory.CONTEXT
     verdict = training_memory.verdict(found.peak, card[1]) if card else ""
-    ways = training_memory.plan(model, run, card[1]) if card else None
+    ways = memory_levers.plan(model, run, card[1]) if card else None
     told = {
         "verdict": verdict or None,
         "gpu": {"name": card[0], "gib": card[1]} if card else None,
@@ -194,7 +194,7 @@ def fit(args: argparse.Namespace) -> int:
         "run": asdict(run),
     }
     print(json.dumps(told, ensure_ascii=False, indent=1) if args.json else _as_text(told))
-    return 1 if verdict == model_shape.NOT else 0
+    return 1 if verdict == training_memory.DOES_NOT_FIT else 0
 
 
 def _as_text(told: dict) -> str:
@@ -228,7 +228,7 @@ def _as_text(told: dict) -> str:
 
 def _model(args: argparse.Namespace):
     """The model that the arguments describe. Raises BadRequest."""
-    from ..numbers import model_shape
+    from ..fit import model_config
     from ..text import BadRequest
 
     given = {field: getattr(args, option) for option, field in SHAPE.items()}
@@ -236,26 +236,26 @@ def _model(args: argparse.Namespace):
     if args.config:
         try:
             with Path(args.config).expanduser().open("rb") as file:
-                data = file.read(model_shape.MOST_BYTES + 1)
+                data = file.read(model_config.MOST_BYTES + 1)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no file has such a name"
             raise BadRequest(
                 f"can't read {args.config[:200]!r}: {why}; pass a model's config.json"
             ) from None
-        model = model_shape.read_config(data, given)
+        model = model_config.read_config(data, given)
     elif given:
         named = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
-        model = model_shape.model_of({**named, **given})
+        model = model_config.model_of({**named, **given})
     else:
         raise BadRequest("no model given; pass its config.json, or --layers, --hidden and others")
     if args.parameters:
-        return replace(model, weights=model_shape.count_of(args.parameters))
+        return replace(model, weights=model_config.weight_count(args.parameters))
     return model
 
 
 def _run(args: argparse.Namespace):
     """How the arguments train it. Raises BadRequest."""
-    from ..numbers.model_shape import Run, check
+    from ..fit.training_run import Run, check
 
     names = Run.__dataclass_fields__
     return check(Run(**{name: getattr(args, name) for name in names}))

@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import re
 import sys
 from pathlib import Path
 
 from ..text import BadRequest
+from ..text.spans import seconds_in
 from . import terminal
 from .health import BOX, box_of, remember
-
-_SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|min|h|d)\Z")
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def add_to(commands) -> None:
@@ -206,10 +203,10 @@ def add_to(commands) -> None:
 
 def seconds(text: str) -> float:
     """Seconds of a span such as 30s, 90m, 8h, 2d. Raises argparse's error."""
-    found = _SPAN.match(text.strip())
-    if not found or not float(found[1]):
+    span = seconds_in(text)
+    if not span:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} isn't a duration; write 30s, 90m or 8h")
-    return float(found[1]) * _SECONDS[found[2]]
+    return span
 
 
 def render(args: argparse.Namespace) -> int:
@@ -285,7 +282,7 @@ def status(args: argparse.Namespace) -> int:
 def release(args: argparse.Namespace) -> int:
     """`release`: 0 verified, gone or forgotten, 1 not, 2 could not tell."""
     from ..platforms import profile as profiles
-    from ..runs.release import Unreleased
+    from ..runs.pulling import Unreleased
 
     if args.forget or args.mine:
         return _forget(args)
@@ -304,6 +301,7 @@ def release(args: argparse.Namespace) -> int:
 
 def _bring_home(args: argparse.Namespace, box, profile) -> int:
     from ..platforms import teardown
+    from ..runs import box_gone
     from ..runs import release as releasing
 
     found = releasing.release(
@@ -318,7 +316,7 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
     if profile.kind != "own":
         remember(box, profile.name)
     ways = teardown.ways(profile, datetime.date.today())
-    next_step = releasing.next_step(box, profile)
+    next_step = box_gone.next_step(box, profile)
     if args.json:
         told = {**found.as_dict(), "ways": [way.__dict__ for way in ways], "next": next_step}
         print(json.dumps(told, ensure_ascii=False, indent=1))
@@ -329,9 +327,9 @@ def _bring_home(args: argparse.Namespace, box, profile) -> int:
 
 
 def _confirm(args: argparse.Namespace, box, profile) -> int:
-    from ..runs import release as releasing
+    from ..runs import box_gone
 
-    found = releasing.confirm(box, profile, ids=args.id, listing=_listing(args, profile))
+    found = box_gone.confirm(box, profile, ids=args.id, listing=_listing(args, profile))
     verdict = {True: "gone", False: "still there", None: "could not tell"}[found.gone]
     print(
         json.dumps({"gone": found.gone, "text": found.text}, ensure_ascii=False)

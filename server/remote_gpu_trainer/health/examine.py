@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 import math
 import re
-import runpy
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from ..boxes import box as boxes
-from ..boxes.box import BadBox, Box, Reply, parse
+from ..boxes.box import Box, Reply
 from ..catalogue.bundle import bundle_root
 from ..text import BadRequest
 from ..text.masking import shown, shown_lines
-from .reading import WORST, Health, read, without_answer, worst
+from .box_check.expectations import expectations_of
+from .reading import Health, read, without_answer
 
 PROBE = 75.0  # seconds for a probe from the command line; the script reports a hung tool after 42
 LOADED = 120.0  # seconds around a load: torch starts, and the script allows twice the load and 90 s
@@ -81,7 +80,7 @@ class Question:
 
     @property
     def args(self) -> tuple[str, ...]:
-        """The arguments of the script, one word each."""
+        """Return the arguments of the script, one word each."""
         given = (
             ("--expect", self.expect),
             ("--python", self.python),
@@ -95,22 +94,20 @@ NOTHING_MORE = Question()  # no expectations, no load
 
 
 def script_path() -> Path:
-    """Where scripts/gpu_health.py lies. Raises CatalogueError when the installation lacks it."""
+    """Return the path of scripts/gpu_health.py. Raises CatalogueError where it is missing."""
     return bundle_root() / "scripts" / "gpu_health.py"
 
 
 @lru_cache(maxsize=1)
 def script() -> str:
-    """The text of the program that runs on the box."""
+    """Return the text of the program that runs on the box."""
     return script_path().read_text(encoding="utf-8")
 
 
 def check(question: Question) -> None:
     """Raise BadRequest for expectations that the script would refuse on every box."""
     try:
-        runpy.run_path(str(script_path()), run_name="gpu_health")["expectations_of"](
-            question.expect
-        )
+        expectations_of(question.expect)
     except ValueError as error:
         raise BadRequest(str(error)) from None
 
@@ -168,12 +165,12 @@ def record(box: Box, question: Question, folder: Path, *, accept_new: bool = Fal
     if reply.outcome != "ok":
         return _no_reply(box, reply)
     try:
-        told = json.loads(reply.out)
-        out, files = told["out"].encode(), told["files"].items()
+        answer = json.loads(reply.out)
+        out, files = answer["out"].encode(), answer["files"].items()
         kept = {
             name: text for name, text in files if _RECORDED.match(name) and isinstance(text, str)
         }
-        code, errors = told["code"], str(told["errors"])
+        code, errors = answer["code"], str(answer["errors"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return read(_name(box), b"", reply.code, reply.cut, reply.errors)
     health = read(_name(box), out, code if isinstance(code, int) else None, False, errors)
@@ -189,7 +186,7 @@ def record(box: Box, question: Question, folder: Path, *, accept_new: bool = Fal
 
 
 def late(box: Box) -> Health:
-    """The answer when an MCP call ends before the box has replied."""
+    """Return the answer for an MCP call that ends before the box has replied."""
     name = shown(box.name, 80)
     return without_answer(name, f"no answer from {name} within the call", HANGS, "overtime")
 
@@ -209,7 +206,11 @@ def examine_in_a_call(
     end = clock() + seconds
     began = clock()
     first = examine(box, Question(question.expect, question.python), limit=seconds)
-    if not question.stress or first.why or any(one["level"] == "fatal" for one in first.findings):
+    if (
+        not question.stress
+        or first.why
+        or any(finding["level"] == "fatal" for finding in first.findings)
+    ):
         if question.stress and not first.why:
             first.partial = "no load was run: the box is unfit without one"
         return first
@@ -251,138 +252,13 @@ def _name(box: Box) -> str:
 
 
 def _no_reply(box: Box, reply: Reply) -> Health:
-    """The answer when the program didn't run to its end. A reply's text ends with what to do."""
+    """Return the answer for a program that didn't run to its end.
+
+    A reply's text ends with what to do.
+    """
     if reply.outcome == "overtime":
         return without_answer(_name(box), reply.text, HANGS, "overtime")
     evidence, _, action = reply.text.rpartition("; ")
     if not evidence:
         return without_answer(_name(box), reply.text, why=reply.why)
     return without_answer(_name(box), evidence, action.removeprefix("do: "), reply.why)
-
-
-AT_ONCE = 16  # boxes examined at the same time
-MOST_HOSTS, MOST_BYTES = 2000, 1 << 20  # of one file of hosts
-
-
-def hosts(path: str) -> list[str]:
-    """Read a file with one box per line, named as a user names a box; `#` begins a comment.
-
-    Each box comes once, in the order of the file. Raises BadRequest.
-    """
-    place = f"--hosts {shown(path, 120)}"
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(MOST_BYTES + 1).decode("utf-8-sig")
-    except OSError as error:
-        raise BadRequest(
-            f"{place}: can't be read ({error.strerror}); pass a file with one host per line"
-        ) from None
-    except UnicodeDecodeError:
-        raise BadRequest(f"{place}: not UTF-8 text; pass a file with one host per line") from None
-    lines = [
-        (" " + line).split(" #", 1)[0].strip() for line in text.replace("\t", " ").splitlines()
-    ]
-    named = list(dict.fromkeys(line for line in lines if line))
-    if not named or len(named) > MOST_HOSTS or len(text) > MOST_BYTES:
-        raise BadRequest(
-            f"{place}: {len(named)} hosts in {len(text)} characters; "
-            f"pass 1 to {MOST_HOSTS}, one per line, in at most {MOST_BYTES >> 20} MiB"
-        )
-    return named
-
-
-def examine_all(
-    named: list[str],
-    question: Question = NOTHING_MORE,
-    *,
-    accept_new: bool = False,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> list[Health]:
-    """Examine each box, AT_ONCE at a time: worst first, equals in the order of the file.
-
-    `progress` is called with how many are done and how many there are. Raises BadRequest when the
-    question itself is wrong.
-    """
-    check(question)
-    found: dict[int, Health] = {}
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="health") as pool:
-        going = {
-            pool.submit(_one, name, question, accept_new): place for place, name in enumerate(named)
-        }
-        try:
-            for done in as_completed(going):
-                found[going[done]] = done.result()
-                progress(len(found), len(named))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return sorted(
-        (found[place] for place in sorted(found)), key=lambda health: WORST.index(health.verdict)
-    )
-
-
-def _one(name: str, question: Question, accept_new: bool) -> Health:
-    try:
-        return examine(parse(name), question, accept_new=accept_new)
-    except BadBox as error:
-        return without_answer(
-            shown(name, 80), str(error), "correct this line of the file", "bad-name"
-        )
-    except BadRequest as error:
-        # The script takes this question: `check` asked it. So the box ran another program.
-        return without_answer(
-            shown(name, 80),
-            f"{shown(name, 80)} refused the request ({shown(error, 120)})",
-            "check which program runs there as python3",
-            "unreadable",
-        )
-
-
-def as_dict(found: list[Health]) -> dict:
-    """One object: the worst verdict, the count of each, and each box's answer, worst first."""
-    counts = {verdict: sum(health.verdict == verdict for health in found) for verdict in WORST}
-    return {
-        "verdict": worst(*(health.verdict for health in found)),
-        "hosts_by_verdict": counts,
-        "hosts": [health.as_dict() for health in found],
-    }
-
-
-def code(found: list[Health]) -> int:
-    """The exit code: 1 when one is unfit or care, else 2 when one could not be told, else 0."""
-    codes = {health.code for health in found}
-    return 1 if 1 in codes else max(codes)
-
-
-def as_text(found: list[Health]) -> str:
-    """A table, worst first: verdict, host, GPUs, the worst finding; below it what to do."""
-    wide = min(max(len(health.box) for health in found), 40)
-    return "\n".join(line for health in found for line in _rows(health, wide))
-
-
-def _rows(health: Health, wide: int) -> Iterator[str]:
-    cards = (
-        ", ".join(
-            f"{len(kind['gpu'])} x {str(kind.get('name', 'GPU')).removeprefix('NVIDIA ')}"
-            for kind in health.gpus[:2]
-        )
-        or "no GPU listed"
-    )
-    head = f"{health.verdict:<7}  {shown(health.box, wide):<{wide}}  {cards}"
-    bad = [one for one in health.findings if one["level"] != "warn"]
-    if not bad:
-        yield head
-        return
-    first = bad[0]
-    where = "" if first["gpu"] is None else f"GPU {first['gpu']}: "
-    more = (
-        sum(health.left_out.get(level, 0) for level in ("fatal", "degraded", "unknown"))
-        + len(bad)
-        - 1
-    )
-    yield f"{head}  {first['level']}: {where}{shown(first['evidence'], 120)}" + (
-        f" (and {more} more)" if more else ""
-    )
-    yield f"{'':<7}  {'':<{wide}}  do: {first['action']}" + (
-        f" [{first['entry']}]" if first["entry"] else ""
-    )

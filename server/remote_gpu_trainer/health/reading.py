@@ -54,7 +54,7 @@ class Health:
     why: str = ""
 
     def as_dict(self) -> dict:
-        """The answer as JSON takes it; optional fields that are empty are left out."""
+        """Return the answer as JSON takes it, without optional fields that are empty."""
         out = {
             "verdict": self.verdict,
             "findings": self.findings,
@@ -69,7 +69,7 @@ class Health:
 
     @property
     def code(self) -> int:
-        """The exit code: 0 fit, 1 care or unfit, 2 could not tell."""
+        """Return the exit code: 0 fit, 1 care or unfit, 2 could not tell."""
         return CODES[self.verdict]
 
     def add(self, level: str, evidence: str, threshold: str, action: str) -> None:
@@ -89,13 +89,13 @@ class Health:
 
 
 def worst(*verdicts: str) -> str:
-    """The worst of these verdicts, in the order of WORST."""
+    """Return the worst of these verdicts, in the order of WORST."""
     return min(verdicts, key=WORST.index)
 
 
 def verdict_of(findings: list[dict]) -> str:
-    """The verdict that findings give, as in scripts/gpu_health.py: warnings leave a box fit."""
-    levels = {one["level"] for one in findings}
+    """Return the verdict of findings, as scripts/gpu_health.py does: warnings leave a box fit."""
+    levels = {finding["level"] for finding in findings}
     for level, verdict in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
         if level in levels:
             return verdict
@@ -105,7 +105,10 @@ def verdict_of(findings: list[dict]) -> str:
 def without_answer(
     name: str, evidence: str, action: str = "", why: str = "", threshold: str = "an answer"
 ) -> Health:
-    """The answer about a box that gave none: `unknown`, with one finding. `why` is a short code."""
+    """Return the answer for a box that gave none: `unknown`, with one finding.
+
+    `why` is a short code for programs.
+    """
     health = Health("unknown", name, why=why)
     health.add("unknown", evidence, threshold, action or "try again")
     return health
@@ -115,12 +118,12 @@ def read(name: str, reply: bytes, code: int | None, cut: bool = False, errors: s
     """Read the script's standard output. `cut`: it was longer than what is read of it."""
     text = reply.decode("utf-8", "replace")
     try:
-        told = json.loads(
+        answer = json.loads(
             text[text.index("{") : text.rindex("}") + 1], parse_constant=lambda _: None
         )
-        if not isinstance(told, dict) or cut:
+        if not isinstance(answer, dict) or cut:
             raise ValueError
-        return _health(name, told, code)
+        return _health(name, answer, code)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return _unreadable(name, text, code, cut, errors)
 
@@ -141,29 +144,30 @@ def _unreadable(name: str, text: str, code: int | None, cut: bool, errors: str) 
     return without_answer(name, evidence, action, "unreadable", threshold)
 
 
-def _health(name: str, told: dict, code: int | None) -> Health:
-    findings = [_finding(one) for one in told["findings"][:MOST_LISTED]]
+def _health(name: str, answer: dict, code: int | None) -> Health:
+    findings = [_finding(one) for one in answer["findings"][:MOST_LISTED]]
     findings.sort(key=lambda one: LEVELS.index(one["level"]))
-    gpus = [one for one in told["gpus"][:MOST_LISTED] if isinstance(one, dict)]
-    claimed = told["verdict"] if told["verdict"] in WORST else "unknown"
+    gpus = [one for one in answer["gpus"][:MOST_LISTED] if isinstance(one, dict)]
+    claimed = answer["verdict"] if answer["verdict"] in WORST else "unknown"
     health = Health(
         worst(claimed, verdict_of(findings)),
         name,
         findings,
         _brief(gpus),
-        _number(told.get("probe_seconds")),
+        _number(answer.get("probe_seconds")),
     )
-    health.driver = shown(told.get("driver") or "", 40)
-    listed = told.get("recognised")
+    health.driver = shown(answer.get("driver") or "", 40)
+    listed = answer.get("recognised")
     health.about = [shown(one, 80) for one in listed[:8]] if isinstance(listed, list) else []
-    health.stress = _plain(told["stress"]) if isinstance(told.get("stress"), dict) else None
+    stress = _plain(answer.get("stress"))
+    health.stress = stress if isinstance(stress, dict) else None
     doubts = []
     if health.verdict == "fit" and (code != 0 or not gpus):
         ended = "unknown" if code is None else code
         what = f"its exit code is {ended}" if gpus else "it lists no GPU"
         doubts.append(f"the reply says fit, but {what}")
     if health.verdict != verdict_of(findings):
-        doubts.append(f"no finding explains the verdict {shown(told['verdict'], 40)}")
+        doubts.append(f"no finding explains the verdict {shown(answer['verdict'], 40)}")
     for doubt in doubts:
         action = "check which program runs there as python3"
         health.add("unknown", doubt, "a reply that doesn't contradict itself", action)
@@ -173,44 +177,44 @@ def _health(name: str, told: dict, code: int | None) -> Health:
     return health
 
 
-def _finding(one: dict) -> dict:
-    entry = one.get("entry")
+def _finding(raw: dict) -> dict:
+    entry = raw.get("entry")
     return {
-        "gpu": _label(one.get("gpu")),
-        "level": one["level"] if one["level"] in LEVELS else "unknown",
-        "evidence": shown(one["evidence"], 300),
-        "threshold": shown(one["threshold"], 200),
-        "action": shown(one["action"], 240),
+        "gpu": _label(raw.get("gpu")),
+        "level": raw["level"] if raw["level"] in LEVELS else "unknown",
+        "evidence": shown(raw["evidence"], 300),
+        "threshold": shown(raw["threshold"], 200),
+        "action": shown(raw["action"], 240),
         "entry": entry if isinstance(entry, str) and _ENTRY.match(entry) else "",
     }
 
 
 def _brief(gpus: list[dict]) -> list[dict]:
-    """An item for each kind of card, with the numbers of these cards under `gpu`."""
-    kinds: list[dict] = []
-    for one in gpus:
-        kind = {
-            name: _plain(one[name])
-            for name, sort in _ABOUT_A_GPU.items()
-            if type(one.get(name)) is sort
-        }
-        if "mig" in kind:
-            kind["mig"] = [name for name in kind["mig"] if isinstance(name, str)]
-        labels = one.get("gpu") if isinstance(one.get("gpu"), list) else [one.get("gpu")]
-        same = next(
-            (
-                other
-                for other in kinds
-                if {key: value for key, value in other.items() if key != "gpu"} == kind
-            ),
-            None,
-        )
-        if same is None and len(kinds) < MOST_KINDS:
-            same = {"gpu": [], **kind}
-            kinds.append(same)
-        if same is not None:
-            same["gpu"] += [_label(label) for label in labels[: MOST_GPUS - len(same["gpu"])]]
-    return kinds
+    """Return an item for each kind of card, with the numbers of these cards under `gpu`."""
+    kinds: list[tuple[dict, list]] = []  # what is known of a kind, the labels of its cards
+    for card in gpus:
+        kind = _kind_of_card(card)
+        labels = next((labels for other, labels in kinds if other == kind), None)
+        if labels is None and len(kinds) < MOST_KINDS:
+            labels = []
+            kinds.append((kind, labels))
+        if labels is not None:
+            named = card.get("gpu")
+            named = named if isinstance(named, list) else [named]
+            labels += [_label(label) for label in named[: MOST_GPUS - len(labels)]]
+    return [{"gpu": labels, **kind} for kind, labels in kinds]
+
+
+def _kind_of_card(card: dict) -> dict:
+    """Return the fields that cards of one kind share, without values of a wrong type."""
+    kind: dict = {
+        name: _plain(card[name])
+        for name, sort in _ABOUT_A_GPU.items()
+        if type(card.get(name)) is sort
+    }
+    if "mig" in kind:
+        kind["mig"] = [name for name in kind["mig"] if isinstance(name, str)]
+    return kind
 
 
 def _label(value):
@@ -220,12 +224,12 @@ def _label(value):
 
 
 def _number(value) -> float | None:
-    found = finite(value)
-    return None if found is None else round(found, 3)
+    number = finite(value)
+    return None if number is None else round(number, 3)
 
 
 def _plain(value, depth: int = 0):
-    """The value with only numbers and short texts in short lists and objects; else None."""
+    """Return a value as short lists and objects of numbers and short texts; None for the rest."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -240,13 +244,15 @@ def _plain(value, depth: int = 0):
 
 
 def as_text(health: Health) -> str:
-    """The answer for a terminal: verdict, findings worst first, a line for each kind of card."""
+    """Return the answer for a terminal: verdict, findings worst first, a line a kind of card."""
     out = [f"{health.verdict}: {health.box}"]
-    for one in health.findings:
-        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
-        out.append(f"{one['level']} {where}: {one['evidence']}")
-        out.append(f"    expected: {one['threshold']}")
-        out.append(f"    do: {one['action']}" + (f" [{one['entry']}]" if one["entry"] else ""))
+    for finding in health.findings:
+        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
+        out.append(f"{finding['level']} {where}: {finding['evidence']}")
+        out.append(f"    expected: {finding['threshold']}")
+        out.append(
+            f"    do: {finding['action']}" + (f" [{finding['entry']}]" if finding["entry"] else "")
+        )
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
     for kind in health.gpus:
         numbers = ", ".join(map(str, kind["gpu"]))

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from ..text import BadRequest
 from ..text.masking import shown
-from .watching import Event, Series, Watch, read
+from .plots import Axis, band, buckets, line
+from .watch_file import Event, RecordedWatch, Series, read
 
 OURS = "<!doctype html>\n<!-- remote-gpu-trainer health --report -->\n"
-COLUMNS = 480  # points across a plot; more samples are drawn as mean and range
 MARKS = 40  # numbered marks on one GPU's row of findings
-STEPS = (  # seconds between marks on the axis
-    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
-    *(3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800),
-)
 # Reasons for held-back clocks that are normal under load, or at rest.
 HARMLESS = ("sw_power_cap", "gpu_idle", "app_clocks", "applications_clocks_setting")
 PANELS = (  # column, title, unit, what the axis reaches at least
@@ -59,8 +52,8 @@ def write(source: Path, to: Path) -> Path:
     return to
 
 
-def page(watch: Watch, name: str) -> str:
-    """The whole page. `name` is what the file is called. Pure."""
+def page(watch: RecordedWatch, name: str) -> str:
+    """Return the whole page. `name` is what the file is called. Pure."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
@@ -86,7 +79,7 @@ def page(watch: Watch, name: str) -> str:
     )
 
 
-def _summary(label: int | str, series: Series, watch: Watch) -> dict:
+def _summary(label: int | str, series: Series, watch: RecordedWatch) -> dict:
     """One row of the table at the top."""
     findings = sum(event.gpu == label and not event.over for event in watch.events)
     return {
@@ -99,7 +92,7 @@ def _summary(label: int | str, series: Series, watch: Watch) -> dict:
     }
 
 
-def _gpu(label: int | str, series: Series, watch: Watch, axis: Axis) -> dict:
+def _gpu(label: int | str, series: Series, watch: RecordedWatch, axis: Axis) -> dict:
     """The section of one GPU."""
     day, second = axis.last - axis.first > 86400, axis.last - axis.first < 600
     return {
@@ -128,21 +121,21 @@ def _marks(label: int | str, events: list[Event], axis: Axis) -> Iterator[dict]:
 
 def _panel(series: Series, column: str, title: str, unit: str, least: float, axis: Axis) -> dict:
     values = series.values[column]
-    told = [value for value in values if not math.isnan(value)]
-    if not told:
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
         return {"title": title, "plot": ""}
     limit = {"power_w": series.power_limit_w, "mem_mib": series.mem_total_mib}.get(column, math.nan)
-    top = _round_up(max([*([] if math.isnan(limit) else [limit]), max(told), least, 1.0]))
+    top = _round_up(max([*([] if math.isnan(limit) else [limit]), max(known), least, 1.0]))
     return {
         "title": title,
         "unit": unit,
         "top": f"{top:,.0f}",
-        "about": f"mean {_mean(told):,.0f}, {min(told):,.0f} to {max(told):,.0f}",
+        "about": f"mean {_mean(known):,.0f}, {min(known):,.0f} to {max(known):,.0f}",
         "plot": line(buckets(series.times, values, axis), top, axis),
     }
 
 
-def _held_back(series: Series, watch: Watch, axis: Axis) -> Iterator[dict]:
+def _held_back(series: Series, watch: RecordedWatch, axis: Axis) -> Iterator[dict]:
     """A row for each reason that held this GPU's clocks back."""
     for bit, reason in enumerate(watch.reasons):
         share = sum(value >> bit & 1 for value in series.bits) / max(len(series.bits), 1)
@@ -152,8 +145,8 @@ def _held_back(series: Series, watch: Watch, axis: Axis) -> Iterator[dict]:
 
 
 def _figure(values: array, of: Callable) -> str:
-    told = [value for value in values if not math.isnan(value)]
-    return f"{of(told):,.0f}" if told else "–"
+    known = [value for value in values if not math.isnan(value)]
+    return f"{of(known):,.0f}" if known else "–"
 
 
 def _mean(values) -> float:
@@ -174,113 +167,3 @@ def _span(seconds: float) -> str:
     if seconds >= 5400:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-
-
-@dataclass(frozen=True)
-class Axis:
-    """The time axis that all plots of a page share, in seconds since 1970.
-
-    `gap`: seconds without a sample that break a line.
-    """
-
-    first: float
-    last: float
-    gap: float
-
-    def x(self, time: float) -> float:
-        """Where a time stands, from 0 to 1000."""
-        return 1000 * (time - self.first) / (self.last - self.first)
-
-    def ticks(self, most: int = 5) -> list[float]:
-        """Round times within the axis, at most one more than `most`."""
-        span = self.last - self.first
-        step = next(
-            (step for step in STEPS if span / step <= most),
-            math.ceil(span / most / STEPS[-1]) * STEPS[-1],
-        )
-        begin = math.ceil(self.first / step) * step
-        return [begin + step * n for n in range(most + 1) if begin + step * n <= self.last]
-
-
-def buckets(
-    times: array, values: array, axis: Axis
-) -> list[list[tuple[float, float, float, float]]]:
-    """The points of a line, each (x, mean, least, most), in runs without a gap.
-
-    A value that is NaN ends a run too.
-    """
-    width = (axis.last - axis.first) / COLUMNS
-    runs: list[list[tuple[float, float, float, float]]] = [[]]
-    begin, last = 0, -math.inf
-    while begin < len(times):
-        column = int((times[begin] - axis.first) / width)
-        end = bisect_left(times, axis.first + (column + 1) * width, begin + 1)
-        told = [value for value in values[begin:end] if not math.isnan(value)]
-        if (not told or times[begin] - last > axis.gap) and runs[-1]:
-            runs.append([])
-        if told:
-            middle = (times[begin] + times[end - 1]) / 2
-            runs[-1].append((axis.x(middle), sum(told) / len(told), min(told), max(told)))
-        last, begin = times[end - 1], end
-    return [run for run in runs if run]
-
-
-def line(runs: list[list[tuple[float, float, float, float]]], top: float, axis: Axis) -> Markup:
-    """One plot, 1000 wide and 100 high, from 0 to `top`: the mean as a line before the range."""
-
-    def y(value: float) -> float:
-        return 98 - 96 * max(0.0, min(value / top, 1.0))
-
-    parts = [_grid(axis)]
-    for run in runs:
-        if len(run) == 1:
-            x, mean, least, most = run[0]
-            upright = f"M{x:.1f} {y(most):.1f}V{max(y(least), y(most) + 0.1):.1f}"
-            parts.append(f'<path class="l" d="{upright}M{x - 1:.1f} {y(mean):.1f}h2"/>')
-            continue
-        upper = " ".join(f"{x:.1f},{y(most):.1f}" for x, _, _, most in run)
-        lower = " ".join(f"{x:.1f},{y(least):.1f}" for x, _, least, _ in reversed(run))
-        means = " ".join(f"{x:.1f},{y(mean):.1f}" for x, mean, _, _ in run)
-        parts.append(f'<polygon class="r" points="{upper} {lower}"/>')
-        parts.append(f'<polyline class="l" points="{means}"/>')
-    return _svg("".join(parts))
-
-
-def band(times: array, bits: array, bit: int, axis: Axis, *, harmless: bool) -> Markup:
-    """When a bit was set: bars as high as the plot, paler where fewer samples had it."""
-    width = (axis.last - axis.first) / COLUMNS
-    runs: list[list] = []  # first column, column after the last, share
-    begin, last = 0, -math.inf
-    while begin < len(times):
-        column = int((times[begin] - axis.first) / width)
-        end = bisect_left(times, axis.first + (column + 1) * width, begin + 1)
-        count = sum(value >> bit & 1 for value in bits[begin:end])
-        share = math.ceil(5 * count / (end - begin)) / 5
-        near = runs and times[begin] - last <= axis.gap
-        if near:
-            runs[-1][1] = column
-        if not near or runs[-1][2] != share:
-            runs.append([column, column + 1, share])
-        runs[-1][1] = column + 1
-        last, begin = times[end - 1], end
-    unit = 1000 / COLUMNS
-    kind = "calm" if harmless else "bad"
-    bars = (
-        f'<rect class="{kind}" x="{a * unit:.1f}" y="10" width="{max(b - a, 1) * unit:.1f}" '
-        f'height="80" fill-opacity="{0.25 + 0.75 * share:.2f}"/>'
-        for a, b, share in runs
-        if share
-    )
-    return _svg(_grid(axis) + "".join(bars))
-
-
-def _grid(axis: Axis) -> str:
-    marks = "".join(f"M{axis.x(tick):.1f} 0V100" for tick in axis.ticks())
-    return f'<path class="g" d="{marks}"/>'
-
-
-def _svg(inner: str) -> Markup:
-    """A plot as the template takes it unescaped: `inner` holds nothing but formatted numbers."""
-    return Markup(
-        f'<svg viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">{inner}</svg>'
-    )

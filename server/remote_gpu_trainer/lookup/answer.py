@@ -160,14 +160,14 @@ def answer_for(
 
 def _memory_of_config(log: str) -> Callable[[Evidence], str] | None:
     """What tells, beside some evidence, the memory of a config.json's model; None for a log."""
-    from ..numbers import model_shape, training_memory  # most logs are none
+    from ..fit import memory_levers, model_config, training_run  # most logs are none
 
-    model = model_shape.at(log) if ":" not in log else None
+    model = model_config.model_in(log) if ":" not in log else None
 
     def told(found: Evidence) -> str:
         counted = memory_of(found.lines)
         total = counted[1].total if counted else 0.0
-        reckoned = training_memory.summary(model, model_shape.Run(), total)
+        reckoned = memory_levers.summary(model, training_run.Run(), total)
         return f"{reckoned} `rgt fit` reckons with your batch, length and precision."
 
     return told if model else None

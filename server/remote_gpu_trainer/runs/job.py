@@ -1,134 +1,26 @@
-"""What the user wants to run, as one model for YAML, JSON, options and the MCP argument.
-
-A value that a shell, an argument list or a file name can't carry unharmed is refused by the name
-of its field. No message repeats a value.
-"""
+"""What the user wants to run, as one model for YAML, JSON, options and the MCP argument."""
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timezone
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from .job_values import (
+    BoxPath,
+    Deadline,
+    Line,
+    Minutes,
+    Name,
+    RunDir,
+    Text,
+    Variable,
+    no_secret_by_value,
+)
 
 MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
-MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included
 Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom",
                   "host-oom", "disk", "gpu"]  # fmt: skip
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(m|min|h|d)\Z")
-_HOURS = {"m": 1 / 60, "min": 1 / 60, "h": 1.0, "d": 24.0}
-_TOKEN = re.compile(
-    r"\bhf_[A-Za-z0-9]{20,}|\b(?:rpa_|gsk_|r8_|npm_|dckr_pat_|github_pat_|nvapi-)[A-Za-z0-9_-]{16,}"
-    r"|\bAIza[\w-]{30,}|\bya29\.[\w-]{20,}|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}"
-    r"|\bwandb login (?:--\S+ )*[0-9a-f]{40}\b|\bsk-(?:[a-z]{2,8}[0-9]{0,3}-)*[A-Za-z0-9_]{20,}"
-    r"|\bgh[opsu]_[A-Za-z0-9]{20,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abp]-[0-9]|\bglpat-\w{10,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-)
-_SECRET_NAME = re.compile(
-    r"(?:API_?KEY|ACCESS_?KEY|SECRET(?:_ACCESS)?(?:_?KEY)?|PRIVATE_?KEY|PASSWORD|PASSWD"
-    r"|(?:HF|HUB|HUGGINGFACE|GITHUB|GH|GITLAB|API|AUTH|ACCESS|BEARER|BOT|SESSION)_TOKEN)\Z",
-    re.I,
-)
-# What bash computes or keeps to itself: the program wouldn't see the value that is given here.
-_BASH = re.compile(
-    r"_|COMP_WORDBREAKS|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|IFS|LINENO"
-    r"|OLDPWD|OPTARG|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|REPLY|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID"
-    r"|BASH.*"
-)
-
-
-def _carried(text: str) -> str:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise ValueError("has characters that UTF-8 can't encode; leave them out") from None
-    if "\0" in text:
-        raise ValueError("has a NUL character, which no shell can hold; leave it out")
-    if size > MOST_BYTES:
-        raise ValueError(
-            f"{size:,} bytes are more than {MOST_BYTES:,}; put the text into a file of the code"
-        )
-    return text
-
-
-def _plain_text(value: object) -> object:
-    """YAML reads 1e-4 and 8 as numbers; arguments are text. Booleans are ambiguous: refused."""
-    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-def _on_one_line(text: str) -> str:
-    if any(not c.isprintable() for c in text):
-        raise ValueError("has a line break or a control character; write it on one line")
-    return text
-
-
-def _no_token(text: str) -> str:
-    if _TOKEN.search(text):
-        raise ValueError(
-            "this looks like a key itself; put it into a file or variable of the box, and name "
-            "that under `secrets`"
-        )
-    return text
-
-
-def _not_ours(name: str) -> str:
-    if name.startswith("RGT_"):
-        raise ValueError("names that begin with RGT_ belong to the runner; use another name")
-    if _BASH.fullmatch(name):
-        raise ValueError(f"bash sets {name} itself, so yours would be lost; use another name")
-    return name
-
-
-def _no_secret(values: dict[str, str]) -> dict[str, str]:
-    for name, value in values.items():
-        if len(value) >= 6 and _SECRET_NAME.search(name):
-            raise ValueError(
-                f"{name} looks like a secret, and its value would stand in the script; name a file "
-                "or variable of the box under `secrets`"
-            )
-    return values
-
-
-def _deadline(value: object) -> str:
-    """'hours:20' from '20h', or 'at:EPOCH' from a date with its zone."""
-    if isinstance(value, datetime):
-        value = value.isoformat()
-    text = str(value).strip()
-    if re.fullmatch(r"at:\d{1,12}", text):
-        return text
-    if found := _SPAN.match(re.sub(r"\Ahours:([\d.]+)\Z", r"\1h", text)):
-        hours = float(found[1]) * _HOURS[found[2]]
-        if not 1e-6 <= hours <= 24 * 366:
-            raise ValueError(f"{text[:40]!r} isn't between 0 and a year; write for example 20h")
-        return f"hours:{f'{hours:.6f}'.rstrip('0').rstrip('.')}"
-    try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise ValueError(
-            f"{text[:40]!r} isn't a duration or a time with its zone; write 20h, 90m, 2d or "
-            "2026-11-22T09:00Z"
-        )
-    return f"at:{int(at.astimezone(timezone.utc).timestamp())}"
-
-
-Text = Annotated[
-    str, BeforeValidator(_plain_text), AfterValidator(_carried), AfterValidator(_no_token)
-]
-Line = Annotated[
-    str, AfterValidator(_carried), AfterValidator(_on_one_line), AfterValidator(_no_token)
-]
-_ON_THE_BOX = "on the box: relative to the code, absolute, or beginning with ~/"
-BoxPath = Annotated[Line, Field(min_length=1, description=_ON_THE_BOX)]
-# Patterns are those of Rust, where $ is the very end of the text.
-RunDir = Annotated[str, Field(pattern=r"^(~/|/)[A-Za-z0-9._][A-Za-z0-9._/-]*$", max_length=200)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$")]
-_IDENTIFIER = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
-Variable = Annotated[str, _IDENTIFIER, AfterValidator(_not_ours), AfterValidator(_no_token)]
-Minutes = Annotated[float, Field(ge=0, le=60 * 24 * 30)]
-Deadline = Annotated[str, BeforeValidator(_deadline)]
 
 
 class Strict(BaseModel):
@@ -150,9 +42,10 @@ class OneOf(Strict):
 class Secret(OneOf):
     """Where the value lies on the box. Never the value itself."""
 
-    file: Line | None = Field(None, description="a file on the box that holds the value")
+    file: Line | None = Field(default=None, description="a file on the box that holds the value")
     variable: Variable | None = Field(
-        None, description="a variable of the box (Kubernetes, SkyPilot: a key of their secret)"
+        default=None,
+        description="a variable of the box (Kubernetes, SkyPilot: a key of their secret)",
     )
 
 
@@ -168,10 +61,12 @@ class Checkpoint(Strict):
 
     folder: BoxPath = Field(description="the program must save to RGT_CHECKPOINT_DIR, this folder")
     pattern: Line = Field(
-        "", description="glob of complete checkpoints, such as step_*.pt; empty: any file"
+        default="", description="glob of complete checkpoints, such as step_*.pt; empty: any file"
     )
-    every_minutes: Minutes | None = Field(None, description="how often the program saves")
-    save_seconds: float = Field(30, gt=0, le=3600, description="how long one save takes at most")
+    every_minutes: Minutes | None = Field(default=None, description="how often the program saves")
+    save_seconds: float = Field(
+        default=30, gt=0, le=3600, description="how long one save takes at most"
+    )
 
 
 class Resume(OneOf):
@@ -199,13 +94,15 @@ class AtEnd(Strict):
     """What happens to the box after the end and at the deadline."""
 
     do: Literal["keep", "stop"] = Field(
-        "keep",
+        default="keep",
         description="stop: the stop of the profile that keeps the disk, once the last copy is "
         "verified, and at the deadline in any case",
     )
-    credential: Secret | None = Field(None, description="the key that this stop needs on the box")
+    credential: Secret | None = Field(
+        default=None, description="the key that this stop needs on the box"
+    )
     box_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] | None = Field(
-        None, description="the provider's id of the box, for its stop command"
+        default=None, description="the provider's id of the box, for its stop command"
     )
 
 
@@ -220,15 +117,16 @@ class Stall(Strict):
 class Floors(Strict):
     """What the disk must have free before the start."""
 
-    free_gb: float = Field(5, ge=0)
-    free_inodes: int = Field(10_000, ge=0)
+    free_gb: float = Field(default=5, ge=0)
+    free_inodes: int = Field(default=10_000, ge=0)
 
 
 class Rehearsal(Strict):
     """A short trial of the run on the box, with another folder in RGT_CHECKPOINT_DIR."""
 
     arguments: list[Text] = Field(
-        [], description="arguments added to the command, to save and evaluate after a few steps"
+        default=[],
+        description="arguments added to the command, to save and evaluate after a few steps",
     )
     minutes: Minutes = 10
 
@@ -245,12 +143,17 @@ class Queue(Strict):
 
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
     claims: BoxPath | None = Field(
-        None, description="a folder that all boxes share, to claim cells; else use --part 1/2, …"
+        default=None,
+        description="a folder that all boxes share, to claim cells; else use --part 1/2, …",
     )
     lease_minutes: float = Field(
-        10, gt=0, description="after how long without a sign of life another box takes a claim over"
+        default=10,
+        gt=0,
+        description="after how long without a sign of life another box takes a claim over",
     )
-    slots: int = Field(1, ge=1, le=64, description="cells at a time on a box, sharing its GPUs")
+    slots: int = Field(
+        default=1, ge=1, le=64, description="cells at a time on a box, sharing its GPUs"
+    )
 
 
 class Slurm(Strict):
@@ -259,37 +162,43 @@ class Slurm(Strict):
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
-    gpu_type: str | None = Field(None, description="as `sinfo -o %G` shows it, such as a100")
-    cpus: int | None = Field(None, ge=1)
-    memory_gb: int | None = Field(None, ge=1)
+    gpu_type: str | None = Field(
+        default=None, description="as `sinfo -o %G` shows it, such as a100"
+    )
+    cpus: int | None = Field(default=None, ge=1)
+    memory_gb: int | None = Field(default=None, ge=1)
     most_hours: float | None = Field(
-        None, gt=0, description="the partition's limit; the run is requeued before it"
+        default=None, gt=0, description="the partition's limit; the run is requeued before it"
     )
     requeue: bool = True
-    signal_seconds: int = Field(120, ge=10, le=65535, description="signal before the time limit")
-    at_a_time: int | None = Field(None, ge=1, description="cells of a queue that run at once")
+    signal_seconds: int = Field(
+        default=120, ge=10, le=65535, description="signal before the time limit"
+    )
+    at_a_time: int | None = Field(
+        default=None, ge=1, description="cells of a queue that run at once"
+    )
 
 
 class Kubernetes(Strict):
     """What only Kubernetes needs."""
 
     image: str
-    claim: str | None = Field(None, description="PersistentVolumeClaim, mounted at `mount`")
+    claim: str | None = Field(default=None, description="PersistentVolumeClaim, mounted at `mount`")
     mount: str = "/workspace"
     namespace: str | None = None
-    shm_gb: int = Field(8, ge=1)
-    cpus: int | None = Field(None, ge=1)
-    memory_gb: int | None = Field(None, ge=1)
+    shm_gb: int = Field(default=8, ge=1)
+    cpus: int | None = Field(default=None, ge=1)
+    memory_gb: int | None = Field(default=None, ge=1)
     node_selector: dict[str, str] = {}
 
 
 class Skypilot(Strict):
     """What only SkyPilot needs."""
 
-    accelerator: str | None = Field(None, description="such as H100")
-    infra: str | None = Field(None, description="such as runpod, aws or kubernetes")
+    accelerator: str | None = Field(default=None, description="such as H100")
+    infra: str | None = Field(default=None, description="such as runpod, aws or kubernetes")
     spot: bool = False
-    disk_gb: int | None = Field(None, ge=1)
+    disk_gb: int | None = Field(default=None, ge=1)
     image: str | None = None
 
 
@@ -302,56 +211,63 @@ class Job(Strict):
         description="when to stop: 20h, 90m, 2d after the first start, or a time with its zone"
     )
     code: Line | None = Field(
-        None, description="a folder here to send to the box; its git state is recorded"
+        default=None, description="a folder here to send to the box; its git state is recorded"
     )
     environment: Line | None = Field(
-        None, description="requirements.txt, environment.yml or uv.lock of the code, to install"
+        default=None,
+        description="requirements.txt, environment.yml or uv.lock of the code, to install",
     )
-    python: Line = Field("python3", min_length=1, description="the interpreter on the box")
-    variables: Annotated[dict[Variable, Text], AfterValidator(_no_secret)] = {}
+    python: Line = Field(default="python3", min_length=1, description="the interpreter on the box")
+    variables: Annotated[dict[Variable, Text], AfterValidator(no_secret_by_value)] = {}
     secrets: dict[Variable, Secret] = {}
-    gpus: int = Field(1, ge=0, le=64, description="GPUs of one node; 0 runs on the CPU")
+    gpus: int = Field(default=1, ge=0, le=64, description="GPUs of one node; 0 runs on the CPU")
     processes: int | None = Field(
-        None, ge=1, le=1024, description="processes of one node (default: one for each GPU)"
+        default=None, ge=1, le=1024, description="processes of one node (default: one for each GPU)"
     )
-    nodes: int = Field(1, ge=1, le=1024)
+    nodes: int = Field(default=1, ge=1, le=1024)
     launcher: Literal["none", "torchrun", "accelerate", "deepspeed"] = "none"
     rendezvous: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,200}(:\d{2,5})?$")] | None = Field(
-        None, description="HOST:PORT of node 0, for several boxes over ssh"
+        default=None, description="HOST:PORT of node 0, for several boxes over ssh"
     )
     data: list[Copy] = []
     checkpoint: Checkpoint | None = None
     resume: Literal["automatic", "none"] | Resume = "automatic"
     save_signal: Literal["TERM", "USR1", "USR2", "INT"] = Field(
-        "TERM", description="the signal that makes the program save; torchrun forwards only TERM"
+        default="TERM",
+        description="the signal that makes the program save; torchrun forwards only TERM",
     )
     durable: Durable | None = None
     results: list[BoxPath] = Field(
         [],
         description="files that must exist and have content at the end; {cell} is a cell's name",
     )
-    final_step: int | None = Field(None, ge=1, description="an end before this step isn't the end")
-    budget: float | None = Field(None, gt=0, description="money, in the currency of price")
-    price: float | None = Field(None, gt=0, description="price of one box for an hour")
+    final_step: int | None = Field(
+        default=None, ge=1, description="an end before this step isn't the end"
+    )
+    budget: float | None = Field(default=None, gt=0, description="money, in the currency of price")
+    price: float | None = Field(default=None, gt=0, description="price of one box for an hour")
     hours_between_kills: float | None = Field(
-        None, gt=0, description="mean time between preemptions, if known"
+        default=None, gt=0, description="mean time between preemptions, if known"
     )
     retries: dict[Failure, Annotated[int, Field(ge=0, le=100)]] = {}
     notify: list[Text] = Field(
-        [], description="a command; it gets the message on standard input and in RGT_MESSAGE"
+        default=[],
+        description="a command; it gets the message on standard input and in RGT_MESSAGE",
     )
     at_end: AtEnd = AtEnd()
     stall: Stall = Stall()
     step_pattern: Line = Field(
-        "",
+        default="",
         description="extended regular expression that finds the step: the last number of a match",
     )
-    on_nan: Literal["go-on", "stop"] = Field("go-on", description="at a loss of nan; told anyway")
+    on_nan: Literal["go-on", "stop"] = Field(
+        default="go-on", description="at a loss of nan; told anyway"
+    )
     floors: Floors = Floors()
     rehearsal: Rehearsal = Rehearsal()
-    probe: bool = Field(True, description="rehearsals look for failures that no log shows")
+    probe: bool = Field(default=True, description="rehearsals look for failures that no log shows")
     queue: Queue | None = None
-    run_dir: RunDir | None = Field(None, description="on the box (default ~/runs/NAME)")
+    run_dir: RunDir | None = Field(default=None, description="on the box (default ~/runs/NAME)")
     slurm: Slurm = Slurm()
     kubernetes: Kubernetes | None = None
     skypilot: Skypilot = Skypilot()
@@ -389,11 +305,11 @@ class Job(Strict):
 
     @property
     def folder(self) -> str:
-        """The run's folder on the box."""
+        """Return the run's folder on the box."""
         return self.run_dir or f"~/runs/{self.name}"
 
     @property
     def hours(self) -> float | None:
-        """The deadline as hours from the first start; None where it is a time of day."""
+        """Return the hours from the first start to the deadline, None where it is a time of day."""
         span = self.deadline.removeprefix("hours:")
         return float(span) if span != self.deadline else None

@@ -76,11 +76,14 @@ TAKEN = {
 
 
 def warnings(job: Job, profile: Profile, target: str, on: date) -> list[Warning]:
-    """Every risk of this job on this platform, the gravest first. `on`: the day to judge by."""
-    found = []
+    """Return every risk of this job on this platform, the gravest first.
+
+    `on`: the day by which facts are judged stale.
+    """
+    risks = []
     for risk in RISKS:
-        found += list(risk(job, profile, target))
-    return found + list(_stale(job, profile, on))
+        risks += list(risk(job, profile, target))
+    return risks + list(_stale(job, profile, on))
 
 
 def _durable(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
@@ -169,14 +172,14 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
             f"the box can't stop itself ({why}): at the deadline it only sends the alarm{alarm}.",
         )
     elif job.at_end.do == "keep":
-        told = (
+        who_is_told = (
             "the notify command calls you"
             if job.notify
             else "nobody is told. Set notify, or at_end.do: stop"
         )
         yield Warning(
             BILLED.get(profile.name, BILLED[""]),
-            f"the box is still billed after the run ends and after the deadline; {told}.",
+            f"the box is still billed after the run ends and after the deadline; {who_is_told}.",
         )
 
 
@@ -222,11 +225,11 @@ def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 
 def _code(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     words = [*_words(job), job.environment or ""]
-    wanted = next((word for word in words if _FILE.match(word)), "")
-    if wanted and not job.code and target != "kubernetes":  # there the image holds the code
+    file = next((word for word in words if _FILE.match(word)), "")
+    if file and not job.code and target != "kubernetes":  # there the image holds the code
         yield Warning(
             "job.code",
-            f"code isn't set: nothing is sent, and {wanted[:80]} must lie in {job.folder} already.",
+            f"code isn't set: nothing is sent, and {file[:80]} must lie in {job.folder} already.",
         )
     line = job.command if isinstance(job.command, str) else ""
     if "python" in job.model_fields_set and _LATER_PYTHON.search(line):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..numbers import finite
+from ..text import BadRequest
 
 try:
     import fcntl
@@ -44,7 +45,7 @@ class Opened:
 
 
 def place() -> Path:
-    """The ledger's file."""
+    """Return the ledger's file."""
     state = os.environ.get("XDG_STATE_HOME", "")
     base = (
         Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~")) / ".local" / "state"
@@ -66,14 +67,10 @@ def opened(
     platform is named for it.
     """
     boxes, own, _ = _read()
-    known = boxes.get(address)
+    box = boxes.get(address)
     if address in own and not profile:
         return True
-    if (
-        known
-        and (not profile or profile == known.profile)
-        and (price is None or price == known.price)
-    ):
+    if box and (not profile or profile == box.profile) and (price is None or price == box.price):
         return True
     return _append(OPENED, now, address=address, name=name, profile=profile, price=price)
 
@@ -89,15 +86,15 @@ def shown_as(address: str, name: str, now: float | None = None) -> bool:
 
 
 def ids_of(address: str) -> set[str]:
-    """The ids by which lists have shown a box since it was last gone."""
-    found: set[str] = set()
+    """Return the ids by which lists have shown a box since it was last gone."""
+    ids: set[str] = set()
     for event, _ in _events():
         if event.get("address") == address:
             if event["event"] in (GONE, OWN):
-                found.clear()
+                ids.clear()
             elif event["event"] == LISTED:
-                found.add(str(event.get("id")))
-    return found
+                ids.add(str(event.get("id")))
+    return ids
 
 
 def forget(name: str, address: str, *, own: bool, now: float | None = None) -> str:
@@ -107,42 +104,41 @@ def forget(name: str, address: str, *, own: bool, now: float | None = None) -> s
     this machine or when it isn't known. An own machine isn't remembered again. Returns the address
     of the box, '' when it isn't on the list. Raises BadRequest.
     """
-    from ..text import BadRequest
-    from ..text.masking import shown
+    from ..text.masking import shown  # as in `reminder`
 
     boxes = still_open()
-    found = [box for box in boxes if name in (box.name, shown(box.name, 60), box.address)]
-    found = found or [box for box in boxes if box.address == address]
-    if len(found) > 1:
-        places = ", ".join(box.address for box in found)
-        raise BadRequest(f"{shown(name, 60)} stands for {len(found)} boxes; pick one of {places}")
-    at = found[0].address if found else address if own else ""
-    said = "the user says so"
-    if at and not _append(OWN if own else GONE, now, address=at, name=name, why=said):
+    named = [box for box in boxes if name in (box.name, shown(box.name, 60), box.address)]
+    named = named or [box for box in boxes if box.address == address]
+    if len(named) > 1:
+        places = ", ".join(box.address for box in named)
+        raise BadRequest(f"{shown(name, 60)} stands for {len(named)} boxes; pick one of {places}")
+    at = named[0].address if named else address if own else ""
+    why = "the user says so"
+    if at and not _append(OWN if own else GONE, now, address=at, name=name, why=why):
         raise BadRequest(f"can't write {place()}; check its permissions and the disk")
     return at
 
 
 def still_open() -> list[Opened]:
-    """The boxes that aren't known to be gone, the oldest first."""
+    """Return the boxes that aren't known to be gone, the oldest first."""
     return sorted(_read()[0].values(), key=lambda box: box.since)
 
 
 def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
-    """One line about the boxes that may still be billed, at most once a day; '' for none.
+    """Return a line about the boxes that may still be billed, at most once a day; '' for none.
 
     `command`: the one that is about to run; only those in ABOUT_BOXES remind, and none that prints
     JSON. '': a command that isn't known, which reminds. The ledger notes that it was printed.
     """
     if as_json or command not in ("", *ABOUT_BOXES):
         return ""
-    known, _, last = _read()
+    by_address, _, last = _read()
     moment = _now(now)
-    if not known or 0 <= moment - last < DAY:
+    if not by_address or 0 <= moment - last < DAY:
         return ""
     from ..text.masking import shown  # most commands start without a box
 
-    boxes, told = sorted(known.values(), key=lambda box: box.since), []
+    boxes, parts = sorted(by_address.values(), key=lambda box: box.since), []
     names = [box.name for box in boxes]
     for box in boxes[:5]:
         hours = max(0.0, (moment - box.since) / 3600)
@@ -153,11 +149,11 @@ def reminder(command: str = "", as_json: bool = False, now: float | None = None)
         )
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(box.since))
         name = box.address if names.count(box.name) > 1 else box.name
-        told.append(f"{shown(name, 60)} since {since} ({hours:.1f} h{price})")
+        parts.append(f"{shown(name, 60)} since {since} ({hours:.1f} h{price})")
     more = f" and {len(boxes) - 5} more" if len(boxes) > 5 else ""
     _append(REMINDED, now)
     return (
-        f"may still be billed: {'; '.join(told)}{more}; once it is gone, or if it is your own: "
+        f"may still be billed: {'; '.join(parts)}{more}; once it is gone, or if it is your own: "
         "rgt release BOX --forget, or --mine"
     )
 
@@ -200,10 +196,10 @@ def _events() -> Iterator[tuple[dict, float]]:
         try:
             event = json.loads(line)
             when = finite(event["t"], LATEST)
-            known = isinstance(event, dict) and "event" in event
+            is_event = isinstance(event, dict) and "event" in event
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        if known and when is not None and when >= 0:
+        if is_event and when is not None and when >= 0:
             yield event, when
 
 
@@ -218,8 +214,8 @@ def _lines() -> list[bytes]:
 
 
 def _append(event: str, now: float | None, **fields: object) -> bool:
-    told = {"t": _now(now), "event": event, **fields}
-    line = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    record = {"t": _now(now), "event": event, **fields}
+    line = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     try:
         file = place()
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

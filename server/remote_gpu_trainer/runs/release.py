@@ -1,9 +1,7 @@
-"""Bring the results of a run home, and check that its box is gone.
+"""Bring the results of a run home.
 
-`release`: the run is over, its files are pulled, hashed on both sides, compared and loaded.
-`confirm`: the box isn't in the provider's list any more. Nothing is deleted, here or there, and
-nothing is stopped; commands of the provider are shown, never run, except a listing that the user
-typed.
+`release`: the run is over, its files are pulled, hashed on both sides, compared and loaded. Nothing
+is deleted, here or there, and nothing is stopped.
 
 Not covered: what the run wrote outside its folder (named in `outside`; nothing counts as verified
 until it is pulled with `also`), symbolic links (named in `links`, never followed), and whether the
@@ -12,9 +10,7 @@ results are any good.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -22,52 +18,17 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
-from ..boxes import box as boxes
-from ..boxes.box import Box, Reply
+from ..boxes.box import Box
 from ..catalogue import bundle
-from ..platforms.profile import Profile
-from ..platforms.teardown import Listed, listed
 from ..text.masking import shown, shown_lines
-from . import ledger, status
+from . import status
+from .pulling import HASHING, Unreleased, pull
 
-HASHING = 3 * 3600  # seconds; a terabyte from a network disk
-MOST_LIST = 256 << 20  # bytes of the list of files
 # The runner's own, at the top of its folder: two change while they are read, one is a rehearsal's.
 LEFT_THERE = ("lock", "heartbeat", "rehearsal")
 MANIFEST = "PULL_MANIFEST.json"
 # In a name: what verify_local.py takes into no manifest, for it isn't the same on every system.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
-
-# Runs on the box: each plain file below a folder with its size and SHA-256, each link's target.
-LIST = r"""
-import hashlib, json, os, sys
-top, left = os.path.expanduser(sys.argv[1]), set(sys.argv[2:])
-if not os.path.isdir(top):
-    sys.exit("no folder " + ascii(top))
-files, links = [], []
-def fail(error):
-    raise error
-for base, folders, names in os.walk(top, onerror=fail):
-    at = os.path.relpath(base, top)
-    folders[:] = [name for name in folders if os.path.normpath(os.path.join(at, name)) not in left]
-    for name in sorted(folders + names):
-        full = os.path.join(base, name)
-        path = os.path.relpath(full, top)
-        if os.path.islink(full):
-            links.append([path, os.readlink(full)])
-        elif os.path.isfile(full) and path not in left and ".rsync-partial" not in path.split("/"):
-            digest, size = hashlib.sha256(), 0
-            with open(full, "rb") as file:
-                for piece in iter(lambda: file.read(1 << 20), b""):
-                    digest.update(piece)
-                    size += len(piece)
-            files.append([path, size, digest.hexdigest()])
-print(json.dumps({"files": files, "links": links}))
-"""
-
-
-class Unreleased(Exception):
-    """The results can't be brought home. One line: what is wrong; what to do."""
 
 
 @dataclass
@@ -90,7 +51,7 @@ class Released:
     checked: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict:
-        """All fields, as `release --json` prints them."""
+        """Return all fields, as `release --json` prints them."""
         return asdict(self)
 
 
@@ -108,17 +69,17 @@ def release(
 
     `run`: as `status.ask` takes it. `to`: the folder here; None for results/BOX-RUN.
     """
-    found = status.ask(box, run, accept_new=accept_new)
-    if found.state in ("unreachable", "unknown", "nothing"):
-        raise Unreleased(found.text)
-    if found.state in ("alive", "stalled"):
-        script = shlex.quote(found.dir + "/run.sh")
+    answer = status.ask(box, run, accept_new=accept_new)
+    if answer.state in ("unreachable", "unknown", "nothing"):
+        raise Unreleased(answer.text)
+    if answer.state in ("alive", "stalled"):
+        script = shlex.quote(answer.dir + "/run.sh")
         raise Unreleased(
-            f"the run in {found.dir} is {found.state} (step {found.step}); wait for its end with "
-            f"rgt status --wait, or stop it there with bash {script} stop"
+            f"the run in {answer.dir} is {answer.state} (step {answer.step}); wait for its end "
+            f"with rgt status --wait, or stop it there with bash {script} stop"
         )
-    to = to or Path("results") / default_name(box, found.dir)
-    return bring_home(box, found.dir, to, also=also, expect=expect, load=load)
+    to = to or Path("results") / default_name(box, answer.dir)
+    return bring_home(box, answer.dir, to, also=also, expect=expect, load=load)
 
 
 def bring_home(
@@ -134,113 +95,86 @@ def bring_home(
 
     `expect`: how many result folders there must be. `load`: whether checkpoints are loaded.
     """
-    script = bundle.bundle_root() / "scripts" / "verify_local.py"
-    if not script.is_file():
-        raise Unreleased(f"{script} is missing; install the package again")
+    verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
+    if not verifier.is_file():
+        raise Unreleased(f"{verifier} is missing; install the package again")
+    released = Released(shown(source), str(to))
+    files = _pull_all(box, _places(source, also), to, released)
+    released.files, released.bytes = len(files), sum(size for size, _ in files.values())
+    released.outside, results_outside = outside(to / "run.sh", source, also)
+    unlisted = [path for path in files if _ODD.search(path)]
+    _write_manifest(to, source, {name: files[name] for name in files if name not in unlisted})
+    if released.differing:
+        released.verdict = "bad"
+        return released
+    _verify(released, verifier, to, expect, load, unlisted)
+    released.checked += [
+        f"note: {shown(path)}: compared, but no manifest can hold such a name; rename it"
+        for path in unlisted
+    ]
+    if results_outside and released.verdict == "verified":
+        released.verdict = "unknown"  # what the run was for isn't all here
+    return released
+
+
+def _places(source: str, also: tuple[str, ...]) -> dict[str, str]:
+    """Return the folders to pull by their names under the folder here; '' is that folder itself.
+
+    Raises Unreleased.
+    """
     places = [("", source), *((_safe_name(folder), folder) for folder in also)]
     if len({name for name, _ in places}) < len(places):
         raise Unreleased(
             "--also names two folders that end in the same name; pull one of them alone"
         )
-    found = Released(shown(source), str(to))
-    sizes: dict[str, tuple[int, str]] = {}
-    for name, folder in places:
-        here = to / name
+    return dict(places)
+
+
+def _safe_name(folder: str) -> str:
+    name = PurePosixPath(folder).name
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+        raise Unreleased(
+            f"the folder {shown(folder, 80)} doesn't end in a plain name; rename it there: "
+            "letters, digits, '.', '_' and '-'"
+        )
+    return name
+
+
+def _pull_all(
+    box: Box, places: dict[str, str], to: Path, released: Released
+) -> dict[str, tuple[int, str]]:
+    """Pull each folder, and note links and differing files. Return all files as `pull` does."""
+    files: dict[str, tuple[int, str]] = {}
+    for name, folder in places.items():
+        here, prefix = to / name, f"{name}/" if name else ""
         try:
             here.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unreleased(
                 f"can't write to {here} ({error.strerror}); give another folder with --to"
             ) from None
-        files, links, differing = _pull(box, folder, here, () if name else LEFT_THERE)
-        found.links += [shown(f"{name}/{link}" if name else link) for link in links]
-        found.differing += [shown(f"{name}/{path}" if name else path) for path in differing]
-        sizes.update({(f"{name}/{path}" if name else path): what for path, what in files.items()})
-    found.files, found.bytes = len(sizes), sum(size for size, _ in sizes.values())
-    found.outside, apart = outside(to / "run.sh", source, also)
-    odd = [path for path in sizes if _ODD.search(path)]
+        pulled = pull(box, folder, here, () if name else LEFT_THERE)
+        released.links += [shown(prefix + link) for link in pulled.links]
+        released.differing += [shown(prefix + path) for path in pulled.differing]
+        files.update({prefix + path: about for path, about in pulled.files.items()})
+    return files
+
+
+def _write_manifest(to: Path, source: str, files: dict[str, tuple[int, str]]) -> None:
+    """Write the list by which scripts/verify_local.py compares the folder, now and later."""
     rows = [
         {"path": path, "bytes": size, "sha256": digest}
-        for path, (size, digest) in sorted(sizes.items())
-        if path not in odd
+        for path, (size, digest) in sorted(files.items())
     ]
     manifest = {"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}
     (to / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    if found.differing:
-        found.verdict = "bad"
-        return found
-    _verify(found, script, to, expect, load, odd)
-    found.checked += [
-        f"note: {shown(path)}: compared, but no manifest can hold such a name; rename it"
-        for path in odd
-    ]
-    if apart and found.verdict == "verified":
-        found.verdict = "unknown"  # what the run was for isn't all here
-    return found
 
 
-def _pull(
-    box: Box, folder: str, here: Path, left: tuple[str, ...]
-) -> tuple[dict[str, tuple[int, str]], list[str], list[str]]:
-    """(files there, links there, files that differ here). `left`: names at the top that stay there.
-
-    A file that changed during the copy gets a second chance, and so does one whose copy here
-    differs although its size and time don't.
-    """
-    exclude = tuple(f"/{name}" for name in left)
-    for by_content in (False, True):
-        copied = boxes.pull(box, folder, str(here), exclude=exclude, by_content=by_content)
-        if copied.outcome != "ok" or copied.code not in (0, 24):
-            raise Unreleased(_why(copied, f"copying {shown(folder)}"))
-        reply = boxes.run(
-            box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST
-        )
-        if reply.outcome != "ok" or reply.code != 0 or reply.cut:
-            raise Unreleased(_why(reply, f"hashing {shown(folder)}"))
-        files, links = read_list(reply.out)
-        differing = [
-            path for path, (size, digest) in files.items() if not _same(here / path, size, digest)
-        ]
-        if not differing:
-            break
-    return files, links, differing
-
-
-def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
-    """The files, path to (bytes, SHA-256), and the links that the box listed.
-
-    Raises Unreleased for a list that can't be read, or a path that leads out of the folder.
-    """
-    try:
-        told = json.loads(data)
-        files = {str(path): (int(size), str(digest)) for path, size, digest in told["files"]}
-        links = [f"{path} -> {target}" for path, target in told["links"]]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        raise Unreleased("the box's list of files can't be read; try again") from None
-    for path in files:
-        pure = PurePosixPath(path)
-        odd = not pure.parts or "\0" in path or ("\\" in path and os.sep == "\\")
-        if odd or pure.is_absolute() or ".." in pure.parts:
-            raise Unreleased(f"the box lists an unsafe path, {ascii(path)[:100]}; rename it there")
-    return files, links
-
-
-def _same(path: Path, size: int, digest: str) -> bool:
-    try:
-        if path.is_symlink() or path.stat().st_size != size:
-            return False
-        found = hashlib.sha256()
-        with path.open("rb") as file:
-            while piece := file.read(1 << 20):
-                found.update(piece)
-    except (OSError, ValueError):
-        return False
-    return found.hexdigest() == digest
-
-
-def _said(script: Path) -> dict[str, list[str]]:
-    """The words that a rendered script gives to the variables that say where results lie."""
-    named = {name: [] for name in ("WORK_DIR", "CHECKPOINT_DIR", "CHECKPOINT_GLOB", "EXPECT")}
+def _places_in(script: Path) -> dict[str, list[str]]:
+    """Return the words that a rendered script gives to the variables that name its folders."""
+    named: dict[str, list[str]] = {
+        name: [] for name in ("WORK_DIR", "CHECKPOINT_DIR", "CHECKPOINT_GLOB", "EXPECT")
+    }
     try:
         text = script.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -254,8 +188,8 @@ def _said(script: Path) -> dict[str, list[str]]:
 
 
 def _checkpoints(script: Path) -> str:
-    """The job's own checkpoints as a glob of the end of a path; '' when it names none."""
-    named = _said(script)
+    """Return the job's checkpoints as a glob of the end of a path; '' where it names none."""
+    named = _places_in(script)
     if not any(named["CHECKPOINT_GLOB"]):
         return ""
     glob, folder = named["CHECKPOINT_GLOB"][-1], "".join(named["CHECKPOINT_DIR"][-1:])
@@ -264,11 +198,11 @@ def _checkpoints(script: Path) -> str:
 
 
 def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str], bool]:
-    """(places that the run's script names and that weren't pulled, whether results lie there).
+    """Return the places that the script names and that weren't pulled, and if results lie there.
 
     Results are the checkpoints and the expected files; a relative one lies in the work folder.
     """
-    named = _said(script)
+    named = _places_in(script)
     inside = (source.rstrip("/") + "/", *(folder.rstrip("/") + "/" for folder in also))
     inside += ("~/" + "/".join(PurePosixPath(source).parts[-2:]) + "/",)
 
@@ -283,117 +217,52 @@ def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str]
 
 
 def _verify(
-    found: Released, script: Path, to: Path, expect: int | None, load: bool, odd: list[str]
+    released: Released,
+    verifier: Path,
+    to: Path,
+    expect: int | None,
+    load: bool,
+    unlisted: list[str],
 ) -> None:
-    command = [sys.executable, str(script), str(to), "--manifest", str(to / MANIFEST), "--json"]
+    """Run scripts/verify_local.py on the folder here, and take over its verdict and findings.
+
+    `unlisted` are the files that the manifest can't hold.
+    """
+    command = [sys.executable, str(verifier), str(to), "--manifest", str(to / MANIFEST), "--json"]
     command += [f"--checkpoints={_checkpoints(to / 'run.sh')}"]
-    command += [f"--unlisted={path}" for path in odd]
+    command += [f"--unlisted={path}" for path in unlisted]
     command += [] if expect is None else ["--expect", str(expect)]
     command += [] if load else ["--no-load"]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, errors="replace", timeout=HASHING
     )
-    found.verdict = {0: "verified", 1: "bad"}.get(done.returncode, "unknown")
+    released.verdict = {0: "verified", 1: "bad"}.get(done.returncode, "unknown")
     try:
         rows = json.loads(done.stdout)["findings"]
-        found.checked = [
+        released.checked = [
             shown(f"{row['level']}: {row['path']}: {row['found']}; {row['do']}") for row in rows
         ][:20]
     except (ValueError, TypeError, KeyError):
-        found.checked = shown_lines(done.stderr or done.stdout, 5)
-
-
-def _safe_name(folder: str) -> str:
-    name = PurePosixPath(folder).name
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-        raise Unreleased(
-            f"the folder {shown(folder, 80)} doesn't end in a plain name; rename it there: "
-            "letters, digits, '.', '_' and '-'"
-        )
-    return name
-
-
-def _why(reply: Reply, what: str) -> str:
-    if reply.outcome != "ok":
-        return reply.text
-    otherwise = "the list is too long" if reply.cut else "no message"
-    last = next(iter(shown_lines(reply.errors, 1, 200)), otherwise)
-    return (
-        f"{what} ended with {reply.code} ({last}); look at the folder there and try again: "
-        "what has been copied stays"
-    )
+        released.checked = shown_lines(done.stderr or done.stdout, 5)
 
 
 def default_name(box: Box, folder: str) -> str:
-    """A plain folder name for a box's run."""
+    """Return a plain folder name for a box's run."""
     name = f"{'local' if box.local else box.host}-{folder.rstrip('/').rpartition('/')[2]}"
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:120] or "run"
 
 
-def next_step(box: Box, profile: Profile) -> str:
-    """What to type before and after the user ends the box."""
-    if profile.facts.stop_billing is None:
-        return "nothing is billed here"
-    listing = profile.facts.listing
-    source = (
-        f"the list comes from: {listing.value.text}"
-        if listing
-        else "this platform's page names no listing command: copy the list from its console"
-    )
-    return (
-        f"before you end it, and once more afterwards: rgt release {box.argument} --profile "
-        f"{profile.name} --confirm-gone --id ID --listing FILE; {source}"
-    )
-
-
-def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) -> Listed:
-    """Whether the box is gone; if it is, the ledger forgets it.
-
-    `ids`: the box's id or name in `listing`, the text of the provider's list. Only an id that an
-    earlier list has shown proves anything by being absent.
-    """
-    address = boxes.address(box)
-    if profile.kind == "own":
-        if not box.local:
-            return Listed(
-                None,
-                f"{profile.name} is the page of this machine, not of {shown(box.name, 80)}; name "
-                "the platform that bills it, or if it is your own, use --mine",
-            )
-        found = Listed(True, f"nobody bills {profile.name}: nothing to end")
-    elif listing is None:
-        return Listed(
-            None,
-            "no list to look the box up in; give --listing FILE or --run-listing COMMAND; "
-            + next_step(box, profile),
-        )
-    else:
-        found = listed(listing, ids, address)
-        if found.by in ids:
-            ledger.shown_as(address, found.by)
-        elif found.gone and not set(ids) & ledger.ids_of(address):
-            found = Listed(
-                None,
-                f"{found.text}, but no list has shown it before, so the id may be wrong or the "
-                "list another account's. Look it up before you end the box, and once more "
-                "afterwards; or --forget takes your word",
-            )
-    if found.gone:
-        ledger.gone(address, box.name, found.text)
-    return found
-
-
-def as_text(found: Released) -> str:
-    """What came home, for a terminal."""
-    size = f"{found.files} files, {found.bytes / 1e6:.1f} MB"
-    out = [f"{found.verdict}: {size} from {found.source} in {shown(found.to)}"]
-    out += [f"    differs from the box: {path}" for path in found.differing[:20]]
-    out += [f"    {line}" for line in found.checked]
-    out += [f"    not pulled, a link: {link}" for link in found.links[:20]]
+def as_text(released: Released) -> str:
+    """Return what came home, for a terminal."""
+    size = f"{released.files} files, {released.bytes / 1e6:.1f} MB"
+    out = [f"{released.verdict}: {size} from {released.source} in {shown(released.to)}"]
+    out += [f"    differs from the box: {path}" for path in released.differing[:20]]
+    out += [f"    {line}" for line in released.checked]
+    out += [f"    not pulled, a link: {link}" for link in released.links[:20]]
     out += [
         f"    not pulled, outside the run's folder: {path}; add --also {shlex.quote(path)}"
-        for path in found.outside
+        for path in released.outside
     ]
-    if found.verdict != "verified":
+    if released.verdict != "verified":
         out.append("    don't end the box yet: the results here aren't verified")
     return "\n".join(out)

@@ -15,7 +15,6 @@ from .. import __version__
 from ..platforms.profile import Profile
 from . import shell_text
 from .job import Job
-from .job_reading import Snapshot
 from .launch_risks import Warning, warnings
 from .runner_values import (
     Unfit,
@@ -27,6 +26,7 @@ from .runner_values import (
     probed,
     values,
 )
+from .snapshot import Snapshot
 from .targets import kubernetes, skypilot, slurm
 
 TARGETS = ("ssh", "slurm", "kubernetes", "skypilot", "local")
@@ -64,7 +64,7 @@ class Rendered:
     warnings: list[Warning]
 
     def as_dict(self) -> dict:
-        """The fields under their names, each warning as {"id", "text"}: what JSON can hold."""
+        """Return the fields by their names, each warning as {"id", "text"}: what JSON can hold."""
         return {
             "file_name": self.file_name,
             "script": self.script,
@@ -77,7 +77,7 @@ class Rendered:
 
 
 def usual_target(profile: Profile) -> str:
-    """The target that fits a platform: its own scheduler, this machine, or ssh."""
+    """Return the target that fits a platform: its own scheduler, this machine, or ssh."""
     return _USUAL.get(profile.name, "ssh")
 
 
@@ -89,7 +89,7 @@ def render(
     snapshot: Snapshot | None = None,
     file: str | None = None,
 ) -> Rendered:
-    """The script for a target. Raises Unfit.
+    """Return the script for a target. Raises Unfit.
 
     `on`: the day by which facts are judged stale. `file`: where the script will lie.
     """
@@ -121,7 +121,7 @@ def render(
 
 
 def probe_beside(job: Job, target: str, file: str) -> str:
-    """Where the probe lies for a script at `file`: beside it. '' for a run that takes none."""
+    """Return the path of the probe, beside the script at `file`; '' for a run without it."""
     takes = probed(job) and target in ("ssh", "slurm", "local")
     return str(PurePath(file).with_suffix(".probe.py")) if takes else ""
 
@@ -155,7 +155,7 @@ class Commands:
 def commands(
     job: Job, target: str, file: str, snapshot: Snapshot | None, probe: str = ""
 ) -> Commands:
-    """The lines for a target. `file`: the rendered script here; `probe`: the probe, or ''."""
+    """Return the lines for a target. `file`: the script here; `probe`: the probe, or ''."""
     code = (job.code or "").rstrip("/")
     secrets = sorted({secret.variable for secret in job.secrets.values() if secret.variable})
     lines = shell_text.blocks(
@@ -179,5 +179,5 @@ def commands(
 
 
 def _here(path: str) -> str:
-    """A local path that no program takes for an option."""
+    """Return a local path that no program takes for an option."""
     return f"./{path}" if path.startswith("-") else path

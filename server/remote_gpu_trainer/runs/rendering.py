@@ -13,7 +13,7 @@ from typing import Any
 from ..catalogue.bundle import bundle_root
 from ..platforms import profile
 from ..text import write_whole
-from . import job_reading
+from . import code_state
 from .job_reading import JobError, from_object
 from .render import ENDINGS, OURS, SHEBANG, Rendered, probe_beside, render, usual_target
 from .runner_values import Unfit
@@ -27,7 +27,7 @@ def rendered(
     on: date | None = None,
     outside: bool = False,
 ) -> dict:
-    """The answer of `render_run_script`.
+    """Return the answer of `render_run_script`.
 
     With `write_to`, a folder or a file, `path` stands in place of `script`; it must be inside the
     working folder unless `outside`. Where no platform is named, this machine is judged as one's
@@ -40,11 +40,11 @@ def rendered(
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:
-        snapshot = job_reading.take(Path(job.code)) if job.code else None
+        snapshot = code_state.take(Path(job.code)) if job.code else None
         made = render(
             job, platform, chosen, on or date.today(), snapshot, str(place) if place else None
         )
-    except (Unfit, job_reading.CodeError) as error:
+    except (Unfit, code_state.CodeError) as error:
         raise JobError(str(error)) from None
     answer = made.as_dict()
     if place:
@@ -57,7 +57,7 @@ def rendered(
 
 
 def difference(old: Path, new: str) -> str:
-    """A unified diff from an existing script to a rendered one; '' when they are equal.
+    """Return a unified diff from an existing script to a rendered one; '' if they are equal.
 
     Raises JobError when `old` can't be read as text.
     """
@@ -77,7 +77,7 @@ def difference(old: Path, new: str) -> str:
 
 
 def _place(write_to: str, name: str, outside: bool) -> Path:
-    """Where the script goes. Raises JobError for what can't be a path, or not this one."""
+    """Return where the script goes. Raises JobError for a path that can't be used."""
     try:
         path = Path(write_to).expanduser()
         path.exists()  # a name that is too long
@@ -145,8 +145,10 @@ def _put_probe(path: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file begins as a rendered script does: its mark after the shebang, or before a YAML
-    document."""
+    """Return whether a file begins as a rendered script does.
+
+    Its mark stands after the shebang, or before a YAML document.
+    """
     with path.open("rb") as file:
         first, second = (file.readline(200).decode("utf-8", "replace") for _ in range(2))
     if first == SHEBANG:

@@ -9,9 +9,9 @@ import re
 import shlex
 
 from ..platforms.profile import Profile
-from .job import Job, Resume, Secret
-from .job_reading import Snapshot
+from .job import Job, Queue, Resume, Secret
 from .script_parts import Value
+from .snapshot import Snapshot
 from .targets import kubernetes, skypilot, slurm
 
 UNIT = "\x1f"  # between the parts of a cell; no argument may hold it
@@ -105,7 +105,7 @@ def values(
     if target == "slurm":
         found["RGT_REQUEUE"] = "yes" if job.slurm.requeue else "no"
     if job.queue:
-        found |= _queue(job)
+        found |= _queue(job.queue)
     return found
 
 
@@ -197,17 +197,17 @@ def _resume(job: Job) -> dict[str, Value]:
     return {"RGT_RESUME": job.resume, "RGT_RESUME_NAME": ""}
 
 
-def _queue(job: Job) -> dict[str, Value]:
-    for place, cell in enumerate(job.queue.cells):
+def _queue(queue: Queue) -> dict[str, Value]:
+    for place, cell in enumerate(queue.cells):
         if any(UNIT in argument for argument in cell.arguments):
             raise Unfit(
                 f"queue.cells.{place}.arguments: an argument has the character U+001F; leave it out"
             )
     return {
-        "RGT_CELLS": [UNIT.join([cell.name, *cell.arguments]) for cell in job.queue.cells],
-        "RGT_CLAIMS": job.queue.claims or "",
-        "RGT_LEASE": _number(job.queue.lease_minutes * 60),
-        "RGT_SLOTS": job.queue.slots,
+        "RGT_CELLS": [UNIT.join([cell.name, *cell.arguments]) for cell in queue.cells],
+        "RGT_CLAIMS": queue.claims or "",
+        "RGT_LEASE": _number(queue.lease_minutes * 60),
+        "RGT_SLOTS": queue.slots,
     }
 
 

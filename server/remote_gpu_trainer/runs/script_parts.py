@@ -38,8 +38,9 @@ def _given(*names: str) -> Condition:
 
 
 def _number(values: Values, name: str) -> float:
+    value = values.get(name) or 0
     try:
-        return float(values.get(name) or 0)
+        return float(value) if isinstance(value, (str, int, float)) else 0
     except ValueError:
         return 0
 
@@ -67,9 +68,14 @@ def remote(values: Values) -> bool:
     return values.get("RGT_TARGET", "") not in own or values.get("RGT_PROFILE", "") not in own
 
 
+def _words(values: Values, name: str) -> list[str]:
+    value = values.get(name) or []
+    return [] if isinstance(value, (int, float)) else list(value)
+
+
 def shell_line(values: Values) -> bool:
     """Is the command a line of bash, or can the arguments of a cell make it one?"""
-    command = list(values.get("RGT_COMMAND") or [""])
+    command = _words(values, "RGT_COMMAND") or [""]
     return command[0].rpartition("/")[2] == "bash"
 
 
@@ -142,7 +148,7 @@ def alarmed(values: Values) -> bool:
 
 def _copies(values: Values) -> list[tuple[str, ...]]:
     """The two ends of each copy; of the durable place's copies the one that isn't on the box."""
-    stage = list(values.get("RGT_STAGE") or [])
+    stage = _words(values, "RGT_STAGE")
     pairs: list[tuple[str, ...]] = [tuple(stage[at : at + 2]) for at in range(0, len(stage), 2)]
     return [*pairs, (str(values["RGT_DURABLE"]),)] if durable(values) else pairs
 

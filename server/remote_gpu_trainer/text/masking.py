@@ -17,20 +17,26 @@ from functools import lru_cache
 ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 )  # fmt: skip
-_IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):[^\s/@]{3,200}@")
+# user:password@ in an address.
+IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):([^\s/@]{3,200})@")
 
 _TOKENS = (
     "hf_", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "_pat_", "glpat-", "xox", "akia", "asia", "ya29.",
     "aiza", "rpa_", "nvapi-", "gsk_", "r8_", "npm_", "eyj",
 )  # fmt: skip
+PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"
+PASSWORD = r"(?:password|passwd|secret)"
+KEY = r"(?:api|access|account|secret|private|auth|encryption)[_ -]?key"
+
+
 # Each form: texts of which a line must contain one, a text that it must also contain, the pattern,
 # and its flags. The texts are in lower case. The pattern's group stays; the rest is masked.
 # Patterns are compiled on first use.
-_FORMS = (
+FORMS = (
     (
         ("-----begin",),
         "key",
-        r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:\\n|\s)*[A-Za-z0-9+/=\\]{8,}",
+        rf"({PRIVATE_KEY}-----)(?:\\n|\s)*[A-Za-z0-9+/=\\]{{8,}}",
         0,
     ),
     # Tokens of Hugging Face, npm and the like hold no further underscore, so hf_hub_download and
@@ -43,7 +49,6 @@ _FORMS = (
         r"|(sk-|gh[posu]_|github_pat_|dckr_pat_|glpat-|xox[abeprs]-|AKIA|ya29\.|AIza|rpa_)"
         r"[A-Za-z0-9_\-.]{8,}"
         r"|(?<![\w-])(eyJ)[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}(?:\.[A-Za-z0-9_\-]+)?)",
-        0,
     ),
     (("bearer ",), "", r"(?<=bearer )()[A-Za-z0-9_\-.=]{8,}", re.I),
     (
@@ -55,19 +60,8 @@ _FORMS = (
     ),
     # `token: 128` and eos_token="<|im_end|>" are settings.
     (("token",), "", r"(token['\"]?\s*[=:]\s*['\"]?)(?!\d+\b|<)[^\s'\"&,;]{6,}", re.I),
-    (
-        ("passw", "secret"),
-        "",
-        r"((?:password|passwd|secret)['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{6,}",
-        re.I,
-    ),
-    (
-        ("key",),
-        "",
-        r"((?:api|access|account|secret|private|auth|encryption)[_ -]?key['\"]?\s*[=:]\s*['\"]?)"
-        r"[^\s'\"&,;]{6,}",
-        re.I,
-    ),
+    (("passw", "secret"), "", rf"({PASSWORD}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
+    (("key",), "", rf"({KEY}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
     # `api key 0123…`, as in a sentence.
     (
         ("key",),
@@ -80,13 +74,12 @@ _FORMS = (
         ("key",),
         "_key",
         r"([A-Z]_KEY['\"]?\s*[=:]\s*['\"]?)(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-+/=]{16,}",
-        0,
     ),
     # --hf_token X, --password X; --tokenizer X and --pad_token X are settings.
     (
         ("passw", "secret"),
         "--",
-        r"((?<![-\w])--[\w-]{0,40}?(?:password|passwd|secret)\s+['\"]?)(?![$<-])[^\s'\"]{4,}",
+        rf"((?<![-\w])--[\w-]{{0,40}}?{PASSWORD}\s+['\"]?)(?![$<-])[^\s'\"]{{4,}}",
         re.I,
     ),
     (
@@ -96,6 +89,7 @@ _FORMS = (
         r"(?!\d+\b)(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-.]{8,}",
         re.I,
     ),
+    (("wandb login",), "", r"(wandb login (?:--\S{1,60} ){0,5})[0-9a-f]{40}\b"),
     (
         ("sig", "x-amz-", "x-goog-", "key"),
         "=",
@@ -111,7 +105,7 @@ _FORMS = (
         re.I,
     ),
 )
-HINTS = tuple(dict.fromkeys(hint for hints, *_ in _FORMS for hint in hints))
+HINTS = tuple(dict.fromkeys(hint for hints, *_ in FORMS for hint in hints))
 # Hints such as hf_ and ghp_, by the letters before their underscore.
 _TAILS = {hint[:-1].lstrip("_"): hint for hint in HINTS if hint.endswith("_")}
 _OTHERS = tuple(hint for hint in HINTS if hint not in _TAILS.values())
@@ -132,8 +126,9 @@ def hints_in(low: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=None)
-def _compiled(form: int) -> re.Pattern:
-    return re.compile(*_FORMS[form][2:])
+def compiled(form: int) -> re.Pattern[str]:
+    """Compile a form of FORMS on its first use."""
+    return re.compile(*FORMS[form][2:])
 
 
 def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
@@ -148,10 +143,10 @@ def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
             break
     else:
         return text
-    for form, (wanted, beside, *_) in enumerate(_FORMS if len(text) > 8 else ()):
-        if beside in low and any(hint in low for hint in wanted):
-            text = _compiled(form).sub(
-                lambda m: next((g for g in m.groups() if g), "") + "***", text
+    for form, (hints, beside, *_) in enumerate(FORMS if len(text) > 8 else ()):
+        if beside in low and any(hint in low for hint in hints):
+            text = compiled(form).sub(
+                lambda match: next((group for group in match.groups() if group), "") + "***", text
             )
     return text
 
@@ -161,7 +156,7 @@ def shown(text: object, most: int = 300) -> str:
     flat = ANSI.sub("", str(text)[: most * 8])
     if not flat.isprintable():
         flat = "".join(c if c.isprintable() else " " for c in flat)
-    flat = _IN_ADDRESS.sub(r"\1:***@", mask(flat)).rstrip()
+    flat = IN_ADDRESS.sub(r"\1:***@", mask(flat)).rstrip()
     return flat if len(flat) <= most else flat[: most - 2] + " …"
 
 

@@ -43,7 +43,9 @@ class Gpu:
         """A GPU about which nothing is known yet."""
         self.index, self.bdf, self.uuid, self.cells, self.seen = None, None, None, {}, set()
         self.links, self.migs, self.processes = None, None, []
-        self.listed_name, self.listed_uuid = None, None  # what -L says
+        # what -L says
+        self.listed_name: str | None = None
+        self.listed_uuid: str | None = None
 
     @property
     def label(self):
@@ -96,7 +98,8 @@ class Gpu:
     @property
     def name(self):
         """The name of the card, or an empty text."""
-        return self.raw("name") if state(self.raw("name")) == "value" else self.listed_name or ""
+        told = self.raw("name")
+        return told if told is not None and state(told) == "value" else self.listed_name or ""
 
     @property
     def mig(self):
@@ -110,7 +113,7 @@ class Gpu:
         return bool(named) or "vgpu" in (self.raw("x.virtualization") or "").lower()
 
 
-class Box:
+class ExaminedBox:
     """Everything that the outputs show about one box."""
 
     def __init__(self):
@@ -119,7 +122,7 @@ class Box:
         self.problems = []  # what could not be read, in words
         self.failures = []  # (kind, line) where nvidia-smi says that it can't work
         self.lost = []  # (place, index, line) of GPUs without a handle
-        self.log = None  # what parse_log gives
+        self.log: dict | None = None  # what parse_log gives
         self.live, self.recorded, self.missing = False, False, []
         self.sources = []  # the outputs that name GPUs
         self.processes_known, self.driver, self.log_excused = False, "", False
@@ -141,8 +144,8 @@ class Box:
 
 
 def parse(record):
-    """The record -> a Box."""
-    box = Box()
+    """The record -> an ExaminedBox."""
+    box = ExaminedBox()
     files, box.live = record["files"], bool(record.get("live"))
     box.proc, raw_exit = as_dict(record.get("proc")), as_dict(record.get("exit"))
     box.recorded = box.live or "_by" in raw_exit
@@ -272,9 +275,9 @@ def read_list(box, files):
     box.problems += problems
     if listed:
         box.sources.append("list")
-    distinct = len({one["uuid"] for one in listed}) == len(listed)
-    for one in listed:
-        uuid, index = one["uuid"], one["index"]
+    distinct = len({entry["uuid"] for entry in listed}) == len(listed)
+    for entry in listed:
+        uuid, index = entry["uuid"], entry["index"]
         gpu = next((gpu for gpu in box.gpus if distinct and gpu.uuid and gpu.uuid == uuid), None)
         gpu = gpu or next((gpu for gpu in box.gpus if gpu.index == index), None)
         nameless = not any(gpu.index is not None or gpu.uuid for gpu in box.gpus)
@@ -283,7 +286,7 @@ def read_list(box, files):
         if gpu is None:
             gpu = box.add_gpu(uuid=uuid)
         gpu.index = index if gpu.index is None else gpu.index
-        gpu.listed_name, gpu.migs, gpu.listed_uuid = one["name"], one["migs"], uuid
+        gpu.listed_name, gpu.migs, gpu.listed_uuid = entry["name"], entry["migs"], uuid
         gpu.seen.add("list")
 
 
@@ -316,14 +319,14 @@ def read_processes(box, files, processes):
         listed, problems = parse_apps(files["apps.csv"])
         box.problems += problems
         box.processes_known, processes = True, processes + listed
-    for one in processes:
+    for process in processes:
         for gpu in box.gpus:
-            if one["bdf"]:
-                here = one["bdf"] == gpu.bdf
+            if process["bdf"]:
+                here = process["bdf"] == gpu.bdf
             else:
-                here = one.get("uuid") and one.get("uuid") == gpu.uuid
-            if here and one["pid"] not in [old["pid"] for old in gpu.processes]:
-                gpu.processes.append(one)
+                here = process.get("uuid") and process.get("uuid") == gpu.uuid
+            if here and process["pid"] not in [old["pid"] for old in gpu.processes]:
+                gpu.processes.append(process)
 
 
 def read_other_captures(box, files):
@@ -376,7 +379,9 @@ def compare_with_sysfs(box):
 
 def nvidia_cards(box):
     """The NVIDIA cards of sysfs."""
-    return [one for one in as_list(box.proc.get("pci")) if as_dict(one).get("vendor") == "0x10de"]
+    return [
+        card for card in as_list(box.proc.get("pci")) if as_dict(card).get("vendor") == "0x10de"
+    ]
 
 
 def amd_cards(box):
@@ -385,16 +390,16 @@ def amd_cards(box):
     If NVIDIA GPUs answer, a Ryzen's integrated graphics is left out, and a label is a place.
     """
     cards = [
-        one
-        for one in map(as_dict, as_list(box.proc.get("pci")))
-        if one.get("vendor") == "0x1002"
-        and one.get("driver") in ("amdgpu", "")
-        and str(one.get("mem_info_vram_total", "")).isdigit()
+        card
+        for card in map(as_dict, as_list(box.proc.get("pci")))
+        if card.get("vendor") == "0x1002"
+        and card.get("driver") in ("amdgpu", "")
+        and str(card.get("mem_info_vram_total", "")).isdigit()
     ]
     if not box.gpus:
         return list(enumerate(cards))
     return [
-        (bdf(str(one.get("bdf"))), one)
-        for one in cards
-        if one.get("ras") or not str(one.get("class")).startswith("0x03")
+        (bdf(str(card.get("bdf"))), card)
+        for card in cards
+        if card.get("ras") or not str(card.get("class")).startswith("0x03")
     ]

@@ -21,7 +21,7 @@ from .text import short, smi_failure
 def run(command, seconds):
     """-> {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
     began = time.monotonic()
-    out = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
+    out: dict = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
     try:
         process = subprocess.Popen(
             command,
@@ -35,23 +35,9 @@ def run(command, seconds):
     except OSError as error:
         out.update(rc=127 if isinstance(error, FileNotFoundError) else 126, text=str(error))
         return out
-    chunks, size, handle = [], 0, process.stdout.fileno()
-    while True:
-        left = began + seconds - time.monotonic()
-        if left <= 0 or not select.select([handle], [], [], left)[0]:
-            out["timed_out"] = True
-            break
-        chunk = os.read(handle, 65536)
-        if not chunk:
-            break
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > LIMIT and command[0] in LOGS:
-            chunks = [worthy(b"".join(chunks))]
-            size = len(chunks[0])
-        elif size > LIMIT:
-            out["cut"] = True
-            break
+    pipe = process.stdout
+    assert pipe is not None  # PIPE was asked for
+    raw = read_pipe(pipe.fileno(), began + seconds, command[0] in LOGS, out)
     if not out["timed_out"] and not out["cut"]:
         try:
             out["rc"] = process.wait(max(0.1, began + seconds - time.monotonic()))
@@ -61,10 +47,35 @@ def run(command, seconds):
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.poll()
-    process.stdout.close()
-    out["text"] = b"".join(chunks)[:LIMIT].decode("utf-8", "replace")
+    pipe.close()
+    out["text"] = raw[:LIMIT].decode("utf-8", "replace")
     out["seconds"] = round(time.monotonic() - began, 3)
     return out
+
+
+def read_pipe(handle, end, is_log, out):
+    """Read until the other side closes, or until `end` on the clock or LIMIT bytes.
+
+    The last two set `timed_out` and `cut` in `out`. A log goes on without its plain lines.
+    """
+    chunks, size = [], 0
+    while True:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([handle], [], [], left)[0]:
+            out["timed_out"] = True
+            break
+        chunk = os.read(handle, 65536)
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > LIMIT and is_log:
+            chunks = [worthy(b"".join(chunks))]
+            size = len(chunks[0])
+        elif size > LIMIT:
+            out["cut"] = True
+            break
+    return b"".join(chunks)
 
 
 def read_text(path, most=65536):
@@ -109,13 +120,14 @@ class SmiSeries:
         ends = self.record["exit"]
         left = SERIES_SECONDS - (time.monotonic() - self.began)
         if left < max(1.0, self.longest):
-            unasked = {"rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
+            unasked: dict = {"rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
             ends.setdefault(name, unasked)["unasked"] = True
             return None
         seconds = min(self.limit, left) if ends.get("nvidia-smi.csv") else left
         got = self.runner([self.smi, *arguments], seconds)
         self.longest = max(self.longest, got["seconds"])
-        return dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
+        answer: dict = dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
+        return answer
 
     def call(self, name, *arguments, asked=None):
         """-> (the text, how the call ended). Adds to what earlier calls for this file gave."""
@@ -139,6 +151,7 @@ class SmiSeries:
 
     def query(self, names):
         """--query-gpu without the fields that the driver refuses -> (the text, how it ended)."""
+        text, got = "", {}
         for _ in range(8):
             text, got = self.call(
                 "nvidia-smi.csv", "--query-gpu=" + ",".join(names), "--format=csv", asked=names

@@ -68,17 +68,24 @@ def value_of(kind, text):
     if kind == "links" and low == "all":
         return "all"
     if kind in ("count", "links"):
-        found = re.match(r"(?:x|gen)?(\d{1,6})$", low)
-        return int(found.group(1)) if found else None
+        match = re.match(r"(?:x|gen)?(\d{1,6})$", low)
+        return int(match.group(1)) if match else None
     if kind in ("size", "memory"):
-        found = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", low)
-        unit = found.group(2) if found else "?"
-        if kind == "memory" and unit in ("gb", "tb", "mb"):
-            unit = unit[:1] + "ib"  # a card of 80 GB has 80 GiB
-        return float(found.group(1)) * GIB[unit] if unit in GIB else None
+        return gib_of(low, kind)
     if kind == "build" and re.match(r"cu\d{2,4}$", low):
         return low
     return version(low) if re.match(r"v?\d{1,6}(?:\.\d{1,6}){0,4}$", low) else None
+
+
+def gib_of(text, kind):
+    """The GiB of a size in lower case, or None. A card (`memory`) of 80 GB has 80 GiB."""
+    match = re.match(r"(\d{1,9}(?:\.\d{1,3})?) ?([a-z]{0,3})$", text)
+    if not match:
+        return None
+    unit = match.group(2)
+    if kind == "memory" and unit in ("gb", "tb", "mb"):
+        unit = unit[:1] + "ib"
+    return float(match.group(1)) * GIB[unit] if unit in GIB else None
 
 
 def expectations_of(text):
@@ -90,13 +97,13 @@ def expectations_of(text):
     for part in (text or "").split(","):
         if not part.strip():
             continue
-        found = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
-        if not found or found.group(1) not in EXPECT:
-            found, names = repr(part.strip()), ", ".join(sorted(EXPECT))
+        match = re.match(r"\s*([a-z0-9]+)\s*(>=|<=|==|=|>|<)\s*(\S.*?)\s*$", part)
+        if not match or match.group(1) not in EXPECT:
+            match, names = repr(part.strip()), ", ".join(sorted(EXPECT))
             raise ValueError(
-                f"--expect: can't read {found}; write NAME=VALUE with one of these names: {names}"
+                f"--expect: can't read {match}; write NAME=VALUE with one of these names: {names}"
             )
-        what, operator, want = found.groups()
+        what, operator, want = match.groups()
         kind = EXPECT[what][0]
         words, operators = KINDS[kind]
         value = value_of(kind, want)
@@ -167,42 +174,50 @@ def judge_expectations(box, expectations, add):
     cards = amd_cards(box)
     answered = [gpu for gpu in box.gpus if gpu.seen - {"list", "nvlink"} or not box.sources]
     for what, operator, want, value in expectations:
-        one = Expectation(add, what, operator, want, value)
-        if what == "log":
-            continue
+        expectation = Expectation(add, what, operator, want, value)
         if what == "gpus":
-            expect_count(box, cards, answered, one)
+            expect_count(box, cards, answered, expectation)
         elif what in ("disk", "shm", "ram"):
-            expect_size(box, one)
+            expect_size(box, expectation)
         elif what in ("torch", "cuda"):
-            expect_torch(as_dict(box.proc.get("torch")), one)
+            expect_torch(as_dict(box.proc.get("torch")), expectation)
         elif what == "driver":
-            if not box.driver:
-                one.unknown()
-            elif not one.fits(version(box.driver)):
-                one.miss(None, box.driver, "torch_driver")
-        else:
-            if what == "vram" and cards:
-                for label, card in cards:
-                    one.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
-            elif not answered:
-                one.unknown()
-            for gpu in answered:
-                if not add.has("lost", gpu.label):
-                    EXPECT_OF_GPU[what](gpu, one)
+            expect_driver(box, expectation)
+        elif what != "log":  # `judge` reads it: an unreadable log is then no finding
+            expect_of_gpus(cards, answered, expectation)
 
 
-def expect_count(box, cards, answered, one):
+def expect_driver(box, expectation):
+    """driver: its version."""
+    if not box.driver:
+        expectation.unknown()
+    elif not expectation.fits(version(box.driver)):
+        expectation.miss(None, box.driver, "torch_driver")
+
+
+def expect_of_gpus(cards, answered, expectation):
+    """What each GPU that answers and isn't lost has to have, and of AMD's cards the memory."""
+    if expectation.what == "vram" and cards:
+        for label, card in cards:
+            expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+    elif not answered:
+        expectation.unknown()
+    for gpu in answered:
+        if not expectation.add.has("lost", gpu.label):
+            EXPECT_OF_GPU[expectation.what](gpu, expectation)
+
+
+def expect_count(box, cards, answered, expectation):
     """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
     told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
     if not told and not box.gpus:
-        one.unknown()
-    elif not one.fits(listed):
-        one.miss(None, str(listed))
+        expectation.unknown()
+    elif not expectation.fits(listed):
+        expectation.miss(None, str(listed))
 
 
-def expect_size(box, one):
+def expect_size(box, expectation):
     """disk, shm and ram, in GiB."""
     disks = dict(as_dict(box.proc.get("disks")))
     shm = as_dict(disks.pop("/dev/shm", None))
@@ -213,126 +228,130 @@ def expect_size(box, one):
         "disk": max([size for size in free if isinstance(size, (int, float))] or [0]),
         "shm": shm.get("total_mib"),
         "ram": limit.get("limit_mib") or memory.get("total_mib"),
-    }[one.what]
+    }[expectation.what]
     if not isinstance(got, (int, float)) or not got:
-        one.unknown()
-    elif not one.fits(got / 1024.0, at_least(one.operator)):
-        entry = one.what if one.what in ("disk", "shm") else ""
-        one.miss(None, f"{got / 1024.0:.1f} GiB", entry)
+        expectation.unknown()
+    elif not expectation.fits(got / 1024.0, at_least(expectation.operator)):
+        entry = expectation.what if expectation.what in ("disk", "shm") else ""
+        expectation.miss(None, f"{got / 1024.0:.1f} GiB", entry)
 
 
-def expect_torch(torch, one):
+def expect_torch(torch, expectation):
     """torch and cuda: a version, or torch's CUDA as cu130."""
-    told = torch.get("torch" if one.what == "torch" else "cuda")
+    told = torch.get("torch" if expectation.what == "torch" else "cuda")
     if not torch.get("torch"):
-        one.unknown()
-    elif isinstance(one.value, str):
+        expectation.unknown()
+    elif isinstance(expectation.value, str):
         cuda = torch.get("cuda")
-        if "cu" + str(cuda or "").replace(".", "") != one.value:
-            one.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
-    elif not one.fits(version(told)):
-        one.miss(None, short(told, 40), "")
+        if "cu" + str(cuda or "").replace(".", "") != expectation.value:
+            expectation.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
+    elif not expectation.fits(version(told)):
+        expectation.miss(None, short(told, 40), "")
 
 
-def expect_name(gpu, one):
+def expect_name(gpu, expectation):
     """name: a part of the card's name; all outputs have to agree."""
     names = sorted(set(gpu.cells.get("name", [])))
     if not gpu.name:
-        one.unknown()
-    elif one.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
-        one.miss(gpu.label, gpu.name)
-    elif one.add.has("identity", gpu.label) and len(names) > 1:
-        one.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
+        expectation.unknown()
+    elif expectation.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
+        expectation.miss(gpu.label, gpu.name)
+    elif expectation.add.has("identity", gpu.label) and len(names) > 1:
+        expectation.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
 
 
-def expect_vram(gpu, one):
+def expect_vram(gpu, expectation):
     """vram: GiB of the card, or under MIG of the largest instance (3g.40gb)."""
     got, names = gpu.number("memory.total"), gpu.migs or []
     slices = [int(size) for name in names for size in re.findall(r"\.(\d{1,4})gb", name)]
     if gpu.mig and slices:
-        one.check_memory(gpu.label, max(slices), " in the largest MIG instance")
+        expectation.check_memory(gpu.label, max(slices), " in the largest MIG instance")
     elif got is None or gpu.mig:
-        one.unknown()
+        expectation.unknown()
     else:
-        one.check_memory(gpu.label, got / 1024.0)
+        expectation.check_memory(gpu.label, got / 1024.0)
 
 
-def expect_nvlink(gpu, one):
+def expect_nvlink(gpu, expectation):
     """nvlink: active links, or as many as a card of this name has."""
     links = gpu.links or {}
     live = [speed for speed in links.values() if speed is not None]
     known = next((links for pattern, links, _ in NVLINKS if re.search(pattern, gpu.name)), None)
-    need = one.value if one.value != "all" else max(known or 1, len(links))
+    need = expectation.value if expectation.value != "all" else max(known or 1, len(links))
     if gpu.links is None:
-        one.unknown()
-    elif len(live) < need and not (one.add.has("nvlink", gpu.label) and live):
-        one.miss(gpu.label, f"{len(live)} active links", "")
+        expectation.unknown()
+    elif len(live) < need and not (expectation.add.has("nvlink", gpu.label) and live):
+        expectation.miss(gpu.label, f"{len(live)} active links", "")
     elif len(live) < need:
-        for other in one.add.list:  # one fault, one finding, with the level of an unmet expectation
+        for (
+            other
+        ) in expectation.add.list:  # one fault, one finding, with the level of an unmet expectation
             if other["gpu"] == gpu.label and "NVLink" in other["evidence"]:
                 other["level"] = "fatal"
 
 
-def expect_type(gpu, one):
+def expect_type(gpu, expectation):
     """bf16 and fp8, by the table of cards."""
     sku = sku_of(gpu.name)
     if sku is None:
-        one.unknown()
-    elif sku[one.what] != one.value:
-        told = "yes" if sku[one.what] else "no"
-        one.miss(gpu.label, f"{gpu.name}: {told}", "bf16" if one.what == "bf16" else "")
+        expectation.unknown()
+    elif sku[expectation.what] != expectation.value:
+        told = "yes" if sku[expectation.what] else "no"
+        expectation.miss(
+            gpu.label, f"{gpu.name}: {told}", "bf16" if expectation.what == "bf16" else ""
+        )
 
 
-def expect_p2p(gpu, one):
+def expect_p2p(gpu, expectation):
     """p2p: peer to peer on the stock driver, by the table of cards."""
     sku = sku_of(gpu.name)
     if sku is None:
-        one.unknown()
-    elif (sku["p2p"] != "none") != one.value:
-        one.miss(gpu.label, f"{gpu.name}: {sku['p2p']}", "")
+        expectation.unknown()
+    elif (sku["p2p"] != "none") != expectation.value:
+        expectation.miss(gpu.label, f"{gpu.name}: {sku['p2p']}", "")
 
 
-def expect_capability(gpu, one):
+def expect_capability(gpu, expectation):
     """cc: what the card says, or the table of cards."""
     got = gpu.raw("compute_cap")
     if state(got) != "value":
         got = (sku_of(gpu.name) or {}).get("compute_cap")
     if not got:
-        one.unknown()
-    elif not one.fits(version(got)):
-        one.miss(gpu.label, got)
+        expectation.unknown()
+    elif not expectation.fits(version(got)):
+        expectation.miss(gpu.label, got)
 
 
-def expect_pcie(gpu, one):
+def expect_pcie(gpu, expectation):
     """pcie and pciegen: the width, and the highest generation."""
-    field = "pcie.link.width.current" if one.what == "pcie" else "pcie.link.gen.max"
+    field = "pcie.link.width.current" if expectation.what == "pcie" else "pcie.link.gen.max"
     got = gpu.number(field)
     if got is None:
-        one.unknown()
-    elif not one.fits(got, ">=" if one.operator == "=" else one.operator):
-        one.miss(gpu.label, str(int(got)))
-    elif one.what == "pcie":  # expected by the user, so not a fault
-        drop(one.add, gpu, "PCIe width")
+        expectation.unknown()
+    elif not expectation.fits(got, ">=" if expectation.operator == "=" else expectation.operator):
+        expectation.miss(gpu.label, str(int(got)))
+    elif expectation.what == "pcie":  # expected by the user, so not a fault
+        drop(expectation.add, gpu, "PCIe width")
 
 
-def expect_mode(gpu, one):
+def expect_mode(gpu, expectation):
     """ecc and mig: on or off."""
-    got = gpu.raw(one.what + ".mode.current")
+    got = gpu.raw(expectation.what + ".mode.current")
     if state(got) != "value":
-        if one.value:
-            one.miss(gpu.label, "not available")
-    elif (got == "Enabled") != one.value:
-        if one.what != "ecc" or not one.add.has("eccmode", gpu.label):
-            one.miss(gpu.label, got, "")
-    elif one.what == "ecc" and not one.value:
-        drop(one.add, gpu, "ECC mode Disabled$")
+        if expectation.value:
+            expectation.miss(gpu.label, "not available")
+    elif (got == "Enabled") != expectation.value:
+        if expectation.what != "ecc" or not expectation.add.has("eccmode", gpu.label):
+            expectation.miss(gpu.label, got, "")
+    elif expectation.what == "ecc" and not expectation.value:
+        drop(expectation.add, gpu, "ECC mode Disabled$")
 
 
 def drop(add, gpu, pattern):
     """Remove the findings about a GPU whose evidence begins with the pattern."""
-    mine = [one for one in add.list if one["gpu"] == gpu.label]
-    gone = [one for one in mine if re.match(pattern, one["evidence"])]
-    add.list[:] = [one for one in add.list if one not in gone]
+    mine = [finding for finding in add.list if finding["gpu"] == gpu.label]
+    gone = [finding for finding in mine if re.match(pattern, finding["evidence"])]
+    add.list[:] = [finding for finding in add.list if finding not in gone]
 
 
 # The names of --expect that are compared for each GPU.

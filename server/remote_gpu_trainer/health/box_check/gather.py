@@ -128,8 +128,10 @@ def container_by_traces():
         r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)",
         read_text("/proc/1/environ") or "",
     )
-    if told or made:
-        return short(told or made.group(1) or "kubernetes", 20)
+    if told:
+        return short(told, 20)
+    if made:
+        return short(made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
     # A host without disks may have such a root as well.
     root = re.search(
@@ -148,10 +150,10 @@ def minor_of(place):
 
     N is None if the driver's folder doesn't show it.
     """
-    told = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
-    found = re.search(r"Device Minor:\s+(\d{1,4})", told)
-    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", told)
-    return int(found.group(1)) if found else None, bool(left_out)
+    text = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
+    match = re.search(r"Device Minor:\s+(\d{1,4})", text)
+    left_out = re.search(r"(?:Excluded|Blacklisted):\s+Yes", text)
+    return int(match.group(1)) if match else None, bool(left_out)
 
 
 def gather_nodes(proc):

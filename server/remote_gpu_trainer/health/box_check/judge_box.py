@@ -10,6 +10,22 @@ from .text import RC_FAILURES, as_dict, as_list, number, short, state, usual, ve
 def judge_tools(box, add):
     """Did nvidia-smi work at all? It may fail, hang, or be missing."""
     cards = nvidia_cards(box)
+    amd = any(as_dict(card).get("vendor") == "0x1002" for card in as_list(box.proc.get("pci")))
+    judge_failures(box, cards, add)
+    judge_late_calls(box, add)
+    hung = judge_time_outs(box, add)
+    failed = judge_exit(box, cards, amd, bool(box.failures or box.lost or hung), add)
+    if failed:
+        return
+    judge_further_calls(box, add)
+    if box.missing:
+        add(None, "incomplete_recording", ", ".join(box.missing))
+    if not amd and not {"csv", "xml", "q", "table"} & set(box.sources):
+        add(None, "no_state")
+
+
+def judge_failures(box, cards, add):
+    """What nvidia-smi says if it can't work, and the GPUs that it has no handle for."""
     for kind, line in box.failures:
         # no_driver: there is a card but no driver, so nothing can train here
         level = "fatal" if kind == "no_driver" and cards else None
@@ -18,34 +34,38 @@ def judge_tools(box, add):
     for place, index, line in box.lost:
         gpu = next((gpu for gpu in box.gpus if place and gpu.bdf == place), None)
         add(gpu.label if gpu else place or index, "no_handle", line)
+
+
+def judge_late_calls(box, add):
+    """The calls for which the series had no time left."""
     if box.late:
         spent = sum(box.exit[name].get("seconds", 0) for name in CALLS if name in box.exit)
         begun = {name: "the rest of " if box.exit[name]["asked"] else "" for name in box.late}
         missed = ", ".join(begun[name] + CALLS[name] for name in box.late)
         add(None, "slow_calls", spent, missed, expected=(SERIES_SECONDS,))
-    failed = bool(box.failures or box.lost)
-    for name in sorted(box.exit):
-        got = box.exit[name]
-        if name in box.late:
-            continue
-        if got["timed_out"] and name in CALLS:
-            add(None, "hung_call", name, expected=(got.get("limit_s", CALL_SECONDS),))
-            failed = True
-        elif got["timed_out"] and name != "dmesg.txt":
+
+
+def judge_time_outs(box, add):
+    """The commands that didn't end in their time. -> whether one of nvidia-smi's hung."""
+    hung = False
+    for name in sorted(set(box.exit) - set(box.late)):
+        ended = box.exit[name]
+        if ended["timed_out"] and name in CALLS:
+            add(None, "hung_call", name, expected=(ended.get("limit_s", CALL_SECONDS),))
+            hung = True
+        elif ended["timed_out"] and name != "dmesg.txt":
             add(None, "late_command", name, key="late " + name)
-    amd = any(as_dict(one).get("vendor") == "0x1002" for one in as_list(box.proc.get("pci")))
-    failed = judge_exit(box, cards, amd, failed, add)
+    return hung
+
+
+def judge_further_calls(box, add):
+    """The exit codes of the calls after --query-gpu, if they differ from its own."""
     main_rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
     for name in ("nvidia-smi-list.txt", "nvidia-smi-q.xml", "apps.csv"):
-        got = box.exit.get(name)
-        ended = got and not failed and not got["timed_out"] and isinstance(got["rc"], int)
-        if ended and got["rc"] not in (0, 14, main_rc):
-            add(None, "failed_part", name, got["rc"], key="rc " + name)
-    if box.missing and not failed:
-        add(None, "incomplete_recording", ", ".join(box.missing))
-    told = [one for one in box.sources if one in ("csv", "xml", "q", "table")]
-    if not told and not failed and not amd:
-        add(None, "no_state")
+        ended = box.exit.get(name)
+        told = ended and not ended["timed_out"] and isinstance(ended["rc"], int)
+        if told and ended["rc"] not in (0, 14, main_rc):  # 14: a damaged infoROM, told elsewhere
+            add(None, "failed_part", name, ended["rc"], key="rc " + name)
 
 
 def judge_exit(box, cards, amd, failed, add):
@@ -72,12 +92,12 @@ def judge_identity(box, add):
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label)]
     common = usual([gpu.name for gpu in there])
     for gpu in there:
-        told = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
-        told |= {gpu.listed_name} if gpu.listed_name else set()
-        odd = odd_names(gpu, told, there)
+        names = {text for text in gpu.cells.get("name", []) if state(text) == "value"}
+        names |= {gpu.listed_name} if gpu.listed_name else set()
+        odd = odd_names(gpu, names, there)
         odd += odd_memory(gpu, there, odd)
         odd += odd_capability(gpu)
-        if len(told) > 1 and len(odd) == 1:
+        if len(names) > 1 and len(odd) == 1:
             add(gpu.label, "different_names", odd[0])
         elif odd:
             add(gpu.label, "wrong_card", "; ".join(odd))
@@ -139,8 +159,8 @@ def judge_driver(box, there, add):
     texts = [text for gpu in there for text in gpu.cells.get("driver_version", [])]
     texts += [text for gpu in there for text in gpu.cells.get("kmd_version", [])]
     drivers = sorted({text for text in texts if state(text) == "value"})
-    found = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
-    module = box.proc.get("module_version") or (found.group(1) if found else None)
+    match = re.search(r"Module\s+([\d.]+)", str(box.proc.get("nvidia_version") or ""))
+    module = box.proc.get("module_version") or (match.group(1) if match else None)
     differs = drivers and module and version(module)[:2] != version(drivers[0])[:2]
     if len(drivers) > 1 or differs:
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
@@ -172,8 +192,8 @@ def judge_agreement(box, add):
             continue
         for field in STABLE if "x.table" not in gpu.cells else ():
             texts = gpu.cells.get(field, [])
-            said = {stable_value(field, text) for text in texts if state(text) == "value"}
-            if len(said) > 1:
+            values = {stable_value(field, text) for text in texts if state(text) == "value"}
+            if len(values) > 1:
                 add(gpu.label, "different_values", field, " and ".join(sorted(map(str, texts))))
         if gpu.uuid and gpu.listed_uuid and gpu.uuid != gpu.listed_uuid:
             add(gpu.label, "different_uuids", gpu.uuid, gpu.listed_uuid)
@@ -295,13 +315,13 @@ def judge_topology(box, there, add):
 
 def judge_use(box, add):
     """Memory in use, and by whom."""
-    holders = [one for one in map(as_dict, as_list(box.proc.get("holders")))]
-    holders = [one for one in holders if isinstance(one.get("pid"), int)]
-    stuck = [one for one in holders if one.get("state") in ("D", "Z")]
-    for one in stuck:
-        pid, nodes = one.get("pid"), ", ".join(map(str, as_list(one.get("devices"))))
-        name = short(one.get("name"), 40)
-        add(None, "stuck_holder", pid, name, nodes, one["state"], key=f"holder {pid}")
+    holders = [holder for holder in map(as_dict, as_list(box.proc.get("holders")))]
+    holders = [holder for holder in holders if isinstance(holder.get("pid"), int)]
+    stuck = [holder for holder in holders if holder.get("state") in ("D", "Z")]
+    for holder in stuck:
+        pid, nodes = holder.get("pid"), ", ".join(map(str, as_list(holder.get("devices"))))
+        name = short(holder.get("name"), 40)
+        add(None, "stuck_holder", pid, name, nodes, holder["state"], key=f"holder {pid}")
     for gpu in box.gpus:
         used = gpu.number("memory.used")
         if not add.has("lost", gpu.label) and used is not None and not gpu.mig and not gpu.vgpu:

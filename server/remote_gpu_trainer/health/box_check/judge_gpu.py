@@ -240,25 +240,8 @@ def no_persistence(gpu):
 
 def judge_modes(box, gpu, add):
     """MIG, ECC, compute and persistence mode, compared with the other GPUs."""
-    current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
-    if state(current) == state(pending) == "value" and current != pending:
-        add(gpu.label, "mig_pending", current, pending)
-    elif gpu.says("mig.mode.current", "Enabled") and "list" in gpu.seen and not gpu.migs:
-        add(gpu.label, "no_mig_instance")
-    elif current in ("Enabled", "Disabled"):
-        modes = [one.raw("mig.mode.current") for one in box.gpus]
-        alike = modes.count(current) * 2
-        if alike < len(modes) or (alike == len(modes) and current == "Enabled"):
-            add(gpu.label, "odd_mig_mode", current)
-    current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
-    if state(current) == state(pending) == "value" and current != pending:
-        add(gpu.label, "ecc_pending", current, pending)
-    elif current == "Disabled" and HBM.search(gpu.name) and not gpu.vgpu:
-        add(gpu.label, "ecc_disabled")
-    elif state(current) == "value":
-        modes = [one.raw("ecc.mode.current") for one in box.gpus]
-        if modes.count(current) * 2 < len(modes):
-            add(gpu.label, "odd_ecc_mode", current)
+    judge_mig_mode(box, gpu, add)
+    judge_ecc_mode(box, gpu, add)
     mode = gpu.raw("compute_mode")
     if mode == "Prohibited":
         add(gpu.label, "compute_prohibited")
@@ -267,6 +250,41 @@ def judge_modes(box, gpu, add):
     if no_persistence(gpu) and HBM.search(gpu.name):
         add(gpu.label, "no_persistence_mode")
     judge_fabric(gpu, add)
+
+
+def is_pending(current, pending):
+    """Whether a mode changes with the next reset."""
+    return state(current) == state(pending) == "value" and current != pending
+
+
+def judge_mig_mode(box, gpu, add):
+    """MIG: a change that waits for a reset, no instance, or another mode than most GPUs have.
+
+    Of as many with it as without it, those with it are named.
+    """
+    current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
+    if is_pending(current, pending):
+        add(gpu.label, "mig_pending", current, pending)
+    elif gpu.says("mig.mode.current", "Enabled") and "list" in gpu.seen and not gpu.migs:
+        add(gpu.label, "no_mig_instance")
+    elif current in ("Enabled", "Disabled"):
+        modes = [other.raw("mig.mode.current") for other in box.gpus]
+        alike = modes.count(current) * 2
+        if alike < len(modes) or (alike == len(modes) and current == "Enabled"):
+            add(gpu.label, "odd_mig_mode", current)
+
+
+def judge_ecc_mode(box, gpu, add):
+    """ECC: a change that waits for a reset, off on a data-centre card, or unlike the others."""
+    current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
+    if is_pending(current, pending):
+        add(gpu.label, "ecc_pending", current, pending)
+    elif current == "Disabled" and HBM.search(gpu.name) and not gpu.vgpu:
+        add(gpu.label, "ecc_disabled")
+    elif state(current) == "value":
+        modes = [other.raw("ecc.mode.current") for other in box.gpus]
+        if modes.count(current) * 2 < len(modes):
+            add(gpu.label, "odd_ecc_mode", current)
 
 
 def judge_fabric(gpu, add):

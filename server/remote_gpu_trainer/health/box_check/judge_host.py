@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import NamedTuple
 
 from .box import amd_cards, nvidia_cards
 from .kernel_log import ANOTHERS, HOST_KINDS, UNKNOWN_XID, xid_words
@@ -9,50 +10,91 @@ from .tables import BACK, LOG_ACTION, RANK, SXID, XID, XID_ENTRY
 from .text import as_dict, as_list, bdf, number, short
 
 
+class Devices:
+    """The devices of a box by their place, as lines of the kernel log name them."""
+
+    def __init__(self, box):
+        """`labels`: place -> the label of a GPU here; `own`: the places that are this job's."""
+        self.nvidia = {gpu.bdf for gpu in box.gpus if gpu.bdf}
+        self.labels = {bdf(str(card.get("bdf"))): label for label, card in amd_cards(box)}
+        self.labels.update({gpu.bdf: gpu.label for gpu in box.gpus if gpu.bdf})
+        opened = [card for card in box.missing_cards if card.get("node") == "open"]
+        self.own = {bdf(str(card.get("bdf"))) for card in opened} | set(self.labels)
+
+
 def judge_log(box, add):
     """Xids, SXids and other bad lines since the last boot, driver load, or reset of the GPU."""
     if box.log is None:
         return
     judge_log_itself(box, add)
-    new = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
-    # Xid 154 is the driver's final statement about a GPU: it overrides the Xids before it.
-    last_word = {}
-    for position, event in enumerate(new):
+    devices = Devices(box)
+    events = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
+    told_by_xid = any(event["code"] in (119, 120) for event in events)
+    for (place, kind, code), group in grouped(levelled(events)).items():
+        if kind == "sxid":
+            add_sxid(code, place, group, add)
+        elif kind != "gsp" or not told_by_xid:  # the Xid says it, and which GPU
+            judge_group(box, devices, place, kind, code, group, add)
+
+
+def levelled(events):
+    """-> [(level, event)]. Xid 154 is the driver's final statement about a GPU.
+
+    It overrides the Xids before it that are worse than a warning.
+    """
+    last_words = {}  # place -> (position, level)
+    for position, event in enumerate(events):
         if event["kind"] == "xid" and event["code"] == 154:
-            last_word[event["bdf"]] = (position, event["level"])
-    groups = {}
-    for position, event in enumerate(new):
-        level, word = event["level"], last_word.get(event["bdf"])
+            last_words[event["bdf"]] = (position, event["level"])
+    out = []
+    for position, event in enumerate(events):
+        level, word = event["level"], last_words.get(event["bdf"])
         if event["kind"] == "xid" and word and position <= word[0] and RANK[level] < RANK["warn"]:
             level = word[1]
+        out.append((level, event))
+    return out
+
+
+def grouped(pairs):
+    """[(level, event)] -> {(place, kind, code): those pairs}, in the order of the log."""
+    groups = {}
+    for level, event in pairs:
         groups.setdefault((event["bdf"], event["kind"], event["code"]), []).append((level, event))
-    by_place = {gpu.bdf: gpu.label for gpu in box.gpus if gpu.bdf}
-    labels = {bdf(str(one.get("bdf"))): label for label, one in amd_cards(box)}
-    labels.update(by_place)
-    own = {bdf(str(one.get("bdf"))) for one in box.missing_cards if one.get("node") == "open"}
-    own.update(labels)
-    for (place, kind, code), events in groups.items():
-        if kind == "sxid":
-            add_sxid(code, place, events, add)
-            continue
-        if kind == "gsp" and any(event["code"] in (119, 120) for event in new):
-            continue  # the Xid says it, and which GPU
-        worst = min((level for level, _ in events), key=RANK.get)
-        evidence = line_of(events, worst)
-        # A container, or a job on part of a node, sees the log of the whole host.
-        foreign = place in box.foreign
-        elsewhere = place and (foreign or (box.container and box.gpus and place not in own))
-        if elsewhere and box.spare_nodes and not foreign:  # it may be this container's lost card
-            elsewhere, worst = False, worst if worst == "warn" else "unknown"
-        elif elsewhere:
-            worst = "warn"
-        elif kind in ("probe", "probe failed"):
-            worst = level_of_probe(box, events[-1][1]["line"])
-        label = labels.get(place, place)
-        if kind != "xid":
-            add_line(box, kind, place, label, worst, evidence, elsewhere, add)
-        elif code != 79 or place not in by_place or not add.has("lost", label):
-            add_xid(code, place, label, worst, evidence, elsewhere, add)
+    return groups
+
+
+def judge_group(box, devices, place, kind, code, group, add):
+    """One finding for the events of one kind at one place. `group`: [(level, event)]."""
+    worst = worst_of(group)
+    evidence, owner = line_of(group, worst), owner_of(box, devices, place)
+    if owner == "another job":
+        worst = "warn"
+    elif owner == "perhaps this job":
+        worst = worst if worst == "warn" else "unknown"
+    elif kind in ("probe", "probe failed"):
+        worst = level_of_probe(box, group[-1][1]["line"])
+    label, elsewhere = devices.labels.get(place, place), owner == "another job"
+    if kind != "xid":
+        add_line(box, kind, place, label, worst, evidence, elsewhere, add)
+    elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
+        add_xid(code, place, label, worst, evidence, elsewhere, add)
+
+
+def owner_of(box, devices, place):
+    """Whose a device is. A container, or a job on part of a node, sees the log of the whole host.
+
+    A card that the container doesn't list may be its own lost one, if a device node is left over.
+    """
+    if place and place in box.foreign:
+        return "another job"
+    if place and box.container and box.gpus and place not in devices.own:
+        return "perhaps this job" if box.spare_nodes else "another job"
+    return "this job"
+
+
+def worst_of(pairs):
+    """The worst level of [(level, event)]."""
+    return min((level for level, _ in pairs), key=RANK.__getitem__)
 
 
 def judge_log_itself(box, add):
@@ -105,13 +147,13 @@ def add_sxid(code, place, events, add):
     If a line says whether it is fatal, that line and its level count.
     """
     worded = [(level, event) for level, event in events if event["word"]]
-    level = min((level for level, _ in worded or events), key=RANK.get)
+    level = worst_of(worded or events)
     evidence = times(worded[0][1]["line"], events) if worded else line_of(events, level)
     told = {
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
-    }.get(SXID.get(code), "not in gpud's table")
+    }.get(SXID.get(code, ""), "not in gpud's table")
     action = {
         "fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
         "degraded": "finish your job, then reboot the box",
@@ -142,30 +184,60 @@ def judge_system(box, add):
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
+    judge_host_memory(box, add)
+    for node in map(as_dict, as_list(box.proc.get("dev"))):
+        if node.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(node.get("path"))):
+            add(None, "closed_node", node["path"], node["error"])
+    judge_fabric_manager(box, add)
+    for name in as_list(box.proc.get("unfinished")):
+        if name != "gather_disks":  # the path itself is a finding: dead_mount
+            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
+    judge_hidden_cards(box, add)
+
+
+def judge_host_memory(box, add):
+    """The container's memory limit if it is nearly used up, otherwise the memory of the box."""
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
-    limit, used = limits.get("limit_mib"), limits.get("used_mib")
-    total, available = memory.get("total_mib"), memory.get("available_mib")
-    if are_numbers(limit, used) and limit > 0 and used > 0.95 * limit:
+    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
+    total, available = (
+        as_number(memory.get("total_mib")) or 0,
+        as_number(memory.get("available_mib")),
+    )
+    if used is not None and 0 < 0.95 * limit < used:
         add(None, "container_memory", used, limit)
-    elif are_numbers(total, available) and total > 0 and available < 1024:
+    elif available is not None and total > 0 and available < 1024:
         add(None, "little_memory", available, total)
-    for one in map(as_dict, as_list(box.proc.get("dev"))):
-        if one.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(one.get("path"))):
-            add(None, "closed_node", one["path"], one["error"])
+
+
+def judge_fabric_manager(box, add):
+    """Without nv-fabricmanager no CUDA program starts on a board with NVSwitches."""
     switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
     needed = isinstance(switches, int) and switches > 0 and len(box.gpus) > 1
     if needed and manager is False and not box.container:
         ready = any("Completed" in (gpu.raw("fabric.state") or "") for gpu in box.gpus)
         add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
-    for name in as_list(box.proc.get("unfinished")):
-        if name != "gather_disks":
-            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
-    judge_hidden_cards(box, add)
 
 
-def are_numbers(*values):
-    """Whether all values are numbers."""
-    return all(isinstance(value, (int, float)) for value in values)
+def as_number(value):
+    """The value if it is a number, otherwise None."""
+    return value if isinstance(value, (int, float)) else None
+
+
+class DiskSizes(NamedTuple):
+    """MiB and inodes of a file system: all, and those that are free."""
+
+    total: float
+    free: float
+    inodes: float
+    inodes_free: float
+
+
+def sizes_of(disk):
+    """The DiskSizes of a disk as it was gathered, or None where a size is missing."""
+    names = ("total_mib", "free_mib", "inodes", "inodes_free")
+    values = [as_number(disk.get(name)) for name in names]
+    known = [value for value in values if value is not None and value >= 0]
+    return DiskSizes(*known) if len(known) == len(names) else None
 
 
 def judge_disk(path, disk, seen, add):
@@ -178,50 +250,65 @@ def judge_disk(path, disk, seen, add):
         if path != "/dev/shm" and disk["error"] != "No such file or directory":
             add(None, "path_error", path, disk["error"], key="disk " + path)
         return
-    values = [disk.get(name) for name in ("total_mib", "free_mib", "inodes", "inodes_free")]
-    if not are_numbers(*values) or not all(value >= 0 for value in values):
+    sizes = sizes_of(disk)
+    if sizes is None:
         add(None, "path_size", path, do=(path,), key="disk " + path)
         return
-    total, free, inodes, inodes_free = values
     if path == "/dev/shm":
-        if 0 < total <= 64:
-            add(None, "shm_default", total)
-        elif total < 1024:
-            add(None, "shm_small", total)
-        elif free < 64:
-            add(None, "shm_full", free)
+        judge_shm(sizes, add)
         return
     if disk.get("read_only") and disk.get("asked"):
         add(None, "path_read_only", path, key="disk " + path)
-    place = disk.get("id") or (total, free, inodes)
-    if disk.get("read_only") or total == 0 or place in seen:
-        return
-    seen.add(place)
-    if free < 512:
-        add(None, "disk_full", path, free, total, key="disk " + path)
-    elif free < 5120:
-        add(None, "disk_nearly_full", path, free, total, key="disk " + path)
-    elif free < 0.03 * total and free < 51200:
-        add(None, "disk_filling", path, free, total, key="disk " + path)
-    if inodes and inodes_free < 100:
-        add(None, "no_inodes", path, inodes_free, inodes, key="inodes " + path)
-    elif inodes and inodes_free < 0.02 * inodes:
-        add(None, "few_inodes", path, inodes_free, inodes, key="inodes " + path)
+    place = disk.get("id") or (sizes.total, sizes.free, sizes.inodes)
+    if not disk.get("read_only") and sizes.total != 0 and place not in seen:
+        seen.add(place)
+        judge_space(path, sizes, add)
+        judge_inodes(path, sizes, add)
+
+
+def judge_shm(sizes, add):
+    """/dev/shm: Docker gives a container 64 MiB by default, too little for data loaders."""
+    if 0 < sizes.total <= 64:
+        add(None, "shm_default", sizes.total)
+    elif sizes.total < 1024:
+        add(None, "shm_small", sizes.total)
+    elif sizes.free < 64:
+        add(None, "shm_full", sizes.free)
+
+
+def judge_space(path, sizes, add):
+    """The free space of a disk."""
+    values, key = (path, sizes.free, sizes.total), "disk " + path
+    if sizes.free < 512:
+        add(None, "disk_full", *values, key=key)
+    elif sizes.free < 5120:
+        add(None, "disk_nearly_full", *values, key=key)
+    elif sizes.free < 0.03 * sizes.total and sizes.free < 51200:
+        add(None, "disk_filling", *values, key=key)
+
+
+def judge_inodes(path, sizes, add):
+    """The free inodes of a disk. A file system that makes them as needed says 0 of 0."""
+    values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
+    if sizes.inodes and sizes.inodes_free < 100:
+        add(None, "no_inodes", *values, key=key)
+    elif sizes.inodes and sizes.inodes_free < 0.02 * sizes.inodes:
+        add(None, "few_inodes", *values, key=key)
 
 
 def judge_hidden_cards(box, add):
     """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
     wsl = as_dict(box.proc.get("platform")).get("wsl")
-    for one in box.missing_cards if not wsl else []:
-        if one.get("node") == "open":
-            add(bdf(str(one.get("bdf"))), "unknown_card", short(one.get("bdf")))
-    for one in cards_without_driver(box) if box.gpus and not wsl else []:
-        place, name = bdf(str(one.get("bdf"))), one.get("driver") or "none"
+    for card in box.missing_cards if not wsl else []:
+        if card.get("node") == "open":
+            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
+    for card in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
         if place not in ignored_cards(box):
-            values = (short(one.get("bdf")), short(name, 40))
+            values = (short(card.get("bdf")), short(name, 40))
             add(place, "card_without_driver", *values, level=level_of_lost(box))
-    untold = [one for one in box.missing_cards if "node" not in one]
-    untold = [one for one in untold if not add.has("lost", bdf(str(one.get("bdf"))))]
+    untold = [card for card in box.missing_cards if "node" not in card]
+    untold = [card for card in untold if not add.has("lost", bdf(str(card.get("bdf"))))]
     if untold and not box.container and not wsl:
         add(None, "hidden_cards", len(untold), len(nvidia_cards(box)))
     if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
@@ -234,11 +321,11 @@ def cards_without_driver(box):
     A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
     """
     return [
-        one
-        for one in nvidia_cards(box)
-        if str(one.get("class")).startswith(("0x0300", "0x0302"))
-        and one.get("driver") in ("", "nouveau")
-        and not one.get("virtual_function")
+        card
+        for card in nvidia_cards(box)
+        if str(card.get("class")).startswith(("0x0300", "0x0302"))
+        and card.get("driver") in ("", "nouveau")
+        and not card.get("virtual_function")
     ]
 
 
@@ -260,9 +347,11 @@ def level_of_lost(box):
 
 def level_of_probe(box, line):
     """The level of a line that counts cards which the driver didn't get."""
-    told = re.search(r"for (\d+) device", line)
-    given = [one for one in nvidia_cards(box) if str(one.get("driver")).startswith("vfio")]
-    if told and "was not called" in line and int(told.group(1)) <= len(given):
+    match = re.search(r"for (\d+) device", line)
+    passed_through = [
+        card for card in nvidia_cards(box) if str(card.get("driver")).startswith("vfio")
+    ]
+    if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
 
@@ -275,59 +364,82 @@ def judge_torch(box, add):
     if torch.get("failed") or ("error" in torch and "torch" not in torch):
         add(None, "no_torch", short(torch.get("python"), 60), torch.get("error"))
     elif not torch.get("available"):
-        error = str(torch.get("error", ""))
-        action = "CPU-only torch, hidden devices, or a broken driver: see the text"
-        entry = ""
-        if "driver" in error and "old" in error:
-            action = "install a torch for this driver, or take a box with a newer one"
-            entry = "torch_driver"
-        name, cuda = short(torch.get("torch"), 40), torch.get("cuda")
-        told = short(error or "is_available() is False", 160)
-        add(None, "torch_without_gpu", name, cuda, told, do=(action,), entry=entry)
-    for one in map(as_dict, as_list(torch.get("devices"))):
-        if not one.get("ok"):
-            error, index = str(one.get("error", "a wrong sum")), one.get("index")
-            action, entry = "restart the job; then reset the GPU", ""
-            if "no kernel image" in error:
-                action, entry = "install a torch with kernels for this card", "arch"
-            gpu = index if isinstance(index, int) else None
-            add(gpu, "failed_kernel", short(error, 200), do=(action,), entry=entry)
+        judge_torch_without_gpu(torch, add)
+    for device in map(as_dict, as_list(torch.get("devices"))):
+        if not device.get("ok"):
+            judge_failed_kernel(device, add)
+
+
+def judge_torch_without_gpu(torch, add):
+    """torch.cuda.is_available() is False."""
+    error = str(torch.get("error", ""))
+    action = "CPU-only torch, hidden devices, or a broken driver: see the text"
+    entry = ""
+    # The NVIDIA driver on your system is too old (found version 11040). Please update …
+    if "driver" in error and "old" in error:
+        action = "install a torch for this driver, or take a box with a newer one"
+        entry = "torch_driver"
+    name, cuda = short(torch.get("torch"), 40), torch.get("cuda")
+    told = short(error or "is_available() is False", 160)
+    add(None, "torch_without_gpu", name, cuda, told, do=(action,), entry=entry)
+
+
+def judge_failed_kernel(device, add):
+    """A small kernel that failed or gave a wrong sum on one GPU."""
+    error, index = str(device.get("error", "a wrong sum")), device.get("index")
+    action, entry = "restart the job; then reset the GPU", ""
+    # CUDA error: no kernel image is available for execution on the device
+    if "no kernel image" in error:
+        action, entry = "install a torch with kernels for this card", "arch"
+    gpu = index if isinstance(index, int) else None
+    add(gpu, "failed_kernel", short(error, 200), do=(action,), entry=entry)
 
 
 def judge_amd(record, box, add):
     """AMD cards: sysfs, and amd-smi if it is installed."""
     cards = amd_cards(box)
-    labels, untold = [label for label, _ in cards], set()
-    for label, one in cards:
-        ras = sorted(as_dict(one.get("ras")).items())
-        counts = [(name, text, re.search(r"ue: (\d{1,9})", str(text))) for name, text in ras]
-        if not any(count for _, _, count in counts):
-            untold.add(label)
-        for name, text, count in counts:
-            if count and int(count.group(1)):
-                add(label, "amd_ras", name, text)
-        now = number(str(one.get("current_link_width", "")))
-        most = number(str(one.get("max_link_width", "")))
-        if now and most and now < most:
-            add(label, "narrow_amd_link", now, most)
+    labels = [label for label, _ in cards]
+    untold = {label for label, card in cards if not judge_amd_card(label, card, add)}
     for name in ("amd-metric.json", "amd-bad-pages.json"):
         text = record["files"].get(name)
-        if not text:
-            continue
-        try:
-            answer = json.loads(text)
-        except (ValueError, RecursionError):
-            add(None, "unreadable_amd_output", name, key=name)
-            continue
-        ended = (box.exit.get(name) or {"rc": 0})["rc"]
-        for index, one in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
-            label = labels[index] if index < len(labels) else index
-            if name == "amd-bad-pages.json":
-                judge_amd_pages(label, leaves_of(one), add)
-            elif judge_amd_metric(label, leaves_of(one), add) and ended == 0:
-                untold.discard(label)
+        if text:
+            untold -= judge_amd_output(name, text, labels, box, add)
     if untold and box.recorded:
         add(None, "amd_ecc_untold", len(untold), len(cards))
+
+
+def judge_amd_card(label, card, add):
+    """One card of sysfs: errors and link. -> whether it tells of uncorrectable errors."""
+    ras = sorted(as_dict(card.get("ras")).items())
+    # ue: 0
+    # ce: 3
+    counts = [(name, text, re.search(r"ue: (\d{1,9})", str(text))) for name, text in ras]
+    for name, text, count in counts:
+        if count and int(count.group(1)):
+            add(label, "amd_ras", name, text)
+    now = number(str(card.get("current_link_width", "")))
+    most = number(str(card.get("max_link_width", "")))
+    if now and most and now < most:
+        add(label, "narrow_amd_link", now, most)
+    return any(count for _, _, count in counts)
+
+
+def judge_amd_output(name, text, labels, box, add):
+    """An output of amd-smi. -> the labels of the cards whose uncorrectable errors it tells."""
+    told = set()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        add(None, "unreadable_amd_output", name, key=name)
+        return told
+    ended = (box.exit.get(name) or {"rc": 0})["rc"]
+    for index, card in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
+        label = labels[index] if index < len(labels) else index
+        if name == "amd-bad-pages.json":
+            judge_amd_pages(label, leaves_of(card), add)
+        elif judge_amd_metric(label, leaves_of(card), add) and ended == 0:
+            told.add(label)
+    return told
 
 
 def judge_amd_pages(label, leaves, add):

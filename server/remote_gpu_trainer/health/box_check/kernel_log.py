@@ -97,6 +97,23 @@ NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
 
 
+class SplitReport:
+    """A report of a lost GPU that the driver writes in up to four lines."""
+
+    def __init__(self, place, line):
+        """`line`: the first of them."""
+        self.place, self.text, self.lines_left = place, line, 3
+
+    def take(self, line):
+        """Add the next line of the log. -> the event, if this line says that the GPU is lost."""
+        self.text += " " + line.split("NVRM:")[-1].strip()
+        self.lines_left -= 1
+        if "fallen off the bus" not in line:
+            return None
+        self.lines_left = 0
+        return event_of("xid", 79, self.place, "fatal", self.text)
+
+
 def parse_log(text):
     """Kernel log -> {events, problems, first, boot, looks, odd, lines}.
 
@@ -105,26 +122,35 @@ def parse_log(text):
     An event: {kind, code, bdf, level, line, old}. `old`: before the last boot, load of the driver,
     or reset of that GPU.
     """
-    events, problems, first, boot, pending = [], [], None, False, None
-    load = {"begun": False, "before": 0}
     lines = clean(text).splitlines()
-    for line in lines[-200000:]:
-        if first is None:
-            first = seconds_of(line)
-        boot = boot or bool(OLD.search(line))
+    read = lines[-200000:]
+    events, problems = events_of(read)
+    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
+    times = (seconds_of(line) for line in read)
+    return {
+        "events": events,
+        "problems": problems[:3],
+        "first": next((seconds for seconds in times if seconds is not None), None),
+        "boot": any(OLD.search(line) for line in read),
+        "looks": bool(LOG_LIKE.search(text)),
+        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
+        "lines": len(lines),
+    }
+
+
+def events_of(lines):
+    """-> (the events of a log, what can't be read in it)."""
+    events, problems, report = [], [], None
+    load = {"begun": False, "before": 0}
+    for line in lines:
         if ends_events(line, events, load) or not WORTH.search(line):
             continue
-        event = log_event(line)
-        split = SPLIT_LINE.search(line)
+        event, split = log_event(line), SPLIT_LINE.search(line)
         if split:
-            pending = [bdf(split.group(1)), line, 3]
-        elif pending:
-            pending[1] += " " + line.split("NVRM:")[-1].strip()
-            pending[2] -= 1
-            if "fallen off the bus" in line:
-                event = event_of("xid", 79, pending[0], "fatal", pending[1])
-            if "fallen off the bus" in line or pending[2] <= 0:
-                pending = None
+            report = SplitReport(bdf(split.group(1)), line)
+        elif report:
+            event = report.take(line) or event
+            report = report if report.lines_left > 0 else None
         if event:
             # back to None: the GPU was reset since
             if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
@@ -132,16 +158,7 @@ def parse_log(text):
             events.append(event)
         elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
             problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
-    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    return {
-        "events": events,
-        "problems": problems[:3],
-        "first": first,
-        "boot": boot,
-        "looks": bool(LOG_LIKE.search(text)),
-        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
-        "lines": len(lines),
-    }
+    return events, problems
 
 
 def seconds_of(line):
@@ -210,22 +227,23 @@ def event_of(kind, code, place, level, line, **more):
 
 def log_event(line):
     """The event that a line tells, or None."""
-    found = XID_LINE.search(line)
-    if found:
-        place, where, code, text = found.groups()
+    match = XID_LINE.search(line)
+    if match:
+        place, where, code, text = match.groups()
         level = xid_level(int(code), text or "")
         return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
-    found = SXID_LINE.search(line)
-    if found:
-        return sxid_event(*found.groups(), line)
-    found = FM_LINE.search(line)
-    if found:
-        word, code, place = found.groups()
+    match = SXID_LINE.search(line)
+    if match:
+        place, code, text = match.groups()
+        return sxid_event(place, code, text, line)
+    match = FM_LINE.search(line)
+    if match:
+        word, code, place = match.groups()
         return sxid_event(place, code, word.capitalize(), line)
     for kind, level, pattern in LOG_RULES:
-        found = pattern.search(line)
-        if found:
-            place = bdf(found.group(1)) if pattern.groups and found.group(1) else None
+        match = pattern.search(line)
+        if match:
+            place = bdf(match.group(1)) if pattern.groups and match.group(1) else None
             if kind == "xid 79":
                 return event_of("xid", 79, place, level, line)
             return event_of(kind, 0, place, level, line)

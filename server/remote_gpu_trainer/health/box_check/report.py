@@ -27,6 +27,7 @@ makers other than NVIDIA and AMD.
 
 import argparse
 import glob
+import io
 import json
 import os
 import re
@@ -71,45 +72,86 @@ def save(record, folder):
             handle.write(text)
 
 
-def kind_of(text):
-    """Which output a raw text is, by its content, for captures with other file names."""
-    head = text[:4000]
-    first = next((line for line in head.splitlines() if line.strip()), "")
-    if "<nvidia_smi_log" in head or (head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]):
-        return "nvidia-smi-q.xml"
-    if "NVSMI LOG" in head:
-        return "q.txt"
-    if re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:200000], re.M):
-        return "table.txt"
-    cells = [cell.strip() for cell in first.split(",")]
-    if len(cells) > 2 and any(cell.startswith("retired_pages.address") for cell in cells):
-        return "retired.csv"
-    if len(cells) > 2 and "pid" in cells:
-        return "apps.csv"
-    if len(cells) > 2 and sum(cell.split(" [")[0] in CANON for cell in cells) >= 2:
-        return "nvidia-smi.csv"
-    if re.search(r"^\s+Link \d+:", text, re.M):
-        return "nvlink.txt"
-    if re.match(r"GPU \d+: ", first):
-        return "nvidia-smi-list.txt"
-    if re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M):
-        return "topo.txt"
-    if smi_failure(head) or HANDLE.search(head):
-        return "nvidia-smi.csv"
-    if re.search(r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", head, re.M):
-        return "lspci.txt"
-    if re.search(r"^NVML version\s*:", head, re.M):
-        return "version.txt"
-    if re.search(
+HEAD = 4000  # characters in which most outputs show what they are
+MOST_LOOKED_AT = 200000  # characters, for what stands only further down
+
+
+def first_cells(text):
+    """The cells of the first line that isn't blank; none if there are fewer than three."""
+    line = next((line for line in text[:HEAD].splitlines() if line.strip()), "")
+    cells = [cell.strip() for cell in line.split(",")]
+    return cells if len(cells) > 2 else []
+
+
+def is_xml(text):
+    """`nvidia-smi -q -x`."""
+    head = text[:HEAD]
+    return "<nvidia_smi_log" in head or (
+        head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]
+    )
+
+
+def is_query(text):
+    """--query-gpu: two of its columns are known."""
+    return sum(cell.split(" [")[0] in CANON for cell in first_cells(text)) >= 2
+
+
+def is_topology(text):
+    """`nvidia-smi topo -m`."""
+    head = text[:HEAD]
+    return re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M)
+
+
+def is_kernel_log(text):
+    """`dmesg`, or what journalctl and /dev/kmsg give."""
+    return re.search(
         r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
         r"|^\[\s*\d+\.\d+\]|amdgpu",
-        text[:200000],
+        text[:MOST_LOOKED_AT],
         re.M,
-    ):
-        return "dmesg.txt"
-    if "[tid " in head:
-        return "fabricmanager.txt"
-    return "unrecognised"
+    )
+
+
+# Which output a raw text is, by its content; the first that fits.
+KINDS_OF_OUTPUT = (
+    ("nvidia-smi-q.xml", is_xml),
+    ("q.txt", lambda text: "NVSMI LOG" in text[:HEAD]),
+    # | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
+    (
+        "table.txt",
+        lambda text: re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
+    ),
+    (
+        "retired.csv",
+        lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),
+    ),
+    ("apps.csv", lambda text: "pid" in first_cells(text)),
+    ("nvidia-smi.csv", is_query),
+    ("nvlink.txt", lambda text: re.search(r"^\s+Link \d+:", text, re.M)),
+    # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)
+    ("nvidia-smi-list.txt", lambda text: re.match(r"\s*^GPU \d+: ", text[:HEAD], re.M)),
+    ("topo.txt", is_topology),
+    (
+        "nvidia-smi.csv",
+        lambda text: smi_failure(text[:HEAD]) or HANDLE.search(text[:HEAD]),
+    ),
+    # 3b:00.0 3D controller [0302]: NVIDIA Corporation …
+    (
+        "lspci.txt",
+        lambda text: re.search(
+            r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", text[:HEAD], re.M
+        ),
+    ),
+    ("version.txt", lambda text: re.search(r"^NVML version\s*:", text[:HEAD], re.M)),
+    ("dmesg.txt", is_kernel_log),
+    ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
+)
+
+
+def kind_of(text):
+    """Which output a raw text is, by its content, for captures with other file names."""
+    kinds = (kind for kind, fits in KINDS_OF_OUTPUT if fits(text))
+    return next(kinds, "unrecognised")
 
 
 def load(path):
@@ -118,24 +160,19 @@ def load(path):
     Raises OSError, or ValueError with what to do.
     """
     record = {"files": {}, "exit": {}, "live": False}
-    names = [path]
-    if not os.path.isfile(path):
-        names = sorted(glob.glob(os.path.join(glob.escape(path), "*")))
+    folder = not os.path.isfile(path)
+    names = sorted(glob.glob(os.path.join(glob.escape(path), "*"))) if folder else [path]
     if not names:
         raise ValueError(
             "{} has no files; pass a folder with some of {}".format(path, ", ".join(FILES))
         )
-    for name in names:
-        if not os.path.isfile(name):
-            continue
+    known = FILES + EXTRA_FILES + ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+    for name in filter(os.path.isfile, names):
         with open(name, "rb") as handle:
             raw = handle.read(LIMIT + 1)
-        text = raw[:LIMIT].decode("utf-8", "replace")
-        base = os.path.basename(name)
-        known = FILES + EXTRA_FILES
-        known += ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+        text, base = raw[:LIMIT].decode("utf-8", "replace"), os.path.basename(name)
         slot = base if base in known else kind_of(text)
-        if base not in known and slot == "unrecognised" and os.path.isdir(path):
+        if slot == "unrecognised" and folder:
             continue
         if slot in record["files"]:
             raise ValueError(
@@ -144,17 +181,23 @@ def load(path):
         if len(raw) > LIMIT:
             record.setdefault("cut", []).append(slot)
         record["files"][slot] = text
-    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
-        if name in record["files"]:
-            try:
-                value = json.loads(record["files"].pop(name))
-                if not isinstance(value, dict):
-                    raise ValueError("not an object")
-                record[key] = value
-            except (ValueError, RecursionError) as error:
-                record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
-                record[key] = {}
+    read_objects(record)
     return record
+
+
+def read_objects(record):
+    """Move exit.json and proc.json from the files of a record into its `exit` and `proc`."""
+    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
+        if name not in record["files"]:
+            continue
+        try:
+            value = json.loads(record["files"].pop(name))
+            if not isinstance(value, dict):
+                raise ValueError("not an object")
+            record[key] = value
+        except (ValueError, RecursionError) as error:
+            record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
+            record[key] = {}
 
 
 def judge(record, expectations=None):
@@ -218,7 +261,7 @@ def brief(box):
     out = []
     for gpu in box.gpus:
         sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
-        one = {
+        card = {
             "name": short(gpu.name, 60),
             "memory_mib": int(total) if total is not None else None,
             "bf16": sku.get("bf16"),
@@ -226,19 +269,19 @@ def brief(box):
             "p2p": sku.get("p2p"),
         }
         if gpu.links:
-            one["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
+            card["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
         if gpu.mig:
-            one["mig"] = [short(name, 20) for name in gpu.migs or []]
-        out.append((gpu.label, one))
-    for label, one in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(one["mem_info_vram_total"]) >> 20}))
+            card["mig"] = [short(name, 20) for name in gpu.migs or []]
+        out.append((gpu.label, card))
+    for label, card in amd_cards(box):
+        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
-    for label, one in out:
-        same = next((group for group in groups if dict(one, gpu=group["gpu"]) == group), None)
+    for label, card in out:
+        same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
         if same:
             same["gpu"].append(label)
         else:
-            groups.append(dict({"gpu": [label]}, **one))
+            groups.append(dict({"gpu": [label]}, **card))
     return groups
 
 
@@ -263,15 +306,15 @@ def report(record, expectations=None, extra=()):
 def as_text(answer):
     """Findings first, worst first; then one line for each kind of card."""
     lines = ["verdict: {}".format(answer["verdict"])]
-    for one in answer["findings"]:
-        where = "box" if one["gpu"] is None else f"GPU {one['gpu']}"
-        entry = f" [{one['entry']}]" if one["entry"] else ""
-        lines.append(f"{one['level']} {where}: {one['evidence']}")
-        lines.append(f"    expected: {one['threshold']}")
-        lines.append(f"    do: {one['action']}{entry}")
-    for one in answer["gpus"]:
-        labels, name = ", ".join(map(str, one["gpu"])), one["name"] or "GPU"
-        lines.append(f"{len(one['gpu'])} x {name}, {one['memory_mib']} MiB (GPU {labels})")
+    for finding in answer["findings"]:
+        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
+        entry = f" [{finding['entry']}]" if finding["entry"] else ""
+        lines.append(f"{finding['level']} {where}: {finding['evidence']}")
+        lines.append(f"    expected: {finding['threshold']}")
+        lines.append(f"    do: {finding['action']}{entry}")
+    for finding in answer["gpus"]:
+        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
+        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
     about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
     about += answer["recognised"]
     if answer["probe_seconds"] is not None:
@@ -352,7 +395,7 @@ def main(arguments=None):
         print("\n".join(f"{name:8} {text}" for name, (_, text) in sorted(EXPECT.items())))
         return 0
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     try:
         expectations = expectations_of(options.expect)
@@ -361,28 +404,38 @@ def main(arguments=None):
         return 2
     if options.watch:
         return watch(options.watch, options.pid)
-    extra, measured = [], None
-    if options.replay:
-        try:
-            record = load(options.replay)
-        except (OSError, ValueError) as error:
-            sys.stderr.write(f"gpu_health.py: can't replay: {error}\n")
-            return 2
-    else:
-        record = gather(python=options.python, paths=options.path)
-        if options.stress:
-            measured, extra = stress(options.stress, options.python or sys.executable, record)
-        if options.record:
-            try:
-                save(record, options.record)
-            except OSError as error:
-                sys.stderr.write(f"gpu_health.py: can't record: {error}\n")
-                return 2
+    try:
+        record, measured, extra = record_of(options)
+    except CantExamine as error:
+        sys.stderr.write(f"gpu_health.py: {error}\n")
+        return 2
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
     print(json.dumps(answer, ensure_ascii=False) if options.json else as_text(answer))
     return EXIT[answer["verdict"]]
+
+
+class CantExamine(Exception):
+    """There is nothing to judge, or it can't be recorded."""
+
+
+def record_of(options):
+    """-> (the record, what a load measured or None, its findings). Raises CantExamine."""
+    if options.replay:
+        try:
+            return load(options.replay), None, []
+        except (OSError, ValueError) as error:
+            raise CantExamine(f"can't replay: {error}") from None
+    record, measured, extra = gather(python=options.python, paths=options.path), None, []
+    if options.stress:
+        measured, extra = stress(options.stress, options.python or sys.executable, record)
+    if options.record:
+        try:
+            save(record, options.record)
+        except OSError as error:
+            raise CantExamine(f"can't record: {error}") from None
+    return record, measured, extra
 
 
 if __name__ == "__main__":

@@ -45,14 +45,12 @@ def parse_csv(text, asked=()):
 
     `asked`: for each table the fields that were asked for.
     """
-    rows, problems, header, block, count = [], [], None, -1, 0
-    for line in clean(text).splitlines():
-        if not line.strip():
-            continue
+    rows, problems, header, tables, count = [], [], None, 0, 0
+    for line in filter(str.strip, clean(text).splitlines()):
         cells = [cell.strip() for cell in line.split(",")]
         if is_header(cells):
-            block += 1
-            header = header_of(cells, asked[block] if block < len(asked) else None, problems)
+            header = header_of(cells, asked[tables] if tables < len(asked) else None, problems)
+            tables += 1
             continue
         words = smi_failure(line) or HANDLE.search(line)
         if header is None or words:
@@ -67,18 +65,27 @@ def parse_csv(text, asked=()):
             told = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
             problems.append(told)
             continue
-        broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
-        broken += [line[-40:] for cell in cells[-1:] if not cell]
-        if broken:
-            problems.append(f"a cell breaks off: {short(broken[0], 40)}")
-        row = {}
-        for name, cell in zip(header, cells):
-            if name and (name not in row or state(row[name]) != "value"):
-                row[name] = cell
-        rows.append(row)
-    if block + 1 < len(asked):
-        problems.append(f"{block + 1} tables instead of {len(asked)}")
+        problems += broken_cells(cells, line)
+        rows.append(csv_row(header, cells))
+    if tables < len(asked):
+        problems.append(f"{tables} tables instead of {len(asked)}")
     return rows, problems[:5]
+
+
+def broken_cells(cells, line):
+    """The problem of a row whose output broke off: half a [N/A], or nothing in the last cell."""
+    broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
+    broken += [line[-40:] for cell in cells[-1:] if not cell]
+    return [f"a cell breaks off: {short(broken[0], 40)}"] if broken else []
+
+
+def csv_row(header, cells):
+    """The cells by their fields. Of two columns for one field the first value counts."""
+    row = {}
+    for name, cell in zip(header, cells):
+        if name and (name not in row or state(row[name]) != "value"):
+            row[name] = cell
+    return row
 
 
 def from_tree(places, find, leaves):
@@ -128,39 +135,49 @@ def parse_xml(text):
         root = tree.fromstring(text[start:].strip())
     except (tree.ParseError, ValueError, RecursionError) as error:
         return [], None, [f"nvidia-smi -q -x is damaged: {short(error, 100)}"]
-    gpus, processes, problems = [], None, []
+    gpus, processes = [], None
+    driver = (root.findtext("driver_version") or "").strip()
     for item in root.findall("gpu")[:256]:
         cells = from_tree(XML_PLACES, partial(text_at, item), partial(leaves_at, item))
         cells["pci.bus_id"] = item.get("id") or item.findtext("pci/pci_bus_id") or ""
-        driver = root.findtext("driver_version")
         if driver:
-            cells["driver_version"] = driver.strip()
+            cells["driver_version"] = driver
         gpus.append(cells)
         table = item.find("processes")
         if table is not None:
-            processes = processes or []
-            for one in table.findall("process_info")[:500]:
-                processes.append(
-                    {
-                        "bdf": bdf(cells["pci.bus_id"]),
-                        "pid": one.findtext("pid") or "",
-                        "name": one.findtext("process_name") or "",
-                        "screen": (one.findtext("type") or "") == "G",
-                        "mib": number(one.findtext("used_memory") or "N/A"),
-                    }
-                )
+            processes = (processes or []) + xml_processes(table, bdf(cells["pci.bus_id"]))
+    return gpus, processes, xml_problems(root, len(gpus))
+
+
+def xml_processes(table, place):
+    """The processes of one GPU in `-q -x`."""
+    return [
+        {
+            "bdf": place,
+            "pid": process.findtext("pid") or "",
+            "name": process.findtext("process_name") or "",
+            "screen": (process.findtext("type") or "") == "G",
+            "mib": number(process.findtext("used_memory") or "N/A"),
+        }
+        for process in table.findall("process_info")[:500]
+    ]
+
+
+def xml_problems(root, described):
+    """What is wrong with a `-q -x` that describes so many GPUs."""
+    problems = []
     for item in root.iter():
         if (item.tail or "").strip() or (len(item) and (item.text or "").strip()):
             words = short((item.tail or "").strip() or item.text, 80)
             problems.append(f"nvidia-smi -q -x: words between its parts: {words}")
             break
     attached = number(root.findtext("attached_gpus") or "N/A")
-    if attached is not None and attached != len(gpus):
-        told = f"names {int(attached)} attached GPUs but describes {len(gpus)}"
+    if attached is not None and attached != described:
+        told = f"names {int(attached)} attached GPUs but describes {described}"
         problems.append(f"nvidia-smi -q -x {told}")
-    if not gpus and attached != 0:
+    if not described and attached != 0:
         problems.append("nvidia-smi -q -x describes no GPU")
-    return gpus, processes, problems
+    return problems
 
 
 def parse_q(text):

@@ -112,37 +112,37 @@ def judge_course(got, lines, add):
 
 def judge_products(products, add):
     """Does each GPU give the same result every time, the same as GPUs of its kind, and as fast?"""
-    for one in products:
-        if one.get("differ"):
-            add(one.get("gpu"), "changing_product", one["differ"], one.get("checks"))
-    for name in sorted({str(one.get("name")) for one in products}):
-        alike = [one for one in products if str(one.get("name")) == name]
-        marks = [json.dumps(one.get("mark")) for one in alike]
+    for product in products:
+        if product.get("differ"):
+            add(product.get("gpu"), "changing_product", product["differ"], product.get("checks"))
+    for name in sorted({str(product.get("name")) for product in products}):
+        alike = [product for product in products if str(product.get("name")) == name]
+        marks = [json.dumps(product.get("mark")) for product in alike]
         common = usual(marks)
-        for one, mark in zip(alike, marks):
-            if mark != common and marks.count(common) > 1:
-                add(one.get("gpu"), "odd_product", short(name, 60))
+        for product, mark in zip(alike, marks):
+            if common and mark != common and marks.count(common) > 1:
+                add(product.get("gpu"), "odd_product", short(name, 60))
             elif len(marks) == 2 and marks[0] != marks[1]:
                 add(None, "two_products", short(name, 60))
         peak = next((value for pattern, value in PEAK_TFLOPS if re.search(pattern, name)), None)
-        median = sorted(one["tflops"] for one in alike)[len(alike) // 2]
-        for one in alike:
-            if peak and one["tflops"] < 0.5 * peak:
-                add(one.get("gpu"), "slow_matmul", one["tflops"], expected=(peak,))
-            elif len(alike) > 1 and one["tflops"] < 0.85 * median:
-                add(one.get("gpu"), "slowest_matmul", one["tflops"], median)
+        median = sorted(product["tflops"] for product in alike)[len(alike) // 2]
+        for product in alike:
+            if peak and product["tflops"] < 0.5 * peak:
+                add(product.get("gpu"), "slow_matmul", product["tflops"], expected=(peak,))
+            elif len(alike) > 1 and product["tflops"] < 0.85 * median:
+                add(product.get("gpu"), "slowest_matmul", product["tflops"], median)
 
 
 def judge_copies(copies, box, add):
     """Are copies from host memory to each GPU as fast as its PCIe link?"""
-    for one in copies:
-        gpu = next((gpu for gpu in box.gpus if gpu.label == one.get("gpu")), None)
+    for copy in copies:
+        gpu = next((gpu for gpu in box.gpus if gpu.label == copy.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
         generation = gpu.number("pcie.link.gen.max") if gpu else None
         best = LANE.get(int(generation), 0) * width if width and generation else 0
-        speed = one.get("h2d_gb_s")
+        speed = copy.get("h2d_gb_s")
         if best and isinstance(speed, (int, float)) and speed < 0.4 * best:
-            add(one.get("gpu"), "slow_host_copy", speed, expected=(best, generation, width))
+            add(copy.get("gpu"), "slow_host_copy", speed, expected=(best, generation, width))
 
 
 def judge_load_samples(samples, add):

@@ -278,7 +278,7 @@ ENTRY = {
     for word in words
 }
 # Xid -> word in ENTRY
-XID_ENTRY = dict.fromkeys((48, 63, 64, 92, 94, 95), "ecc")
+XID_ENTRY = {48: "ecc", 63: "ecc", 64: "ecc", 92: "ecc", 94: "ecc", 95: "ecc"}
 XID_ENTRY.update({79: "lost", 109: "stuck", 119: "gsp", 120: "gsp"})
 
 FINDING_TABLE = data_text("findings.txt")

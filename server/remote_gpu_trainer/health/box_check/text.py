@@ -61,8 +61,8 @@ def number(cell):
     text = cell.strip()
     if re.match(r"0[xX][0-9a-fA-F]{1,16}$", text):
         return int(text, 16)
-    found = NUMBER.match(text)
-    return float(found.group(1)) if found else None
+    match = NUMBER.match(text)
+    return float(match.group(1)) if match else None
 
 
 def yes(cell):
@@ -83,17 +83,17 @@ def bdf(text):
 
     00000000:3B:00.0, 0000:3b:00.0, 0000:3b:00 and 3b:00.0 are one place.
     """
-    found = BDF.match((text or "").strip())
-    if not found:
+    match = BDF.match((text or "").strip())
+    if not match:
         return None
-    domain, bus, device = (int(part or "0", 16) for part in found.groups())
+    domain, bus, device = (int(part or "0", 16) for part in match.groups())
     return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def version(text):
     """'590.44.01' -> (590, 44, 1); () for what is no version."""
-    found = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
-    return tuple(int(part) for part in found.group(1).split(".")) if found else ()
+    match = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
+    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
 
 
 def as_dict(value):
@@ -211,19 +211,19 @@ def lost_handles(text):
     """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
     return [
         (
-            bdf(found.group(1) or found.group(3)),
-            int(found.group(2)) if found.group(2) else None,
-            short(found.group(0)),
+            bdf(match.group(1) or match.group(3)),
+            int(match.group(2)) if match.group(2) else None,
+            short(match.group(0)),
         )
-        for found in HANDLE.finditer(clean(text))
+        for match in HANDLE.finditer(clean(text))
     ]
 
 
 def smi_failure(text):
     """(kind, the line) when nvidia-smi says that it can't work at all, otherwise None."""
     for kind, pattern in FAILURES:
-        found = pattern.search(text)
-        if found:
-            start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+        match = pattern.search(text)
+        if match:
+            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
             return kind, short(text[start : end if end > 0 else None])
     return None

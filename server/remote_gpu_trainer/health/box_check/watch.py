@@ -54,42 +54,54 @@ def judge_sample(gpus, streaks, holders):
     """One sample -> (findings, {GPU: why it is idle}).
 
     `streaks` counts samples in a row, by GPU; `holders(gpu)` tells why a GPU is idle, and is asked
-    only then. `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that
-    lacks a GPU says nothing yet.
+    only then.
     """
     add, why = Findings(), {}
-    most = max([streak["seen"] for streak in streaks.values()] or [0])
-    for one in gpus:
-        streak = streaks.setdefault(one["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
-        streak["seen"] = max(streak["seen"] + 1, most)
-    most = max([streak["seen"] for streak in streaks.values()] or [0])
-    gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
-    for label in sorted(label for label in gone if label is not None):
+    for label in gone_gpus(gpus, streaks):
         add(label, "gone_from_samples", label)
-    for one in gpus:
-        label = one["gpu"]
+    for gpu in gpus:
+        label = gpu["gpu"]
         streak = streaks[label]
-        if one["lost"]:
+        if gpu["lost"]:
             add(label, "lost_sample")
             continue
-        hard = [name for name in one["throttle"] if name != "sw_power_cap"]
+        hard = [name for name in gpu["throttle"] if name != "sw_power_cap"]
         if hard:
-            add(label, "throttled_sample", ", ".join(hard), one["temp_c"])
-        draw, limit = one["power_w"], one["limit_w"]
-        waits = (one["util"] or 0) >= 95 and (one["mem_util"] or 0) <= 5
-        quiet = waits and draw and limit and draw < STUCK_POWER * limit
-        streak["stuck"] = streak["stuck"] + 1 if quiet else 0
-        streak["idle"] = streak["idle"] + 1 if one["util"] == 0 else 0
+            add(label, "throttled_sample", ", ".join(hard), gpu["temp_c"])
+        streak["stuck"] = streak["stuck"] + 1 if is_quiet(gpu) else 0
+        streak["idle"] = streak["idle"] + 1 if gpu["util"] == 0 else 0
         if streak["stuck"] >= IDLE_SAMPLES:
             why[str(label)] = (
                 "busy at idle power: its kernel waits, "
                 "as in a collective that another rank never joined"
             )
-            values = (one["util"], draw, limit, streak["stuck"])
+            values = (gpu["util"], gpu["power_w"], gpu["limit_w"], streak["stuck"])
             add(label, "stuck_kernel", *values, expected=(STUCK_POWER,))
         if streak["idle"] >= IDLE_SAMPLES:
             why[str(label)] = holders(label)
     return add, why
+
+
+def gone_gpus(gpus, streaks):
+    """Count this sample in `streaks` -> the GPUs that two samples in a row lack.
+
+    `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that lacks a GPU
+    says nothing yet.
+    """
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    for gpu in gpus:
+        streak = streaks.setdefault(gpu["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
+        streak["seen"] = max(streak["seen"] + 1, most)
+    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
+    return sorted(label for label in gone if label is not None)
+
+
+def is_quiet(gpu):
+    """Whether a GPU says that it is busy, but moves no memory and draws little power."""
+    draw, limit = gpu["power_w"], gpu["limit_w"]
+    waits = (gpu["util"] or 0) >= 95 and (gpu["mem_util"] or 0) <= 5
+    return waits and draw and limit and draw < STUCK_POWER * limit
 
 
 def judge_end(words, code, places, sampled):
@@ -130,13 +142,14 @@ class Holders:
             gather_holders(proc)
             seconds = now - self.at if self.at is not None else None
             self.at, self.known = now, proc["holders"]
-            for one in self.known:
-                spent, old = cpu_seconds(one["pid"]), self.cpu.get(one["pid"])
-                told = None not in (spent, old, seconds) and seconds
-                one["cpu"] = (spent - old) / seconds if told else None
-                self.cpu[one["pid"]] = spent
+            for holder in self.known:
+                spent, old = cpu_seconds(holder["pid"]), self.cpu.get(holder["pid"])
+                holder["cpu"] = None
+                if spent is not None and old is not None and seconds:
+                    holder["cpu"] = (spent - old) / seconds
+                self.cpu[holder["pid"]] = spent
         node = f"/dev/nvidia{self.nodes.get(gpu, gpu)}"
-        mine = [one for one in self.known if node in one["devices"]]
+        mine = [holder for holder in self.known if node in holder["devices"]]
         if not mine:
             return "no process of this container holds it"
         state_letter, process = mine[0]["state"], "process {}".format(mine[0]["pid"])
@@ -157,7 +170,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
-class Watch:
+class RunningWatch:
     """The state of a watch between two reads."""
 
     def __init__(self, names, out):
@@ -258,24 +271,47 @@ def watch(interval, pid=None, out=None):
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
     names = wanted([(name, "") for name in WATCH_FIELDS], known)
+    kmsg = end_of_kernel_log()
+    process = start_sampling(smi, names, interval)
+    ended = []
+    for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(which, lambda which, _: ended.append(f"signal {int(which)}"))
+    seen = RunningWatch(names, out or sys.stdout)
+    seen.say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+    follow(seen, process, kmsg, interval, pid, ended)
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if seen.code is not None:
+        seen.last_words()
+    seen.say(end=ended[0] if ended else "")
+    return seen.worst
+
+
+def end_of_kernel_log():
+    """A handle at the end of /dev/kmsg, or None where it can't be read."""
     try:
         kmsg = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
         os.lseek(kmsg, 0, os.SEEK_END)
     except OSError:
-        kmsg = None
+        return None
+    return kmsg
+
+
+def start_sampling(smi, names, interval):
+    """Start one nvidia-smi that prints a row for each GPU every `interval` seconds."""
     query = ["--query-gpu=" + ",".join(names), "--format=csv,noheader,nounits"]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [smi, *query, "-lms", str(max(100, int(interval * 1000)))],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    ended = []
-    for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(which, lambda which, _: ended.append(f"signal {int(which)}"))
-    seen = Watch(names, out or sys.stdout)
-    seen.say(start={"interval_s": interval, "fields": names, "kernel_log": kmsg is not None})
+
+
+def follow(seen, process, kmsg, interval, pid, ended):
+    """Take what nvidia-smi prints until `ended` says why to stop; signals write there too."""
+    assert process.stdout is not None  # PIPE was asked for
     handle, last = process.stdout.fileno(), time.monotonic()
     while not ended:
         try:
@@ -297,13 +333,8 @@ def watch(interval, pid=None, out=None):
             silence = Findings()
             silence(None, "no_sample", time.monotonic() - last, expected=(interval,))
             seen.say(findings=silence.list)
-            seen.worst, ended = 1, ["nvidia-smi hangs"]
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    if seen.code is not None:
-        seen.last_words()
-    seen.say(end=ended[0] if ended else "")
-    return seen.worst
+            seen.worst = 1
+            ended.append("nvidia-smi hangs")
 
 
 def kernel_events(kmsg):

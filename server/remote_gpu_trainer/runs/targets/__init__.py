@@ -66,6 +66,12 @@ def same(field: str, value: object, values: Mapping[str, Value], variable: str) 
         )
 
 
+def words(values: Mapping[str, Value], variable: str) -> list[str]:
+    """Return the words of a variable that holds a list; none where the script lacks it."""
+    held = values.get(variable)
+    return list(held) if isinstance(held, (list, tuple)) else []
+
+
 def encodable(field: str, value: str) -> int:
     """The value's length in bytes.
 

@@ -281,7 +281,9 @@ def grace(values: Mapping[str, Value]) -> int:
 
 def _container(values: Mapping[str, Value], options: Options, mounts: list[dict]) -> dict:
     command = ["bash", f"{_SCRIPT_DIR}/run.sh", "queue" if values.get("RGT_CELLS") else "run"]
-    env = [_secret_variable(item, options) for item in sorted(values.get("RGT_SECRET_VARS", []))]
+    env = [
+        _secret_variable(item, options) for item in sorted(targets.words(values, "RGT_SECRET_VARS"))
+    ]
     if options.nodes > 1:
         command += ["--node-rank", "$(JOB_COMPLETION_INDEX)"]
         env.append({"name": "RGT_RENDEZVOUS", "value": f"{options.name}-0.{options.name}"})
@@ -344,7 +346,7 @@ def _storage(values: Mapping[str, Value], options: Options) -> tuple[list[dict],
         mounts.append({"name": "work", "mountPath": options.mount})
         volumes.append({"name": "work", "persistentVolumeClaim": {"claimName": options.claim}})
     items = []
-    for item in sorted(values.get("RGT_SECRET_FILES", [])):
+    for item in sorted(targets.words(values, "RGT_SECRET_FILES")):
         key, _, path = item.partition("=")
         targets.matched(
             "RGT_SECRET_FILES",

@@ -119,7 +119,7 @@ def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
         "workdir": options.workdir,
         "file_mounts": dict(options.file_mounts),
         "secrets": dict.fromkeys(
-            sorted({_on_the_box(item) for item in values.get("RGT_SECRET_VARS", [])})
+            sorted({_on_the_box(item) for item in targets.words(values, "RGT_SECRET_VARS")})
         ),
         "run": run(script, options, "queue" if values.get("RGT_CELLS") else "run"),
     }

@@ -251,7 +251,7 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
             f"at least {save}, the time of a save",
             "let Slurm send its signal earlier",
         )
-    cells = values.get("RGT_CELLS", [])
+    cells = targets.words(values, "RGT_CELLS")
     if options.cells != len(cells):
         raise targets.refuse(
             "cells",

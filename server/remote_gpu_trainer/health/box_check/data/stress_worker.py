@@ -60,7 +60,7 @@ def devices_to_load():
 def multiply_on(devices):
     """The same product again and again, on all devices at once."""
     capable = kind != "cuda" or all(
-        torch.cuda.get_device_capability(one)[0] >= 8 for one in devices
+        torch.cuda.get_device_capability(load)[0] >= 8 for load in devices
     )
     dtype, size = (torch.bfloat16 if capable else torch.float16), small or 8192
     seed = torch.Generator().manual_seed(20)
@@ -76,40 +76,41 @@ def multiply_on(devices):
         work[device].update(other=0, runs=0, spent=0.0, checks=1)
     until, batch = time.monotonic() + config["seconds"] * 0.7, config.get("batch", 20)
     while time.monotonic() < until:
-        events = {device: start_products(device, one, batch) for device, one in work.items()}
-        for device, one in work.items():
+        events = {device: start_products(device, load, batch) for device, load in work.items()}
+        for device, load in work.items():
             wait(device)
-            if kind == "cuda":
-                first, last = events[device]
-                one["spent"] += first.elapsed_time(last) / 1000
-            one["runs"] += batch
-            one["checks"] += 1
-            one["other"] += mark(one["out"]) != one["first"]
-    for device, one in work.items():
+            around = events[device]
+            if around:
+                first, last = around
+                load["spent"] += first.elapsed_time(last) / 1000
+            load["runs"] += batch
+            load["checks"] += 1
+            load["other"] += mark(load["out"]) != load["first"]
+    for device, load in work.items():
         say(
             stage="matmul done",
             gpu=device.index or 0,
             name=torch.cuda.get_device_name(device) if kind == "cuda" else "cpu",
-            mark=one["first"],
-            checks=one["checks"],
-            differ=one["other"],
-            tflops=round(2 * size**3 * one["runs"] / one["spent"] / 1e12, 2),
+            mark=load["first"],
+            checks=load["checks"],
+            differ=load["other"],
+            tflops=round(2 * size**3 * load["runs"] / load["spent"] / 1e12, 2),
         )
 
 
-def start_products(device, one, batch):
+def start_products(device, load, batch):
     """Starts a batch of products. -> the events around it, on a GPU."""
     if kind != "cuda":
         began = time.monotonic()
         for _ in range(batch):
-            torch.mm(one["a"], one["b"], out=one["out"])
-        one["spent"] += time.monotonic() - began
+            torch.mm(load["a"], load["b"], out=load["out"])
+        load["spent"] += time.monotonic() - began
         return None
     with torch.cuda.device(device):
         events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
         events[0].record()
         for _ in range(batch):
-            torch.mm(one["a"], one["b"], out=one["out"])
+            torch.mm(load["a"], load["b"], out=load["out"])
         events[1].record()
     return events
 

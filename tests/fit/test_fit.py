@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.fit.memory_levers import levers
+from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_count
+from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, verdict
+from remote_gpu_trainer.fit.training_run import Run
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.excerpts import tokens_of_json
-from remote_gpu_trainer.numbers import model_shape, training_memory
-from remote_gpu_trainer.numbers.model_shape import Run, model_of, read_config
-from remote_gpu_trainer.numbers.training_memory import GIB, estimate
 from remote_gpu_trainer.platforms.choosing import GPUS, BadNeed, gpu_named
 from remote_gpu_trainer.text import BadRequest
 
@@ -88,9 +89,7 @@ def test_the_page_is_up_to_date(campaign, request):
     text = page.page(campaign("fit").recorded())
     if request.config.getoption("--update") or request.config.getoption("--record"):
         place.write_text(text, encoding="utf-8")
-    assert place.read_text(encoding="utf-8") == text, (
-        "run pytest --update tests/numbers/test_fit.py"
-    )
+    assert place.read_text(encoding="utf-8") == text, "run pytest --update tests/fit/test_fit.py"
 
 
 # The arithmetic.
@@ -163,9 +162,9 @@ def test_changes_together_fit_as_promised(config, capsys):
 def test_each_change_names_an_entry_of_the_catalogue():
     entries = bundle.load_cache()
     model = model_of(LLAMA)
-    found = training_memory.levers(model, Run(8, 4096, "fp32"))
-    found += training_memory.levers(model, Run(8, 4096, attention="eager"))
-    found += training_memory.levers(model, Run(8, 4096))
+    found = levers(model, Run(8, 4096, "fp32"))
+    found += levers(model, Run(8, 4096, attention="eager"))
+    found += levers(model, Run(8, 4096))
     assert {lever.entry for lever in found} >= {"M5", "M6", "M7", "M9", "M10", "M11", "M12", "M13"}
     assert not [lever for lever in found if lever.entry not in entries]
 
@@ -323,16 +322,16 @@ def test_a_text_says_the_verdict_first(config, capsys):
 
 
 def test_tight_is_within_a_tenth_of_the_card():
-    assert training_memory.verdict(0.85 * 80 * GIB, 80) == "fits"
-    assert training_memory.verdict(0.95 * 80 * GIB, 80) == "tight"
-    assert training_memory.verdict(1.00 * 80 * GIB, 80) == model_shape.NOT
+    assert verdict(0.85 * 80 * GIB, 80) == "fits"
+    assert verdict(0.95 * 80 * GIB, 80) == "tight"
+    assert verdict(1.00 * 80 * GIB, 80) == DOES_NOT_FIT
 
 
 def test_a_count_of_weights_is_read():
-    assert model_shape.count_of("7B") == 7 * 10**9
-    assert model_shape.count_of("1.5b") == 1_500_000_000
+    assert weight_count("7B") == 7 * 10**9
+    assert weight_count("1.5b") == 1_500_000_000
     with pytest.raises(BadRequest):
-        model_shape.count_of("7 billion")
+        weight_count("7 billion")
 
 
 # The same in a look-up.

@@ -1,0 +1,1 @@
+"""Reckon whether training a model fits a GPU, and what would save memory."""

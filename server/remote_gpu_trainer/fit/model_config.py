@@ -1,0 +1,216 @@
+"""Read a model's shape from a config.json of transformers.
+
+Families differ in the names of fields, and some leave out what their code takes for granted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+
+from ..text import BadRequest
+from .model_shape import Model
+
+MOST_BYTES = 1_000_000  # of a config.json
+# The most that a field may say, so that no arithmetic overflows; 10**6 for all others.
+MOST = {"layers": 1000, "vocab": 10**7, "experts": 4096}
+MOST_WEIGHTS = 10**14
+
+_NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "head_dim": ("head_dim", "d_kv"),
+    "intermediate": ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "encoder_ffn_dim"),
+    "vocab": ("vocab_size",),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "chosen": ("num_experts_per_tok", "moe_top_k"),
+    "expert_size": ("moe_intermediate_size",),
+}
+_ACTIVATION_NAMES = ("hidden_activation", "hidden_act", "activation_function", "dense_act_fn")
+_DROPOUT_NAMES = ("resid_pdrop", "hidden_dropout_prob", "hidden_dropout")
+_ATTENTION_DROPOUT_NAMES = ("attn_pdrop", "attention_probs_dropout_prob", "attention_dropout")
+# Fields of parts that aren't counted: the field, and what it stands for.
+_NOT_COUNTED = {
+    "kv_lora_rank": "latent attention",
+    "n_shared_experts": "shared experts",
+    "shared_expert_intermediate_size": "shared experts",
+    "vision_config": "the part that sees",
+    "audio_config": "the part that hears",
+    "mamba_d_state": "layers without attention",
+    "linear_num_key_heads": "layers without attention",
+}
+# Tensors of a layer's width that an activation keeps where transformers writes it in plain
+# operations. A fused one keeps its input alone.
+_KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 4, "quick_gelu": 3, "gelu_accurate": 4}
+
+# Families that learn their positions.
+_LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camembert", "xlm-roberta")
+_T5 = ("t5", "mt5", "umt5", "longt5")
+# Families with RMS norm and gated layers, whose configs may leave out what says so.
+_LLAMAS = (
+    "llama",
+    "mistral",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "deepseek",
+    "internlm",
+    "granite",
+)
+# Families by the normalizations of a layer; all others have two.
+_ONE_NORM = ("phi", "gptj", "cohere", "codegen")
+_FOUR_NORMS = ("gemma2", "gemma3", "gemma3_text", "glm4")
+_HEAD_NORMS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2", "olmo3")
+
+
+def read_config(data: bytes, given: dict | None = None) -> Model:
+    """Return the model that the bytes of a config.json describe. Raises BadRequest.
+
+    `given` holds fields that replace those of the file.
+    """
+    if len(data) > MOST_BYTES:
+        raise BadRequest(
+            f"the config has {len(data)} bytes, more than {MOST_BYTES}; pass a model's config.json"
+        )
+    try:
+        config = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise BadRequest("the config isn't JSON; pass a model's config.json") from None
+    if not isinstance(config, dict):
+        raise BadRequest("the config holds no object; pass a model's config.json")
+    if isinstance(config.get("text_config"), dict):
+        config = {**config, **config["text_config"]}  # of a model that also sees
+    return model_of({**config, **(given or {})})
+
+
+def model_in(path: str) -> Model | None:
+    """Return the model of a config.json, None for any other file. Raises BadRequest."""
+    if not path.endswith(".json") or not os.path.isfile(path):
+        return None
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError:
+        return None
+    fields = [key for name in ("layers", "hidden") for key in _NAMES[name]]
+    named = sum(f'"{key}"'.encode() in data for key in fields) > 1
+    return read_config(data) if named and b'"vocab_size"' in data else None
+
+
+def weight_count(text: str) -> int:
+    """Return a number of weights such as 7B, 350M or 6738415616. Raises BadRequest."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)", text.strip().lower())
+    count = float(match[1]) * 1000 ** (" kmbt".index(match[2]) if match[2] else 0) if match else 0
+    if not 1 <= count <= MOST_WEIGHTS:
+        raise BadRequest(f"can't read the number of weights {text[:40]!r}; write it as 7B or 350M")
+    return int(count)
+
+
+@dataclass(frozen=True)
+class _Config:
+    """The fields of a config.json, whose values may be anything."""
+
+    values: dict
+
+    def word(self, *names: str) -> str:
+        """Return the first of the named fields that holds text, in lower case, or ''."""
+        texts = (self.values.get(name) for name in names)
+        return next((text.lower() for text in texts if isinstance(text, str) and text), "")
+
+    def number(self, name: str, default: int = 0, least: int = 1) -> int:
+        """Return a number by our name for it. Raises BadRequest if it is missing or no number.
+
+        A `default` below 1 means that the field must be there, unless `least` is 0.
+        """
+        for key in _NAMES.get(name, (name,)):
+            value = self.values.get(key)
+            if value is None:
+                continue
+            most = MOST.get(name, 10**6)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                plain = isinstance(value, (str, int, float))
+                text = str(value)[:40] if plain else type(value).__name__
+                raise BadRequest(f"{key} is {text!r}; give a whole number from {least} to {most}")
+            return value
+        if default < 1 and least > 0:
+            raise BadRequest(f"{_NAMES[name][0]} is missing; pass a config.json that has it")
+        return default
+
+    def any_above_zero(self, *names: str) -> bool:
+        """Return whether one of the named rates is above zero."""
+        rates = [self.values.get(name) for name in names]
+        return any(isinstance(rate, (int, float)) and rate > 0 for rate in rates)
+
+
+def model_of(fields: dict) -> Model:
+    """Return the model of a config's fields, as transformers names them. Raises BadRequest."""
+    config = _Config(fields)
+    family = config.word("model_type")
+    rms = family in _T5 or family.startswith(_LLAMAS) or any("rms" in key for key in fields)
+    activation = config.word(*_ACTIVATION_NAMES)
+    # A T5 has one rate of dropout for all.
+    rate = ("dropout_rate",) if family in _T5 else ()
+    hidden, heads = config.number("hidden"), config.number("heads")
+    layers = config.number("layers")
+    experts = config.number("experts", least=0)
+    intermediate = config.number("intermediate", default=4 * hidden)
+    if experts > 1:
+        intermediate = config.number("expert_size", default=intermediate)
+    positions = _positions(config) if family in _LEARNED else 0
+    with_encoder = fields.get("is_encoder_decoder") is True
+    multi_query = fields.get("multi_query") is True
+    return Model(
+        layers=config.number("decoder_layers", default=layers) if with_encoder else layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=config.number("kv_heads", default=1 if multi_query else heads),
+        head_dim=config.number("head_dim", default=max(1, hidden // heads)),
+        intermediate=intermediate,
+        vocab=config.number("vocab"),
+        gated=_is_gated(config, family, activation, rms),
+        norm="layer" if not rms else "gemma" if family.startswith("gemma") else "rms",
+        norms=1 if family in _ONE_NORM else 4 if family in _FOUR_NORMS else 2,
+        head_norms=family in _HEAD_NORMS,
+        kept_by_act=_KEPT_BY_ACTIVATION.get(activation, 1),
+        relu=activation == "relu",
+        experts=experts if experts > 1 else 0,
+        chosen=config.number("chosen", default=2) if experts > 1 else 0,
+        tied=fields.get("tie_word_embeddings", True) is not False,
+        positions=positions,
+        dropout=config.any_above_zero(*_DROPOUT_NAMES, *rate),
+        attention_dropout=config.any_above_zero(*_ATTENTION_DROPOUT_NAMES, *rate),
+        encoder=config.number("encoder_layers", default=layers) if with_encoder else 0,
+        head=_has_head(fields),
+        unknown=tuple(dict.fromkeys(part for key, part in _NOT_COUNTED.items() if fields.get(key))),
+    )
+
+
+def _positions(config: _Config) -> int:
+    """Return how many positions a family that learns them has a table for."""
+    return config.number("n_positions", least=0) or config.number(
+        "max_position_embeddings", least=0
+    )
+
+
+def _is_gated(config: _Config, family: str, activation: str, rms: bool) -> bool:
+    """Return whether a layer multiplies two products.
+
+    A T5 says so in `feed_forward_proj` ("gated-gelu"), others by the activation's name. The other
+    families with RMS norm all are gated.
+    """
+    by_name = "silu" in activation or "swi" in activation
+    return by_name or (rms and family not in _T5) or "gated" in config.word("feed_forward_proj")
+
+
+def _has_head(fields: dict) -> bool:
+    """Return whether the model predicts words, which a config without an architecture may."""
+    architectures = fields.get("architectures")
+    name = architectures[0] if isinstance(architectures, list) and architectures else ""
+    if not isinstance(name, str) or not name:
+        return True
+    return any(end in name for end in ("LM", "Generation", "PreTraining"))

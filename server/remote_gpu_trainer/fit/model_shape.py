@@ -1,0 +1,92 @@
+"""The shape of a transformer, and how many weights follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Model:
+    """The shape of a transformer.
+
+    `gated`: layers multiply two products, as SwiGLU does. `norm` is "rms", "gemma" (RMS in fp32) or
+    "layer", and `norms` is how many a layer has. `head_norms`: queries and keys are normalized too.
+    `kept_by_act` is how many tensors of the layer's width the activation keeps. `chosen` of
+    `experts` work on each token (0: no experts). `tied`: the head is the table of embeddings.
+    `positions` is the number of learned positions. `dropout` and `attention_dropout` say whether
+    there is any. `encoder` is the number of layers of an encoder beside the `layers` of a decoder.
+    `head`: the model predicts words. `weights` is the number of weights that the user gave, 0 to
+    count them. `unknown` names the parts that aren't counted.
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    gated: bool = True
+    norm: str = "rms"
+    norms: int = 2
+    head_norms: bool = False
+    kept_by_act: int = 1
+    relu: bool = False
+    experts: int = 0
+    chosen: int = 0
+    tied: bool = False
+    positions: int = 0
+    dropout: bool = False
+    attention_dropout: bool = False
+    encoder: int = 0
+    head: bool = True
+    weights: int = 0
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Return the width of all heads together."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Return the width of all key or value heads together."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def products(self) -> int:
+        """Return how many matrices a layer has beside those of its attention, for one expert."""
+        return 3 if self.gated else 2
+
+    def attention_weights(self) -> int:
+        """Return the number of weights in one attention."""
+        return self.hidden * (2 * self.width + 2 * self.kv_width)
+
+    def layer_weights(self) -> int:
+        """Return the number of weights in one layer's matrices."""
+        products = self.products * self.hidden * self.intermediate
+        router = self.hidden * self.experts
+        return self.attention_weights() + products * max(self.experts, 1) + router
+
+    def linear(self) -> int:
+        """Return the number of weights in the matrices of all layers."""
+        cross = self.layers * self.attention_weights() if self.encoder else 0
+        return self.depth() * self.layer_weights() + cross
+
+    def table(self) -> int:
+        """Return the number of weights in the table of words, which is also the size of a head."""
+        return self.vocab * self.hidden
+
+    def tables(self) -> int:
+        """Return the number of weights in the embeddings and the head."""
+        words = self.table() * (1 if self.tied or not self.head else 2)
+        return words + self.positions * self.hidden
+
+    def total(self) -> int:
+        """Return the number of weights: the given one if there is one."""
+        norms = self.depth() * self.hidden * self.norms
+        return self.weights or self.linear() + self.tables() + norms
+
+    def depth(self) -> int:
+        """Return the number of layers, those of an encoder too."""
+        return self.layers + self.encoder

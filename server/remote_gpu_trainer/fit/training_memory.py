@@ -1,0 +1,348 @@
+"""Reckon the memory that training takes on each GPU.
+
+`estimate` adds up what stands in memory at four moments of a step, and returns the largest sum. All
+sizes are in bytes. Not counted: buffers of communication, workspaces of libraries, fragments, and
+images or sounds before they are tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..numbers.out_of_memory import CONTEXT
+from .layer_memory import inputs_keep, layer_keeps, norm_keeps
+from .model_shape import Model
+from .training_run import QUANTIZED, Run
+
+GIB = 2.0**30
+DOES_NOT_FIT = "doesn't fit"
+# Bytes of state for each trained number where the weights are fp32, and where they are bf16. 8 bit:
+# two moments, with a scale for each 256 numbers.
+OPTIMIZERS = {
+    "adamw": (8.0, 4.0),
+    "adamw8bit": (2.03, 2.03),
+    "sgd": (0.0, 0.0),
+    "sgd-momentum": (4.0, 2.0),
+    "adafactor": (0.0, 0.0),
+    "muon": (4.0, 2.0),
+}
+LOSS_PIECES = 8  # of a chunked loss
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """One line of the arithmetic: what it is, how it was reckoned, and its bytes."""
+
+    what: str
+    how: str
+    size: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run takes on each GPU, in bytes.
+
+    `peak` is taken at the `moment`, and `lines` add up to it. `states` is weights, gradients and
+    optimizer state, whatever the moment. `kept` is what a batch keeps for the backward pass.
+    """
+
+    peak: float
+    moment: str
+    lines: tuple[MemoryLine, ...]
+    states: float
+    kept: float
+
+
+@dataclass(frozen=True)
+class _Training:
+    """A model and how it is trained, with what every step of the arithmetic needs.
+
+    `trained` is how many numbers are trained. `weight_shares`, `gradient_shares` and `state_shares`
+    say over how many GPUs each is divided. `master`: the optimizer holds fp32 weights beside the
+    16-bit ones, as ZeRO does.
+    """
+
+    model: Model
+    run: Run
+    trained: int
+    weight_shares: int
+    gradient_shares: int
+    state_shares: int
+    master: bool
+
+    @property
+    def gradient_bytes(self) -> int:
+        """The bytes of a gradient."""
+        return 2 if self.run.all_in_16_bit or self.master else 4
+
+    @property
+    def adapter_bytes(self) -> int:
+        """The bytes of a number that isn't quantized beside a quantized base or in an adapter."""
+        return 2 if self.run.all_in_16_bit else 4
+
+    @property
+    def head_gradient(self) -> float:
+        """The bytes of the head's gradient, 0 if it isn't trained or there is none."""
+        trained = self.run.full and self.model.head
+        return float(self.model.table() * self.gradient_bytes) if trained else 0.0
+
+    @property
+    def batch_text(self) -> str:
+        """A batch as the arithmetic names it."""
+        return f"{self.run.batch} × {self.run.sequence} tokens"
+
+
+def estimate(model: Model, run: Run) -> Estimate:
+    """Return what one GPU needs for this run."""
+    training = _training(model, run)
+    stored = [_weights(training), *_adapters(training), _optimizer_state(training)]
+    gradients = _gradients(training)
+    states = sum(line.size for line in stored) + gradients.size
+    always = [*stored, *_ddp_buckets(training), *_gathered(training)]
+    kept = _kept(training)
+    # Batches that are accumulated find the gradients of the ones before them.
+    early = [gradients] if run.accumulation > 1 else []
+    forward = [*always, *early, *_copies(training), kept]
+    moments = {
+        "at the loss": [*forward, _loss(training)],
+        "in the backward pass": [
+            *forward,
+            *_layer_computed_again(training),
+            _working_space(training),
+            *([] if early else _gradient_of_the_head(training)),
+        ],
+        "at the end of the backward pass": [
+            *always,
+            gradients,
+            *_second_gradient_of_the_table(training),
+        ],
+        "in the optimizer's step": [*always, gradients, *_optimizer_update(training)],
+    }
+    moment = max(moments, key=lambda name: sum(line.size for line in moments[name]))
+    lines = tuple(line for line in moments[moment] if line.size)
+    return Estimate(sum(line.size for line in lines), moment, lines, states, kept.size)
+
+
+def verdict(peak: float, gib: float) -> str:
+    """Return "fits", "tight" (within a tenth of the card) or "doesn't fit", of a card of `gib`.
+
+    The process takes `CONTEXT` GiB more than its tensors.
+    """
+    need = peak / GIB + CONTEXT
+    return DOES_NOT_FIT if need > gib else "tight" if need > 0.9 * gib else "fits"
+
+
+def short_count(number: float) -> str:
+    """Return a count in thousands, millions, billions or trillions, such as 8.03B."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.4g}{unit}"
+    return f"{number:.4g}"
+
+
+def lora_count(model: Model, run: Run) -> int:
+    """Return how many numbers LoRA trains: the rank, times both sides of each adapted matrix."""
+    hidden, size = model.hidden, model.intermediate
+    sides = 2 * hidden + model.width + model.kv_width  # q and v
+    if run.targets != "qv":
+        sides += 2 * hidden + model.width + model.kv_width  # k and the last matrix
+    if run.targets == "all-linear":
+        sides += model.products * (hidden + size) * max(model.experts, 1)
+    return run.lora * sides * model.depth()
+
+
+def _training(model: Model, run: Run) -> _Training:
+    """Return the run with what its sharding divides."""
+    return _Training(
+        model,
+        run,
+        trained=model.total() if run.full else lora_count(model, run),
+        weight_shares=run.gpus if run.sharding in ("zero3", "fsdp") else 1,
+        gradient_shares=run.gpus if run.sharding in ("zero2", "zero3", "fsdp") else 1,
+        state_shares=run.gpus if run.sharding in ("zero1", "zero2", "zero3", "fsdp") else 1,
+        master="mixed" in run.precision and run.sharding.startswith("zero") and run.full,
+    )
+
+
+def _divided(shares: int) -> str:
+    return f" / {shares} GPUs" if shares > 1 else ""
+
+
+# What stands in memory from the first step on.
+
+
+def _weights(training: _Training) -> MemoryLine:
+    """The weights as they are stored; only the matrices of layers are quantized."""
+    model, run, total = training.model, training.run, training.model.total()
+    if run.quantized:
+        linear, each, rest = model.linear(), QUANTIZED[run.precision], training.adapter_bytes
+        size = linear * each + (total - linear) * rest
+        how = f"{short_count(linear)} × {each:.3g} B + {short_count(total - linear)} × {rest} B"
+    else:
+        in_fp32 = run.precision == "fp32" or (run.full and "mixed" in run.precision)
+        each = 4 if in_fp32 and not training.master else 2
+        size, how = total * each, f"{short_count(total)} × {each} B"
+    shares = training.weight_shares
+    return MemoryLine("weights", how + _divided(shares), size / shares)
+
+
+def _adapters(training: _Training) -> list[MemoryLine]:
+    if training.run.full:
+        return []
+    each, shares = training.adapter_bytes, training.weight_shares
+    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}"
+    return [MemoryLine("adapters", how, each * training.trained / shares)]
+
+
+def _optimizer_state(training: _Training) -> MemoryLine:
+    if training.run.offload:
+        return MemoryLine("optimizer state", "on the host", 0.0)
+    size, how = _undivided_state(training)
+    if training.master:
+        size, how = size + 4 * training.trained, f"{how} + 4 B of fp32 weights"
+    shares = training.state_shares
+    return MemoryLine("optimizer state", how + _divided(shares), size / shares)
+
+
+def _undivided_state(training: _Training) -> tuple[float, str]:
+    """The bytes of the optimizer's own numbers on all GPUs, and how they were reckoned."""
+    model, run, trained = training.model, training.run, training.trained
+    each = OPTIMIZERS[run.optimizer][1 if run.all_in_16_bit else 0]
+    if run.optimizer == "adafactor":
+        sides = 2 * trained // model.hidden
+        return 4.0 * sides, f"rows and columns: {short_count(sides)} × 4 B"
+    if run.optimizer == "muon" and run.full:  # AdamW for what is no matrix of a layer
+        rest = trained - min(trained, model.linear())
+        return each * (trained + rest), f"{short_count(trained)} × {each:g} B, tables twice"
+    return each * trained, f"{short_count(trained)} × {each:g} B"
+
+
+def _gradients(training: _Training) -> MemoryLine:
+    each, shares = training.gradient_bytes, training.gradient_shares
+    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}"
+    return MemoryLine("gradients", how, each * training.trained / shares)
+
+
+def _ddp_buckets(training: _Training) -> list[MemoryLine]:
+    """DDP's second copy of all gradients, through which GPUs exchange them."""
+    if training.run.sharding != "ddp" or training.run.gpus == 1:
+        return []
+    each, trained = training.gradient_bytes, training.trained
+    return [MemoryLine("buckets of DDP", f"{short_count(trained)} × {each} B", each * trained)]
+
+
+def _gathered(training: _Training) -> list[MemoryLine]:
+    """What FSDP and ZeRO-3 bring together on each GPU.
+
+    That is the tables and two layers (the next one is fetched early), and in the backward pass
+    their gradients before they are divided.
+    """
+    if training.weight_shares == 1:
+        return []
+    model, c = training.model, training.run.product_bytes
+    weights = model.tables() + 2 * model.layer_weights()
+    gradients = (model.tables() + model.layer_weights()) if training.run.full else 0
+    together = weights + gradients
+    how = f"embeddings, head and layers: {short_count(together)} × {c} B"
+    return [MemoryLine("gathered weights and gradients", how, together * c)]
+
+
+# What a batch adds.
+
+
+def _copies(training: _Training) -> list[MemoryLine]:
+    """Autocast's 16-bit copies of the products' weights, which the backward pass needs."""
+    if not (training.run.autocast and training.run.full):
+        return []
+    model = training.model
+    copied = model.linear() + (model.table() if model.head else 0)
+    how = f"autocast: {short_count(copied)} × 2 B"
+    return [MemoryLine("16-bit copies of weights", how, 2.0 * copied)]
+
+
+def _kept(training: _Training) -> MemoryLine:
+    """What a batch keeps for the backward pass: with checkpointing, only the inputs of layers."""
+    model, run = training.model, training.run
+    last = norm_keeps(model, run) + inputs_keep(run, model.hidden, 1, False)  # behind the layers
+    if run.checkpointing:
+        what, size = "inputs of layers", float(model.depth() * model.hidden * run.stream_bytes)
+    else:
+        what = "activations"
+        size = model.layers * layer_keeps(model, run, cross=bool(model.encoder))
+        size += model.encoder * layer_keeps(model, run)
+    how = (
+        f"{training.batch_text} × ({model.depth()} layers × {size / model.depth():,.0f} B"
+        f" + {last:,.0f} B)"
+    )
+    return MemoryLine(what, how, run.tokens * (size + last))
+
+
+def _loss(training: _Training) -> MemoryLine:
+    """Logits as probabilities, and two gradients of them, in fp32: the most at one time."""
+    model, run = training.model, training.run
+    if not model.head:
+        return MemoryLine("logits and loss", "no words are predicted", 0.0)
+    pieces = LOSS_PIECES if run.chunked_loss else 1
+    how = f"{training.batch_text} × {model.vocab:,} words × 3 × 4 B"
+    return MemoryLine(
+        "logits and loss",
+        how + (f" / {pieces}" if pieces > 1 else ""),
+        12.0 * run.tokens * model.vocab / pieces,
+    )
+
+
+def _layer_computed_again(training: _Training) -> list[MemoryLine]:
+    """What checkpointing computes again in the backward pass, one layer at a time."""
+    model, run = training.model, training.run
+    if not run.checkpointing:
+        return []
+    size = layer_keeps(model, run, cross=bool(model.encoder))
+    how = f"{training.batch_text} × {size:,.0f} B"
+    return [MemoryLine("one layer, computed again", how, run.tokens * size)]
+
+
+def _working_space(training: _Training) -> MemoryLine:
+    """Gradients between the operations of one layer.
+
+    The largest are those of the products, or of eager attention's scores (two, in fp32), beside two
+    of the stream. A quantized base also needs one matrix in 16 bit.
+    """
+    model, run = training.model, training.run
+    products = model.products * model.intermediate * run.product_bytes * max(1, model.chosen)
+    scores = 2 * 4 * model.heads * run.sequence if run.attention == "eager" else 0
+    size = run.tokens * (max(products, scores) + 2 * model.hidden * run.stream_bytes)
+    how = "gradients within one layer"
+    if run.quantized:
+        size += 2 * model.hidden * max(model.intermediate, model.width)
+        how += ", one matrix in 16 bit"
+    return MemoryLine("working space", how, float(size))
+
+
+def _gradient_of_the_head(training: _Training) -> list[MemoryLine]:
+    """The first gradient that the backward pass makes, while it still holds all activations."""
+    if not training.head_gradient:
+        return []
+    how = f"{short_count(training.model.table())} × {training.gradient_bytes} B"
+    size = training.head_gradient / training.gradient_shares
+    return [MemoryLine("gradient of the head", how, size)]
+
+
+def _second_gradient_of_the_table(training: _Training) -> list[MemoryLine]:
+    """A tied table gets two gradients, as head and as embeddings, before they are added."""
+    if not (training.model.tied and training.head_gradient):
+        return []
+    how = f"{short_count(training.model.table())} × {training.gradient_bytes} B"
+    return [MemoryLine("second gradient of the tied table", how, training.head_gradient)]
+
+
+def _optimizer_update(training: _Training) -> list[MemoryLine]:
+    """What Adafactor and Muon compute of one matrix at a time, in fp32; AdamW works in place."""
+    model, run = training.model, training.run
+    if run.optimizer not in ("adafactor", "muon"):
+        return []
+    if run.full:
+        largest = max(model.table(), model.hidden * model.intermediate * max(1, model.experts))
+    else:
+        largest = run.lora * max(model.intermediate, model.hidden)
+    how = f"{short_count(largest)} × 3 × 4 B"
+    return [MemoryLine("update of the largest matrix", how, 12.0 * largest)]

@@ -1,0 +1,130 @@
+"""Copy a folder of a box here, and compare each file with the box's own by its SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ..boxes import box as boxes
+from ..boxes.box import Box, Reply
+from ..text.masking import shown, shown_lines
+
+HASHING = 3 * 3600  # seconds; a terabyte from a network disk
+MOST_LIST = 256 << 20  # bytes of the list of files
+
+# Runs on the box: each plain file below a folder with its size and SHA-256, each link's target.
+LIST = r"""
+import hashlib, json, os, sys
+top, left = os.path.expanduser(sys.argv[1]), set(sys.argv[2:])
+if not os.path.isdir(top):
+    sys.exit("no folder " + ascii(top))
+files, links = [], []
+def fail(error):
+    raise error
+for base, folders, names in os.walk(top, onerror=fail):
+    at = os.path.relpath(base, top)
+    folders[:] = [name for name in folders if os.path.normpath(os.path.join(at, name)) not in left]
+    for name in sorted(folders + names):
+        full = os.path.join(base, name)
+        path = os.path.relpath(full, top)
+        if os.path.islink(full):
+            links.append([path, os.readlink(full)])
+        elif os.path.isfile(full) and path not in left and ".rsync-partial" not in path.split("/"):
+            digest, size = hashlib.sha256(), 0
+            with open(full, "rb") as file:
+                for piece in iter(lambda: file.read(1 << 20), b""):
+                    digest.update(piece)
+                    size += len(piece)
+            files.append([path, size, digest.hexdigest()])
+print(json.dumps({"files": files, "links": links}))
+"""
+
+
+class Unreleased(Exception):
+    """The results can't be brought home. One line: what is wrong; what to do."""
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """A folder that was copied.
+
+    `files` are those of the box, path to (bytes, SHA-256). `links` are its symbolic links, which
+    stay there. `differing` are the files whose copy here isn't the same.
+    """
+
+    files: dict[str, tuple[int, str]]
+    links: list[str]
+    differing: list[str]
+
+
+def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
+    """Copy a folder, and compare. `left`: names at its top that stay there. Raises Unreleased.
+
+    A file that changed during the copy gets a second chance, and so does one whose copy here
+    differs although its size and time don't.
+    """
+    exclude = tuple(f"/{name}" for name in left)
+    pulled = Pulled({}, [], [])
+    for by_content in (False, True):
+        copied = boxes.pull(box, folder, str(here), exclude=exclude, by_content=by_content)
+        if copied.outcome != "ok" or copied.code not in (0, 24):
+            raise Unreleased(_why(copied, f"copying {shown(folder)}"))
+        reply = boxes.run(
+            box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST
+        )
+        if reply.outcome != "ok" or reply.code != 0 or reply.cut:
+            raise Unreleased(_why(reply, f"hashing {shown(folder)}"))
+        files, links = read_list(reply.out)
+        differing = [
+            path for path, (size, digest) in files.items() if not _same(here / path, size, digest)
+        ]
+        pulled = Pulled(files, links, differing)
+        if not differing:
+            break
+    return pulled
+
+
+def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
+    """Return the files, path to (bytes, SHA-256), and the links that the box listed.
+
+    Raises Unreleased for a list that can't be read, or a path that leads out of the folder.
+    """
+    try:
+        answer = json.loads(data)
+        files = {str(path): (int(size), str(digest)) for path, size, digest in answer["files"]}
+        links = [f"{path} -> {target}" for path, target in answer["links"]]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise Unreleased("the box's list of files can't be read; try again") from None
+    for path in files:
+        pure = PurePosixPath(path)
+        unsafe = not pure.parts or "\0" in path or ("\\" in path and os.sep == "\\")
+        if unsafe or pure.is_absolute() or ".." in pure.parts:
+            raise Unreleased(f"the box lists an unsafe path, {ascii(path)[:100]}; rename it there")
+    return files, links
+
+
+def _same(path: Path, size: int, digest: str) -> bool:
+    try:
+        if path.is_symlink() or path.stat().st_size != size:
+            return False
+        hashed = hashlib.sha256()
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                hashed.update(piece)
+    except (OSError, ValueError):
+        return False
+    return hashed.hexdigest() == digest
+
+
+def _why(reply: Reply, what: str) -> str:
+    if reply.outcome != "ok":
+        return reply.text
+    otherwise = "the list is too long" if reply.cut else "no message"
+    last = next(iter(shown_lines(reply.errors, 1, 200)), otherwise)
+    return (
+        f"{what} ended with {reply.code} ({last}); look at the folder there and try again: "
+        "what has been copied stays"
+    )

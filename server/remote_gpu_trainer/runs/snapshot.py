@@ -1,0 +1,20 @@
+"""What a script records about the code that it sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What git says about a code folder.
+
+    `commit`: id, date and subject, or why there is none. `difference`: `git diff HEAD`, cut where
+    it is too long for a script. `ignored`: names, one a line; these aren't sent. `tracked`: git
+    knows the folder.
+    """
+
+    commit: str
+    difference: str
+    ignored: str
+    tracked: bool

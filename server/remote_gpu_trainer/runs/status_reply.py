@@ -1,0 +1,277 @@
+"""Read what a run's script says about itself into its state. Pure.
+
+States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
+preempted, stalled; nothing (no run there); unreachable (no answer from the box); unknown (an answer
+that can't be read). Nothing in an answer is trusted: types are checked, texts are cut, cleaned and
+masked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+
+from ..numbers import finite
+from ..text.masking import shown, shown_lines
+
+ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
+GOING = ("preflight", "staging", "running", "saving", "syncing")
+BAD = ("failed", "stalled", "preempted", "nothing", "unsaved")
+SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
+_ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
+
+
+@dataclass
+class Status:
+    """What is known about a run.
+
+    `evidence`: the lines that the state follows from. `matches`: entries that explain it, as
+    `answer.explanations` gives them. `numbers`: why a run that goes on, or ended well, is
+    worthless; else ''.
+    `deadline`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`: the wait ended
+    because its time was over.
+    """
+
+    state: str
+    box: str
+    dir: str = ""
+    text: str = ""
+    why: str = ""
+    phase: str = ""
+    step: int | None = None
+    attempt: int | None = None
+    exit: int | None = None
+    failure: str = ""
+    entry: str = ""
+    reason: str = ""
+    deadline: float | None = None
+    heartbeat_age: float | None = None
+    log: str = ""
+    evidence: list[str] = field(default_factory=list)
+    matches: list[dict] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    tail: list[str] = field(default_factory=list)
+    waited: float | None = None
+    ceiling: bool = False
+    numbers: str = ""
+
+    def as_dict(self) -> dict:
+        """Return all fields, as `status --json` prints them."""
+        return asdict(self)
+
+    @property
+    def code(self) -> int:
+        """Return the exit code: 0 alive or finished, 1 bad or a loss of nan, 2 could not tell."""
+        if self.state in ("alive", "finished"):
+            return int(bool(self.numbers))
+        return 1 if self.state in BAD else 2
+
+
+def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
+    """Return the state that a reply of `status.ASK` tells. Pure.
+
+    `run` is what was asked for, `now` seconds since 1970, `cut` whether the reply was too long.
+    """
+    head, marked, body = reply.partition("\nrgt-status\n")
+    words = [line.partition(" ") for line in head.splitlines()]
+    runs = [shown(value, 100) for kind, _, value in words if kind == "rgt-run"]
+    place = shown(next((value for kind, _, value in words if kind == "rgt-dir"), ""), 300)
+    status = Status("unknown", name, place, runs=runs)
+    if not marked:
+        missing = f"no run script in {place}" if run else "no run under ~/runs"
+        status.state = "nothing"
+        status.text = f"{missing} on {name}; start one, or name its folder with --run"
+        return status
+    try:
+        data = json.loads(body[body.index("{") : body.rindex("}") + 1])
+    except (ValueError, RecursionError):
+        last = next(iter(shown_lines(errors or body, 1, 160)), "nothing")
+        what = "more than 4 MB" if cut else "no JSON"
+        status.why = "unreadable"
+        status.text = f"{place}/run.sh status printed {what} ({last}); look at the script there"
+        return status
+    _fill(status, data)
+    _judge(status, data, now)
+    if status.state in ("alive", "finished"):
+        _check_numbers(status)
+    return status
+
+
+def _check_numbers(status: Status) -> None:
+    """Note a loss of nan at the end of the log: each further hour of such a run is wasted."""
+    from ..numbers import curves, metric_series  # only where a run seems well
+
+    rows = [(at, line.encode()) for at, line in enumerate(status.tail, 1)]
+    for finding in curves.findings(metric_series.of_rows(rows)):
+        if finding.lost:
+            status.numbers = f"at the end of the log {finding.said}"
+            status.entry = status.entry or finding.entry
+            status.evidence.insert(
+                0,
+                f"{status.numbers}: the result is worthless; see rgt lookup --id {finding.entry}",
+            )
+            return
+
+
+def _fill(status: Status, data: dict) -> None:
+    status.phase, status.failure, status.reason = (
+        shown(_text(data, key), 300) for key in ("phase", "class", "reason")
+    )
+    status.step, status.attempt, status.exit = (
+        _whole(data, key) for key in ("step", "attempt", "exit")
+    )
+    status.deadline = _number(data, "deadline")
+    status.heartbeat_age = _number(data, "heartbeat_age")
+    status.log = shown(_text(data, "log"), 300)
+    status.tail = shown_lines(_text(data, "tail"), 40, 300)
+    entry = _text(data, "entry")
+    status.entry = entry if _ENTRY.match(entry) else ""
+
+
+def _judge(status: Status, data: dict, now: float) -> None:
+    """Set the state and its evidence, the most telling line first."""
+    alive = data.get("alive") is True
+    if status.phase in ENDED:
+        _judge_ended(status, data)
+    elif status.phase == "new" and not alive:
+        status.state = "nothing"
+        status.text = f"the run in {status.dir} has not been started; run bash run.sh start there"
+    elif status.phase in GOING or status.phase == "new":
+        _judge_going(status, data, alive)
+    else:
+        status.why = "unreadable"
+        status.text = (
+            f"{status.dir}/run.sh status tells an unknown phase, {status.phase!r}; "
+            "look at the script there"
+        )
+    _say_where_it_is(status, data)
+    _warn(status, data, now)
+    if status.state in ("failed", "stalled"):
+        status.evidence += [f"log: {line}" for line in status.tail[-6:]]
+
+
+def _judge_ended(status: Status, data: dict) -> None:
+    """The run left an end state. One that calls itself done must also have left its results."""
+    status.state = ENDED[status.phase]
+    missing = data.get("expect_missing") or None
+    if status.state == "finished" and (status.exit or status.failure or missing):
+        status.state = "failed"
+        status.evidence.append(
+            "the run calls itself done, and what it left says otherwise: see below"
+        )
+    if status.state == "unsaved":
+        status.evidence.append(
+            "what the run made is on that box only: keep it, run bash run.sh sync there, or "
+            "bring it home with rgt release"
+        )
+
+
+def _judge_going(status: Status, data: dict, alive: bool) -> None:
+    """The run has begun and left no end state: it goes on, stalls, or was killed."""
+    lost = _lost_runner(data, status.heartbeat_age) if alive else ""
+    stalled = data.get("stalled") is True or lost
+    status.state = "failed" if not alive else "stalled" if stalled else "alive"
+    status.evidence += [lost] if lost else []
+    if data.get("elsewhere") is True:
+        host = shown(_text(data, "host"), 80) or "another machine"
+        status.evidence.append(
+            f"the run is on {host}, whose processes can't be seen from here: "
+            "only its heartbeat is judged"
+        )
+    if not alive:
+        status.evidence.append(
+            "the run's processes are gone and left no end state: "
+            "they were killed, or the box restarted"
+        )
+        status.failure = status.failure or "killed"
+
+
+def _say_where_it_is(status: Status, data: dict) -> None:
+    """Add the phase, the step, the ages, and how the last attempt ended."""
+    status.evidence.append(
+        f"phase {status.phase or 'not given'}, attempt {_or_none(status.attempt)}, "
+        f"step {_or_none(status.step)}, heartbeat {_ago(status.heartbeat_age)}, "
+        f"log {_ago(_number(data, 'log_age'))}"
+    )
+    if status.exit is not None or status.failure:
+        failure = f", class {status.failure}" if status.failure else ""
+        entry = f", entry {status.entry}" if status.entry else ""
+        status.evidence.append(f"exit {_or_none(status.exit)}{failure}{entry}")
+    if status.reason:
+        status.evidence.append(f"reason: {status.reason}")
+
+
+def _lost_runner(data: dict, beat: float | None) -> str:
+    """Return why no runner looks after a program that is alive; '' where one does."""
+    if data.get("runner_alive") is False:
+        return (
+            "the program is alive but its runner is gone or stopped: no copies, no retries, "
+            "no stall detection; run bash run.sh start"
+        )
+    if beat is not None and beat > SILENT:
+        return (
+            f"the runner gave no sign of life for {beat:.0f} s: no copies, no retries; "
+            "check whether a disk there hangs"
+        )
+    return ""
+
+
+def _warn(status: Status, data: dict, now: float) -> None:
+    """Add what a reader should know in any state."""
+    evidence, going = status.evidence, status.state in ("alive", "stalled")
+    if status.deadline:  # 0 before the first start
+        hours = (status.deadline - now) / 3600
+        evidence.append(
+            f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"
+        )
+        if going and data.get("keeper_alive") is False:
+            last = shown(_text(data, "backstop"), 40)
+            then = f"only {last} ends the program" if last else "nothing on the box ends the run"
+            evidence.append(f"the keeper is gone: {then} at the deadline")
+    sync = data.get("last_sync")
+    if isinstance(sync, dict):
+        t = _number(sync, "t")
+        when, to = _ago(None if t is None else now - t), shown(sync.get("to", ""), 120)
+        evidence.append(f"last sync {_outcome(sync)}, {when}, to {to}")
+    missing = data.get("expect_missing")
+    if isinstance(missing, list) and missing and not going:
+        evidence.append("missing results: " + ", ".join(shown(path, 100) for path in missing[:10]))
+    free = _number(data, "disk_free_mb")
+    if free is not None and free < 2000:
+        evidence.append(f"disk: {free:.0f} MB free")
+    if _text(data, "gpu"):
+        evidence.append(f"gpu: {shown(data['gpu'], 120)}")
+
+
+def _outcome(sync: dict) -> str:
+    absent = sync.get("absent")
+    absent = ", ".join(shown(item, 60) for item in absent[:5]) if isinstance(absent, list) else ""
+    if sync.get("ok") is not True:
+        return f"not verified (missing: {absent})" if absent else "not verified"
+    if absent:
+        copied = _number(sync, "copied")
+        return f"{'verified, but incomplete' if copied else 'copied nothing'} (missing: {absent})"
+    return "verified"
+
+
+def _text(data: dict, key: str) -> str:
+    value = data.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(data: dict, key: str) -> float | None:
+    return finite(data.get(key))
+
+
+def _whole(data: dict, key: str) -> int | None:
+    value = _number(data, key)
+    return None if value is None else int(value)
+
+
+def _or_none(value: int | None) -> str:
+    return "none" if value is None else str(value)
+
+
+def _ago(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{max(0.0, seconds):.0f} s ago"
