@@ -31,9 +31,9 @@ from ..catalogue.entry import BadQuestion, FactError, read_day
 from ..logs.files import Unreadable
 from ..lookup import LIMITS
 from ..lookup.answer import answer_for
-from ..lookup.models import BoxHealth, Lookup, RunScript, Staleness
 from ..text import BadRequest
 from . import prompts
+from .answers import BoxHealth, Lookup, RunScript, Staleness
 from .prompts import as_data
 from .transports import Server
 

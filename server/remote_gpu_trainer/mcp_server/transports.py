@@ -36,10 +36,10 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from ..lookup.models import QUOTED
 from ..text import BadRequest
 from ..text.masking import shown, shown_lines
 from . import prompts
+from .answers import QUOTED
 
 PORT = 8931
 MOST_BODY = 32 << 20  # bytes: a pasted report of 20 million characters has room
