@@ -171,11 +171,11 @@ def run_serve(args: argparse.Namespace) -> int:
     from ..mcp_server.server import make_server
 
     if args.http:
-        from ..mcp_server import transports
+        from ..mcp_server import http
 
-        transports.serve(make_server(), args.host, args.port)
+        http.serve(make_server(), args.host, args.port)
     else:
-        from ..mcp_server.server import leave
+        from ..mcp_server.stdio import leave
 
         make_server().run("stdio")
         leave()
