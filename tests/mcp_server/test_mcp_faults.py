@@ -300,6 +300,10 @@ LINES = [
         "the end of a call that never was",
         b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 904}}\n',
     ),
+    (
+        "the end of a call whose number is a list",
+        b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [1]}}\n',
+    ),
     ("a hundred thousand brackets", b"[" * 100_000 + b"\n"),
     (
         "a call 100,000 levels deep",
