@@ -72,12 +72,10 @@ async def serve(run: Callable[[Messages, Replies], Awaitable[None]]) -> None:
         async def pass_on_messages() -> None:
             async with to_server:
                 async for item in from_client:
-                    message = read_again(item) if isinstance(item, ValidationError) else item
-                    if isinstance(message, ValidationError):
-                        if error := refusal(message):
-                            await to_client.send(SessionMessage(error))
-                            continue
-                        message = item  # nobody waits for a reply; the SDK logs what it was
+                    message = readable(item)
+                    if isinstance(message, JSONRPCError):
+                        await to_client.send(SessionMessage(message))
+                        continue
                     if isinstance(message, SessionMessage):
                         _note_request(message.message, unanswered)
                     await to_server.send(message)
@@ -113,6 +111,17 @@ def _note_request(message: JSONRPCMessage, unanswered: set[int | str]) -> None:
         cancelled = cancelled_request_id_from_params(message.params)
         if cancelled is not None:
             unanswered.discard(coerce_request_id(cancelled))
+
+
+def readable(item: SessionMessage | Exception) -> SessionMessage | JSONRPCError | Exception:
+    """What the SDK read, or in place of a fault the repaired message or the error that answers it.
+
+    A fault that nobody waits for stays a fault: the SDK logs it.
+    """
+    if not isinstance(item, ValidationError):
+        return item
+    message = read_again(item)
+    return message if isinstance(message, SessionMessage) else refusal(message) or item
 
 
 def read_again(fault: ValidationError) -> SessionMessage | ValidationError:
