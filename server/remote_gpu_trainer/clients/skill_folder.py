@@ -11,7 +11,8 @@ from pathlib import Path
 from ..catalogue import bundle
 from .errors import InstallError
 
-PARTS = ("SKILL.md", "references", "profiles", "scripts", "hooks/suggest.py", "hooks/opencode.js")
+SKILL = ("SKILL.md", "references", "profiles", "scripts")  # what skills/list of the server lists
+PARTS = (*SKILL, "hooks/suggest.py", "hooks/opencode.js")
 _COMPILED = "__pycache__"  # Python makes it, wherever a script of the skill has run
 
 

@@ -19,11 +19,11 @@ from mcp_types import (
 
 from ..catalogue.bundle import CatalogueError, bundle_root
 from ..catalogue.entry import split
+from ..clients.skill_folder import SKILL
 
 NAME = "remote-gpu-trainer"
 HOME = f"skill://{NAME}/"
 MAIN = f"{HOME}SKILL.md"
-FOLDERS = ("references", "profiles", "scripts")
 MODERN = frozenset({"2026-07-28"})
 FRESH = {"ttlMs": 60_000, "cacheScope": "private"}
 TYPES = {
@@ -89,8 +89,9 @@ def skill() -> dict:
 
 def files(root: Path) -> list[Path]:
     """Every file of the skill, SKILL.md first, without hidden files, links and __pycache__."""
-    paths = [root / "SKILL.md"]
-    for folder in FOLDERS:
+    main, *folders = SKILL
+    paths = [root / main]
+    for folder in folders:
         paths += [
             path
             for path in sorted((root / folder).rglob("*"))
