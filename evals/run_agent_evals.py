@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE), str(ROOT / "server")]
 import agent_runs
 from agent_runs import NAME, Run
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.clients import installing
+from remote_gpu_trainer.clients import skill_folder
 from remote_gpu_trainer.lookup.answer import answer_for
 
 TYPES = {
@@ -278,7 +278,7 @@ def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
     )
     if not command:
         raise BadTasks("--client is empty; give a command")
-    ids, skill, runs = list(bundle.load().by_id), installing.contents(), []
+    ids, skill, runs = list(bundle.load().by_id), skill_folder.contents(), []
     out = args.out.open("w", encoding="utf-8") if args.out else None
     try:
         for task in (task for _ in range(args.repeat) for task in tasks):

@@ -14,9 +14,9 @@ import json
 import re
 import sys
 
-MOST_INPUT = 64 << 20
-EACH_END = 100_000
-MOST_COMMAND = 20_000
+MOST_INPUT = 64 << 20  # bytes of an event
+EACH_END = 100_000  # characters at each end of a result
+MOST_COMMAND = 20_000  # characters of a command
 LOGS = (".log", ".out", ".err", ".txt", ".jsonl")
 
 # (what the result shows, its pattern), each below a line that it is for. The first match counts.
@@ -67,9 +67,12 @@ FAILURES = (
     ),
 )
 TRACEBACK = "Traceback (most recent call last):"
+# The exception at the end of a traceback, with a mark of torchrun or without:
+# [rank1]: torch.distributed.DistBackendError: NCCL error in: ...
 LAST_LINE = re.compile(
     r"(?m)^(?:\[?(?:rank|default)?\d*\]?:?\s*)((?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?::|$)"
 )
+# The traceback itself says what to correct, so a look-up would only be in the way.
 EXPLAINED = frozenset(
     [
         "SyntaxError",
@@ -84,42 +87,66 @@ EXPLAINED = frozenset(
         "PermissionError",
     ]
 )
+# A traceback of any other program isn't about training.
 TRAINING = re.compile(
     r"torch|cuda|nccl|\bgpu|train|\brank\b|epoch|\bloss\b|deepspeed|accelerate|transformers"
     r"|lightning|tensor|checkpoint|dataloader|finetun",
     re.I,
 )
+# After a look-up the suggestion comes too late: rgt's own answers quote error texts.
 OURS = re.compile(r"\bremote[-_]gpu[-_]trainer\b|\blookup_symptom\b")
 
-CONTINUED = re.compile(r"\\\r?\n")
+CONTINUED = re.compile(r"\\\r?\n")  # a line that goes on in the next one
+# Where a command's name may begin: cd x && aws ..., $(aws ...), /usr/bin/aws ...
 START = r"(?:^|[\s;&|(`\"'/])"
+# Each below a command that it is for. The gaps are bounded, so that no command takes long.
 DELETIONS = tuple(
     re.compile(START + pattern, re.I)
     for pattern in (
+        # vastai destroy instance 4242
         r"(?:vastai|vast\.py)\s(?:[^|;&\n]{0,200}\s)?(?:destroy|delete)\s+(?:instances?|volume)",
+        # runpodctl remove pod abc123
         r"runpodctl\s+(?:(?:remove|delete)\s+(?:pods?|network-volume)"
         r"|(?:pods?|network-volume)\s+(?:remove|delete|rm|terminate))",
+        # aws ec2 terminate-instances --instance-ids i-0abc
         r"aws\s[^|;&\n]{0,400}\b(?:terminate-instances|delete-volume|delete-auto-scaling-group"
         r"|cancel-spot-fleet-requests[^|;&\n]{0,400}--terminate)",
+        # gcloud compute instances delete box --zone us-central1-a
         r"gcloud\s[^|;&\n]{0,400}\b(?:instances|disks|tpu-vm|instance-groups\s+managed)\s+delete\b",
+        # gcloud compute instances stop box --discard-local-ssd=true
         r"gcloud\s[^|;&\n]{0,400}\bstop\b[^|;&\n]{0,400}--discard-local-ssd\b(?!=false)",
+        # az vm delete --name box --yes
         r"az\s+(?:-{1,2}[\w-]+(?:[=\s]\S+)?\s+){0,4}(?:vm|disk|vmss|group)\s+delete\b",
+        # nebius compute instance delete --id computeinstance-0abc
         r"nebius\s[^|;&\n]{0,400}\b(?:instance|disk|filesystem)\s+delete\b",
+        # pspace machine delete ps0abc
         r"(?:pspace|paperspace)\s[^|;&\n]{0,400}\b(?:delete|destroy)\b",
+        # modal app stop my-training
         r"modal\s+(?:(?:app|container)\s+stop|volume\s+(?:delete|rm))\b",
+        # featurize instance release 0abc
         r"featurize\s+instance\s+release\b",
+        # matncli node cancel 4242
         r"matncli\s+node\s+cancel\b",
+        # colab stop
         r"colab\s+stop\b",
+        # kaggle kernels delete me/train
         r"kaggle\s+(?:kernels|datasets)\s+delete\b",
+        # sky down my-cluster
         r"sky\s+(?:down|jobs\s+cancel|(?:storage|volumes)\s+delete)\b",
+        # dstack fleet delete my-fleet
         r"dstack\s+(?:delete|fleet\s+delete|volume\s+delete)\b",
+        # kubectl -n train delete job sft
         r"kubectl\s[^|;&\n]{0,400}\bdelete\s+(?:-{1,2}[\w-]+(?:[=\s]\S+)?\s+){0,4}"
         r"(?:-[fk]\b|--filename\b|\w*jobs?\b|jobsets?\b|rayclusters?\b|deploy(?:ments?)?\b"
         r"|statefulsets?\b|sts\b|pods?\b|po\b|pvc\b|persistentvolumeclaims?\b|namespaces?\b|ns\b"
         r"|nodes?\b)",
+        # terraform destroy -auto-approve
         r"(?:terraform|tofu)\s[^|;&\n]{0,400}\bdestroy\b",
+        # doctl compute droplet delete 4242
         r"doctl\s+compute\s+(?:droplet|volume)\s+delete\b",
+        # curl -X POST https://cloud.lambdalabs.com/api/v1/instance-operations/terminate
         r"curl\s[^|;\n]{0,600}(?:instance-operations/terminate|podTerminate|/pro/release)",
+        # curl -X DELETE https://rest.runpod.io/v1/pods/abc123
         r"(?:curl|wget)\s(?=[^|;\n]{0,600}(?:-X|--request|--method)[\s=]*[\"']?DELETE\b)"
         r"[^|;\n]{0,600}/(?:pods?|instances?|machines?|volumes?|networkvolumes|filesystems"
         r"|file-systems|disks?|droplets)\b",
@@ -155,39 +182,41 @@ def answer_to(event):
     """The answer to a hook event as an object, or None."""
     if not isinstance(event, dict):
         return None
-    kind, given = event.get("hook_event_name"), event.get("tool_input")
-    given = given if isinstance(given, dict) else {}
-    command = given.get("command") if isinstance(given.get("command"), str) else ""
+    kind, arguments = event.get("hook_event_name"), event.get("tool_input")
+    arguments = arguments if isinstance(arguments, dict) else {}
+    command = arguments.get("command") if isinstance(arguments.get("command"), str) else ""
     if kind == "PreToolUse":
-        if not deletes(command):
-            return None
-        return {
-            "hookSpecificOutput": {
-                "hookEventName": kind,
-                "permissionDecision": "ask",
-                "permissionDecisionReason": RELEASE,
-                "additionalContext": RELEASE,
-            }
-        }
+        return release_check(kind, command)
     if kind not in ("PostToolUse", "PostToolUseFailure"):
         return None
-    file = str(given.get("file_path", ""))
+    file = str(arguments.get("file_path", ""))
     if event.get("tool_name") == "Read" and not file.lower().endswith(LOGS):
         return None  # source code and documents quote errors
-    what = failure(
-        both_ends(text_of(event.get("tool_response", event.get("error")))),
-        command or file,
-    )
-    return (
-        {
-            "hookSpecificOutput": {
-                "hookEventName": kind,
-                "additionalContext": LOOK_UP.format(what=what),
-            }
+    result = both_ends(text_of(event.get("tool_response", event.get("error"))))
+    return suggestion(kind, result, command or file)
+
+
+def release_check(kind, command):
+    """The answer that shows the release check and has the user decide; None for other commands."""
+    if not deletes(command):
+        return None
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": kind,
+            "permissionDecision": "ask",
+            "permissionDecisionReason": RELEASE,
+            "additionalContext": RELEASE,
         }
-        if what
-        else None
-    )
+    }
+
+
+def suggestion(kind, result, command):
+    """The answer that suggests the look-up; None where the result shows no training failure."""
+    what = failure(result, command)
+    if not what:
+        return None
+    context = LOOK_UP.format(what=what)
+    return {"hookSpecificOutput": {"hookEventName": kind, "additionalContext": context}}
 
 
 def text_of(value, depth=0):

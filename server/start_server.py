@@ -24,18 +24,22 @@ def main():
     """
     with open(os.path.join(ROOT, ".claude-plugin", "plugin.json"), encoding="utf-8") as file:
         version = json.load(file)["version"]
-    installed, uvx = shutil.which("remote-gpu-trainer"), shutil.which("uvx")
-    found = says([installed, "--version"]) if installed else None
-    if found == version or (found and not uvx):
-        if found != version:
-            tell(f"found version {found} installed, expected {version}; upgrade it, or install uv")
-        return become([installed, "serve"])
+    program, uvx = shutil.which("remote-gpu-trainer"), shutil.which("uvx")
+    installed = output_of([program, "--version"]) if program else None
+    if installed == version or (installed and not uvx):
+        if installed != version:
+            tell(
+                f"found version {installed} installed, expected {version}; "
+                "upgrade it, or install uv"
+            )
+        return become([program, "serve"])
     wheels = sorted(name for name in os.listdir(HERE) if name.endswith(".whl"))
     source = os.path.join(HERE, wheels[-1]) if wheels else ROOT
     if uvx:
         cached = [uvx, "--offline", "--from", source, "remote-gpu-trainer"]
         fresh = [uvx, "--from", source, "remote-gpu-trainer"]
-        return become((cached if says([*cached, "--version"]) == version else fresh) + ["serve"])
+        is_cached = output_of([*cached, "--version"]) == version
+        return become((cached if is_cached else fresh) + ["serve"])
     tell(
         "found neither remote-gpu-trainer nor uvx on PATH, expected one of them; install uv, "
         f"or: pip install {source}"
@@ -48,7 +52,7 @@ def tell(text):
     sys.stderr.write(f"remote-gpu-trainer: {text}\n")
 
 
-def says(command):
+def output_of(command):
     """What a command prints, or None when it fails."""
     try:
         done = subprocess.run(

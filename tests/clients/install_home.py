@@ -11,7 +11,7 @@ try:
 except ImportError:  # Python 3.10
     import tomli as tomllib
 from remote_gpu_trainer.cli.main import main
-from remote_gpu_trainer.clients import configs, installing
+from remote_gpu_trainer.clients import json_editor, skill_folder
 
 FILES = {
     "claude-code": ".claude.json", "opencode": ".config/opencode/opencode.json", "codex": ".codex/config.toml",
@@ -22,7 +22,7 @@ SKILLS = {
 }  # fmt: skip
 KEYS = {"opencode": "mcp", "codex": "mcp_servers"}
 NAME = "remote-gpu-trainer"
-WHOLE = installing.contents()
+WHOLE = skill_folder.contents()
 SOME = {
     name: WHOLE[name]
     for name in ("SKILL.md", "profiles/runpod.md", "hooks/suggest.py", "hooks/opencode.js")
@@ -37,7 +37,7 @@ def home(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setattr(sys, "executable", "/venv/bin/python")
-    monkeypatch.setattr(installing, "contents", lambda: SOME)
+    monkeypatch.setattr(skill_folder, "contents", lambda: SOME)
     return folder
 
 
@@ -59,7 +59,7 @@ def tree(folder):
 
 def servers(home, client, file=None):
     text = (home / (file or FILES[client])).read_text(encoding="utf-8-sig")
-    tree = tomllib.loads(text) if client == "codex" else configs.read(text).value
+    tree = tomllib.loads(text) if client == "codex" else json_editor.parse(text).value
     return tree[KEYS.get(client, "mcpServers")]
 
 

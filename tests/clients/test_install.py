@@ -9,8 +9,8 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from remote_gpu_trainer.clients import configs
-from remote_gpu_trainer.clients.configs import CLIENTS
+from remote_gpu_trainer.clients import json_editor
+from remote_gpu_trainer.clients.table import CLIENTS
 
 from tests.clients.install_home import (  # noqa: F401
     FILES,
@@ -223,11 +223,11 @@ VALUES = some.recursive(
 def test_any_object_takes_a_value_and_gives_it_back(value, indent, key, nested):
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     path = ("\x00a", key) if nested else (f"\x00{key}",)
-    for offset, piece in reversed(configs.added(text, path, {"b": [1]})):
+    for offset, piece in reversed(json_editor.insertion(text, path, {"b": [1]})):
         text = text[:offset] + piece + text[offset:]
     expected = {**value, path[0]: {key: {"b": [1]}} if nested else {"b": [1]}}
     assert json.loads(text) == expected
-    assert json.loads(configs.removed(text, path[:1])) == value
+    assert json.loads(json_editor.without(text, path[:1])) == value
 
 
 def test_a_remark_stays_on_its_line(home):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from remote_gpu_trainer.clients import config_file, configs, installing
-from remote_gpu_trainer.clients.configs import Edit
+from remote_gpu_trainer.clients import config_file, installing, json_editor, skill_folder
+from remote_gpu_trainer.clients.table import Edit
 
 from tests.clients.install_home import FILES, KEYS, NAME, home, install, servers, tree, uninstall  # noqa: F401
 
@@ -136,7 +136,7 @@ def test_when_a_later_part_fails_the_earlier_ones_are_put_back(home, monkeypatch
     def full(step, staging):
         raise OSError(28, "No space left on device", str(step.folder))
 
-    monkeypatch.setattr(installing, "take", full)
+    monkeypatch.setattr(skill_folder, "take", full)
     assert install("cursor") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert (home / ".cursor/mcp.json").read_text() == "{}"
@@ -314,7 +314,7 @@ def test_a_value_that_cannot_be_taken_out_alone_is_refused(home, monkeypatch, ca
     (home / FILES["cursor"]).write_text((home / FILES["cursor"]).read_text() + "\n")
     before = tree(home)
     for broken in ("{ // }", '{"mcpServers": 1}'):
-        monkeypatch.setattr(configs, "removed", lambda text, path, left=broken: left)
+        monkeypatch.setattr(json_editor, "without", lambda text, path, left=broken: left)
         assert uninstall("cursor") == 2 and tree(home) == before
         assert (
             "can't be removed without changing something else; remove it by hand"
@@ -367,9 +367,9 @@ WRITTEN = [
 @settings(max_examples=400, deadline=None)
 @given(SERVERS | _objects(DEEPER, "m"), BLANK)
 def test_any_text_with_remarks_gives_ours_back_and_keeps_values_and_remarks(text, more):
-    text, before = text + more, configs.read(text).value
+    text, before = text + more, json_editor.parse(text).value
     added, known = config_file.put_in(Path("x.json"), text, WRITTEN)
     assert config_file.taken_out(Path("x.json"), added, known, WRITTEN) == text
     left = config_file.taken_out(Path("x.json"), added + "\n", known, WRITTEN)
-    assert configs.read(left).value == before
+    assert json_editor.parse(left).value == before
     assert re.findall(r"// c\d|/\* k\d \*/", left) == re.findall(r"// c\d|/\* k\d \*/", text)

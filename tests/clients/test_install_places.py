@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.clients import configs, installing
+from remote_gpu_trainer.clients import json_editor, skill_folder, start_command
 
 from tests.clients.install_home import (  # noqa: F401
     FILES,
@@ -32,10 +32,10 @@ def test_the_folder_is_the_whole_skill():
 def test_a_newer_version_replaces_the_pages_and_drops_the_old_ones(home, monkeypatch):
     skill = home / ".agents/skills" / NAME
     monkeypatch.setattr(
-        installing, "contents", lambda: {**SOME, "SKILL.md": b"old", "profiles/gone.md": b"old"}
+        skill_folder, "contents", lambda: {**SOME, "SKILL.md": b"old", "profiles/gone.md": b"old"}
     )
     install("skill")
-    monkeypatch.setattr(installing, "contents", lambda: SOME)
+    monkeypatch.setattr(skill_folder, "contents", lambda: SOME)
     assert install("skill") == 0
     assert (skill / "SKILL.md").read_bytes() == SOME["SKILL.md"] and not (
         skill / "profiles/gone.md"
@@ -120,7 +120,7 @@ def test_hooks_are_there_only_when_asked_for_and_stand_beside_the_users(home):
     assert (home / ".claude/settings.json").read_text() == mine
     (home / ".claude/settings.json").unlink()
     install("opencode", "--hooks")
-    [plugin] = configs.read((home / FILES["opencode"]).read_text()).value["plugin"]
+    [plugin] = json_editor.parse((home / FILES["opencode"]).read_text()).value["plugin"]
     assert os.path.isfile(plugin.removeprefix("file://"))
 
 
@@ -139,14 +139,14 @@ def test_hooks_go_even_without_the_memory(home):
 
 def test_from_uvx_the_command_is_one_that_lasts(home, monkeypatch):
     monkeypatch.setattr(sys, "prefix", "/home/u/.cache/uv/archive-v0/Ab12")
-    monkeypatch.setattr(installing.shutil, "which", lambda name: "/usr/bin/uvx")
+    monkeypatch.setattr(start_command.shutil, "which", lambda name: "/usr/bin/uvx")
 
     class Distribution:
         def read_text(self, name):
             return '{"url": "file:///d/x.whl", "archive_info": {}}'
 
-    monkeypatch.setattr(installing.metadata, "distribution", lambda name: Distribution())
-    assert installing.serve_command() == [
+    monkeypatch.setattr(start_command.metadata, "distribution", lambda name: Distribution())
+    assert start_command.serve_command() == [
         "/usr/bin/uvx",
         "--from",
         "file:///d/x.whl",
@@ -154,4 +154,4 @@ def test_from_uvx_the_command_is_one_that_lasts(home, monkeypatch):
         "serve",
     ]
     monkeypatch.setattr(Distribution, "read_text", lambda self, name: None)
-    assert installing.serve_command()[2] == f"{NAME}=={installing.__version__}"
+    assert start_command.serve_command()[2] == f"{NAME}=={start_command.__version__}"

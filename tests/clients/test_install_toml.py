@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as some
 from remote_gpu_trainer.clients import config_file
-from remote_gpu_trainer.clients.configs import Edit
+from remote_gpu_trainer.clients.table import Edit
 
 from tests.clients.install_home import NAME, home, tomllib, tree, uninstall  # noqa: F401
 

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 import yaml
-from remote_gpu_trainer.clients import installing
+from remote_gpu_trainer.clients import skill_folder
 
 from tests.conftest import ROOT
 from tests.engines.artifacts import built  # noqa: F401
@@ -173,7 +173,7 @@ def test_reports_proofs_and_tests_are_in_nothing_that_is_installed():
         .split("wheel.force-include]")[1]
         .split("\n[")[0]
     )
-    assert not [name for name in [*plugin, *installing.contents()] if f"{name}/".startswith(kept)]
+    assert not [name for name in [*plugin, *skill_folder.contents()] if f"{name}/".startswith(kept)]
     assert not re.search(r'^"?(evals|tests|benchmarks|tools)\b', included, re.M)
     assert ".skillspector-baseline.yaml" in plugin, "the answers ship with the plugin"
 

@@ -516,17 +516,17 @@ def test_the_tool_reports_progress_while_it_waits(monkeypatch):
 
 
 def test_a_call_that_runs_out_of_time_is_unknown_with_what_to_do(monkeypatch):
-    from remote_gpu_trainer.mcp_server import server as mcp_progress
+    from remote_gpu_trainer.mcp_server.progress import MOST
 
     async def over(*_, **__):
         raise TimeoutError
 
-    monkeypatch.setattr("remote_gpu_trainer.mcp_server.server.told", over)
+    monkeypatch.setattr("remote_gpu_trainer.mcp_server.tools.run_with_progress", over)
     answer = tool({"host": "gpu"}).structured_content
     assert (answer["verdict"], answer["why"]) == ("unknown", "overtime") and "reboot" in answer[
         "findings"
     ][0]["action"]
-    assert examine.IN_A_CALL < mcp_progress.MOST < 50
+    assert examine.IN_A_CALL < MOST < 50
 
 
 class Scripted:

@@ -300,6 +300,10 @@ LINES = [
         "the end of a call that never was",
         b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 904}}\n',
     ),
+    (
+        "the end of a call whose number is a list",
+        b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [1]}}\n',
+    ),
     ("a hundred thousand brackets", b"[" * 100_000 + b"\n"),
     (
         "a call 100,000 levels deep",
@@ -412,14 +416,14 @@ def test_a_log_whose_name_is_no_utf8_is_read_and_the_server_stays(child, tmp_pat
 
 
 def test_a_surrogate_in_an_answer_does_not_reach_the_wire():
-    from remote_gpu_trainer.mcp_server.server import _complete
+    from remote_gpu_trainer.mcp_server.tools import _in_both_forms
 
-    made = _complete({"path": "a\udcffb", "n": [1]})
+    made = _in_both_forms({"path": "a\udcffb", "n": [1]})
     assert made.structured_content == {"path": "a?b", "n": [1]} == json.loads(made.content[0].text)
 
 
 def test_an_error_in_the_server_itself_stands_in_its_log_with_secrets_masked(tmp_path):
-    code = f"import remote_gpu_trainer.mcp_server.server as m, sys\ndef broken(**_): raise ZeroDivisionError('with {SECRET}')\nm.answer_for = broken\nfrom remote_gpu_trainer.cli.main import main\nsys.exit(main(['serve']))"
+    code = f"import remote_gpu_trainer.mcp_server.tools as m, sys\ndef broken(**_): raise ZeroDivisionError('with {SECRET}')\nm.answer_for = broken\nfrom remote_gpu_trainer.cli.main import main\nsys.exit(main(['serve']))"
     with Child([sys.executable, "-c", code]) as child:
         child.initialize()
         reply = child.call("lookup_symptom", {"symptom": "hangs"})
@@ -501,9 +505,9 @@ def test_the_process_ends_with_its_input_although_a_tool_waits(tmp_path):
 
 STUCK = """
 import sys, threading, time
-import remote_gpu_trainer.mcp_server.server as server
+import remote_gpu_trainer.mcp_server.tools as tools
 import remote_gpu_trainer.runs.rendering as rendering
-look = server.answer_for
+look = tools.answer_for
 def stuck(*arguments, **named):
     text = named.get("text", "stuck")
     if text.startswith("stuck"):
@@ -511,7 +515,7 @@ def stuck(*arguments, **named):
         threading.Event().wait()
     time.sleep(1 if text.startswith("slow") else 0)
     return look(**named)
-server.answer_for = rendering.rendered = stuck
+tools.answer_for = rendering.rendered = stuck
 from remote_gpu_trainer.cli.main import main
 sys.exit(main(["serve"]))
 """
@@ -551,7 +555,7 @@ def test_a_call_for_which_there_was_never_a_place_says_why():
     import asyncio
 
     import anyio
-    from remote_gpu_trainer.mcp_server import server
+    from remote_gpu_trainer.mcp_server.progress import run_with_progress
     from remote_gpu_trainer.text import BadRequest
 
     class Context:
@@ -561,7 +565,7 @@ def test_a_call_for_which_there_was_never_a_place_says_why():
     async def run():
         places = anyio.CapacityLimiter(1)
         await places.acquire_on_behalf_of("another call")
-        await server.told(Context(), lambda: 1, lambda: "", most=0.2, places=places)
+        await run_with_progress(Context(), lambda: 1, lambda: "", most=0.2, places=places)
 
     with pytest.raises(BadRequest, match="still wait; cancel them"):
         asyncio.run(run())

@@ -20,10 +20,9 @@ from jinja2 import UndefinedError
 from mcp import Client
 from mcp_types import PromptReference, ResourceTemplateReference
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.mcp_server import prompts
-from remote_gpu_trainer.mcp_server import server as mcp_progress
+from remote_gpu_trainer.mcp_server import progress, prompts, skills
+from remote_gpu_trainer.mcp_server.http import bound
 from remote_gpu_trainer.mcp_server.server import make_server
-from remote_gpu_trainer.mcp_server.transports import bound
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.render import TARGETS
 from remote_gpu_trainer.text import BadRequest
@@ -322,27 +321,27 @@ def test_every_kind_of_resource_is_listed_and_read(mode):
                 "entry://D9",
                 "profile://runpod",
                 "schema://job",
-                prompts.MAIN,
-                prompts.HOME + "scripts/gpu_health.py",
+                skills.MAIN,
+                skills.HOME + "scripts/gpu_health.py",
             )
         }
         return listed, templates, read
 
     listed, templates, read = using(use, mode)
-    assert set(listed) == {"schema://job", prompts.MAIN}
-    assert set(templates) == {"entry://{id}", "profile://{name}", prompts.HOME + "{+path}"}
+    assert set(listed) == {"schema://job", skills.MAIN}
+    assert set(templates) == {"entry://{id}", "profile://{name}", skills.HOME + "{+path}"}
     assert read["entry://D9"].text == bundle.load().get("D9").markdown
     assert (
-        read[prompts.MAIN].text == (ROOT / "SKILL.md").read_text(encoding="utf-8")
-        and read[prompts.MAIN].mime_type == "text/markdown"
+        read[skills.MAIN].text == (ROOT / "SKILL.md").read_text(encoding="utf-8")
+        and read[skills.MAIN].mime_type == "text/markdown"
     )
-    assert read[prompts.HOME + "scripts/gpu_health.py"].mime_type == "text/x-python"
+    assert read[skills.HOME + "scripts/gpu_health.py"].mime_type == "text/x-python"
 
 
 def test_the_facts_of_every_profile_come_through_unchanged():
     from datetime import date
 
-    from remote_gpu_trainer.mcp_server.prompts import as_data
+    from remote_gpu_trainer.mcp_server.untrusted import as_data
     from remote_gpu_trainer.platforms.choosing import as_dict
 
     for one in profile.load().values():
@@ -362,7 +361,7 @@ def test_the_skill_is_listed_with_a_digest_for_each_of_its_files():
     with Child() as child:
         listed = modern(child, "skills/list")["result"]
         (skill,) = listed["skills"]
-        got = modern(child, "skills/get", {"uri": prompts.MAIN})["result"]["skill"]
+        got = modern(child, "skills/get", {"uri": skills.MAIN})["result"]["skill"]
         refused = [
             modern(child, "skills/get", {"uri": "skill://another/SKILL.md"}),
             modern(child, "skills/list", {"cursor": "2"}),
@@ -378,7 +377,7 @@ def test_the_skill_is_listed_with_a_digest_for_each_of_its_files():
     assert extensions == {"io.modelcontextprotocol/skills": {}}
     assert (
         got == skill
-        and skill["uri"] == prompts.MAIN
+        and skill["uri"] == skills.MAIN
         and skill["frontmatter"]["name"] == "remote-gpu-trainer"
     )
     assert {"ttlMs", "cacheScope"} <= set(listed)
@@ -403,7 +402,7 @@ def test_the_skill_is_listed_with_a_digest_for_each_of_its_files():
         text=True,
     )
     if kept.returncode == 0:
-        assert {uri.removeprefix(prompts.HOME) for uri in read} == set(kept.stdout.split())
+        assert {uri.removeprefix(skills.HOME) for uri in read} == set(kept.stdout.split())
 
 
 def test_the_older_protocol_has_no_skills_method():
@@ -466,11 +465,11 @@ def test_a_long_look_up_reports_progress_and_ends_when_it_is_cancelled(slow_box)
 
 def test_a_reading_says_how_far_it_is_ends_in_time_and_ends_when_it_is_not_wanted():
     now = [0.0]
-    reading = mcp_progress.Reading(44, clock=lambda: now[0])
-    assert reading.says() == "waiting for the log"
+    reading = progress.Reading(44, clock=lambda: now[0])
+    assert reading.message() == "waiting for the log"
     for count in (5_000_000, 9_000_000, 4_000_000):  # the third is another file
         reading(count)
-    assert reading.says() == "read 13 MB"
+    assert reading.message() == "read 13 MB"
     now[0] = 44.0
     with pytest.raises(
         Exception,
@@ -490,7 +489,9 @@ def test_work_that_hangs_is_left_behind_when_time_is_over():
     release, began = threading.Event(), time.monotonic()
 
     async def run():
-        return await mcp_progress.look_up(Silent(), lambda reading: release.wait(20), most=0.3)
+        return await progress.read_with_progress(
+            Silent(), lambda reading: release.wait(20), most=0.3
+        )
 
     try:
         with pytest.raises(Exception, match="0 MB of the log were read in 0.3 s"):

@@ -7,7 +7,7 @@ import sys
 
 from packaging.version import Version
 from remote_gpu_trainer import __version__
-from remote_gpu_trainer.clients.configs import NAME
+from remote_gpu_trainer.clients.table import NAME
 
 from tests.conftest import ROOT, engine, valid_skill
 from tests.engines.artifacts import built  # noqa: F401

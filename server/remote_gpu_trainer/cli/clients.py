@@ -15,7 +15,7 @@ from . import terminal
 def add_to(commands) -> None:
     """Add the commands to the parser's commands."""
     _add_serve(commands)
-    from ..clients.configs import CLIENTS
+    from ..clients.table import CLIENTS
 
     put = commands.add_parser(
         "install",
@@ -63,7 +63,7 @@ def add_to(commands) -> None:
 
 def install(args: argparse.Namespace) -> int:
     """`install`: 0 installed, 2 refused."""
-    from ..clients.configs import WITH_HOOKS
+    from ..clients.table import WITH_HOOKS
 
     if args.hooks and args.client not in WITH_HOOKS:
         raise BadRequest(
@@ -171,11 +171,11 @@ def run_serve(args: argparse.Namespace) -> int:
     from ..mcp_server.server import make_server
 
     if args.http:
-        from ..mcp_server import transports
+        from ..mcp_server import http
 
-        transports.serve(make_server(), args.host, args.port)
+        http.serve(make_server(), args.host, args.port)
     else:
-        from ..mcp_server.server import leave
+        from ..mcp_server.stdio import leave
 
         make_server().run("stdio")
         leave()

@@ -1,8 +1,8 @@
 """Add our values to one configuration file of a client, and remove them again.
 
 No other byte of the file changes. `Remembered` holds what is needed to restore a file that nobody
-has changed since. JSON is edited by configs, because no library on PyPI edits
-JSON with comments in place; TOML is edited with tomlkit.
+has changed since. JSON is edited by `json_editor`, because no library on PyPI edits JSON with
+comments in place; TOML is edited with tomlkit by `toml_editor`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,17 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import Table
+from . import json_editor, toml_editor
+from .errors import BadText, InstallError
+from .table import Edit, is_ours, only_our_keys
 
-from . import configs
-from .configs import BadText, Edit, is_ours, only_our_keys
-
-MOST_BYTES = 32 << 20
-_BLANK_LINE = re.compile(r"[ \t]*\r?\n")
-
-
-class InstallError(Exception):
-    """The installation isn't possible, and nothing was changed. The text says what to do."""
+MOST_BYTES = 32 << 20  # of a configuration; a longer one is something else
+_NOTHING = "\ufeff \t\r\n"  # a text of these alone has no value
 
 
 @dataclass
@@ -45,11 +38,6 @@ class Remembered:
     steps: list[list[tuple[int, int]]]
     edits: list[dict]
     folders: list[str] = field(default_factory=list)
-
-
-def sum_of(text: str) -> str:
-    """The SHA-256 of a text as UTF-8, in hex."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def text_of(file: Path) -> str | None:
@@ -77,195 +65,188 @@ def text_of(file: Path) -> str | None:
         ) from None
 
 
-def _parsed(file: Path, text: str) -> object:
+def plan_file(
+    file: Path, edits: list[Edit], remembered: Remembered | None, candidates: list[Edit]
+) -> tuple[str | None, str | None, Remembered | None]:
+    """(text before, text after, what to remember) for one file; None: no file.
+
+    Without `edits` all our values are removed. `candidates` are all values that we may have put
+    there, now or earlier. Raises InstallError.
+    """
+    before = text_of(file)
+    if before is None:
+        return (None, *put_in(file, None, edits)) if edits else (None, None, None)
+    tree = _tree(file, before)
+    if edits and _is_done(edits, candidates, tree, remembered):
+        return before, before, remembered
+    _refuse_to_lose_settings(file, edits, tree, remembered)
+    rest = taken_out(file, before, remembered, candidates)
+    if edits:
+        return (before, *put_in(file, rest, edits))
+    _refuse_to_leave_a_server(file, candidates, rest)
+    return before, rest, None
+
+
+def _tree(file: Path, text: str) -> dict[str, Any]:
+    """The values of a file. Raises InstallError."""
     try:
         if file.suffix == ".toml":
-            return _toml(text).unwrap()
-        value = configs.read(text).value if text.strip("\ufeff \t\r\n") else {}
+            return toml_editor.parse(text).unwrap()
+        value = json_editor.parse(text).value if text.strip(_NOTHING) else {}
     except BadText as error:
         raise InstallError(f"{file}: {error}; correct it, nothing was changed") from None
     if not isinstance(value, dict):
         raise InstallError(
-            f"{file}: the file holds {configs.named(value)}, not an object; correct it, "
+            f"{file}: the file holds {json_editor.type_name(value)}, not an object; correct it, "
             "nothing was changed"
         )
     return value
 
 
-def _at(tree: object, path: tuple) -> object:
+def _at(tree: Any, path: tuple) -> Any:
+    """The value at a path of keys; None if there is none."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, dict) else None
     return tree
 
 
-def _present(edit: Edit, tree: object) -> bool:
-    there = _at(tree, edit.path)
-    return (
-        edit.value in there
-        if edit.append and isinstance(there, list)
-        else _keeps(there, edit.value)
+def _is_done(
+    edits: list[Edit], candidates: list[Edit], tree: dict, remembered: Remembered | None
+) -> bool:
+    """Whether the file has all values of `edits`, and no other value of ours."""
+    return all(_is_present(edit, tree) for edit in edits) and not any(
+        _is_stray(edit, edits, tree, remembered) for edit in candidates
     )
 
 
-def _keeps(there: object, value: object) -> bool:
-    """Whether an entry is our value, perhaps with further settings that the user added."""
+def _is_present(edit: Edit, tree: dict) -> bool:
+    there = _at(tree, edit.path)
+    if edit.append and isinstance(there, list):
+        return edit.value in there
+    return _keeps(there, edit.value)
+
+
+def _is_stray(edit: Edit, edits: list[Edit], tree: dict, remembered: Remembered | None) -> bool:
+    """Whether the file still has a value of ours at this place that isn't among `edits`."""
+    there = _at(tree, edit.path)
+    items = there if edit.append and isinstance(there, list) else [there]
+    stay = [other.value for other in edits if other.path == edit.path]
+    return any(
+        _wrote(item, remembered) and not any(_keeps(item, value) for value in stay)
+        for item in items
+    )
+
+
+def _keeps(there: Any, value: Any) -> bool:
+    """Whether an entry is our value, perhaps with further settings that the user added.
+
+    `enabled` is the user's: opencode's own way to switch a server off.
+    """
     return there == value or (
         isinstance(there, dict)
         and isinstance(value, dict)
-        and all(there.get(k) == v for k, v in value.items() if k != "enabled")
+        and all(there.get(key) == own for key, own in value.items() if key != "enabled")
     )
 
 
-def taken_out(
-    file: Path, text: str, known: Remembered | None, candidates: list[Edit]
-) -> str | None:
-    """The text without our values; None if we made the file. Raises InstallError."""
-    if known and sum_of(text) == known.sha256:
-        for step in reversed(known.steps):
-            for offset, length in reversed(step):
-                text = text[:offset] + text[offset + length :]
-        return None if known.created and not text else text
-    _parsed(file, text)
-    for edit in candidates:
-        text = _without(file, text, edit, known)
-    if known:
-        text = _pruned(file, text, _made(known))
-        if known.created and not _parsed(file, text) and not _remarks(text):
-            return None
-    return text
-
-
-def _made(known: Remembered) -> list:
-    return sorted(
-        {tuple(path) for edit in known.edits for path in edit.get("made", [])},
-        key=len,
-        reverse=True,
-    )
-
-
-def _remarks(text: str) -> bool:
-    return any(mark in text for mark in ("//", "/*", "#"))
-
-
-def _without(file: Path, text: str, edit: Edit, known: Remembered | None) -> str:
-    there = _at(_parsed(file, text), edit.path)
-    if edit.append:
-        items = there if isinstance(there, list) else []
-        ours = [
-            (*edit.path, place)
-            for place in reversed(range(len(items)))
-            if _wrote(items[place], known)
-        ]
-    else:
-        ours = [edit.path] if _wrote(there, known) else []
-    for path in ours:
-        text = _cut(file, text, path)
-    return text
-
-
-def _wrote(value: object, known: Remembered | None) -> bool:
+def _wrote(value: Any, remembered: Remembered | None) -> bool:
     """Whether a value is ours: it has our form, or it is the value that was written."""
     return is_ours(value) or (
-        known is not None and any(edit.get("sum") == _sum_of_value(value) for edit in known.edits)
+        remembered is not None
+        and any(edit.get("sum") == _value_sum(value) for edit in remembered.edits)
     )
 
 
-def _sum_of_value(value: object) -> str:
-    plain = (
-        {key: one for key, one in value.items() if key != "enabled"}
-        if isinstance(value, dict)
-        else value
-    )
-    return sum_of(json.dumps(plain, sort_keys=True, default=str))
+def _value_sum(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {key: item for key, item in value.items() if key != "enabled"}
+    return _text_sum(json.dumps(value, sort_keys=True, default=str))
 
 
-def _cut(file: Path, text: str, path: tuple) -> str:
-    """The text without the value at `path`. Raises InstallError if anything else would change."""
-    left = _parsed(file, text)
-    place = left
-    for key in path[:-1]:
-        place = place[key]
-    del place[path[-1]]
-    with suppress(BadText):
-        if file.suffix == ".toml":
-            text = _toml_removed(text, path)
-            if _without_empty(_toml(text).unwrap(), path) == _without_empty(left, path):
-                return text
-        else:
-            text = configs.removed(text, path)
-            if configs.read(text).value == left:
-                return text
-    raise InstallError(
-        f"{file}: {'.'.join(map(str, path))} can't be removed without changing something else; "
-        "remove it by hand"
-    )
+def _text_sum(text: str) -> str:
+    """The SHA-256 of a text as UTF-8, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _without_empty(tree: dict, path: tuple) -> dict:
-    """The tree without the path's first table if it is empty: in TOML only a header makes one."""
-    return tree if tree.get(path[0], True) else {k: v for k, v in tree.items() if k != path[0]}
+def _refuse_to_lose_settings(
+    file: Path, edits: list[Edit], tree: dict, remembered: Remembered | None
+) -> None:
+    """Raise InstallError if an entry of ours that will be replaced has settings of the user."""
+    for edit in edits:
+        there = _at(tree, edit.path)
+        if not edit.append and _wrote(there, remembered) and not only_our_keys(there, edit.value):
+            raise InstallError(
+                f"{file}: {'.'.join(edit.path)} has settings of yours, which would be lost; "
+                "change its command by hand, or uninstall first"
+            )
 
 
-def _pruned(file: Path, text: str, made: list[tuple]) -> str:
-    """The text without empty containers that we made."""
-    for path in made:
-        if file.suffix != ".toml" and path and _at(_parsed(file, text), path) in ({}, []):
-            node = configs.find(configs.read(text), path)
-            if not _remarks(text[node.start : node.end]):
-                text = _cut(file, text, path)
-    return text
+def _refuse_to_leave_a_server(file: Path, candidates: list[Edit], rest: str | None) -> None:
+    """Raise InstallError if a server of our name is left, which isn't what we wrote."""
+    if rest is None:
+        return
+    for edit in candidates:
+        if not edit.append and _at(_tree(file, rest), edit.path) is not None:
+            raise InstallError(
+                f"{file}: the server {edit.path[-1]!r} differs from what this command writes; "
+                "remove it by hand, then run this again"
+            )
 
 
 def put_in(file: Path, text: str | None, edits: list[Edit]) -> tuple[str, Remembered]:
     """The text with our values, and how to undo that. Raises InstallError."""
-    created, steps, told = text is None, [], []
+    created, steps, notes = text is None, [], []
     text = text or ""
-    _parsed(file, text)
+    _tree(file, text)
     for edit in edits:
-        step: list[tuple[int, int]] = []
-        if not edit.toml and not text.strip("\ufeff \t\r\n"):
-            newline = "{}\n"
-            step.append((len(text), len(newline)))
-            text += newline
+        if not edit.toml and not text.strip(_NOTHING):
+            text, step = _with_pieces(text, [(len(text), "{}\n")])
             steps.append(step)
-            step = []
-        before = _parsed(file, text)
-        there = _at(before, edit.path)
-        if not edit.append and there is not None:
-            raise InstallError(
-                f"{file}: has another server called {edit.path[-1]!r}; "
-                "rename or remove it, then run this again"
-            )
-        try:
-            pieces = (
-                _toml_added(text, edit.path, edit.value)
-                if edit.toml
-                else configs.added(text, edit.path, edit.value, edit.append)
-            )
-        except BadText as error:
-            raise InstallError(f"{file}: {error}; nothing was changed") from None
-        moved = 0
-        for offset, piece in sorted(pieces, key=lambda pair: pair[0]):
-            text = text[: offset + moved] + piece + text[offset + moved :]
-            step.append((offset + moved, len(piece)))
-            moved += len(piece)
+        before = _tree(file, text)
+        text, step = _with_pieces(text, _insertion(file, text, before, edit))
+        steps.append(step)
         parents = [edit.path[:n] for n in range(1, len(edit.path) + bool(edit.append))]
-        told.append(
+        notes.append(
             {
                 "path": list(edit.path),
                 "made": [list(path) for path in parents if _at(before, path) is None],
-                "sum": _sum_of_value(edit.value),
+                "sum": _value_sum(edit.value),
             }
         )
-        steps.append(step)
-        if _parsed(file, text) != _merged(before, edit):
+        if _tree(file, text) != _merged(before, edit):
             raise InstallError(
                 f"{file}: adding the server would change something else; add it by hand"
             )
-    return text, Remembered(str(file), sum_of(text), created, steps, told)
+    return text, Remembered(str(file), _text_sum(text), created, steps, notes)
 
 
-def _merged(tree: object, edit: Edit) -> dict:
+def _insertion(file: Path, text: str, tree: dict, edit: Edit) -> list[tuple[int, str]]:
+    """The pieces, (offset, text), that add a value. Raises InstallError."""
+    if not edit.append and _at(tree, edit.path) is not None:
+        raise InstallError(
+            f"{file}: has another server called {edit.path[-1]!r}; "
+            "rename or remove it, then run this again"
+        )
+    try:
+        if edit.toml:
+            return toml_editor.insertion(text, edit.path, edit.value)
+        return json_editor.insertion(text, edit.path, edit.value, edit.append)
+    except BadText as error:
+        raise InstallError(f"{file}: {error}; nothing was changed") from None
+
+
+def _with_pieces(text: str, pieces: list[tuple[int, str]]) -> tuple[str, list[tuple[int, int]]]:
+    """The text with pieces inserted, and where they are now: (offset, length) of each."""
+    places, moved = [], 0
+    for offset, piece in sorted(pieces, key=lambda pair: pair[0]):
+        text = text[: offset + moved] + piece + text[offset + moved :]
+        places.append((offset + moved, len(piece)))
+        moved += len(piece)
+    return text, places
+
+
+def _merged(tree: dict, edit: Edit) -> dict:
+    """The tree with a value added: what the edited text must read as."""
     merged = copy.deepcopy(tree)
     place = merged
     for key in edit.path[:-1]:
@@ -277,118 +258,80 @@ def _merged(tree: object, edit: Edit) -> dict:
     return merged
 
 
-def planned(
-    file: Path, edits: list[Edit], known: Remembered | None, candidates: list[Edit]
-) -> tuple[str | None, str | None, Remembered | None]:
-    """(text before, text after, what to remember) for one file; None: no file.
-
-    Without `edits` all our values are removed. Raises InstallError.
-    """
-    now = text_of(file)
-    if now is None:
-        return (None, *put_in(file, None, edits)) if edits else (None, None, None)
-    tree = _parsed(file, now)
-    if (
-        edits
-        and all(_present(edit, tree) for edit in edits)
-        and not any(_stray(edit, edits, tree, known) for edit in candidates)
-    ):
-        return now, now, known
-    for edit in edits:
-        there = _at(tree, edit.path)
-        if not edit.append and _wrote(there, known) and not only_our_keys(there, edit.value):
-            raise InstallError(
-                f"{file}: {'.'.join(edit.path)} has settings of yours, which would be lost; "
-                "change its command by hand, or uninstall first"
-            )
-    base = taken_out(file, now, known, candidates)
-    if not edits:
-        for edit in candidates:
-            if (
-                base is not None
-                and not edit.append
-                and _at(_parsed(file, base), edit.path) is not None
-            ):
-                raise InstallError(
-                    f"{file}: the server {edit.path[-1]!r} differs from what this command writes; "
-                    "remove it by hand, then run this again"
-                )
-        return now, base, None
-    return (now, *put_in(file, base, edits))
+def taken_out(
+    file: Path, text: str, remembered: Remembered | None, candidates: list[Edit]
+) -> str | None:
+    """The text without our values; None if we made the file. Raises InstallError."""
+    if remembered and _text_sum(text) == remembered.sha256:
+        for step in reversed(remembered.steps):
+            for offset, length in reversed(step):
+                text = text[:offset] + text[offset + length :]
+        return None if remembered.created and not text else text
+    _tree(file, text)
+    for edit in candidates:
+        text = _without(file, text, edit, remembered)
+    if remembered:
+        text = _pruned(file, text, remembered)
+        if remembered.created and not _tree(file, text) and not _has_comments(text):
+            return None
+    return text
 
 
-def _stray(edit: Edit, edits: list[Edit], tree: object, known: Remembered | None) -> bool:
-    """Whether the file still has a value of ours that isn't wanted."""
-    there = _at(tree, edit.path)
-    items = there if edit.append and isinstance(there, list) else [there]
-    keep = [other.value for other in edits if other.path == edit.path]
-    return any(
-        _wrote(item, known) and not any(_keeps(item, value) for value in keep) for item in items
+def _has_comments(text: str) -> bool:
+    """Whether there may be a comment; a mark inside a string counts too."""
+    return any(mark in text for mark in ("//", "/*", "#"))
+
+
+def _without(file: Path, text: str, edit: Edit, remembered: Remembered | None) -> str:
+    """The text without our values at the place of one edit."""
+    there = _at(_tree(file, text), edit.path)
+    if not edit.append:
+        return _cut(file, text, edit.path) if _wrote(there, remembered) else text
+    items = there if isinstance(there, list) else []
+    for place in reversed(range(len(items))):
+        if _wrote(items[place], remembered):
+            text = _cut(file, text, (*edit.path, place))
+    return text
+
+
+def _cut(file: Path, text: str, path: tuple) -> str:
+    """The text without the value at `path`. Raises InstallError if anything else would change."""
+    expected = _tree(file, text)
+    parent: Any = expected
+    for key in path[:-1]:
+        parent = parent[key]
+    del parent[path[-1]]
+    with suppress(BadText):
+        if file.suffix == ".toml":
+            text = toml_editor.without(text, path)
+            actual = toml_editor.parse(text).unwrap()
+            if _without_empty(actual, path) == _without_empty(expected, path):
+                return text
+        else:
+            text = json_editor.without(text, path)
+            if json_editor.parse(text).value == expected:
+                return text
+    raise InstallError(
+        f"{file}: {'.'.join(map(str, path))} can't be removed without changing something else; "
+        "remove it by hand"
     )
 
 
-def _toml(text: str) -> tomlkit.TOMLDocument:
-    """The document of a TOML text. Raises BadText."""
-    try:
-        return tomlkit.parse(text)
-    except (TOMLKitError, ValueError, RecursionError) as error:
-        told = str(error)
-        if "\0" not in text:  # tomlkit reads past the end
-            told = told.replace("character: '\\x00'", "end of the file")
-        raise BadText(f"not TOML ({told})") from None
+def _without_empty(tree: dict, path: tuple) -> dict:
+    """The tree without the path's first table if it is empty: in TOML only a header makes one."""
+    if tree.get(path[0], True):
+        return tree
+    return {key: value for key, value in tree.items() if key != path[0]}
 
 
-def _toml_added(text: str, path: tuple[str, str], value: dict) -> list[tuple[int, str]]:
-    """The piece that adds the table `path` at the end, behind a blank line. Raises BadText.
-
-    At the end, it can't separate a comment from what the comment is about.
-    """
-    newline = "\r\n" if "\r\n" in text else "\n"
-    servers = tomlkit.table(is_super_table=True)
-    servers[path[1]] = value
-    table = tomlkit.dumps({path[0]: servers}).replace("\n", newline)
-    gap = "" if not text else newline if text.endswith("\n") else newline * 2
-    try:
-        plain = isinstance(_toml(text).get(path[0], {}), dict)
-        _toml(text + gap + table)
-    except BadText:
-        plain = False
-    if not plain:
-        raise BadText(f"{path[0]} isn't written as tables; write each server as [{path[0]}.NAME]")
-    return [(len(text), gap + table)]
-
-
-def _toml_removed(text: str, path: tuple[str, str]) -> str:
-    """The text without the table `path` and the blank line before it. Raises BadText.
-
-    Comments and blank lines after the table's last value are the user's and stay.
-    """
-    document = _toml(text)
-    if tomlkit.dumps(document) != text:
-        raise BadText("a layout that tomlkit doesn't reproduce")
-    gone = "\0\n"  # marks the place; no TOML text holds it
-    for key, servers in document.body:
-        if key and key.key == path[0] and isinstance(servers, Table):
-            body = servers.value.body
-            for place, (name, server) in enumerate(body):
-                if name and name.key == path[1]:
-                    body[place] = (None, tomlkit.ws(gone + _tail(server)))
-    kept, *rest = tomlkit.dumps(document).split(gone)
-    for part in rest:
-        last = kept.rfind("\n", 0, -1) + 1
-        if _BLANK_LINE.fullmatch(kept, last):
-            kept = kept[:last]
-        elif not kept and (blank := _BLANK_LINE.match(part)):
-            part = part[blank.end() :]
-        kept += part
-    return kept
-
-
-def _tail(item: object) -> str:
-    """The comments and blank lines after the last value of a table."""
-    found = ""
-    for key, child in reversed(item.value.body if isinstance(item, Table) else []):
-        if key:
-            return _tail(child) + found
-        found = child.as_string() + found
-    return found
+def _pruned(file: Path, text: str, remembered: Remembered) -> str:
+    """The text without empty containers that we made, the innermost first."""
+    if file.suffix == ".toml":
+        return text
+    made = {tuple(path) for edit in remembered.edits for path in edit.get("made", [])}
+    for path in sorted(made, key=len, reverse=True):
+        if path and _at(_tree(file, text), path) in ({}, []):
+            node = json_editor.find(json_editor.parse(text), path)
+            if node and not _has_comments(text[node.start : node.end]):
+                text = _cut(file, text, path)
+    return text

@@ -1,176 +1,37 @@
 """Install server, skill and hooks into a client's configuration, and uninstall them.
 
 Everything is planned first; then all of it is written, or nothing.
-`~/.local/state/remote-gpu-trainer/installed.json` remembers what was written as offsets and sums,
-not as content, because configurations hold keys. There is no lock against a second installation at
-the same time, but a file that changes between reading and writing is refused.
+`~/.local/state/remote-gpu-trainer/installed.json` remembers what was written. There is no lock
+against a second installation at the same time, but a file that changes between reading and writing
+is refused.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shlex
-import shutil
 import stat
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from .. import __version__
-from ..catalogue import bundle
 from ..text import write_whole
-from .config_file import InstallError, Remembered, planned, text_of
-from .configs import NAME, Wanted, wanted
-
-PARTS = ("SKILL.md", "references", "profiles", "scripts", "hooks/suggest.py", "hooks/opencode.js")
-_LEFT_OUT = {"__pycache__"}
-
-
-@dataclass
-class Folder:
-    """A folder that we wrote: its files' sums by relative path, and the parents made for it."""
-
-    path: str
-    sums: dict[str, str]
-    folders: list[str] = field(default_factory=list)
-
-
-def contents() -> dict[str, bytes]:
-    """The skill's files by relative path. Raises InstallError when one is missing here."""
-    root, found = bundle.bundle_root(), {}
-    for part in PARTS:
-        place = root / part
-        files = sorted(place.rglob("*")) if place.is_dir() else [place] if place.is_file() else []
-        if not files:
-            raise InstallError(f"no {part} in {root}; install remote-gpu-trainer again")
-        for file in files:
-            if file.is_file() and not _LEFT_OUT & set(file.parts):
-                found[file.relative_to(root).as_posix()] = file.read_bytes()
-    return found
-
-
-def there(folder: Path) -> dict[str, str] | None:
-    """The sums of the files in a folder by relative path, None if there is no folder.
-
-    Anything that isn't a regular file has the sum ''. Raises InstallError.
-    """
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        kind = "link" if folder.is_symlink() else "file"
-        raise InstallError(f"{folder}: a {kind}, not a folder; move it away, then run this again")
-    if not folder.exists():
-        return None
-    sums = {}
-    try:
-        for parent, folders, files in os.walk(folder):
-            for name in [*files, *(name for name in folders if (Path(parent) / name).is_symlink())]:
-                path = Path(parent) / name
-                plain = path.is_file() and not path.is_symlink()
-                sums[path.relative_to(folder).as_posix()] = (
-                    sum_of(path.read_bytes()) if plain else ""
-                )
-    except OSError as error:
-        raise InstallError(
-            f"{folder}: can't be read ({error.strerror}); make it readable, then run this again"
-        ) from None
-    return {name: value for name, value in sums.items() if not _LEFT_OUT & set(name.split("/"))}
-
-
-def sum_of(data: bytes) -> str:
-    """The SHA-256 of a file's bytes, in hex."""
-    return hashlib.sha256(data).hexdigest()
-
-
-@dataclass(frozen=True)
-class Step:
-    """What to do with a skill's folder: files to write, files to remove, and others that stay."""
-
-    folder: Path
-    write: dict[str, bytes]
-    remove: tuple[str, ...]
-    stays: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return bool(self.write or self.remove)
-
-
-def to_install(folder: Path, known: dict[str, str] | None) -> Step:
-    """The step that installs or updates the skill.
-
-    `known` has the sums of what we wrote before. Raises InstallError if a file would be lost.
-    """
-    files, now = contents(), there(folder)
-    if now is None:
-        return Step(folder, files, (), ())
-    ours = known if known is not None else {name: sum_of(data) for name, data in files.items()}
-    foreign = sorted(name for name in now if name not in ours)
-    changed = sorted(
-        name
-        for name in now
-        if name in ours and now[name] not in (ours[name], sum_of(files.get(name, b"")))
-    )
-    if (known is None and foreign) or changed or set(foreign) & set(files):
-        raise InstallError(
-            f"{folder}: {(changed or foreign)[0]} differs from what this command wrote; "
-            "move it away, then run this again"
-        )
-    write = {name: data for name, data in files.items() if now.get(name) != sum_of(data)}
-    return Step(
-        folder,
-        write,
-        tuple(sorted(name for name in now if name in ours and name not in files)),
-        tuple(foreign),
-    )
-
-
-def to_remove(folder: Path, known: dict[str, str] | None) -> Step:
-    """The step that removes the files that we wrote and nobody changed. Raises InstallError."""
-    now = there(folder) or {}
-    ours = known if known is not None else {name: sum_of(data) for name, data in contents().items()}
-    gone = tuple(sorted(name for name in now if now[name] and now[name] == ours.get(name)))
-    return Step(folder, {}, gone, tuple(sorted(set(now) - set(gone))))
-
-
-def take(step: Step, staging: str) -> None:
-    """Carry the step out. A new folder appears at once, in an old one each file does.
-
-    `staging` is the suffix of files while they are written. Raises OSError.
-    """
-    if step.write and not step.folder.exists():
-        new = step.folder.with_name(f".{step.folder.name}{staging}")
-        try:
-            for name, data in step.write.items():
-                _write_bytes(new / name, data)
-            os.replace(new, step.folder)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-        return
-    for name, data in sorted(step.write.items(), key=lambda item: item[0] == "SKILL.md"):
-        new = step.folder / (name + staging)
-        _write_bytes(new, data)
-        os.replace(new, step.folder / name)
-    for name in step.remove:
-        (step.folder / name).unlink(missing_ok=True)
-    if step.remove:
-        _tidy(step.folder)
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-
-
-def _tidy(folder: Path) -> None:
-    """Remove compiled Python and empty folders in it, and the folder itself if it is empty."""
-    for parent, _, _ in os.walk(folder, topdown=False):
-        if Path(parent).name in _LEFT_OUT:
-            shutil.rmtree(parent, ignore_errors=True)
-        elif not os.listdir(parent):
-            os.rmdir(parent)
+from . import skill_folder, start_command
+from .config_file import Remembered, plan_file, text_of
+from .errors import InstallError
+from .memory import (
+    NOTHING,
+    Folder,
+    memory_file,
+    missing_folders,
+    read_memory,
+    remembered_files,
+    remembered_folder,
+)
+from .skill_folder import Step
+from .table import Additions, Edit, additions_for
 
 
 @dataclass(frozen=True)
@@ -185,68 +46,55 @@ class Change:
         return self.before != self.after
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plan:
-    """Everything that one command will do, and what to remember about it."""
+    """Everything that one command will do, and what to remember about it.
+
+    `shared_with` are the clients that keep a skill's folder from being removed, `folders` are to
+    be removed when they are empty.
+    """
 
     changes: list[Change]
     skill: Step
     note: str = ""
     shared_with: tuple[str, ...] = ()
-    memory: dict = field(default_factory=dict)
-    folders: list[Path] = field(default_factory=list)  # to remove when they are empty
+    memory: dict[str, Any] = field(default_factory=dict)
+    folders: list[Path] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(self.changes) or bool(self.skill)
 
 
-def memory_file(env: Mapping[str, str], home: Path) -> Path:
-    """The file in which this package remembers what it installed."""
-    state = env.get("XDG_STATE_HOME", "")
-    return (
-        (Path(state) if os.path.isabs(state) else home / ".local" / "state")
-        / NAME
-        / "installed.json"
-    )
+@dataclass(frozen=True)
+class _Before:
+    """One client before the command: what it is to have, and what is remembered.
 
-
-def _memory(file: Path) -> tuple[dict, list]:
-    """What was installed before, by client, and the folders made for this file.
-
-    A file that can't be read counts as missing.
+    `key` is its name in the memory, `others` are all other clients there, by name. `memory_folders`
+    were made for the file of the memory.
     """
-    try:
-        found = json.loads(text_of(file) or "")
-        clients = {
-            key: value
-            for key, value in found["clients"].items()
-            if isinstance(value["files"], list) and isinstance(value["skill"], dict)
-        }
-        return clients, [str(name) for name in found["folders"]]
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        return {}, _missing(file.parent)
+
+    key: str
+    additions: Additions
+    hooks: bool
+    files: dict[Path, Remembered]
+    folder: Folder | None
+    others: dict[str, dict[str, Any]]
+    memory_folders: list[str]
+
+    @property
+    def written(self) -> dict[str, str] | None:
+        """The sums of the skill's files as we wrote them; None if that isn't remembered."""
+        if self.folder and self.folder.path == str(self.additions.skill):
+            return self.folder.sums
+        return None
 
 
 def home_folder(env: Mapping[str, str]) -> Path:
     """The user's home. Raises InstallError."""
-    found = Path(env.get("HOME") or os.path.expanduser("~"))
-    if not found.is_absolute() or not found.is_dir():
-        raise InstallError(f"no home folder at {found}; set HOME, or pass --project DIR")
-    return found
-
-
-def serve_command() -> list[str]:
-    """The words of a command that starts this installation's server and will keep working."""
-    if "archive-v0" in Path(sys.prefix).parts:  # uvx may delete its environment
-        direct = metadata.distribution(NAME).read_text("direct_url.json")
-        source = json.loads(direct)["url"] if direct else f"{NAME}=={__version__}"
-        return [shutil.which("uvx") or "uvx", "--from", source, NAME, "serve"]
-    script = Path(sys.executable).parent / (NAME + (".exe" if os.name == "nt" else ""))
-    return (
-        [str(script), "serve"]
-        if script.is_file()
-        else [sys.executable, "-m", "remote_gpu_trainer", "serve"]
-    )
+    home = Path(env.get("HOME") or os.path.expanduser("~"))
+    if not home.is_absolute() or not home.is_dir():
+        raise InstallError(f"no home folder at {home}; set HOME, or pass --project DIR")
+    return home
 
 
 def plan(
@@ -268,104 +116,120 @@ def plan(
         project = project.resolve()
         if not project.is_dir():
             raise InstallError(f"no folder at {project}; create it, or pass another with --project")
-    place = memory_file(env, home)
-    memory, own_folders = _memory(place)
+    others, memory_folders = read_memory(memory_file(env, home))
     key = f"{client} {project or ''}".strip()
-    entry = memory.pop(key, {"files": [], "skill": {}, "hooks": False})
-    known = {
-        Path(item["file"]): Remembered(**item) for item in _well_formed(entry["files"], Remembered)
-    }
-    folder = next((Folder(**item) for item in _well_formed([entry["skill"]], Folder)), None)
-    hooks = hooks or bool(entry.get("hooks"))
-    serve = _words(command) if command is not None else ["remove"] if remove else serve_command()
-    target = wanted(client, home, env, project, serve, hooks or remove)
+    remembered = others.pop(key, NOTHING)
+    hooks = hooks or bool(remembered.get("hooks"))
+    before = _Before(
+        key,
+        # What was installed with hooks earlier is removed with them, even if that isn't remembered.
+        additions_for(client, home, env, project, _words(command, remove), hooks or remove),
+        hooks,
+        remembered_files(remembered),
+        remembered_folder(remembered),
+        others,
+        memory_folders,
+    )
+    return _removal(before) if remove else _installation(before)
 
+
+def _words(command: str | None, remove: bool) -> list[str]:
+    """The words that start the server; any will do where it is removed."""
+    if command is not None:
+        return start_command.words_of(command)
+    return ["remove"] if remove else start_command.serve_command()
+
+
+def _installation(before: _Before) -> Plan:
+    """What installs the client, or updates it."""
     changes, files = [], []
-    for file in dict.fromkeys([*known, *(edit.file for edit in target.edits)]):
-        candidates = [edit for edit in target.edits if edit.file == file] or [
-            replace(edit, file=file) for edit in target.edits
-        ]
-        edits = [edit for edit in candidates if edit in target.edits and not remove]
-        before, after, remembered = planned(file, edits, known.get(file), candidates)
-        changes.append(Change(file, before, after))
+    for file in _files(before):
+        candidates = _candidates(before, file)
+        edits = [edit for edit in candidates if edit in before.additions.edits]
+        change, remembered = _change(before, file, edits, candidates)
+        changes.append(change)
         if remembered:
-            remembered.folders = known[file].folders if file in known else _missing(file.parent)
+            remembered.folders = (
+                before.files[file].folders if file in before.files else missing_folders(file.parent)
+            )
             files.append(asdict(remembered))
-    others = tuple(
-        name for name, other in memory.items() if other["skill"].get("path") == str(target.skill)
-    )
-    if remove and folder and others:  # the last client to be uninstalled removes the parents
-        memory[others[0]]["skill"]["folders"] = list(
-            dict.fromkeys([*folder.folders, *memory[others[0]]["skill"].get("folders", [])])
-        )
-    result = Plan(
-        changes,
-        _skill_step(target, folder, others, remove),
-        "" if remove else target.note,
-        others if remove else (),
-    )
-    if remove:
-        result.folders = [
-            Path(name)
-            for item in (*known.values(), *([folder] if folder and not others else []))
-            for name in item.folders
-        ]
-    else:
-        parents = folder.folders if folder else _missing(target.skill.parent)
-        sums = {name: sum_of(data) for name, data in contents().items()}
-        memory[key] = {
+    skill = before.additions.skill
+    step = skill_folder.to_install(skill, before.written)
+    parents = before.folder.folders if before.folder else missing_folders(skill.parent)
+    sums = skill_folder.sums_of(skill_folder.contents())
+    memory = {
+        **before.others,
+        before.key: {
             "files": files,
-            "skill": asdict(Folder(str(target.skill), sums, parents)),
-            "hooks": hooks,
-        }
-    if memory:
-        result.memory = {"folders": own_folders, "clients": memory}
-    else:
-        result.folders += [Path(name) for name in own_folders]
-    return result
-
-
-def _words(command: str) -> list[str]:
-    with suppress(ValueError):
-        if words := shlex.split(command):
-            return words
-    raise InstallError(
-        f"--command {command[:60]!r} isn't a command line; write a command and close its quotes"
+            "skill": asdict(Folder(str(skill), sums, parents)),
+            "hooks": before.hooks,
+        },
+    }
+    return Plan(
+        changes,
+        step,
+        before.additions.note,
+        memory={"folders": before.memory_folders, "clients": memory},
     )
 
 
-def _skill_step(
-    target: Wanted, folder: Folder | None, others: tuple[str, ...], remove: bool
-) -> Step:
-    known = folder.sums if folder and folder.path == str(target.skill) else None
-    if not remove:
-        return to_install(target.skill, known)
-    return Step(target.skill, {}, (), ()) if others else to_remove(target.skill, known)
+def _removal(before: _Before) -> Plan:
+    """What uninstalls the client. A skill's folder stays while another client uses it."""
+    changes = [_change(before, file, [], _candidates(before, file))[0] for file in _files(before)]
+    skill = before.additions.skill
+    sharing = tuple(
+        name for name, other in before.others.items() if other["skill"].get("path") == str(skill)
+    )
+    folders = [name for remembered in before.files.values() for name in remembered.folders]
+    if sharing:
+        step = Step(skill, {}, (), ())
+        if before.folder:
+            _hand_over_parents(before.folder, before.others[sharing[0]]["skill"])
+    else:
+        step = skill_folder.to_remove(skill, before.written)
+        folders += before.folder.folders if before.folder else []
+    memory = {}
+    if before.others:
+        memory = {"folders": before.memory_folders, "clients": before.others}
+    else:
+        folders += before.memory_folders
+    return Plan(changes, step, "", sharing, memory, [Path(name) for name in folders])
 
 
-def _well_formed(items: list, kind: type) -> list[dict]:
-    names = set(kind.__dataclass_fields__)
-    return [item for item in items if isinstance(item, dict) and set(item) == names]
+def _hand_over_parents(folder: Folder, other: dict[str, Any]) -> None:
+    """Remember a folder's parents with another client: the last to be uninstalled removes them."""
+    other["folders"] = list(dict.fromkeys([*folder.folders, *other.get("folders", [])]))
 
 
-def _missing(folder: Path) -> list[str]:
-    """The missing ones of a folder and its parents, deepest first."""
-    found = []
-    while not folder.exists() and folder != folder.parent:
-        found.append(str(folder))
-        folder = folder.parent
-    return found
+def _files(before: _Before) -> list[Path]:
+    """The configuration files that have our values, or are to get them, each once."""
+    return list(dict.fromkeys([*before.files, *(edit.file for edit in before.additions.edits)]))
 
 
-def carry_out(made: Plan, env: Mapping[str, str]) -> None:
+def _candidates(before: _Before, file: Path) -> list[Edit]:
+    """The values of ours that may be in this file.
+
+    A file that we wrote earlier may be another one than today's, such as opencode.json beside a
+    new opencode.jsonc. Then all our values may be in it.
+    """
+    edits = before.additions.edits
+    return [edit for edit in edits if edit.file == file] or [
+        replace(edit, file=file) for edit in edits
+    ]
+
+
+def _change(
+    before: _Before, file: Path, edits: list[Edit], candidates: list[Edit]
+) -> tuple[Change, Remembered | None]:
+    old, new, remembered = plan_file(file, edits, before.files.get(file), candidates)
+    return Change(file, old, new), remembered
+
+
+def carry_out(plan: Plan, env: Mapping[str, str]) -> None:
     """Write what was planned, or restore everything if a part fails. Raises InstallError."""
     file = memory_file(env, home_folder(env))
-    remembered = (
-        json.dumps(made.memory, ensure_ascii=False, indent=1) + "\n" if made.memory else None
-    )
-    changes = [
-        change for change in (*made.changes, Change(file, text_of(file), remembered)) if change
-    ]
+    memory = json.dumps(plan.memory, ensure_ascii=False, indent=1) + "\n" if plan.memory else None
+    changes = [change for change in (*plan.changes, Change(file, text_of(file), memory)) if change]
     done: list[Change] = []
     try:
         for change in changes:
@@ -373,7 +237,7 @@ def carry_out(made: Plan, env: Mapping[str, str]) -> None:
                 raise InstallError(f"{change.file}: changed while this command ran; run this again")
             _write(change.file, change.after)
             done.append(change)
-        take(made.skill, f".{os.getpid()}.new")
+        skill_folder.take(plan.skill, f".{os.getpid()}.new")
     except (OSError, InstallError) as error:
         for change in reversed(done):
             with suppress(OSError):
@@ -381,10 +245,10 @@ def carry_out(made: Plan, env: Mapping[str, str]) -> None:
         if isinstance(error, InstallError):
             raise
         raise InstallError(
-            f"{error.filename or made.skill.folder}: can't be written ({error.strerror}), "
+            f"{error.filename or plan.skill.folder}: can't be written ({error.strerror}), "
             "nothing was changed; make it writable, then run this again"
         ) from None
-    for folder in sorted(set(made.folders), key=lambda path: -len(path.parts)):
+    for folder in sorted(set(plan.folders), key=lambda path: -len(path.parts)):
         with suppress(OSError):
             folder.rmdir()
 

@@ -1,0 +1,224 @@
+"""The four tools. No logic here: arguments in, the same answer as on the command line out.
+
+The agent reads the docstrings, and the descriptions of the arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated, Any
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+
+from ..catalogue import bundle
+from ..catalogue.entry import BadQuestion, FactError, read_day
+from ..logs.files import Unreadable
+from ..lookup import LIMITS
+from ..lookup.answer import answer_for
+from ..text import BadRequest
+from .answers import BoxHealth, Lookup, RunScript, Staleness
+from .progress import MOST, PLACES, read_with_progress, run_with_progress
+from .untrusted import as_data
+
+MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
+
+READS = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+
+# Places apart from those of the SDK, which needs one for each message that it reads or writes:
+# with a dead mount, calls that never end would otherwise take them all.
+LOGS, SCRIPTS, BOXES = (anyio.CapacityLimiter(PLACES) for _ in range(3))
+
+
+def add_to(server: MCPServer) -> None:
+    """Register the tools."""
+    server.add_tool(lookup_symptom, title="Look up a failing training run", annotations=READS)
+    server.add_tool(check_staleness, title="Check what is out of date", annotations=READS)
+    server.add_tool(
+        render_run_script,
+        title="Render a run script",
+        # It replaces a script that was rendered earlier.
+        annotations=READS.model_copy(update={"read_only_hint": False, "destructive_hint": True}),
+    )
+    server.add_tool(
+        gpu_health,
+        title="Check whether a GPU box is fit",
+        annotations=READS.model_copy(update={"open_world_hint": True}),
+    )
+
+
+async def lookup_symptom(
+    context: Context,
+    symptom: Annotated[
+        str,
+        Field(description="one sentence on what you see and when, a blank line, the error text"),
+    ] = "",
+    limit: Annotated[int, Field(description="how many matches", ge=LIMITS[0], le=LIMITS[1])] = 3,
+    log_path: Annotated[
+        str | None,
+        Field(description="log, config.json, probe JSON or folder of logs; also HOST:PATH"),
+    ] = None,
+    installed: Annotated[str | None, Field(description="pip freeze text")] = None,
+    good_log: Annotated[str | None, Field(description="log of a good run")] = None,
+) -> Annotated[CallToolResult, Lookup]:
+    """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
+    or is slow or wrong; may answer that nothing fits."""
+    versions = _checked_length(installed)
+    try:
+        answer = await read_with_progress(
+            context,
+            lambda reading: answer_for(
+                text=symptom,
+                log=log_path and os.path.expanduser(log_path),
+                good=good_log and os.path.expanduser(good_log),
+                limit=limit,
+                installed=versions,
+                progress=reading,
+            ),
+            places=LOGS,
+        )
+    except (BadRequest, Unreadable, bundle.CatalogueError) as error:
+        raise ToolError(str(error)) from None
+    return _in_both_forms(answer.as_dict())
+
+
+def check_staleness(
+    installed: Annotated[
+        str | None, Field(description="text of pip freeze, requirements.txt or uv.lock")
+    ] = None,
+    released: Annotated[
+        str | None, Field(description="a new release, such as 'torch 2.14'")
+    ] = None,
+    scope: Annotated[
+        str | None, Field(description="an id, family, page or platform, such as runpod")
+    ] = None,
+    on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
+) -> Annotated[CallToolResult, Staleness]:
+    """Call before telling the user a price, quota or billing command, and after changing torch
+    or the driver; with `scope` for one platform or entry."""
+    from ..platforms import checking  # not at the top, for a fast start: no other tool needs it
+
+    versions = _checked_length(installed)
+    try:
+        report = checking.check(
+            read_day(on), packages=versions, released=released or None, scope=scope or None
+        )
+    except (BadQuestion, FactError, bundle.CatalogueError) as error:
+        raise ToolError(str(error)) from None
+    return _in_both_forms(as_data(report.as_dict()))
+
+
+async def render_run_script(
+    context: Context,
+    job: Annotated[dict[str, Any], Field(description="name, command, deadline; see schema://job")],
+    profile: Annotated[
+        str, Field(description="the platform, such as runpod, slurm or generic-ssh")
+    ],
+    target: Annotated[
+        str | None,
+        Field(description="ssh, slurm, kubernetes, skypilot or local; default: by platform"),
+    ] = None,
+    write_to: Annotated[
+        str | None,
+        Field(description="folder or file for the script"),
+    ] = None,
+    outside: Annotated[bool, Field(description="write_to may leave the working folder")] = False,
+) -> Annotated[CallToolResult, RunScript]:
+    """Call instead of writing nohup, tmux or sbatch yourself for anything that runs over ten
+    minutes on a box; starts nothing and spends nothing."""
+    # Not at the top, for a fast start: the model of a job takes a while to build, and most
+    # sessions don't need it.
+    from ..runs.job_reading import JobError
+    from ..runs.rendering import rendered
+
+    try:
+        answer = await run_with_progress(
+            context,
+            lambda: rendered(job, profile, target, write_to, None, outside),
+            lambda: "waiting for the files of the job",
+            places=SCRIPTS,
+        )
+    except TimeoutError:
+        why = f"no file of the job answered in {MOST:g} s; look for a dead mount"
+        raise ToolError(why) from None
+    except (BadRequest, JobError, FactError, bundle.CatalogueError) as error:
+        raise ToolError(str(error)) from None
+    return _in_both_forms(answer)
+
+
+async def gpu_health(
+    context: Context,
+    host: Annotated[
+        str | None,
+        Field(description="ssh name, user@host or the provider's ssh line; default: this machine"),
+    ] = None,
+    expect: Annotated[
+        str | None,
+        Field(description="what you paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550"),
+    ] = None,
+    stress_seconds: Annotated[
+        float,
+        Field(
+            description="load all GPUs; about 15 fit into a call; never while a job runs there",
+            ge=0,
+            le=3600,
+        ),
+    ] = 0,
+) -> Annotated[CallToolResult, BoxHealth]:
+    """Call after the first login to a new or restarted box, before installing, and when a run
+    hangs, slows down or dies without a traceback."""
+    # Not at the top, for a fast start: they import ssh, which only sessions with a box need.
+    from ..boxes import box
+    from ..health import examine
+
+    expected = (expect or "").strip()
+    if expected == "help":
+        # To `--expect help` the script prints a list of names, which is no reply about a box. As
+        # a pair it is refused, and the error lists the names.
+        expected = "help="
+    try:
+        question = examine.Question(expected, stress=stress_seconds)
+        place = box.parse(host or "local")
+        try:
+            health = await run_with_progress(
+                context,
+                lambda: examine.examine_in_a_call(place, question),
+                lambda: "waiting for the box",
+                places=BOXES,
+            )
+        except TimeoutError:
+            health = examine.late(place)
+    except (BadRequest, box.BadBox, bundle.CatalogueError) as error:
+        raise ToolError(str(error)) from None
+    return _in_both_forms(health.as_dict())
+
+
+def _checked_length(installed: str | None) -> str | None:
+    """`installed` unchanged, None if it is empty.
+
+    Raises ToolError if reading it would take longer than a call may.
+    """
+    if installed and len(installed) > MOST_INSTALLED:
+        raise ToolError(
+            f"installed: {len(installed)} characters are too many; "
+            f"pass at most {MOST_INSTALLED}, or use the command line with --installed FILE"
+        )
+    return installed or None
+
+
+def _in_both_forms(answer: dict) -> CallToolResult:
+    """The answer as text and as structured content, for clients that pass the model only one.
+
+    Both are complete, and both are UTF-8 whatever the files here are called.
+    """
+    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    if text != (clean := text.encode("utf-8", "replace").decode()):
+        text, answer = clean, json.loads(clean)
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=answer)
