@@ -24,8 +24,8 @@ for _place in (HERE.parent / "server", HERE.parent.parent.parent):
         sys.path.insert(0, str(_place))
         break
 
-from remote_gpu_trainer.catalogue import bundle, entry
-from remote_gpu_trainer.catalogue.entry import FactError, read_all
+from remote_gpu_trainer.catalogue import bundle, freshness
+from remote_gpu_trainer.catalogue.facts import FactError, read_all
 
 
 def main() -> int:
@@ -46,15 +46,15 @@ def main() -> int:
         action="append",
         default=[],
         metavar="KIND=DAYS",
-        help="another limit; KIND is one of " + ", ".join(entry.LIMITS),
+        help="another limit; KIND is one of " + ", ".join(freshness.LIMITS),
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print an object")
     form.add_argument("--markdown", action="store_true", help="print a table")
     args = parser.parse_args()
     try:
-        day, limits = entry.read_day(args.on), entry.read_limits(args.limit)
-    except entry.BadQuestion as error:
+        day, limits = freshness.read_day(args.on), freshness.read_limits(args.limit)
+    except freshness.BadQuestion as error:
         return refuse(str(error))
     if not (args.root / "references").is_dir():
         return refuse(f"no references/ in {args.root}; pass the bundle's folder with --root")
@@ -63,7 +63,7 @@ def main() -> int:
         heads = read_all(args.root)
     except (FactError, OSError) as error:
         return refuse(str(error))
-    rows = [item.as_dict() for item in entry.past(read.entries, heads, day, limits)]
+    rows = [item.as_dict() for item in freshness.past(read.entries, heads, day, limits)]
     if args.json:
         print(json.dumps({"stale": rows}, ensure_ascii=False, indent=1))
     elif args.markdown:

@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.entry import heads, split
-from remote_gpu_trainer.catalogue.entry import value as value_of
+from remote_gpu_trainer.catalogue.facts import heads, split
+from remote_gpu_trainer.catalogue.facts import value as value_of
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.platforms.profile import Facts, ProfileError
 

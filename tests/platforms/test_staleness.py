@@ -9,7 +9,8 @@ from datetime import date, timedelta
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.entry import LIMITS, heads, kind_of, read_all
+from remote_gpu_trainer.catalogue.facts import heads, read_all
+from remote_gpu_trainer.catalogue.freshness import LIMITS, kind_of
 from remote_gpu_trainer.cli import main as cli
 from remote_gpu_trainer.platforms import checking, installed, staleness
 from remote_gpu_trainer.platforms.staleness import Statement, contradictions
@@ -162,6 +163,8 @@ def test_the_script_and_what_it_imports_are_written_for_python_3_8():
                 "catalogue/grammar",
                 "text/__init__",
                 "catalogue/entry",
+                "catalogue/facts",
+                "catalogue/freshness",
                 "catalogue/bundle",
             )
         ),

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
-from ..catalogue.entry import split
+from ..catalogue.facts import split
 from ..catalogue.lint import probed
 from ..lookup.answer import answer_for, plain
 from ..retrieval import encoder, index, search
@@ -163,7 +163,7 @@ def _shares(page: str, read: Catalogue) -> dict[str, Any]:
 
 
 def _limits(page: str, read: Catalogue) -> dict[str, Any]:
-    from ..catalogue.entry import LIMITS
+    from ..catalogue.freshness import LIMITS
 
     return {"limits": LIMITS}
 

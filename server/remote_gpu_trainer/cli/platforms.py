@@ -343,7 +343,7 @@ def show_interval(args: argparse.Namespace) -> int:
 
 def staleness(args: argparse.Namespace) -> int:
     """`staleness`: 0 fresh, 1 something to look at."""
-    from ..catalogue.entry import BadQuestion, read_day
+    from ..catalogue.freshness import BadQuestion, read_day
     from ..platforms import checking
 
     try:

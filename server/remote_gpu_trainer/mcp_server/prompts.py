@@ -200,7 +200,7 @@ def _ids(begun: str) -> list[str]:
 
 
 def _platforms() -> list[str]:
-    from ..catalogue.entry import pages
+    from ..catalogue.facts import pages
 
     return [path.stem for path in pages(bundle.bundle_root())]
 
@@ -290,7 +290,7 @@ def files(root: Path) -> list[Path]:
 
 def front_matter(root: Path) -> dict:
     """The front matter of SKILL.md; empty if the file is missing."""
-    from ..catalogue.entry import split
+    from ..catalogue.facts import split
 
     try:
         head, _ = split((root / "SKILL.md").read_text(encoding="utf-8"))

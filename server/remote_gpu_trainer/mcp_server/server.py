@@ -27,7 +27,8 @@ from pydantic import Field
 
 from .. import __version__
 from ..catalogue import bundle
-from ..catalogue.entry import BadQuestion, FactError, read_day
+from ..catalogue.facts import FactError
+from ..catalogue.freshness import BadQuestion, read_day
 from ..logs.files import Unreadable
 from ..lookup import LIMITS
 from ..lookup.answer import answer_for

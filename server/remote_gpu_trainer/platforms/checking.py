@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 
 from ..catalogue import bundle
-from ..catalogue.entry import read_all, read_limits
+from ..catalogue.facts import read_all
+from ..catalogue.freshness import read_limits
 from . import staleness
 
 MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue

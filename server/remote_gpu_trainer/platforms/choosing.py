@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
-from ..catalogue.entry import LIMITS
+from ..catalogue.freshness import LIMITS
 from .profile import Fact, Facts, Profile
 
 

@@ -24,7 +24,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from ..catalogue.entry import BadQuestion
+from ..catalogue.freshness import BadQuestion
 
 _BEHIND = re.compile(r"\s+(?:#|--|\\).*")  # a comment, an option such as a hash, a continued line
 _LOCK = re.compile(r"^\[\[packages?\b|^(?:lock-)?version = ", re.M)

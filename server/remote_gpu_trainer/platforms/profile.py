@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..catalogue import bundle
-from ..catalogue.entry import FactError, pages, split
+from ..catalogue.facts import FactError, pages, split
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where libyaml is there
 Value = TypeVar("Value")

@@ -18,8 +18,10 @@ from pathlib import Path
 
 from .. import __version__
 from ..catalogue import bundle
-from ..catalogue.entry import LIMITS, BadQuestion, Entry, FactError, FactHead, past, split
-from ..catalogue.entry import value as value_of
+from ..catalogue.entry import Entry
+from ..catalogue.facts import FactError, FactHead, split
+from ..catalogue.facts import value as value_of
+from ..catalogue.freshness import LIMITS, BadQuestion, past
 
 _RELEASED = re.compile(
     r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*"
