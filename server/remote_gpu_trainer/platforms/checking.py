@@ -12,8 +12,8 @@ from datetime import date
 from pathlib import Path
 
 from ..catalogue import bundle
-from ..catalogue.facts import read_all
 from ..catalogue.freshness import read_limits
+from ..catalogue.front_matter import read_fact_heads
 from . import staleness
 
 MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue
@@ -38,7 +38,7 @@ def check(
     read = bundle.read(root) if root else bundle.load()
     return staleness.check(
         read.entries,
-        read_all(read.root),
+        read_fact_heads(read.root),
         staleness.read_statements(read.root),
         on=on or date.today(),
         packages=packages,

@@ -17,19 +17,17 @@ from datetime import date
 from pathlib import Path
 
 from .. import __version__
-from ..catalogue import bundle
+from ..catalogue import bundle, front_matter
 from ..catalogue.entry import Entry
-from ..catalogue.facts import FactError, FactHead, split
-from ..catalogue.facts import value as value_of
+from ..catalogue.facts import FactError, FactHead
 from ..catalogue.freshness import LIMITS, BadQuestion, past
+from ..catalogue.front_matter import FrontMatter
 
 _RELEASED = re.compile(
     r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*"
 )
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
 MARK = re.compile(r"<!-- fact: ([a-z0-9-]+\.[a-z_]+(?:\.[a-z_]+)?) = ([^\n]{1,80}?) -->")
-_TOKENS = re.compile(r"^tokens:\s*\[(.*)\]\s*$", re.M)
-_VERSION = re.compile(r'^  version: "?([^"\n]+)"?\s*$', re.M)
 SAME = {"pytorch": "torch"}  # what people write for a package
 UNDATED = "no page with a date says it"
 
@@ -309,45 +307,48 @@ def _plain_value(value: str) -> str:
 def read_statements(root: Path) -> list[Statement]:
     """Every statement of a bundle.
 
-    Raises FactError for a comment that names a field which no profile has.
+    Raises FactError for a comment that names a field which no profile has, and for front matter
+    that isn't YAML.
     """
-    found: list[Statement] = []
     texts = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
         for path in [*bundle.pages(root), root / "SKILL.md"]
         if path.is_file()
     }
-    wanted: dict[str, None] = {}
-    for place, text in texts.items():
-        for mark in MARK.finditer(text):
-            line = text.count("\n", 0, mark.start()) + 1
-            found.append(Statement(mark[1], mark[2], f"{place}:{line}"))
-            wanted[mark[1]] = None
-        if place.startswith("profiles/"):
-            found += _tokens(place, split(text)[0])
-    found += _front_matter(texts, wanted)
-    version = _VERSION.search(split(texts.get("SKILL.md", ""))[0])
-    if version:
-        found += [
-            Statement("version", version[1], "SKILL.md"),
-            Statement("version", __version__, "package"),
-        ]
-    return found
+    comments = [comment for place, text in texts.items() for comment in _comments(place, text)]
+    profiles = {
+        place: front_matter.read(text, place)
+        for place, text in texts.items()
+        if place.startswith("profiles/")
+    }
+    return [
+        *comments,
+        *_tokens(profiles),
+        *_values(profiles, dict.fromkeys(comment.thing for comment in comments)),
+        *_versions(texts.get("SKILL.md", "")),
+    ]
 
 
-def _tokens(place: str, head: str) -> Iterator[Statement]:
-    listed = _TOKENS.search(head)
-    for token in re.findall(r'"([^"]+)"', listed[1]) if listed else ():
-        yield Statement(f"token {token}", Path(place).stem, place)
+def _comments(place: str, text: str) -> Iterator[Statement]:
+    """What the comments of a page say of facts."""
+    for mark in MARK.finditer(text):
+        line = text.count("\n", 0, mark.start()) + 1
+        yield Statement(mark[1], mark[2], f"{place}:{line}")
 
 
-def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[Statement]:
+def _tokens(profiles: Mapping[str, FrontMatter]) -> Iterator[Statement]:
+    """Which platform each token shows."""
+    for place, profile in profiles.items():
+        for token in dict.fromkeys(profile.tokens):
+            yield Statement(f"token {token}", profile.name, place)
+
+
+def _values(profiles: Mapping[str, FrontMatter], things: Iterable[str]) -> Iterator[Statement]:
     """The front matter's own value for each thing that a comment names."""
-    for thing in wanted:
+    for thing in things:
         name, fact, *field = thing.split(".")
         place = f"profiles/{name}.md"
-        head = split(texts.get(place, ""))[0]
-        value = value_of(head, fact, *field) or _by_parser(head, fact, field)
+        value = profiles[place].value(fact, *field) if place in profiles else None
         if value is None:
             raise FactError(
                 f"a page's comment names the fact {thing}, which no profile has; "
@@ -356,11 +357,13 @@ def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[St
         yield Statement(thing, value, place)
 
 
-def _by_parser(head: str, fact: str, field: list[str]) -> str | None:
-    """The same with the YAML parser, whose import takes a tenth of the whole check."""
-    import yaml
-
-    value = (((yaml.safe_load(head) or {}).get("facts") or {}).get(fact) or {}).get("value")
-    for part in field:
-        value = value.get(part) if isinstance(value, dict) else None
-    return None if value is None or isinstance(value, dict) else str(value)
+def _versions(skill: str) -> list[Statement]:
+    """The version that SKILL.md gives, and the package's; none where SKILL.md gives none."""
+    metadata = front_matter.read(skill, "SKILL.md").fields.get("metadata")
+    version = metadata.get("version") if isinstance(metadata, dict) else None
+    if version is None:
+        return []
+    return [
+        Statement("version", str(version), "SKILL.md"),
+        Statement("version", __version__, "package"),
+    ]
