@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from ..text import UserError
@@ -156,16 +157,22 @@ def load() -> Catalogue:
 
 
 class EntryCache(Mapping):
-    """{id: entry} of all pages under `root`, without entries that break the grammar."""
+    """{id: entry} of all pages under `root`, without entries that break the grammar.
+
+    `digest` is a hash of the pages' names and texts.
+    """
 
     def __init__(self, root: Path):
         self._sections: dict[str, Section] = {}
         self._read: dict[str, Entry | None] = {}
+        whole = sha256()
         for name, text in texts(root):
+            whole.update(f"{name}\0{text}\0".encode())
             if isinstance(text, str):
                 self._sections.update(
                     (section.id, section) for section in sections(text, name) if section.id
                 )
+        self.digest = whole.hexdigest()
 
     def __getitem__(self, id: str) -> Entry:
         if id not in self._read:

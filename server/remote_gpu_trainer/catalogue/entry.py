@@ -59,6 +59,11 @@ FIELDS = (
 ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # K8S is a family with a digit in its name
 
 
+def family_of(entry_id: str) -> str:
+    """The letters of an id: `O` of `O7` and of `O7a`."""
+    return entry_id.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip("0123456789")
+
+
 @dataclass(frozen=True)
 class Fault:
     """Something on a page that breaks the grammar. `text` says what is wrong and what to write."""
@@ -124,7 +129,7 @@ class Entry:
     @property
     def family(self) -> str:
         """The letters of the id: `O` of `O7`."""
-        return self.id.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip("0123456789")
+        return family_of(self.id)
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.facts import split
 from ..catalogue.lint import probed
 from ..lookup.answer import answer_for, plain
-from ..retrieval import encoder, index, search
+from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
 from .main import leaves, make_parser
 from .terminal import draw
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
-INDEX = "server/remote_gpu_trainer/retrieval/index.npz"
+VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
 _TEMPLATES = Environment(
@@ -50,7 +50,8 @@ def outdated(root: Path, write: bool) -> list[str]:
     A whole file counts only where its folder is: a wheel, for example, has no docs/.
     """
     read = bundle.read(root)
-    found = [INDEX] if (root / INDEX).parent.is_dir() and _is_index_old(root, read, write) else []
+    is_old = (root / VECTORS).parent.is_dir() and _are_vectors_old(root, read, write)
+    found = [VECTORS] if is_old else []
     fresh, ids = {}, probed(read)
     for path in [*(root / name for name in DOCUMENTS), *bundle.pages(root)]:
         if path.is_file():
@@ -78,21 +79,22 @@ def seen_by_probe(text: str, ids: set[str]) -> str:
     return "".join(parts)
 
 
-def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:
-    """Whether the look-up's index is of other entries; made anew when asked.
+def _are_vectors_old(root: Path, read: Catalogue, write: bool) -> bool:
+    """Whether the vectors' file is of other entries, or not as it is written; repaired when asked.
 
     Raises CatalogueError without the encoder's file.
     """
     model = encoder.load()
     if model is None:
         raise CatalogueError(f"can't read {encoder.PLACE}; restore it with git checkout")
-    known = index.read_if_there(root / INDEX)
-    if index.is_current(known, read.entries, encoder.name()):
+    path = root / VECTORS
+    known = vectors.read_whole_lines(path)
+    if index.is_current(known, read.entries, encoder.name()) and vectors.is_written_so(path, known):
         return False
     if write:
-        arrays = index.build(read.entries, model, encoder.name(), known)
-        write_whole(root / INDEX, encoder.packed(arrays), 0o644)
-        index.load.cache_clear(), search.load.cache_clear()
+        fresh = index.encoded(read.entries, model, encoder.name(), known)
+        write_whole(path, vectors.as_text(fresh).encode(), 0o644)
+        index.load.cache_clear(), search.load.cache_clear(), bundle.load_cache.cache_clear()
     return True
 
 
