@@ -108,12 +108,15 @@ def _filled(template: str, **values: Any) -> str:
 
 
 def _families(page: str, read: Catalogue) -> dict[str, Any]:
-    """A row for each page; a page may hold several families."""
+    """A row for each page; a page may hold several families.
+
+    No row has a number that a new entry changes: such rows would conflict in every second merge.
+    """
     pages: dict[str, list[str]] = {}
     for family, group in read.families.items():
-        numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
-        pages.setdefault(group[0].path, []).append(f"{family}{numbers[0]}–{numbers[-1]}")
-    return {"pages": [(ids, _title_of(read.root / path), path) for path, ids in pages.items()]}
+        pages.setdefault(group[0].path, []).append(family)
+    rows = [(names, _title_of(read.root / path), path) for path, names in pages.items()]
+    return {"pages": rows}
 
 
 def _title_of(path: Path) -> str:
@@ -133,6 +136,7 @@ def _contents(page: str, read: Catalogue) -> dict[str, Any]:
 
 
 def _count(page: str, read: Catalogue) -> dict[str, Any]:
+    """How many entries there are; only the site shows it, as each new entry changes it."""
     ran = sum(bool(entry.ran) for entry in read.entries)
     return {"entries": len(read.entries), "families": len(read.families), "ran": ran}
 
