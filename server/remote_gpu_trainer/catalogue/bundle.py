@@ -119,7 +119,7 @@ def nothing_in(root: Path) -> CatalogueError:
     """The error to raise for a folder without any entry."""
     return CatalogueError(
         f"no entry under {root}; entries belong into references/**/*.md there, "
-        "and 'remote-gpu-trainer lint' says what is wrong with them"
+        "and 'rgt dev lint' says what is wrong with them"
     )
 
 
