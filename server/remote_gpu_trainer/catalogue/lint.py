@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
+from typing import Any
 
-try:
-    from re import _parser
-except ImportError:  # Python 3.10
+if sys.version_info >= (3, 11):
+    from re import _parser  # pyright: ignore[reportAttributeAccessIssue]: private, without a stub
+else:
     import sre_parse as _parser
 
 from .bundle import Catalogue
@@ -193,29 +195,41 @@ def probed(catalogue: Catalogue) -> set[str] | None:
     A kind of finding is a tuple of an id, WRONG or HINT, and texts. The parts are read, never run.
     """
     parts = sorted((catalogue.root / PROBE).glob("*.py"))
-    kinds = [
-        node.elts[0].value
+    if not parts:
+        return None
+    return {
+        catalogue.current(id)
         for part in parts
         for node in ast.walk(ast.parse(part.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Tuple)
-        and [getattr(one, "id", "") for one in node.elts[1:2]] in (["WRONG"], ["HINT"])
-        and isinstance(node.elts[0], ast.Constant)
-    ]
-    return {catalogue.current(kind) for kind in kinds} if parts else None
+        if isinstance(node, ast.Tuple) and (id := _id_of_kind(node))
+    }
+
+
+def _id_of_kind(node: ast.Tuple) -> str:
+    """The id of a kind of finding, `("O3", WRONG, …)`; '' for any other tuple."""
+    if len(node.elts) < 2:
+        return ""
+    first, second = node.elts[:2]
+    is_kind = isinstance(second, ast.Name) and second.id in ("WRONG", "HINT")
+    if is_kind and isinstance(first, ast.Constant) and isinstance(first.value, str):
+        return first.value
+    return ""
 
 
 def _probed(catalogue: Catalogue) -> Iterator[Fault]:
     """The field Seen by stands in the entries that the probe can name, and in no other."""
     ids = probed(catalogue)
+    if ids is None:
+        return
     repair = "run rgt dev docs --write"
-    for entry in catalogue.entries if ids is not None else ():
+    for entry in catalogue.entries:
         if entry.id in ids and not entry.seen_by:
             yield _fault(entry, f"the probe can name it; {repair}, which adds '**Seen by:** probe'")
         if entry.id not in ids and entry.seen_by:
             text = f"Seen by names the probe, and {PROBE} doesn't name it; {repair}"
             yield _fault(entry, text)
-    for name in sorted((ids or set()) - {*catalogue.by_id}):
-        yield Fault(PROBE, 1, f"entry {name} doesn't exist; name one that does")
+    for id in sorted(ids - {*catalogue.by_id}):
+        yield Fault(PROBE, 1, f"entry {id} doesn't exist; name one that does")
 
 
 def _fault(entry: Entry, text: str) -> Fault:
@@ -308,34 +322,55 @@ def stalls(pattern: str) -> str:
 
     It is strict: it refuses a few harmless ones as well.
     """
-    unbounded = 0
+    tree = _parser.parse(pattern)
+    trouble = _trouble_in(tree, inside_repeat=False)
+    if trouble:
+        return trouble
+    return "more than two unbounded repeats" if _unbounded_repeats(tree) > 2 else ""
 
-    def walk(tree, inside: bool) -> str:
-        nonlocal unbounded
-        for operator, value in tree:
-            name = str(operator)
-            if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-                low, high, inner = value
-                varies = high != low
-                if varies and inside:
-                    return "a repeat inside a repeat"
-                unbounded += high >= 1000 and varies and "CATEGORY_DIGIT" not in str(inner)
-                found = walk(inner, inside or high > 1)
-            elif name == "BRANCH":
-                found = next(filter(None, (walk(branch, inside) for branch in value[1])), "")
-            elif name == "SUBPATTERN":
-                found = walk(value[3], inside)
-            elif name in ("ASSERT", "ASSERT_NOT"):
-                found = walk(value[1], inside)
-            elif name.startswith("GROUPREF"):
-                found = "a reference to a group"
-            else:
-                found = ""
-            if found:
-                return found
-        return "more than two unbounded repeats" if unbounded > 2 else ""
 
-    return walk(_parser.parse(pattern), False)
+def _trouble_in(tree: Iterable, inside_repeat: bool) -> str:
+    """A repeat inside a repeat, or a reference to a group, in a parsed expression; or ''."""
+    for operator, value in tree:
+        if str(operator) in _REPEATS:
+            low, high, inner = value
+            if high != low and inside_repeat:
+                return "a repeat inside a repeat"
+            inside = inside_repeat or high > 1
+            if trouble := _trouble_in(inner, inside):
+                return trouble
+            continue
+        if str(operator).startswith("GROUPREF"):
+            return "a reference to a group"
+        for inner in _inner(str(operator), value):
+            if trouble := _trouble_in(inner, inside_repeat):
+                return trouble
+    return ""
+
+
+def _unbounded_repeats(tree: Iterable) -> int:
+    """How many repeats without an end an expression has. Digits don't count: numbers are short."""
+    count = 0
+    for operator, value in tree:
+        if str(operator) in _REPEATS:
+            low, high, inner = value
+            count += high >= 1000 and high != low and "CATEGORY_DIGIT" not in str(inner)
+            count += _unbounded_repeats(inner)
+        else:
+            count += sum(map(_unbounded_repeats, _inner(str(operator), value)))
+    return count
+
+
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+
+def _inner(operator: str, value: Any) -> list:
+    """The parsed expressions within a part of one that isn't a repeat."""
+    if operator == "BRANCH":
+        return value[1]
+    if operator == "SUBPATTERN":
+        return [value[3]]
+    return [value[1]] if operator in ("ASSERT", "ASSERT_NOT") else []
 
 
 def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
