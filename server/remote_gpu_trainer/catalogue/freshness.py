@@ -59,16 +59,16 @@ class Stale:
         }
 
 
-def read_day(told: str | None) -> date:
+def read_day(text: str | None) -> date:
     """The date of a YYYY-MM-DD text; today for None. Raises BadQuestion."""
-    if told is None:
+    if text is None:
         return date.today()
     try:
-        if told.strip()[4:8:3] == "--":  # newer Pythons also read 20261120 and 2026-W47-5
-            return date.fromisoformat(told.strip())
+        if text.strip()[4:8:3] == "--":  # newer Pythons also read 20261120 and 2026-W47-5
+            return date.fromisoformat(text.strip())
     except ValueError:
         pass
-    raise BadQuestion(f"{told[:40]!r} isn't a date; write it as YYYY-MM-DD")
+    raise BadQuestion(f"{text[:40]!r} isn't a date; write it as YYYY-MM-DD")
 
 
 def read_limits(overrides: Iterable[str]) -> dict[str, int]:
@@ -95,14 +95,14 @@ def kind_of(entry: Entry) -> str:
 
 def stale_entry(entry: Entry, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
     """The entry as a finding if it is past its limit on this day, otherwise None."""
-    found = Stale(
+    finding = Stale(
         entry.id,
         entry.title.replace("`", ""),
         entry.verified,
         limits[kind_of(entry)],
         entry.sources[0] if entry.sources else "",
     )
-    return found if found.past(on) else None
+    return finding if finding.past(on) else None
 
 
 def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> Stale | None:
@@ -112,10 +112,10 @@ def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> 
     """
     if fact.date is None:
         return None
-    found = Stale(
+    finding = Stale(
         fact.id, f"{fact.kind} fact of {fact.profile}", fact.date, limits[fact.kind], fact.source
     )
-    return found if found.past(on) else None
+    return finding if finding.past(on) else None
 
 
 def past(
@@ -125,7 +125,7 @@ def past(
     limits: Mapping[str, int] = LIMITS,
 ) -> list[Stale]:
     """Everything past its limit on this day, sorted by the day on which it became stale."""
-    found = [stale_entry(entry, on, limits) for entry in entries] + [
+    findings = [stale_entry(entry, on, limits) for entry in entries] + [
         stale_fact(fact, on, limits) for fact in facts
     ]
-    return sorted((item for item in found if item), key=lambda item: (item.due, item.id))
+    return sorted(filter(None, findings), key=lambda finding: (finding.due, finding.id))
