@@ -257,8 +257,8 @@ def make_server() -> MCPServer:
     )
     def profile_facts(name: str) -> str:
         """One platform's facts, each with its source, its date and any doubt about it."""
-        from ..platforms.choosing import as_dict
         from ..platforms.profile import ProfileError, get
+        from ..platforms.showing import as_dict
 
         try:
             return json.dumps(

@@ -267,8 +267,9 @@ def _declared(entry: Entry) -> set[str]:
 
     from . import installed
 
-    required = {canonicalize_name(r.name) for r in installed.requirements(entry.applies_to)}
-    return required | {canonicalize_name(name) for name, _ in _RAN.findall(entry.ran)}
+    required = [requirement.name for requirement in installed.requirements(entry.applies_to)]
+    ran = [name for name, _ in _RAN.findall(entry.ran)]
+    return set(map(canonicalize_name, [*required, *ran]))
 
 
 def _libraries(entries: Iterable[Entry]) -> list[str]:

@@ -17,8 +17,8 @@ from datetime import date
 
 from ..text import BadRequest
 from ..text.masking import ANSI, shown, shown_lines
-from .choosing import mark
 from .profile import Profile
+from .showing import mark
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{2,120}\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]+\Z")  # a word that no shell would change
