@@ -138,14 +138,14 @@ def encoded(
     """The vectors of entries by id. Those in `old` with the same hash aren't encoded again."""
     entries = list(entries)
     hashes, old = made_from(entries, name), old or {}
-    found = {}
+    result = {}
     for entry in entries:
         own = old.get(entry.id)
         if own is None or own.made_from != hashes[entry.id]:
             points = numpy.stack([model.vector(text) for text in cards(entry)])
             own = EntryVectors(hashes[entry.id], vectors.pack(points))
-        found[entry.id] = own
-    return found
+        result[entry.id] = own
+    return result
 
 
 def is_current(old: Mapping[str, EntryVectors], entries: Iterable[Entry], model: str) -> bool:
@@ -242,9 +242,9 @@ class Index:
         A number that no entry has counts for neither.
         """
         said = set(words(text))
-        found = self._rows.keys() & said
-        others = sum(not word[0].isdigit() for word in said - found)
-        return len(found), len(found) / max(len(found) + others, 1)
+        known = self._rows.keys() & said
+        unknown = sum(not word[0].isdigit() for word in said - known)
+        return len(known), len(known) / max(len(known) + unknown, 1)
 
     def held(self, text: str, column: int) -> int:
         """How many different words of a text the entry of a column has too."""
@@ -265,17 +265,22 @@ class Index:
         Only words that the catalogue has as a whole: a part of a longer one may be a secret's.
         A long word in capitals is rather an order than a name, and comes in small letters.
         """
-        found: dict[str, float] = {}
+        weights: dict[str, float] = {}
         written: dict[str, str] = {}
         for token in tokens(text):
             for word in words(token)[: 1 if token.isascii() else None]:
                 if weight := self._weight(word, column):
-                    found[word] = weight
-                    shouted = token.isalpha() and token.isupper() and len(token) > 5
-                    written.setdefault(
-                        word, token.lower() if shouted else token if token.isascii() else word
-                    )
-        return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
+                    weights[word] = weight
+                    written.setdefault(word, _as_written(token, word))
+        return [written[word] for word in sorted(weights, key=lambda word: -weights[word])[:most]]
+
+
+def _as_written(token: str, word: str) -> str:
+    """How a reason shows a word of a token: as the text has it, Chinese by its pair alone."""
+    is_shouted = token.isalpha() and token.isupper() and len(token) > 5
+    if is_shouted:
+        return token.lower()
+    return token if token.isascii() else word
 
 
 class PlainIndex(Index):

@@ -79,7 +79,7 @@ def _place(entry_id: str) -> tuple[str, int, str]:
 
 def read(place: Path = PLACE) -> dict[str, EntryVectors]:
     """The vectors in a file by id. Raises CatalogueError for one that is missing or damaged."""
-    found = {}
+    vectors = {}
     try:
         for number, line in enumerate(place.read_text(encoding="ascii").splitlines(), 1):
             if line.startswith("# "):
@@ -87,12 +87,12 @@ def read(place: Path = PLACE) -> dict[str, EntryVectors]:
             match = _LINE.fullmatch(line)
             if not match:
                 raise ValueError(f"line {number} isn't an id, a hash and vectors")
-            found[match[1]] = EntryVectors(match[2], match[3])
-        if not found:
+            vectors[match[1]] = EntryVectors(match[2], match[3])
+        if not vectors:
             raise ValueError("it names no entry")
     except (OSError, ValueError) as error:
         raise CatalogueError(f"can't read {place} ({error}); run rgt dev docs --write") from None
-    return found
+    return vectors
 
 
 def read_whole_lines(place: Path) -> dict[str, EntryVectors]:
@@ -106,8 +106,7 @@ def read_whole_lines(place: Path) -> dict[str, EntryVectors]:
     except OSError:
         return {}
     matches = filter(None, map(_LINE.fullmatch, text.splitlines()))
-    found = {match[1]: EntryVectors(match[2], match[3]) for match in matches}
-    return {id: own for id, own in found.items() if _is_whole(own.packed)}
+    return {match[1]: EntryVectors(match[2], match[3]) for match in matches if _is_whole(match[3])}
 
 
 def is_written_so(place: Path, vectors: Mapping[str, EntryVectors]) -> bool:
