@@ -130,18 +130,18 @@ def _is_chinese(text: str) -> bool:
 
 def leads(catalogue: Catalogue) -> list[Fault]:
     """What is wrong with the first paragraphs of root cause, fix and check."""
-    found = []
+    faults = []
     for entry in catalogue.entries:
         for name in ("root_cause", "fix", "check"):
             lead = getattr(entry, name).split("\n\n")[0].split("\n```")[0].strip()
             words, field = len(lead.split()), name.replace("_", " ")
             if words > LEAD_WORDS:
                 text = f"the first paragraph of {field} has {words} words; keep to {LEAD_WORDS}"
-                found.append(_fault(entry, text))
+                faults.append(_fault(entry, text))
             if not lead.endswith((".", ".)")):
                 text = f"the first paragraph of {field} ends in {lead[-20:]!r}; end in a full stop"
-                found.append(_fault(entry, text))
-    return found
+                faults.append(_fault(entry, text))
+    return faults
 
 
 def _ids(catalogue: Catalogue) -> Iterator[Fault]:
@@ -174,9 +174,13 @@ def _shared(catalogue: Catalogue) -> Iterator[Fault]:
             continue
         others = dict.fromkeys(
             other.id
-            for (other, pattern_of_other), found in zip(roots, texts, strict=True)
+            for (other, other_pattern), other_text in zip(roots, texts, strict=True)
             if other.id != entry.id
-            and (text in found if pattern.literal and pattern_of_other.literal else text == found)
+            and (
+                text in other_text
+                if pattern.literal and other_pattern.literal
+                else text == other_text
+            )
         )
         for name in others:
             yield _fault(

@@ -246,15 +246,15 @@ def judged(
     """
     fits: list[Match] = []
     fails: list[Match] = []
-    for wanted in requirements(applies_to):
-        there = have.get(canonicalize_name(wanted.name), ())
-        if there and wanted.specifier:
+    for requirement in requirements(applies_to):
+        versions = have.get(canonicalize_name(requirement.name), ())
+        if versions and requirement.specifier:
             fitting = [
                 version
-                for version in there
-                if wanted.specifier.contains(plain(version), prereleases=True)
+                for version in versions
+                if requirement.specifier.contains(plain(version), prereleases=True)
             ]
-            (fits if fitting else fails).append((wanted, (fitting or there)[0]))
+            (fits if fitting else fails).append((requirement, (fitting or versions)[0]))
     return fits, fails
 
 

@@ -269,13 +269,13 @@ def load() -> dict[str, Profile]:
 def get(name: str) -> Profile:
     """The profile of this name; reads its page alone. Raises ProfileError."""
     places = {path.stem: path for path in pages(bundle.bundle_root())}
-    wanted = name.strip().lower()
-    if wanted not in places:
-        near = difflib.get_close_matches(wanted, places, n=1, cutoff=0.7)
+    spelt = name.strip().lower()
+    if spelt not in places:
+        near = difflib.get_close_matches(spelt, places, n=1, cutoff=0.7)
         hint = (
             f"did you mean {near[0]}? (rgt profile lists them)"
             if near
             else f"use one of {', '.join(places)}"
         )
         raise ProfileError(f"unknown profile {name[:40]!r}; {hint}")
-    return read_profile(places[wanted])
+    return read_profile(places[spelt])
