@@ -94,7 +94,7 @@ def _are_vectors_old(root: Path, read: Catalogue, write: bool) -> bool:
     if write:
         fresh = index.encoded(read.entries, model, encoder.name(), known)
         write_whole(path, vectors.as_text(fresh).encode(), 0o644)
-        index.load.cache_clear(), search.load.cache_clear(), bundle.load_cache.cache_clear()
+        index.load.cache_clear(), search.load.cache_clear()
     return True
 
 
