@@ -80,25 +80,24 @@ def test_where_nothing_can_be_written_nothing_is_kept_and_nothing_fails(tmp_path
 
 
 @pytest.mark.parametrize(
-    "set_to, home, wanted",
-    [
-        ("/c", "/h", "/c/remote-gpu-trainer"),
-        ("", "/h", "/h/.cache/remote-gpu-trainer"),
-        ("relative", "/h", "/h/.cache/remote-gpu-trainer"),
-    ],
+    "set_to, wanted", [("/c", "/c"), ("", "HOME/.cache"), ("relative", "HOME/.cache")]
 )
-def test_the_folder_is_where_the_specification_says(set_to, home, wanted, monkeypatch):
+def test_the_folder_is_where_the_specification_says(set_to, wanted, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", set_to)
-    monkeypatch.setenv("HOME", home)
-    assert cache.folder().as_posix() == wanted
+    monkeypatch.setenv("HOME", str(tmp_path))
+    wanted = wanted.replace("HOME", tmp_path.as_posix())
+    assert cache.folder().as_posix() == f"{wanted}/remote-gpu-trainer"
 
 
-def test_without_a_home_there_is_no_folder(monkeypatch):
+@pytest.mark.parametrize("home", ["~", "gone", "/dev/null"])
+def test_without_a_home_there_is_no_folder_and_none_is_made(home, tmp_path, monkeypatch):
+    home = str(tmp_path / "gone") if home == "gone" else home
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(cache.os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr(cache.os.path, "expanduser", lambda path: home)
     assert cache.folder() is None
     cache.keep("words", "k1", ARRAYS)
     assert cache.read("words", "k1") is None
+    assert not list(tmp_path.iterdir())
 
 
 def test_postings_are_the_same_counted_and_kept(place, monkeypatch):

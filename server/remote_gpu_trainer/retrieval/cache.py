@@ -22,11 +22,14 @@ _SEAL = 32  # bytes
 
 
 def folder() -> Path | None:
-    """The package's folder in the user's cache; None where the user has no home."""
+    """The package's folder in the user's cache; None where the user has no home.
+
+    A home that isn't there is never made: the account of a service may name one.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # the rule of the XDG specification for a relative path
+    if not os.path.isabs(base):  # the XDG specification ignores a relative path
         home = os.path.expanduser("~")
-        if not os.path.isabs(home):
+        if not os.path.isabs(home) or not os.path.isdir(home):
             return None
         base = os.path.join(home, ".cache")
     return Path(base) / "remote-gpu-trainer"
