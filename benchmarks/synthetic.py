@@ -5,7 +5,6 @@ Every entry comes again under other ids, with signatures and a place in the inde
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy
@@ -25,28 +24,30 @@ def larger(times: int) -> tuple[dict[str, Entry], search.Retriever]:
             signatures = tuple(replace(s, text=f"{s.text} copy{copy}") for s in entry.signatures)
             entries.append(replace(entry, id=f"{entry.id}C{copy}", signatures=signatures))
     signatures = SignatureIndex((entry.id, entry.signatures) for entry in entries)
-    with numpy.load(index.PLACE) as arrays:
-        made = index.Index(_repeated(dict(arrays), [entry.id for entry in entries], times))
+    counted = index.Postings.count(load().entries)
+    postings = _repeated(counted, [entry.id for entry in entries], times)
+    worth = numpy.repeat(_worth(times), len(load().entries)).astype("f")[:, None]
+    made = index.Index(postings, numpy.tile(index.load().points, (1, times, 1)) * worth)
     retriever = search.Retriever(made, encoder.load(), search.load_judge(), signatures)
     return {entry.id: entry for entry in entries}, retriever
 
 
-def _repeated(
-    arrays: dict[str, numpy.ndarray], ids: list[str], times: int
-) -> dict[str, numpy.ndarray]:
-    """The arrays of index.npz for these ids: the originals, then each copy of all of them."""
-    head, count = json.loads(bytes(arrays["head"])), len(ids) // times
-    head["made_from"] = dict.fromkeys(ids, "")
-    worth = numpy.where(numpy.arange(times) > 0, COPIED, 1.0)[:, None]
-    rows = numpy.repeat(numpy.arange(len(head["words"])), numpy.diff(arrays["starts"]))
+def _repeated(postings: index.Postings, ids: list[str], times: int) -> index.Postings:
+    """The postings of these ids: the originals, then each copy of all of them."""
+    count = len(postings.ids)
+    rows = numpy.repeat(numpy.arange(len(postings.words)), numpy.diff(postings.starts))
     order = numpy.argsort(numpy.tile(rows, times), kind="stable")
-    columns = arrays["columns"].astype("int64") + count * numpy.arange(times)[:, None]
-    scales = [arrays["points/scale"] * one for one in worth[:, 0]]
-    return {
-        "head": numpy.frombuffer(json.dumps(head).encode(), "uint8"),
-        "starts": arrays["starts"].astype("int64") * times,
-        "columns": columns.ravel()[order],
-        "weights": (arrays["weights"].astype("f") * worth).ravel()[order],
-        "points": numpy.tile(arrays["points"], (1, times, 1)),
-        "points/scale": numpy.concatenate(scales, 1).astype("f"),
-    }
+    columns = postings.columns.astype("int64") + count * numpy.arange(times)[:, None]
+    weights = postings.weights.astype("f") * _worth(times)[:, None]
+    return index.Postings(
+        ids,
+        postings.words,
+        postings.starts.astype("int64") * times,
+        columns.ravel()[order],
+        weights.ravel()[order],
+    )
+
+
+def _worth(times: int) -> numpy.ndarray:
+    """What the words and meanings of each copy are worth, the originals first."""
+    return numpy.where(numpy.arange(times) > 0, COPIED, 1.0)

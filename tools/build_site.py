@@ -32,7 +32,7 @@ def main() -> int:
             )
             return 2
     from remote_gpu_trainer.catalogue.bundle import CatalogueError
-    from remote_gpu_trainer.catalogue.entry import FactError
+    from remote_gpu_trainer.catalogue.facts import FactError
     from site_pages import building, documents
 
     try:

@@ -11,7 +11,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from remote_gpu_trainer.catalogue.entry import BadQuestion, FactError, read_day
+from remote_gpu_trainer.catalogue.facts import FactError
+from remote_gpu_trainer.catalogue.freshness import BadQuestion, read_day
 from remote_gpu_trainer.platforms import checking
 from remote_gpu_trainer.platforms.installed import InstalledError
 

@@ -5,6 +5,7 @@ from datetime import date
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, lint, probed, stalls
+from remote_gpu_trainer.cli import main as cli
 from remote_gpu_trainer.cli.documents import outdated
 
 from tests.programs import loaded, rgt
@@ -39,7 +40,7 @@ def test_a_good_page_has_no_findings(bundle, page):
         ("`element 0 of tensors does not require grad`\n\n**R", "`/CUDA_LAUNCH_BLOCKING=\\d/`\n\n**R", "which is printed whatever failed; write (cascade) or (advice) behind it"),
         ("2026-11-20, read", "2027-11-20, read", "Verified is 2027-11-20; write a date from 2026-01-01 to 2026-11-20"),
         ("**Domain:**", "**Applies to:** torch>>2\n\n**Domain:**", "can't read 'torch>>2' in Applies to"),
-        (" · 没有梯度 · 反向传播报错", "", "Reported as has 3 items, 0 of them Chinese"),
+        (" · 没有梯度 · 反向传播报错", "", "Reported as has 3 items; give at least 5"),
         ("The loss was cut off.", "Cut off.\n\n" + "word " * 88, "root cause has 90 words; keep to 80"),
         ("pointless", "helps after " + "word " * 11, "Retry has 13 words; keep to 12"),
         ("the loss has no way back to the weights of the model", "loss", "the title has 1 words"),
@@ -49,6 +50,19 @@ def test_each_check_finds_its_fault(bundle, page, old, new, said):
     [found] = findings(bundle({"a.md": page((old, new))}))
     assert found.startswith("references/a.md:1: O3: ")
     assert said in found
+
+
+def test_an_entry_without_chinese_gets_a_note_and_no_fault(bundle, page, capsys):
+    root = bundle({"a.md": page((" · 没有梯度 · 反向传播报错", " · no grad_fn · detached"))})
+    assert findings(root) == []
+    assert cli.main(["dev", "lint", str(root)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(
+        "note: references/a.md:1: O3: Reported as has 0 items in Chinese; 2 would"
+    )
+    assert cli.main(["dev", "lint", str(bundle({"a.md": page()}))]) == 0
+    assert "note" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

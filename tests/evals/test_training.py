@@ -69,7 +69,7 @@ def test_other_reports_another_model_and_other_cards_are_named(monkeypatch):
     other = corpus.Report("a report that is not there", ("O3",), 1.0, True)
     told = "\n".join(train.check(train.made_from([other], 1), []))
     assert "other reports" in told and "other steps" in told and "other base" not in told
-    assert "index.npz was made from other cards; run rgt dev docs --write" in told
+    assert "vectors.txt was made from other cards; run rgt dev docs --write" in told
     monkeypatch.setitem(BASE, "model.safetensors", "0" * 64)
     assert "other base" in "\n".join(train.check(train.made_from([other], 1), []))
 

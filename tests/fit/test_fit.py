@@ -13,7 +13,7 @@ from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, 
 from remote_gpu_trainer.fit.training_run import Run
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.excerpts import tokens_of_json
-from remote_gpu_trainer.platforms.choosing import GPUS, BadNeed, gpu_named
+from remote_gpu_trainer.platforms.cards import GPUS, SeveralCards, gpu_named
 from remote_gpu_trainer.text import BadRequest
 
 from evals.fit import page
@@ -196,7 +196,7 @@ def test_a_card_has_less_than_its_name_promises():
 
 
 def test_a_name_of_several_cards_is_asked_back(capsys, config):
-    with pytest.raises(BadNeed):
+    with pytest.raises(SeveralCards):
         gpu_named("A100")
     assert "A100-40GB" in refused(capsys, config, "--gpu", "A100")
 

@@ -342,7 +342,7 @@ def test_the_facts_of_every_profile_come_through_unchanged():
     from datetime import date
 
     from remote_gpu_trainer.mcp_server.untrusted import as_data
-    from remote_gpu_trainer.platforms.choosing import as_dict
+    from remote_gpu_trainer.platforms.showing import as_dict
 
     for one in profile.load().values():
         assert as_data(as_dict(one, date.today())) == as_dict(one, date.today())

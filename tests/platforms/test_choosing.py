@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 from remote_gpu_trainer.cli import main as cli
 from remote_gpu_trainer.platforms import choosing, profile
-from remote_gpu_trainer.platforms.choosing import between_saves
+from remote_gpu_trainer.platforms.saving import between_saves
 
 
 def run(capsys, *arguments: str):

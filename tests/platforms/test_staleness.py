@@ -3,15 +3,19 @@
 import ast
 import json
 import re
+import runpy
 import subprocess
 import sys
 from datetime import date, timedelta
 
 import pytest
-from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.entry import LIMITS, heads, kind_of, read_all
+from remote_gpu_trainer.catalogue import bundle, front_matter
+from remote_gpu_trainer.catalogue.facts import FactError
+from remote_gpu_trainer.catalogue.freshness import LIMITS, kind_of
+from remote_gpu_trainer.catalogue.front_matter import read_fact_heads
 from remote_gpu_trainer.cli import main as cli
 from remote_gpu_trainer.platforms import checking, installed, staleness
+from remote_gpu_trainer.platforms.profile import load as load_profiles
 from remote_gpu_trainer.platforms.staleness import Statement, contradictions
 
 from tests.conftest import ROOT
@@ -117,12 +121,105 @@ def test_a_value_that_only_a_parser_can_read_is_held_against_as_well(tmp_path):
     ]
 
 
+def page_with(token: str, form: str) -> str:
+    """A page with one token, in one of the forms in which YAML has a list."""
+    listed = form.replace("TOKEN", token)
+    return f"---\ntokens:{listed}\nfacts: {{}}\n---\n"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        '\n- first\n- "TOKEN"',
+        "\n  - first\n  - TOKEN",
+        " [first, TOKEN]",
+        " ['first', 'TOKEN']",
+        ' ["first",\n  "TOKEN"]',
+    ],
+)
+def test_a_token_of_two_platforms_is_seen_in_every_form_of_a_list(form, tmp_path):
+    (tmp_path / "references").mkdir()
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/aws.md").write_text(page_with("/mnt/x", ' ["/mnt/x"]'), encoding="utf-8")
+    (tmp_path / "profiles/gcp.md").write_text(page_with("/mnt/x", form), encoding="utf-8")
+    [found] = contradictions(staleness.read_statements(tmp_path))
+    assert found == {
+        "id": "token /mnt/x",
+        "values": [
+            {"value": "aws", "place": "profiles/aws.md"},
+            {"value": "gcp", "place": "profiles/gcp.md"},
+        ],
+    }
+
+
+def test_every_token_of_every_profile_is_held_against_the_others():
+    named = {
+        (said.value, said.thing)
+        for said in staleness.read_statements(ROOT)
+        if "token" in said.thing
+    }
+    assert named == {
+        (name, f"token {token}")
+        for name, profile in load_profiles().items()
+        for token in profile.tokens
+    }
+
+
+def test_the_tokens_of_one_platform_are_those_of_its_page():
+    for name, profile in load_profiles().items():
+        assert front_matter.platform_tokens(ROOT, name) == tuple(profile.tokens)
+    assert front_matter.platform_tokens(ROOT, "moon") == ()
+
+
+EMPTY = "---\nfacts:\n  price:\n    source:\n    date:\n---\n"
+
+
 def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
-    [head] = heads("---\nfacts:\n  price:\n    source:\n    date:\n---\n", "x")
+    [head] = front_matter.read(EMPTY, "profiles/x.md").fact_heads()
     assert (head.source, head.date, head.status) == ("", None, "unconfirmed")
+    assert script_reader()(EMPTY, "x") == [head]
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ("date: 2026-02-30", "profiles/x.md: price: '2026-02-30' isn't a date; write YYYY-MM-DD"),
+        ("date: soon", "profiles/x.md: price: 'soon' isn't a date; write YYYY-MM-DD or null"),
+        ("kind: gift", "profiles/x.md: price: unknown kind 'gift'; write one of platform, price"),
+    ],
+)
+def test_both_readers_refuse_a_bad_date_and_a_bad_kind_with_the_same_words(wrong, said):
+    page = f"---\nfacts:\n  price:\n    {wrong}\n---\n"
+    with pytest.raises(FactError, match=re.escape(said)):
+        front_matter.read(page, "profiles/x.md").fact_heads()
+    with pytest.raises(FactError, match=re.escape(said)):
+        script_reader()(page, "x")
+
+
+def test_front_matter_that_is_no_yaml_is_named_with_its_line(tmp_path):
+    (tmp_path / "references").mkdir()
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "profiles/x.md").write_text("---\nname: x\nfacts: [\n---\n", encoding="utf-8")
+    with pytest.raises(FactError, match=r"profiles/x\.md: the front matter isn't YAML \(line "):
+        checking.check(date(2026, 11, 20), root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page", sorted(path.stem for path in (ROOT / "profiles").glob("[a-z]*.md"))
+)
+def test_the_script_and_the_package_read_the_same_facts(page):
+    text = (ROOT / "profiles" / f"{page}.md").read_text(encoding="utf-8")
+    heads = front_matter.read(text, f"profiles/{page}.md").fact_heads()
+    assert len(heads) > 5
+    assert script_reader()(text, page) == heads
 
 
 # the script
+
+
+def script_reader():
+    """The function of the script that reads facts without PyYAML."""
+    return runpy.run_path(str(SCRIPT))["fact_heads"]
 
 
 def run_script(*arguments: str, python: str = sys.executable, cwd=None):
@@ -162,6 +259,8 @@ def test_the_script_and_what_it_imports_are_written_for_python_3_8():
                 "catalogue/grammar",
                 "text/__init__",
                 "catalogue/entry",
+                "catalogue/facts",
+                "catalogue/freshness",
                 "catalogue/bundle",
             )
         ),
@@ -223,7 +322,7 @@ def test_a_scope_holds_for_contradictions_too():
             len(
                 staleness.check(
                     read.entries,
-                    read_all(ROOT),
+                    read_fact_heads(ROOT),
                     said,
                     on=date(2026, 11, 20),
                     scope=scope,
@@ -538,7 +637,7 @@ def test_the_limit_of_each_kind_is_one_table():
 def test_every_entry_has_a_kind_and_every_fact_a_limit():
     for entry in bundle.load().entries:
         assert kind_of(entry) in LIMITS
-    assert all(head.kind in LIMITS for head in read_all(ROOT))
+    assert all(head.kind in LIMITS for head in read_fact_heads(ROOT))
 
 
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():

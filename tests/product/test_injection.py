@@ -16,7 +16,7 @@ from remote_gpu_trainer.lookup.answer import plain
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.mcp_server.untrusted import as_data
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.platforms.choosing import as_dict
+from remote_gpu_trainer.platforms.showing import as_dict
 from remote_gpu_trainer.text.masking import shown
 
 from tests.conftest import ROOT

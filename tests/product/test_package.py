@@ -78,7 +78,7 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
         assert here <= {name.removeprefix("remote_gpu_trainer/_bundle/") for name in names}
     assert {
         f"remote_gpu_trainer/retrieval/{name}"
-        for name in ("encoder.npz", "index.npz", "judge.json")
+        for name in ("encoder.npz", "vectors.txt", "judge.json")
     } <= set(names)
     assert not any(name.startswith(("tests/", "evals/", "server/")) for name in names)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.catalogue.bundle import CatalogueError
 from remote_gpu_trainer.cli import documents
-from remote_gpu_trainer.retrieval import encoder, index
+from remote_gpu_trainer.retrieval import encoder, index, vectors
 from remote_gpu_trainer.retrieval.index import tokens, words
+from remote_gpu_trainer.retrieval.vectors import CARDS
 
 from tests.conftest import ROOT
 
@@ -32,8 +32,13 @@ def entries():
 
 
 @pytest.fixture(scope="module")
-def known(entries):
-    return index.Index(index.build(entries, Meaningless(), "none"))
+def encoded(entries):
+    return index.encoded(entries, Meaningless(), "none")
+
+
+@pytest.fixture(scope="module")
+def known(entries, encoded):
+    return index.joined(index.Postings.count(entries), encoded)
 
 
 def test_words_lose_endings_and_identifiers_count_whole_and_in_parts():
@@ -69,23 +74,34 @@ def test_a_word_that_comes_again_counts_less(known):
     assert known.bm25("deadlock deadlock").max() == pytest.approx(1.3 * once.max())
 
 
-def test_a_new_entry_is_found_by_its_words_and_the_others_are_not_encoded_again(entries, known):
+def test_a_new_entry_is_found_by_its_words_and_the_others_are_not_encoded_again(entries, encoded):
     new = replace(entries[0], id="ZZ1", title="The flux capacitor of the trainer rattles")
     model = Meaningless()
-    grown = index.Index(index.build([*entries, new], model, "none", known))
-    assert len(model.asked) == index.CARDS
+    vectors = index.encoded([*entries, new], model, "none", encoded)
+    assert len(model.asked) == CARDS
+    assert {id: vectors[id] for id in encoded} == encoded
+    grown = index.joined(index.Postings.count([*entries, new]), vectors)
     assert grown.ids[int(grown.bm25("flux capacitor rattles").argmax())] == "ZZ1"
 
 
-def test_a_changed_entry_or_encoder_makes_the_index_old_and_other_fields_dont(entries, known):
-    assert index.is_current(known, entries, "none")
-    assert not index.is_current(known, entries, "another")
-    assert not index.is_current(known, entries[1:], "none")
-    assert not index.is_current(None, entries, "none")
+def test_an_entry_without_vectors_is_found_by_its_words_and_means_nothing(entries, encoded):
+    new = replace(entries[0], id="ZZ1", title="The flux capacitor of the trainer rattles")
+    grown = index.joined(index.Postings.count([*entries, new]), encoded)
+    assert grown.ids[int(grown.bm25("flux capacitor rattles").argmax())] == "ZZ1"
+    assert not grown.points[:, grown.column["ZZ1"]].any()
+    assert grown.points[:, : len(entries)].any(2).all()
+
+
+def test_changed_cards_or_another_encoder_make_vectors_old_and_other_fields_dont(entries, encoded):
+    assert index.is_current(encoded, entries, "none")
+    assert not index.is_current(encoded, entries, "another")
+    assert not index.is_current(encoded, entries[1:], "none")
+    assert not index.is_current({}, entries, "none")
     titled = [replace(entries[0], title="Something else"), *entries[1:]]
-    assert not index.is_current(known, titled, "none")
-    moved = [replace(entries[0], line=7, sources=()), *entries[1:]]
-    assert index.is_current(known, moved, "none")
+    assert not index.is_current(encoded, titled, "none")
+    moved = [replace(entries[0], line=7, sources=(), fix="Another."), *entries[1:]]
+    assert index.is_current(encoded, moved, "none")
+    assert index.is_current(encoded, entries[::-1], "none")
 
 
 def test_points_are_kept_in_eight_bits_and_stay_near(entries):
@@ -104,29 +120,19 @@ def test_reasons_are_words_of_the_catalogue_not_of_the_report(known):
     assert known.reasons("Fragmented MEMORY", column, 9)[0] in ("Fragmented", "MEMORY")
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut"])
-def test_a_missing_or_damaged_index_is_one_line_that_says_what_to_do(damage, tmp_path):
-    place = tmp_path / "index.npz"
-    if damage != "missing":
-        whole = index.PLACE.read_bytes()
-        place.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
-    with pytest.raises(CatalogueError, match="run rgt dev docs --write"):
-        index.read(place)
-    assert index.read_if_there(place) is None
-
-
-def test_docs_write_makes_the_index_of_changed_entries(tmp_path, monkeypatch):
-    place = tmp_path / documents.INDEX
+def test_docs_write_encodes_changed_entries(tmp_path, monkeypatch):
+    place = tmp_path / documents.VECTORS
     place.parent.mkdir(parents=True)
-    place.write_bytes(index.PLACE.read_bytes())
+    place.write_bytes(vectors.PLACE.read_bytes())
     whole = bundle.load()
-    assert not documents._is_index_old(tmp_path, whole, write=True)
+    assert not documents._are_vectors_old(tmp_path, whole, write=True)
     changed = [replace(whole.entries[0], title="Something else entirely"), *whole.entries[1:]]
     monkeypatch.setattr(whole, "entries", tuple(changed))
-    assert documents._is_index_old(tmp_path, whole, write=False)
-    assert documents._is_index_old(tmp_path, whole, write=True)
-    assert not documents._is_index_old(tmp_path, whole, write=False)
-    assert place.read_bytes() != index.PLACE.read_bytes()
+    assert documents._are_vectors_old(tmp_path, whole, write=False)
+    assert documents._are_vectors_old(tmp_path, whole, write=True)
+    assert not documents._are_vectors_old(tmp_path, whole, write=False)
+    before, after = (p.read_text().splitlines() for p in (vectors.PLACE, place))
+    assert sum(old != new for old, new in zip(before, after, strict=True)) == 1
 
 
 def test_numpy_gets_one_thread_and_what_the_process_starts_keeps_its_own():

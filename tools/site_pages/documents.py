@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from remote_gpu_trainer.catalogue.entry import split
+from remote_gpu_trainer.catalogue.facts import split
 
 from . import markup
 from .page import Page, Place

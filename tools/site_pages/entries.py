@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from remote_gpu_trainer.catalogue.bundle import Catalogue
-from remote_gpu_trainer.catalogue.entry import Entry, split
+from remote_gpu_trainer.catalogue.entry import Entry
+from remote_gpu_trainer.catalogue.facts import split
 
 from . import markup
 from .page import Page, Place

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 
 from ..text import UserError
@@ -59,10 +60,10 @@ class Catalogue:
 
     def get(self, entry_id: str) -> Entry:
         """The entry with this id, or with the id that replaced it. Raises CatalogueError."""
-        wanted = self.current(self._spelt(entry_id))
-        if wanted in self.by_id:
-            return self.by_id[wanted]
-        group = self.families.get(wanted.upper().rstrip("0123456789"), [])
+        current = self.current(self._spelt(entry_id))
+        if current in self.by_id:
+            return self.by_id[current]
+        group = self.families.get(current.upper().rstrip("0123456789"), [])
         known = (
             f"that family has {', '.join(sorted((e.id for e in group), key=_by_number))}"
             if group
@@ -72,17 +73,18 @@ class Catalogue:
 
     def retired_id(self, entry_id: str) -> str:
         """`entry_id` if another entry has replaced it, else ''."""
-        asked = self._spelt(entry_id)
-        return asked if asked in self.successors else ""
+        spelt = self._spelt(entry_id)
+        return spelt if spelt in self.successors else ""
 
     def markdown(self, entry_id: str) -> str:
         """The text of an entry. For a retired id its heading comes first. Raises CatalogueError."""
-        found, old = self.get(entry_id), self.retired_id(entry_id)
-        return (f"### {old} → {found.id}\n\n" if old else "") + found.markdown
+        entry, old = self.get(entry_id), self.retired_id(entry_id)
+        return (f"### {old} → {entry.id}\n\n" if old else "") + entry.markdown
 
     def _spelt(self, entry_id: str) -> str:
-        asked = entry_id.strip()
-        return asked if asked in self.by_id or asked in self.successors else asked.upper()
+        """The id as a user means it: `o7` is O7, and `O7a` stays where there is one."""
+        typed = entry_id.strip()
+        return typed if typed in self.by_id or typed in self.successors else typed.upper()
 
     @cached_property
     def families(self) -> dict[str, list[Entry]]:
@@ -118,7 +120,7 @@ def nothing_in(root: Path) -> CatalogueError:
     """The error to raise for a folder without any entry."""
     return CatalogueError(
         f"no entry under {root}; entries belong into references/**/*.md there, "
-        "and 'remote-gpu-trainer lint' says what is wrong with them"
+        "and 'rgt dev lint' says what is wrong with them"
     )
 
 
@@ -149,28 +151,34 @@ def read(root: Path) -> Catalogue:
 @lru_cache(maxsize=1)
 def load() -> Catalogue:
     """The catalogue of this installation, read once. Raises CatalogueError."""
-    found = read(bundle_root())
-    if not found.entries:
-        raise nothing_in(found.root)
-    return found
+    catalogue = read(bundle_root())
+    if not catalogue.entries:
+        raise nothing_in(catalogue.root)
+    return catalogue
 
 
 class EntryCache(Mapping):
-    """{id: entry} of all pages under `root`, without entries that break the grammar."""
+    """{id: entry} of all pages under `root`, without entries that break the grammar.
+
+    `digest` is a hash of the pages' names and texts.
+    """
 
     def __init__(self, root: Path):
         self._sections: dict[str, Section] = {}
         self._read: dict[str, Entry | None] = {}
+        whole = sha256()
         for name, text in texts(root):
+            whole.update(f"{name}\0{text}\0".encode())
             if isinstance(text, str):
                 self._sections.update(
                     (section.id, section) for section in sections(text, name) if section.id
                 )
+        self.digest = whole.hexdigest()
 
     def __getitem__(self, id: str) -> Entry:
         if id not in self._read:
-            found = self._sections[id].read()
-            self._read[id] = found if isinstance(found, Entry) else None
+            content = self._sections[id].read()
+            self._read[id] = content if isinstance(content, Entry) else None
         entry = self._read[id]
         if entry is None:
             raise KeyError(id)
@@ -187,16 +195,17 @@ class EntryCache(Mapping):
 
         The rest of an entry isn't read, so an entry with a fault elsewhere is included.
         """
-        return (
-            (id, found) for id, section in self._sections.items() if (found := section.signatures())
-        )
+        for id, section in self._sections.items():
+            signatures = section.signatures()
+            if signatures:
+                yield id, signatures
 
 
 @lru_cache(maxsize=1)
 def load_cache() -> EntryCache:
     """The catalogue of this installation, read once. Raises CatalogueError."""
     root = bundle_root()
-    found = EntryCache(root)
-    if not found._sections:
+    entries = EntryCache(root)
+    if not entries._sections:
         raise nothing_in(root)
-    return found
+    return entries

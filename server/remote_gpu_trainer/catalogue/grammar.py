@@ -11,7 +11,7 @@ out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -72,10 +72,15 @@ class Section:
 
     def read(self) -> Entry | Retired | list[Fault]:
         """The entry or the redirect, or the list of all its faults."""
-        try:
-            return _read_section(self.line, self.text, self.section, self.path)
-        except _Rejected as rejected:
-            return rejected.args[0]
+        first = self.text.partition("\n")[0].rstrip()
+        retired = _RETIRED.fullmatch(first)
+        if retired:
+            return Retired(retired[1], retired[2], self.path, self.line)
+        heading = _HEADING.fullmatch(first)
+        if not heading or not ID.fullmatch(heading[1]):
+            text = f"can't read the heading {first!r}; write '### ID — title' or '### ID → NEW-ID'"
+            return [Fault(self.path, self.line, text)]
+        return _read_entry(self, heading[1], heading[2].strip())
 
     def signatures(self) -> tuple[Signature, ...]:
         """Only the signatures; for an entry without a fault, the same as `read` finds."""
@@ -83,15 +88,11 @@ class Section:
         if start < 0:
             return ()
         if _FENCED.search(self.text, 0, start):
-            found = _fields(self.line, self.text, self.path)[0].get("Signatures", "")
+            text = _fields(self.line, self.text, self.path)[0].get("Signatures", "")
         else:
             after = _FIELD.search(self.text, start + 1)
-            found = self.text[start + len(_SIGNATURES) : after.start() if after else None]
-        return _signatures(found.strip(), lambda *_: None)
-
-
-class _Rejected(Exception):
-    """Raised with the faults of one entry while it is read."""
+            text = self.text[start + len(_SIGNATURES) : after.start() if after else None]
+        return _signatures(text.strip(), lambda *_: None)
 
 
 def read_page(text: str, path: str) -> Page:
@@ -100,11 +101,13 @@ def read_page(text: str, path: str) -> Page:
     retired: list[Retired] = []
     faults: list[Fault] = []
     for section in sections(text, path):
-        found = section.read()
-        if isinstance(found, list):
-            faults.extend(found)
+        content = section.read()
+        if isinstance(content, Entry):
+            entries.append(content)
+        elif isinstance(content, Retired):
+            retired.append(content)
         else:
-            (retired if isinstance(found, Retired) else entries).append(found)
+            faults.extend(content)
     return Page(tuple(entries), tuple(retired), tuple(faults))
 
 
@@ -128,38 +131,48 @@ def sections(text: str, path: str) -> Iterator[Section]:
         yield Section(number, text[start:], section, path)
 
 
-def _read_section(number: int, part: str, section: str, path: str) -> Entry | Retired:
-    line = part.partition("\n")[0].rstrip()
-    gone = _RETIRED.fullmatch(line)
-    if gone:
-        return Retired(gone[1], gone[2], path, number)
-    head = _HEADING.fullmatch(line)
-    if not head or not ID.fullmatch(head[1]):
-        text = f"can't read the heading {line!r}; write '### ID — title' or '### ID → NEW-ID'"
-        raise _Rejected([Fault(path, number, text)])
-    texts, places, faults = _fields(number, part, path)
+def _read_entry(section: Section, entry_id: str, title: str) -> Entry | list[Fault]:
+    """The entry under a heading that is right, or the list of all its faults."""
+    texts, places, faults = _fields(section.line, section.text, section.path)
     faults += [
-        Fault(path, number, f"{head[1]} has no {name}; add a paragraph '**{name}:** …'")
+        Fault(
+            section.path, section.line, f"{entry_id} has no {name}; add a paragraph '**{name}:** …'"
+        )
         for name in REQUIRED
         if not texts.get(name)
     ]
-    values = _values(head[1], texts, places, path, faults) if not faults else {}
     if faults:
-        raise _Rejected(faults)
-    return Entry(
-        id=head[1],
-        title=head[2].strip(),
+        return faults
+    fields = _Fields(entry_id, texts, places, section.path)
+    severity, domain = fields.one_of("Severity", SEVERITIES), fields.one_of("Domain", DOMAINS)
+    retry = fields.retry()
+    verified, ran = fields.verified()
+    entry = Entry(
+        id=entry_id,
+        title=title,
         symptom=texts["Symptom"],
         root_cause=texts["Root cause"],
         fix=texts["Fix"],
         check=texts["Check"],
+        severity=severity,
+        domain=domain,
+        retry=retry,
+        verified=verified,
+        ran=ran,
+        signatures=fields.signatures(),
+        reported_as=_items(texts["Reported as"]),
+        sources=_items(texts["Sources"]),
+        needs=fields.list_of("Needs"),
+        seen_by=fields.seen_by(),
+        applies_to=tuple(item.strip("`") for item in fields.list_of("Applies to")),
+        tell_apart=fields.tell_apart(),
         false_alarm=texts.get("False alarm", ""),
-        section=section,
-        path=path,
-        line=number,
-        markdown=part.strip() + "\n",
-        **values,
+        section=section.section,
+        path=section.path,
+        line=section.line,
+        markdown=section.text.strip() + "\n",
     )
+    return fields.faults or entry
 
 
 def _fields(
@@ -224,54 +237,76 @@ def _before(number: int, text: str, path: str) -> list[Fault]:
     ]
 
 
-def _values(
-    entry_id: str, texts: dict[str, str], places: dict[str, int], path: str, faults: list[Fault]
-) -> dict:
-    """The fields that aren't plain prose. Adds each fault to `faults`."""
+class _Fields:
+    """The fields of an entry that aren't plain prose. `faults` collects what is wrong with them.
 
-    def wrong(name: str, found: str, right: str) -> None:
-        text = f"{entry_id} {name}: can't read {found!r}; write {right}"
-        faults.append(Fault(path, places[name], text))
+    A field with a fault gives some value of its type: the entry is thrown away then.
+    """
 
-    values: dict = {}
-    values["severity"] = texts["Severity"].strip()
-    if values["severity"] not in SEVERITIES:
-        wrong("Severity", values["severity"], "one of " + ", ".join(SEVERITIES))
-    for name, form, right in (("Domain", "|".join(DOMAINS), DOMAINS), ("Retry", RETRY, RETRIES)):
-        values[name.lower()] = told = texts[name].strip()
-        if not re.fullmatch(form, told):
-            wrong(name, told, "one of " + ", ".join(right))
-    stamp = _VERIFIED.fullmatch(texts["Verified"].strip())
-    try:
-        values["verified"] = date.fromisoformat(stamp[1]) if stamp else None
-    except ValueError:
-        stamp = None
-    if not stamp:
-        forms = "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"
-        wrong("Verified", texts["Verified"], forms)
-    else:
-        values["ran"] = stamp[4] or ""
-    values["signatures"] = _signatures(
-        texts.get("Signatures", ""), lambda found, right: wrong("Signatures", found, right)
-    )
-    for name, key in (("Reported as", "reported_as"), ("Sources", "sources")):
-        values[key] = _items(texts[name])
-    values["needs"] = tuple(i.strip() for i in texts.get("Needs", "").split(",") if i.strip())
-    values["seen_by"] = tuple(i.strip() for i in texts.get("Seen by", "").split(",") if i.strip())
-    if "Seen by" in texts and {*values["seen_by"]} != {*SEEN_BY}:
-        wrong("Seen by", texts["Seen by"], "one of " + ", ".join(SEEN_BY))
-    values["applies_to"] = tuple(
-        i.strip().strip("`") for i in texts.get("Applies to", "").split(",") if i.strip()
-    )
-    apart = []
-    for item in _items(texts.get("Tell apart", "")):
-        match = _APART.fullmatch(item)
-        if match:
-            apart.append((match[1], match[2]))
-        else:
-            wrong("Tell apart", item[:60], "'ID: how that one differs', items separated by ' · '")
-    values["tell_apart"] = tuple(apart)
-    return values
+    def __init__(self, entry_id: str, texts: dict[str, str], places: dict[str, int], path: str):
+        self._id, self._texts, self._places, self._path = entry_id, texts, places, path
+        self.faults: list[Fault] = []
+
+    def _wrong(self, name: str, text: str, right: str) -> None:
+        fault = f"{self._id} {name}: can't read {text!r}; write {right}"
+        self.faults.append(Fault(self._path, self._places[name], fault))
+
+    def one_of(self, name: str, values: Sequence[str]) -> str:
+        """A field that is one of a few words."""
+        text = self._texts[name].strip()
+        if text not in values:
+            self._wrong(name, text, "one of " + ", ".join(values))
+        return text
+
+    def retry(self) -> str:
+        """Whether the same run again helps, in a form of RETRIES."""
+        text = self._texts["Retry"].strip()
+        if not RETRY.fullmatch(text):
+            self._wrong("Retry", text, "one of " + ", ".join(RETRIES))
+        return text
+
+    def verified(self) -> tuple[date, str]:
+        """(day of the last check, versions that a proof ran on)."""
+        text = self._texts["Verified"]
+        stamp = _VERIFIED.fullmatch(text.strip())
+        try:
+            if stamp:
+                return date.fromisoformat(stamp[1]), stamp[4] or ""
+        except ValueError:  # no such day
+            pass
+        self._wrong("Verified", text, "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'")
+        return date.min, ""
+
+    def signatures(self) -> tuple[Signature, ...]:
+        """The texts that a log holds."""
+        return _signatures(
+            self._texts.get("Signatures", ""),
+            lambda text, right: self._wrong("Signatures", text, right),
+        )
+
+    def list_of(self, name: str) -> tuple[str, ...]:
+        """The items of a field that separates them by commas."""
+        items = (item.strip() for item in self._texts.get(name, "").split(","))
+        return tuple(item for item in items if item)
+
+    def seen_by(self) -> tuple[str, ...]:
+        """The programs that can show the failure where no log does."""
+        names = self.list_of("Seen by")
+        if "Seen by" in self._texts and {*names} != {*SEEN_BY}:
+            self._wrong("Seen by", self._texts["Seen by"], "one of " + ", ".join(SEEN_BY))
+        return names
+
+    def tell_apart(self) -> tuple[tuple[str, str], ...]:
+        """(id of a neighbour, how that one differs)."""
+        pairs = []
+        for item in _items(self._texts.get("Tell apart", "")):
+            match = _APART.fullmatch(item)
+            if match:
+                pairs.append((match[1], match[2]))
+            else:
+                right = "'ID: how that one differs', items separated by ' · '"
+                self._wrong("Tell apart", item[:60], right)
+        return tuple(pairs)
 
 
 def _items(text: str) -> tuple[str, ...]:
@@ -284,17 +319,17 @@ def _signatures(text: str, wrong: Callable[[str, str], None]) -> tuple[Signature
     Double backticks quote a text that contains single ones. Behind the backticks a role may stand
     in parentheses.
     """
-    found = []
+    signatures = []
     for item in _items(text):
         code = _SIGNATURE.fullmatch(item)
         inner = (code[1] or code[2]).strip() if code else ""
-        role = (code and code[3]) or ROLES[0]
+        role = code[3] if code else None
         if not inner:
             wrong(item[:60], "texts in backticks, separated by ' · '")
-        elif code[3] and role not in ROLES[1:]:
+        elif role and role not in ROLES[1:]:
             wrong(item[-60:], "(cascade) or (advice) behind the text, or nothing")
-        elif len(inner) > 2 and inner.startswith("/") and inner.endswith("/"):
-            found.append(Signature(inner[1:-1], True, role))
         else:
-            found.append(Signature(inner, False, role))
-    return tuple(found)
+            is_regex = len(inner) > 2 and inner.startswith("/") and inner.endswith("/")
+            source = inner[1:-1] if is_regex else inner
+            signatures.append(Signature(source, is_regex, role or ROLES[0]))
+    return tuple(signatures)

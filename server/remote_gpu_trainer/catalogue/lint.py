@@ -1,4 +1,4 @@
-"""`remote-gpu-trainer lint`: checks of the whole catalogue beyond the grammar.
+"""`rgt dev lint`: checks of the whole catalogue beyond the grammar.
 
 Each check is a generator of faults for one entry, found by its name `check_*`. The target of a link
 is looked for only inside the bundle, never on the network. Whether a regular expression is slow is
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
+from typing import Any
 
-try:
-    from re import _parser
-except ImportError:  # Python 3.10
+if sys.version_info >= (3, 11):
+    from re import _parser  # pyright: ignore[reportAttributeAccessIssue]: private, without a stub
+else:
     import sre_parse as _parser
 
 from .bundle import Catalogue
@@ -28,6 +30,7 @@ RETRY_WORDS = 12
 LEAD_WORDS = 60  # an answer gives the first paragraph of a field, and never cuts it
 MIN_SIGNATURE = 8  # shorter literals occur by chance in base64, hashes and ordinary words
 SLOW_SECONDS = 0.05
+MIN_REPORTS, MIN_CHINESE = 5, 2  # items of Reported as
 
 # Healthy runs print these lines; no signature may match them.
 ORDINARY_LOG = """\
@@ -104,20 +107,41 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
 
+def notes(catalogue: Catalogue) -> list[Fault]:
+    """What would make an entry better and isn't asked of who writes it.
+
+    People report in Chinese too, and the look-up finds by what they say. Not every contributor
+    writes Chinese, so a maintainer may add it.
+    """
+    return [
+        _fault(
+            entry,
+            f"Reported as has {chinese} items in Chinese; "
+            f"{MIN_CHINESE} would help those who search in it",
+        )
+        for entry in catalogue.entries
+        if (chinese := sum(map(_is_chinese, entry.reported_as))) < MIN_CHINESE
+    ]
+
+
+def _is_chinese(text: str) -> bool:
+    return any("\u4e00" <= char <= "\u9fff" for char in text)
+
+
 def leads(catalogue: Catalogue) -> list[Fault]:
     """What is wrong with the first paragraphs of root cause, fix and check."""
-    found = []
+    faults = []
     for entry in catalogue.entries:
         for name in ("root_cause", "fix", "check"):
             lead = getattr(entry, name).split("\n\n")[0].split("\n```")[0].strip()
             words, field = len(lead.split()), name.replace("_", " ")
             if words > LEAD_WORDS:
                 text = f"the first paragraph of {field} has {words} words; keep to {LEAD_WORDS}"
-                found.append(_fault(entry, text))
+                faults.append(_fault(entry, text))
             if not lead.endswith((".", ".)")):
                 text = f"the first paragraph of {field} ends in {lead[-20:]!r}; end in a full stop"
-                found.append(_fault(entry, text))
-    return found
+                faults.append(_fault(entry, text))
+    return faults
 
 
 def _ids(catalogue: Catalogue) -> Iterator[Fault]:
@@ -150,9 +174,13 @@ def _shared(catalogue: Catalogue) -> Iterator[Fault]:
             continue
         others = dict.fromkeys(
             other.id
-            for (other, pattern_of_other), found in zip(roots, texts, strict=True)
+            for (other, other_pattern), other_text in zip(roots, texts, strict=True)
             if other.id != entry.id
-            and (text in found if pattern.literal and pattern_of_other.literal else text == found)
+            and (
+                text in other_text
+                if pattern.literal and other_pattern.literal
+                else text == other_text
+            )
         )
         for name in others:
             yield _fault(
@@ -171,29 +199,41 @@ def probed(catalogue: Catalogue) -> set[str] | None:
     A kind of finding is a tuple of an id, WRONG or HINT, and texts. The parts are read, never run.
     """
     parts = sorted((catalogue.root / PROBE).glob("*.py"))
-    kinds = [
-        node.elts[0].value
+    if not parts:
+        return None
+    return {
+        catalogue.current(id)
         for part in parts
         for node in ast.walk(ast.parse(part.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Tuple)
-        and [getattr(one, "id", "") for one in node.elts[1:2]] in (["WRONG"], ["HINT"])
-        and isinstance(node.elts[0], ast.Constant)
-    ]
-    return {catalogue.current(kind) for kind in kinds} if parts else None
+        if isinstance(node, ast.Tuple) and (id := _id_of_kind(node))
+    }
+
+
+def _id_of_kind(node: ast.Tuple) -> str:
+    """The id of a kind of finding, `("O3", WRONG, …)`; '' for any other tuple."""
+    if len(node.elts) < 2:
+        return ""
+    first, second = node.elts[:2]
+    is_kind = isinstance(second, ast.Name) and second.id in ("WRONG", "HINT")
+    if is_kind and isinstance(first, ast.Constant) and isinstance(first.value, str):
+        return first.value
+    return ""
 
 
 def _probed(catalogue: Catalogue) -> Iterator[Fault]:
     """The field Seen by stands in the entries that the probe can name, and in no other."""
     ids = probed(catalogue)
+    if ids is None:
+        return
     repair = "run rgt dev docs --write"
-    for entry in catalogue.entries if ids is not None else ():
+    for entry in catalogue.entries:
         if entry.id in ids and not entry.seen_by:
             yield _fault(entry, f"the probe can name it; {repair}, which adds '**Seen by:** probe'")
         if entry.id not in ids and entry.seen_by:
             text = f"Seen by names the probe, and {PROBE} doesn't name it; {repair}"
             yield _fault(entry, text)
-    for name in sorted((ids or set()) - {*catalogue.by_id}):
-        yield Fault(PROBE, 1, f"entry {name} doesn't exist; name one that does")
+    for id in sorted(ids - {*catalogue.by_id}):
+        yield Fault(PROBE, 1, f"entry {id} doesn't exist; name one that does")
 
 
 def _fault(entry: Entry, text: str) -> Fault:
@@ -286,34 +326,55 @@ def stalls(pattern: str) -> str:
 
     It is strict: it refuses a few harmless ones as well.
     """
-    unbounded = 0
+    tree = _parser.parse(pattern)
+    trouble = _trouble_in(tree, inside_repeat=False)
+    if trouble:
+        return trouble
+    return "more than two unbounded repeats" if _unbounded_repeats(tree) > 2 else ""
 
-    def walk(tree, inside: bool) -> str:
-        nonlocal unbounded
-        for operator, value in tree:
-            name = str(operator)
-            if name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-                low, high, inner = value
-                varies = high != low
-                if varies and inside:
-                    return "a repeat inside a repeat"
-                unbounded += high >= 1000 and varies and "CATEGORY_DIGIT" not in str(inner)
-                found = walk(inner, inside or high > 1)
-            elif name == "BRANCH":
-                found = next(filter(None, (walk(branch, inside) for branch in value[1])), "")
-            elif name == "SUBPATTERN":
-                found = walk(value[3], inside)
-            elif name in ("ASSERT", "ASSERT_NOT"):
-                found = walk(value[1], inside)
-            elif name.startswith("GROUPREF"):
-                found = "a reference to a group"
-            else:
-                found = ""
-            if found:
-                return found
-        return "more than two unbounded repeats" if unbounded > 2 else ""
 
-    return walk(_parser.parse(pattern), False)
+def _trouble_in(tree: Iterable, inside_repeat: bool) -> str:
+    """A repeat inside a repeat, or a reference to a group, in a parsed expression; or ''."""
+    for operator, value in tree:
+        if str(operator) in _REPEATS:
+            low, high, inner = value
+            if high != low and inside_repeat:
+                return "a repeat inside a repeat"
+            inside = inside_repeat or high > 1
+            if trouble := _trouble_in(inner, inside):
+                return trouble
+            continue
+        if str(operator).startswith("GROUPREF"):
+            return "a reference to a group"
+        for inner in _inner(str(operator), value):
+            if trouble := _trouble_in(inner, inside_repeat):
+                return trouble
+    return ""
+
+
+def _unbounded_repeats(tree: Iterable) -> int:
+    """How many repeats without an end an expression has. Digits don't count: numbers are short."""
+    count = 0
+    for operator, value in tree:
+        if str(operator) in _REPEATS:
+            low, high, inner = value
+            count += high >= 1000 and high != low and "CATEGORY_DIGIT" not in str(inner)
+            count += _unbounded_repeats(inner)
+        else:
+            count += sum(map(_unbounded_repeats, _inner(str(operator), value)))
+    return count
+
+
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+
+def _inner(operator: str, value: Any) -> list:
+    """The parsed expressions within a part of one that isn't a repeat."""
+    if operator == "BRANCH":
+        return value[1]
+    if operator == "SUBPATTERN":
+        return [value[3]]
+    return [value[1]] if operator in ("ASSERT", "ASSERT_NOT") else []
 
 
 def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
@@ -360,11 +421,9 @@ def check_ranges(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fa
 
 
 def check_reports(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """The field Reported as has at least five items, two of them in Chinese."""
-    chinese = sum(any("\u4e00" <= char <= "\u9fff" for char in item) for item in entry.reported_as)
-    if len(entry.reported_as) < 5 or chinese < 2:
+    """The field Reported as has at least `MIN_REPORTS` items."""
+    if len(entry.reported_as) < MIN_REPORTS:
         yield _fault(
             entry,
-            f"Reported as has {len(entry.reported_as)} items, {chinese} of them Chinese; "
-            "give at least 5, 2 of them Chinese",
+            f"Reported as has {len(entry.reported_as)} items; give at least {MIN_REPORTS}",
         )

@@ -11,7 +11,7 @@ few.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..logs.judging import Evidence
@@ -47,7 +47,7 @@ def literal_runs(pattern: str) -> list[str]:
     """
     if _VERBOSE.search(pattern):
         return [""]
-    found, run, depth = [], "", 0
+    runs, run, depth = [], "", 0
     for atom in _ATOM.finditer(pattern):
         whole, mark, escaped, plain, repeat = atom.groups()
         text = whole or ("" if repeat else escaped or plain)
@@ -55,12 +55,12 @@ def literal_runs(pattern: str) -> list[str]:
             run += text
             continue
         if run:
-            found.append(run)
+            runs.append(run)
             run = ""
         if mark == "|" and not depth:
             return [""]
         depth += (mark == "(") - (mark == ")")
-    return [*found, run]
+    return [*runs, run]
 
 
 def normal(text: str) -> str:
@@ -141,8 +141,8 @@ class _Letters(dict):
     """A table for str.translate that turns everything but letters into a blank."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = found = chr(code) if chr(code).isalpha() else " "
-        return found
+        self[code] = letter = chr(code) if chr(code).isalpha() else " "
+        return letter
 
 
 _LETTERS = _Letters()
@@ -164,12 +164,10 @@ class Hit:
     @property
     def text(self) -> str:
         """The literal, or what the regular expression matched in the line."""
-        found = (
-            re.search(self.signature.text, self.line.text[:MAX_CHARS], re.I)
-            if self.signature.is_regex
-            else None
-        )
-        return found[0] if found else self.signature.text
+        if not self.signature.is_regex:
+            return self.signature.text
+        match = re.search(self.signature.text, self.line.text[:MAX_CHARS], re.I)
+        return match[0] if match else self.signature.text
 
 
 class SignatureIndex:
@@ -192,8 +190,49 @@ class SignatureIndex:
 
     def find(self, evidence: Evidence) -> list[Hit]:
         """The signatures of every role in these lines, each once, at its most decisive line."""
-        lines = evidence.lines
-        whole = _one_quote("\n".join([line.text for line in lines])).lower()
+        report = _Report.of(evidence)
+        deciding = _Deciding.of(evidence)
+        hits = []
+        for entry_id, pattern in self._possible(report):
+            places = report.places_of(pattern)
+            if places:
+                line = deciding.best([report.lines[place] for place in places])
+                decisive = pattern.source.role == "root" and deciding.holds(line)
+                hits.append(Hit(entry_id, pattern.source, line, decisive))
+        return hits
+
+    def _possible(self, report: _Report) -> Iterator[tuple[str, Pattern]]:
+        """(entry id, pattern) of those whose words are all in a report, in the order of entries."""
+        numbers = sorted(
+            number
+            for anchor in self._by_anchor.keys() & report.words
+            for number in self._by_anchor[anchor]
+        )
+        for number in numbers:
+            entry_id, pattern = self.patterns[number]
+            if pattern.words <= report.words and pattern.part in report.vocabulary:
+                yield entry_id, pattern
+
+
+@dataclass(frozen=True)
+class _Report:
+    """The lines of a report in the forms in which patterns are looked for.
+
+    `normals` has the normal form of each line. `joined` is all of them, where a message is found
+    that is wrapped. `words` are those of the report with "", the anchor of a pattern that has no
+    whole word; `vocabulary` is the words as one text.
+    """
+
+    lines: Sequence[Line]
+    normals: list[str]
+    joined: str
+    words: set[str]
+    vocabulary: str
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> _Report:
+        """The report of these lines, of a long one `MAX_TEXT` characters."""
+        whole = _one_quote("\n".join([line.text for line in evidence.lines])).lower()
         normals = _single_blanks(whole)
         joined, searched = " ".join(normals), normals
         if len(joined) > MAX_TEXT:  # what failed comes first; it may stand far behind
@@ -201,67 +240,69 @@ class SignatureIndex:
             joined = f"{' '.join(failing)[:MAX_TEXT]} {joined[:MAX_TEXT]}"
             searched = [*failing, *normals]
         # In two parts: `translate` is ten times slower on a text with a letter beyond ASCII.
-        held = {
+        words = {
             "",
             *_words_of([text for text in searched if text.isascii()]),
             *_words_of([text for text in searched if not text.isascii()]),
         }
-        places = sorted(
-            place for anchor in self._by_anchor.keys() & held for place in self._by_anchor[anchor]
-        )
-        vocabulary = " ".join(held)
-        apart = any(line.kind == "routine" for line in lines)
-        calm = (
-            apart
-            and not evidence.failed()
-            and not any(line.kind == "told" for line in evidence.decisive)
-        )
+        return cls(evidence.lines, normals, joined, words, " ".join(words))
+
+    def places_of(self, pattern: Pattern) -> list[int]:
+        """The numbers of the lines that a pattern matches."""
+        if pattern.hint not in self.joined:
+            return []
+        at = [number for number, text in enumerate(self.normals) if pattern.hint in text]
+        if pattern.literal:  # its hint is the literal itself; without a line, it is wrapped
+            return at or [_line_at(self.normals, self.joined.find(pattern.literal))]
+        return [number for number in at if pattern.search(self.lines[number].text)]
+
+
+@dataclass(frozen=True)
+class _Deciding:
+    """Which lines of a report decide: a root text in one of them names the cause.
+
+    `lines` are those that say what failed, by `id`. `calm`: a long log in which nothing failed and
+    nobody says what they see, where a line of routine decides as well.
+    """
+
+    lines: frozenset[int]
+    calm: bool
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> _Deciding:
+        """The deciding lines of this evidence: the first four that it calls decisive."""
+        is_long = any(line.kind == "routine" for line in evidence.lines)
+        somebody_tells = any(line.kind == "told" for line in evidence.decisive)
+        calm = is_long and not evidence.failed() and not somebody_tells
         # In a long log a warning counts only if nothing failed and nobody says what they see.
-        decisive = {
-            id(line)
-            for line in evidence.decisive[:4]
-            if calm or not (apart and line.kind == "warning")
-        }
-        hits = []
-        for entry_id, pattern in map(self.patterns.__getitem__, places):
-            if not pattern.words <= held or pattern.part not in vocabulary:
-                continue
-            if pattern.literal:
-                if pattern.literal not in joined:
-                    continue
-                at = [i for i, text in enumerate(normals) if pattern.literal in text]
-                if not at:  # the message is wrapped
-                    at = [_line_at(normals, joined.find(pattern.literal))]
-            else:
-                if pattern.hint not in joined:
-                    continue
-                at = [
-                    i
-                    for i, text in enumerate(normals)
-                    if pattern.hint in text and pattern.search(lines[i].text)
-                ]
-                if not at:
-                    continue
-            best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])
-            decides = pattern.source.role == "root" and (
-                not decisive
-                or id(lines[best]) in decisive
-                or (calm and lines[best].kind == "routine")
-            )
-            hits.append(Hit(entry_id, pattern.source, lines[best], decides))
-        return hits
+        return cls(
+            frozenset(
+                id(line)
+                for line in evidence.decisive[:4]
+                if calm or not (is_long and line.kind == "warning")
+            ),
+            calm,
+        )
+
+    def best(self, lines: Sequence[Line]) -> Line:
+        """The last of these lines that decides, or else the last of all."""
+        return next((line for line in reversed(lines) if id(line) in self.lines), lines[-1])
+
+    def holds(self, line: Line) -> bool:
+        """Whether a root text in this line decides. Where no line says what failed, each does."""
+        return not self.lines or id(line) in self.lines or (self.calm and line.kind == "routine")
 
 
 def _failing(evidence: Evidence) -> list[int]:
     """The places of the lines that tell what failed, and of the few behind each."""
-    kept, last, found = {id(line) for line in evidence.decisive}, -1, []
+    decisive, last, places = {id(line) for line in evidence.decisive}, -1, []
     for at, line in enumerate(evidence.lines):
-        if id(line) in kept or line.kind in FAILED:
+        if id(line) in decisive or line.kind in FAILED:
             last = at + BEHIND
         elif at > last or line.kind == "routine":
             continue
-        found.append(at)
-    return found
+        places.append(at)
+    return places
 
 
 def _line_at(normals: list[str], place: int) -> int:

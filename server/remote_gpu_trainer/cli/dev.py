@@ -92,7 +92,7 @@ _CHECKS = re.compile(r"\b(?:printed|value_of|shell_of|check_code)\b|\.check\b|_t
 
 def run_lint(args: argparse.Namespace) -> int:
     """`dev lint`: 0 nothing found, 1 findings."""
-    from ..catalogue.lint import lint
+    from ..catalogue.lint import lint, notes
 
     root = args.root or bundle.bundle_root()
     if not (root / "references").is_dir():
@@ -105,6 +105,8 @@ def run_lint(args: argparse.Namespace) -> int:
         print(fault)
     for told in unchecked(read) if args.checks else ():
         print(told)
+    for note in notes(read):
+        print(f"note: {note}", file=sys.stderr)
     print(f"{len(read.entries)} entries, {len(faults)} findings", file=sys.stderr)
     return 1 if faults else 0
 

@@ -21,16 +21,16 @@ from rich.text import Text
 
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
-from ..catalogue.entry import split
+from ..catalogue.facts import split
 from ..catalogue.lint import probed
 from ..lookup.answer import answer_for, plain
-from ..retrieval import encoder, index, search
+from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
 from .main import leaves, make_parser
 from .terminal import draw
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
-INDEX = "server/remote_gpu_trainer/retrieval/index.npz"
+VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
 _TEMPLATES = Environment(
@@ -50,7 +50,8 @@ def outdated(root: Path, write: bool) -> list[str]:
     A whole file counts only where its folder is: a wheel, for example, has no docs/.
     """
     read = bundle.read(root)
-    found = [INDEX] if (root / INDEX).parent.is_dir() and _is_index_old(root, read, write) else []
+    is_old = (root / VECTORS).parent.is_dir() and _are_vectors_old(root, read, write)
+    found = [VECTORS] if is_old else []
     fresh, ids = {}, probed(read)
     for path in [*(root / name for name in DOCUMENTS), *bundle.pages(root)]:
         if path.is_file():
@@ -78,20 +79,21 @@ def seen_by_probe(text: str, ids: set[str]) -> str:
     return "".join(parts)
 
 
-def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:
-    """Whether the look-up's index is of other entries; made anew when asked.
+def _are_vectors_old(root: Path, read: Catalogue, write: bool) -> bool:
+    """Whether the vectors' file is of other entries, or not as it is written; repaired when asked.
 
     Raises CatalogueError without the encoder's file.
     """
     model = encoder.load()
     if model is None:
         raise CatalogueError(f"can't read {encoder.PLACE}; restore it with git checkout")
-    known = index.read_if_there(root / INDEX)
-    if index.is_current(known, read.entries, encoder.name()):
+    path = root / VECTORS
+    known = vectors.read_whole_lines(path)
+    if index.is_current(known, read.entries, encoder.name()) and vectors.is_written_so(path, known):
         return False
     if write:
-        arrays = index.build(read.entries, model, encoder.name(), known)
-        write_whole(root / INDEX, encoder.packed(arrays), 0o644)
+        fresh = index.encoded(read.entries, model, encoder.name(), known)
+        write_whole(path, vectors.as_text(fresh).encode(), 0o644)
         index.load.cache_clear(), search.load.cache_clear()
     return True
 
@@ -106,12 +108,15 @@ def _filled(template: str, **values: Any) -> str:
 
 
 def _families(page: str, read: Catalogue) -> dict[str, Any]:
-    """A row for each page; a page may hold several families."""
+    """A row for each page; a page may hold several families.
+
+    No row has a number that a new entry changes: such rows would conflict in every second merge.
+    """
     pages: dict[str, list[str]] = {}
     for family, group in read.families.items():
-        numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
-        pages.setdefault(group[0].path, []).append(f"{family}{numbers[0]}–{numbers[-1]}")
-    return {"pages": [(ids, _title_of(read.root / path), path) for path, ids in pages.items()]}
+        pages.setdefault(group[0].path, []).append(family)
+    rows = [(names, _title_of(read.root / path), path) for path, names in pages.items()]
+    return {"pages": rows}
 
 
 def _title_of(path: Path) -> str:
@@ -131,6 +136,7 @@ def _contents(page: str, read: Catalogue) -> dict[str, Any]:
 
 
 def _count(page: str, read: Catalogue) -> dict[str, Any]:
+    """How many entries there are; only the site shows it, as each new entry changes it."""
     ran = sum(bool(entry.ran) for entry in read.entries)
     return {"entries": len(read.entries), "families": len(read.families), "ran": ran}
 
@@ -163,7 +169,7 @@ def _shares(page: str, read: Catalogue) -> dict[str, Any]:
 
 
 def _limits(page: str, read: Catalogue) -> dict[str, Any]:
-    from ..catalogue.entry import LIMITS
+    from ..catalogue.freshness import LIMITS
 
     return {"limits": LIMITS}
 

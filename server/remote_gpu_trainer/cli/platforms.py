@@ -264,12 +264,12 @@ def _run(args: argparse.Namespace):
 def _card(name: str) -> tuple[str, float]:
     """The card of a name, and its memory in GiB. Raises BadRequest."""
     from ..health.box_check.tables import sku_of
-    from ..platforms.choosing import GPUS, BadNeed, gpu_named
+    from ..platforms.cards import GPUS, SeveralCards, gpu_named
     from ..text import BadRequest
 
     try:
         found = gpu_named(name)
-    except BadNeed as error:
+    except SeveralCards as error:
         raise BadRequest(str(error)) from None
     if not found and (sku := sku_of(name)):
         return name, round(0.92 * sku["vram_gib"], 1)  # what the least of the known cards shows
@@ -282,7 +282,7 @@ def _card(name: str) -> tuple[str, float]:
 
 def profile(args: argparse.Namespace) -> int:
     """`profile`: 0 shown or found, 1 no platform qualifies."""
-    from ..platforms import choosing
+    from ..platforms import choosing, showing
     from ..platforms import profile as profiles
     from ..text import BadRequest
 
@@ -298,9 +298,9 @@ def profile(args: argparse.Namespace) -> int:
         if args.name and not args.need:
             found = profiles.get(args.name)
             print(
-                json.dumps(choosing.as_dict(found, today), ensure_ascii=False, indent=1)
+                json.dumps(showing.as_dict(found, today), ensure_ascii=False, indent=1)
                 if args.json
-                else choosing.as_text(found, today)
+                else showing.as_text(found, today)
             )
             return 0
         asked = choosing.read_needs(args.need)
@@ -317,7 +317,7 @@ def profile(args: argparse.Namespace) -> int:
 
 def show_interval(args: argparse.Namespace) -> int:
     """`profile --save-seconds --kill-hours`: print the best interval between saves."""
-    from ..platforms.choosing import between_saves
+    from ..platforms.saving import between_saves
     from ..text import BadRequest
 
     if args.save_seconds is None or args.kill_hours is None:
@@ -343,7 +343,7 @@ def show_interval(args: argparse.Namespace) -> int:
 
 def staleness(args: argparse.Namespace) -> int:
     """`staleness`: 0 fresh, 1 something to look at."""
-    from ..catalogue.entry import BadQuestion, read_day
+    from ..catalogue.freshness import BadQuestion, read_day
     from ..platforms import checking
 
     try:

@@ -16,7 +16,8 @@ from functools import lru_cache
 from typing import BinaryIO
 
 from ..catalogue import bundle
-from ..catalogue.entry import Entry, stale_entry
+from ..catalogue.entry import Entry
+from ..catalogue.freshness import stale_entry
 from ..catalogue.signatures import Pattern
 from ..logs import judging
 from ..logs.files import Unreadable, shapes_of

@@ -6,7 +6,7 @@ from mcp.server import MCPServer
 from mcp_types import Completion, PromptReference, ResourceTemplateReference
 
 from ..catalogue import bundle
-from ..catalogue.entry import pages
+from ..catalogue.facts import pages
 
 MOST_VALUES = 100  # in one reply, by the protocol
 LONGEST_TYPED = 100  # characters of what is completed

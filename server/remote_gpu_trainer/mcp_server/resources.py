@@ -49,7 +49,7 @@ def job_schema() -> str:
 
 def profile_facts(name: str) -> str:
     """One platform's facts, each with its source, its date and any doubt about it."""
-    from ..platforms.choosing import as_dict
+    from ..platforms.showing import as_dict
     from ..platforms.profile import ProfileError, get
 
     try:

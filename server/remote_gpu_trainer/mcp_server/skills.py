@@ -18,7 +18,7 @@ from mcp_types import (
 )
 
 from ..catalogue.bundle import CatalogueError, bundle_root
-from ..catalogue.entry import split
+from ..catalogue.facts import split
 from ..clients.skill_folder import SKILL
 
 NAME = "remote-gpu-trainer"

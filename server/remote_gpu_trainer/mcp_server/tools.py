@@ -17,7 +17,8 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from ..catalogue import bundle
-from ..catalogue.entry import BadQuestion, FactError, read_day
+from ..catalogue.facts import FactError
+from ..catalogue.freshness import BadQuestion, read_day
 from ..logs.files import Unreadable
 from ..lookup import LIMITS
 from ..lookup.answer import answer_for

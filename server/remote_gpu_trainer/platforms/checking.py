@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 
 from ..catalogue import bundle
-from ..catalogue.entry import read_all, read_limits
+from ..catalogue.freshness import read_limits
+from ..catalogue.front_matter import read_fact_heads
 from . import staleness
 
 MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue
@@ -37,7 +38,7 @@ def check(
     read = bundle.read(root) if root else bundle.load()
     return staleness.check(
         read.entries,
-        read_all(read.root),
+        read_fact_heads(read.root),
         staleness.read_statements(read.root),
         on=on or date.today(),
         packages=packages,
@@ -125,7 +126,7 @@ def _sections(report: staleness.Report) -> list[_Section]:
             "More than one value",
             [
                 f"{item['id']}: "
-                + "; ".join(f"{said['value']} in {said['place']}" for said in item["values"])
+                + "; ".join(f"{value['value']} in {value['place']}" for value in item["values"])
                 for item in report.contradictions
             ],
         ),
@@ -149,9 +150,10 @@ def _sections(report: staleness.Report) -> list[_Section]:
     ]
 
 
-def _count(found: list[dict], noun: str) -> str:
+def _count(findings: list[dict], noun: str) -> str:
+    """How many findings there are: `1 fact`, `3 entries`."""
     many = {"entry": "entries", "fact": "facts"}[noun]
-    return f"{len(found)} {noun if len(found) == 1 else many}"
+    return f"{len(findings)} {noun if len(findings) == 1 else many}"
 
 
 def _aged(item: dict) -> str:
@@ -204,7 +206,7 @@ def _tables(report: staleness.Report) -> list[dict]:
     contradicted = [
         {
             "id": item["id"],
-            "values": "; ".join(f"{said['value']} ({said['place']})" for said in item["values"]),
+            "values": "; ".join(f"{value['value']} ({value['place']})" for value in item["values"]),
         }
         for item in report.contradictions
     ]
@@ -238,17 +240,17 @@ _LINK = re.compile(r"\[(.*)\]\((https?://[^\s<>]+)\)|(https?://[^\s<>]+)")
 def _escaped(text: str) -> str:
     """A value as plain text in a table's cell: one line, with markup escaped."""
     line = "".join(character if character.isprintable() else " " for character in text)
-    return _SPECIAL.sub(lambda found: "\\" + found[0], " ".join(line.split()))
+    return _SPECIAL.sub(lambda match: "\\" + match[0], " ".join(line.split()))
 
 
 def _link(source: str) -> str:
     """A source, `[title](URL)` or a URL, as a link; any other text is escaped."""
-    found = _LINK.fullmatch(source)
-    if not found or not source.isprintable():
+    match = _LINK.fullmatch(source)
+    if not match or not source.isprintable():
         return _Markdown(_escaped(source))
-    address = found[2] or found[3]
+    address = match[2] or match[3]
     for character, code in (("\\", "%5C"), ("|", "%7C"), ("`", "%60")):
         address = address.replace(character, code)
-    if found[3]:
+    if match[3]:
         return _Markdown(f"<{address}>")
-    return _Markdown(f"[{_escaped(found[1].replace('`', ''))}](<{address.replace('&', '&amp;')}>)")
+    return _Markdown(f"[{_escaped(match[1].replace('`', ''))}](<{address.replace('&', '&amp;')}>)")

@@ -1,18 +1,17 @@
-"""Find platforms that have what a run needs, and show the facts of one platform.
+"""Find platforms that have what a run needs.
 
 An unconfirmed fact never qualifies a platform.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
-from ..catalogue.entry import LIMITS
-from .profile import Fact, Facts, Profile
+from .profile import Fact, Profile
+from .showing import mark
 
 
 class BadNeed(Exception):
@@ -30,7 +29,7 @@ class Need:
 
     fact: str
     field: str
-    test: Callable[[object, float], bool | None]
+    test: Callable[[Any, float], bool | None]
     says: str
     number: bool = False
     endless: bool = False
@@ -93,23 +92,22 @@ NEEDS = {
 }
 
 
-def read_needs(asked: list[str]) -> list[tuple[str, float]]:
+def read_needs(texts: list[str]) -> list[tuple[str, float]]:
     """`spot` or `disk=200` as (name, number), 0 if it has no number. Raises BadNeed."""
-    found = []
-    for item in asked:
-        name, mark, text = item.strip().partition("=")
-        need = NEEDS.get(name)
-        try:
-            number = float(text) if mark else 0.0
-        except ValueError:
-            need = None
-        if need is None or need.number != bool(mark) or not 0 <= number < float("inf"):
-            raise BadNeed(
-                f"{item[:40]!r} isn't a need; use one of "
-                + ", ".join(f"{n}=N" if need.number else n for n, need in NEEDS.items())
-            )
-        found.append((name, number))
-    return found
+    return [_read_need(text) for text in texts]
+
+
+def _read_need(text: str) -> tuple[str, float]:
+    name, mark, number_text = text.strip().partition("=")
+    need = NEEDS.get(name)
+    try:
+        number = float(number_text) if mark else 0.0
+    except ValueError:
+        number = -1.0
+    if need is None or need.number != bool(mark) or not 0 <= number < float("inf"):
+        forms = (f"{name}=N" if need.number else name for name, need in NEEDS.items())
+        raise BadNeed(f"{text[:40]!r} isn't a need; use one of {', '.join(forms)}")
+    return name, number
 
 
 @dataclass(frozen=True)
@@ -132,25 +130,26 @@ class Choice:
 
     def as_dict(self) -> dict:
         """The choice as JSON."""
-        told = {
-            "against": list(self.against),
-            "unknown": list(self.unknown),
-            "doubts": list(self.doubts),
-        }
         return {
             "name": self.profile.name,
             "title": self.profile.title,
             "qualifies": self.qualifies,
-            **told,
+            "against": list(self.against),
+            "unknown": list(self.unknown),
+            "doubts": list(self.doubts),
         }
 
 
-def choose(profiles: list[Profile], asked: list[tuple[str, float]], on: date) -> list[Choice]:
-    """Every platform: first those that qualify, then the unknown ones, then those ruled out."""
-    found = [_judged(profile, asked, on) for profile in profiles]
-    return sorted(
-        found, key=lambda choice: (bool(choice.against), bool(choice.unknown), choice.profile.name)
-    )
+def choose(profiles: list[Profile], needs: list[tuple[str, float]], on: date) -> list[Choice]:
+    """Every platform: first those that qualify, then the unknown ones, then those ruled out.
+
+    `needs` are those of `read_needs`; `on` is the day by which facts are stale.
+    """
+    return sorted((_choice(profile, needs, on) for profile in profiles), key=_rank)
+
+
+def _rank(choice: Choice) -> tuple[bool, bool, str]:
+    return bool(choice.against), bool(choice.unknown), choice.profile.name
 
 
 def as_lines(choices: list[Choice], asked: bool) -> list[str]:
@@ -166,205 +165,56 @@ def as_lines(choices: list[Choice], asked: bool) -> list[str]:
     return out
 
 
-def _judged(profile: Profile, asked: list[tuple[str, float]], on: date) -> Choice:
+# What nobody does to the user's own machine: take it away, limit its disk, bill its traffic.
+_NEVER_AT_HOME = ("steady", "notice", "disk", "inodes", "free-egress")
+
+
+def _choice(profile: Profile, needs: list[tuple[str, float]], on: date) -> Choice:
+    """How a platform meets all needs."""
+    wants_spot = any(name == "spot" for name, _ in needs)
     against, unknown, doubts = [], [], []
-    spot = any(name == "spot" for name, _ in asked)
-    for name, number in asked:
+    for name, number in needs:
         need = NEEDS[name]
         fact = getattr(profile.facts, need.fact)
-        said = f"{name}={number:g}" if need.number else name
+        spoken = f"{name}={number:g}" if need.number else name
+        title = need.fact.replace("_", " ")
         if fact is None:
-            # Nobody takes the user's own machine away or limits its disk.
-            if (
-                name not in ("steady", "notice", "disk", "inodes", "free-egress")
-                or profile.kind != "own"
-            ):
-                against.append(f"{said}: there is no {need.fact.replace('_', ' ')} here")
+            if profile.kind != "own" or name not in _NEVER_AT_HOME:
+                against.append(f"{spoken}: there is no {title} here")
             continue
-        shown, field, verdict = (
-            need.fact.replace("_", " "),
-            need.field,
-            need.test(fact.value, number),
-        )
-        if need.fact == "preemption" and fact.value.possible:
-            if not spot and fact.value.on_demand is False:
-                verdict = True
-            elif spot and name == "steady":
-                verdict, field = False, "possible"
+        verdict, field = _verdict(name, fact, number, wants_spot)
         if verdict is False:
-            against.append(
-                f"{said}: {shown}: {field} is {getattr(fact.value, field)} "
-                f"({fact.status}, {fact.source})"
-            )
+            value = getattr(fact.value, field)
+            against.append(f"{spoken}: {title}: {field} is {value} ({fact.status}, {fact.source})")
         elif fact.status != "confirmed":
-            against.append(
-                f"{said}: {shown} is unconfirmed ({fact.note.split('. ')[0] or fact.source})"
-            )
+            why = fact.note.split(". ")[0] or fact.source
+            against.append(f"{spoken}: {title} is unconfirmed ({why})")
         elif verdict is None and not (need.endless and profile.kind != "scheduler"):
-            unknown.append(f"{said}: {shown}: {field} is not stated ({_words(fact)}{fact.source})")
+            unknown.append(
+                f"{spoken}: {title}: {field} is not stated ({_words(fact)}{fact.source})"
+            )
         else:
-            doubts += [
-                f"{said}: {told}"
-                for told in (_words(fact).rstrip("; ") if verdict is None else "", mark(fact, on))
-                if told
-            ]
+            words = _words(fact).rstrip("; ") if verdict is None else ""
+            doubts += [f"{spoken}: {doubt}" for doubt in (words, mark(fact, on)) if doubt]
     return Choice(profile, tuple(against), tuple(unknown), tuple(doubts))
+
+
+def _verdict(name: str, fact: Fact, number: float, wants_spot: bool) -> tuple[bool | None, str]:
+    """(whether a fact meets a need, the field that decides); None if the page has no value."""
+    need = NEEDS[name]
+    if need.fact == "preemption" and fact.value.possible:
+        if not wants_spot and fact.value.on_demand is False:
+            return True, need.field  # only boxes of the interruptible kind are taken away
+        if wants_spot and name == "steady":
+            return False, "possible"
+    return need.test(fact.value, number), need.field
 
 
 def _words(fact: Fact) -> str:
     """The first sentence of the fact's words, for a fact without a number."""
-    told = (
+    text = (
         getattr(fact.value, "text", "")
         or getattr(fact.value, "storage", "")
         or getattr(fact.value, "form", "")
     )
-    return f"{told.split('. ')[0].rstrip('.')}; " if told else ""
-
-
-def mark(fact: Fact, on: date) -> str:
-    """Why not to rely on a fact on this day; '' if it is confirmed and within its limit."""
-    if fact.status != "confirmed":
-        return "unconfirmed"
-    days = (on - fact.date).days
-    return (
-        f"stale: of {fact.date}, {days} days old, the limit is {LIMITS[fact.kind]}"
-        if days > LIMITS[fact.kind]
-        else ""
-    )
-
-
-def as_dict(profile: Profile, on: date) -> dict:
-    """The profile as JSON, with the `mark` of each fact."""
-    shown = profile.model_dump(mode="json")
-    for name, fact in shown["facts"].items():
-        if fact is not None:
-            fact["mark"] = mark(getattr(profile.facts, name), on)
-    return shown
-
-
-def as_text(profile: Profile, on: date) -> str:
-    """The facts for a terminal."""
-    out = [f"{profile.name}: {profile.title} ({profile.kind})"]
-    for name in Facts.model_fields:
-        fact = getattr(profile.facts, name)
-        if fact is None:
-            out.append(f"{name}: none here")
-            continue
-        against = mark(fact, on)
-        out.append(f"{name}: [{against or f'confirmed {fact.date}'}] {fact.source}")
-        for field, value in fact.value.model_dump().items():
-            if value not in ("", None, []):
-                told = ", ".join(map(str, value)) if isinstance(value, list) else value
-                out.append(f"    {told}" if field == "text" else f"    {field}: {told}")
-        if fact.note:
-            out.append(f"    note: {fact.note}")
-    return "\n".join(out)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Seconds of work between two saves, by Young and by Daly, and the arithmetic as lines of text.
-
-    `overhead` is the expected share of time lost to saves and repeated work, to first order.
-    """
-
-    young: float
-    daly: float
-    overhead: float
-    arithmetic: str
-
-
-def between_saves(save_seconds: float, hours_between_kills: float, boxes: int = 1) -> Interval:
-    """The best interval for a save that takes `save_seconds`.
-
-    `hours_between_kills` is the mean for one box. `boxes` that fail together divide it by their
-    number. Raises ValueError unless all three are positive and finite.
-    """
-    if not (
-        math.isfinite(save_seconds)
-        and math.isfinite(hours_between_kills)
-        and save_seconds > 0
-        and hours_between_kills > 0
-        and boxes >= 1
-    ):
-        raise ValueError(
-            f"can't work with a save of {save_seconds} s, {hours_between_kills} h between kills "
-            f"and {boxes} boxes; give positive numbers"
-        )
-    kills = hours_between_kills * 3600 / boxes
-    young = math.sqrt(2 * save_seconds * kills)
-    if save_seconds < 2 * kills:
-        part = save_seconds / (2 * kills)
-        daly = young * (1 + math.sqrt(part) / 3 + part / 9) - save_seconds
-        by_daly = f"Daly:  sqrt(2 δ M) × (1 + sqrt(δ/2M)/3 + (δ/2M)/9) − δ = {daly:,.0f} s"
-    else:
-        daly = kills
-        by_daly = f"Daly:  a save takes longer than twice the time between kills: M = {daly:,.0f} s"
-    overhead = save_seconds / daly + (daly + save_seconds) / (2 * kills)
-    lines = [
-        f"time between kills M = {hours_between_kills:g} h × 3600 / {boxes} boxes = {kills:,.0f} s;"
-        f" one save δ = {save_seconds:g} s",
-        f"Young: sqrt(2 δ M) = sqrt(2 × {save_seconds:g} × {kills:,.0f}) = {young:,.0f} s",
-        by_daly,
-        f"lost to saves and repeated work: δ/τ + (τ+δ)/2M ≈ {overhead:.1%}"
-        if overhead < 1
-        else "the run loses more time than it gains: save faster, or rent where kills are rarer",
-    ]
-    return Interval(young, daly, overhead, "\n".join(lines))
-
-
-# What CUDA says that a card has, in GiB: the total in PyTorch's out-of-memory messages, the least
-# where drivers differ. A card keeps some of what its name promises, with ECC more.
-GPUS = {
-    "B200": 178.35,
-    "H200": 139.72,
-    "H100-80GB": 79.10,
-    "H100-NVL": 93.0,
-    "H800": 79.10,
-    "H20": 95.0,
-    "A100-80GB": 79.11,
-    "A100-40GB": 39.39,
-    "A800-80GB": 79.11,
-    "L40S": 44.39,
-    "L40": 44.39,
-    "A40": 44.35,
-    "A6000": 47.38,
-    "RTX-6000-ADA": 47.38,
-    "RTX-5090": 31.36,
-    "RTX-4090": 23.52,
-    "RTX-3090": 23.52,
-    "A5000": 23.52,
-    "A10G": 21.98,
-    "A10": 21.98,
-    "L4": 21.96,
-    "V100-32GB": 31.74,
-    "V100-16GB": 15.77,
-    "T4": 14.56,
-    "P100-16GB": 15.89,
-    "RTX-3080": 9.77,
-    "RTX-2080-TI": 10.75,
-    "GTX-1080-TI": 10.91,
-}
-
-
-def gpu_named(name: str) -> tuple[str, float] | None:
-    """The card that a user means and its memory in GiB; None if the table lacks it.
-
-    A number is the memory itself. Raises BadNeed if several cards have that name.
-    """
-    size = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?) ?(?:Gi?B)?", name.strip(), re.I)
-    if size and float(size[1]) > 0 and not _fitting(name):
-        return f"a GPU with {size[1]} GiB", float(size[1])
-    found = _fitting(name)
-    if len(found) > 1:
-        raise BadNeed(f"several GPUs are called {name[:40]!r}; give one of {', '.join(found)}")
-    return (found[0], GPUS[found[0]]) if found else None
-
-
-def _fitting(name: str) -> list[str]:
-    """The card with most words, all in a name; else the cards that have all words of the name."""
-    words = set(re.findall(r"[A-Z0-9]+", name[:80].upper()))
-    within = [card for card in GPUS if set(card.split("-")) <= words]
-    if within:
-        return [max(within, key=lambda card: card.count("-"))]
-    return [card for card in GPUS if words and words <= set(card.split("-"))]
+    return f"{text.split('. ')[0].rstrip('.')}; " if text else ""

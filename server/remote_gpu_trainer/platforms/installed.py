@@ -15,6 +15,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -24,7 +25,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from ..catalogue.entry import BadQuestion
+from ..catalogue.freshness import BadQuestion
 
 _BEHIND = re.compile(r"\s+(?:#|--|\\).*")  # a comment, an option such as a hash, a continued line
 _LOCK = re.compile(r"^\[\[packages?\b|^(?:lock-)?version = ", re.M)
@@ -74,16 +75,16 @@ def versions(text: str) -> Versions:
         if text.lstrip()[:1] == "["
         else _of_lines(text)
     )
-    for name, version in rows:
-        name = canonicalize_name(name)
-        name = _CONDA_NAMES.get(name, name)
+    for written_name, written_version in rows:
+        canonical = canonicalize_name(written_name)
+        name = _CONDA_NAMES.get(canonical, canonical)
         known = found.get(name, ())
         try:
-            read = Version(version)
+            version = Version(written_version)
         except InvalidVersion:
             continue
-        if read not in known:
-            found[name] = (*known, read)
+        if version not in known:
+            found[name] = (*known, version)
     if not found:
         raise InstalledError(
             f"no package with a version in {' '.join(text.split())[:40]!r}; {PASS}"
@@ -92,31 +93,39 @@ def versions(text: str) -> Versions:
 
 
 def _of_lines(text: str) -> Iterator[tuple[str, str]]:
-    columns = _COLUMNS.search(text) is not None
-    for line in text.splitlines():
-        line = line.strip()
-        row = _ROW.fullmatch(line) if columns else _CONDA.fullmatch(line)
-        if row:
-            yield row[1], row[2]
-            continue
-        try:
-            if line.split("#")[0].endswith(".whl") and "@" not in line:
-                name, version, *_ = parse_wheel_filename(unquote(line.split("#")[0]).split("/")[-1])
-                yield name, str(version)
-                continue
-            wanted = Requirement(_BEHIND.sub("", line))
-            if wanted.marker and not _holds([str(wanted.marker)]):
-                continue
-            if wanted.url:
-                _, version, *_ = parse_wheel_filename(
-                    unquote(wanted.url.split("#")[0]).split("/")[-1]
-                )
-                yield wanted.name, str(version)
-        except (InvalidRequirement, InvalidWheelFilename, InvalidVersion):
-            continue
-        pins = [s.version for s in wanted.specifier if s.operator in ("==", "===")]
-        if pins:
-            yield wanted.name, pins[0]
+    """The rows of a listing, or the lines of a requirements file that name an exact version."""
+    row_form = _ROW if _COLUMNS.search(text) else _CONDA
+    for line in map(str.strip, text.splitlines()):
+        row = row_form.fullmatch(line)
+        pair = (row[1], row[2]) if row else _of_requirement(line)
+        if pair:
+            yield pair
+
+
+def _of_requirement(line: str) -> tuple[str, str] | None:
+    """(name, version) of a line of a requirements file.
+
+    None for a line that gives no exact version, or isn't about Linux. A line may also be the name
+    of a wheel alone.
+    """
+    try:
+        if line.split("#")[0].endswith(".whl") and "@" not in line:
+            return _of_wheel(line)
+        requirement = Requirement(_BEHIND.sub("", line))
+        if requirement.marker and not _holds([str(requirement.marker)]):
+            return None
+        if requirement.url:
+            return requirement.name, _of_wheel(requirement.url)[1]
+    except (InvalidRequirement, InvalidWheelFilename, InvalidVersion):
+        return None
+    pins = [s.version for s in requirement.specifier if s.operator in ("==", "===")]
+    return (requirement.name, pins[0]) if pins else None
+
+
+def _of_wheel(address: str) -> tuple[str, str]:
+    """(name, version) of a wheel by its path or URL. Raises InvalidWheelFilename."""
+    name, version, *_ = parse_wheel_filename(unquote(address.split("#")[0]).split("/")[-1])
+    return name, str(version)
 
 
 def _of_json(text: str) -> Iterator[tuple[str, str]]:
@@ -130,17 +139,17 @@ def _of_json(text: str) -> Iterator[tuple[str, str]]:
 
 def _of_lock(text: str) -> Iterator[tuple[str, str]]:
     """The packages that uv.lock, poetry.lock or pylock.toml has for Linux."""
-    try:
+    if sys.version_info >= (3, 11):
         import tomllib
-    except ImportError:  # Python 3.10
+    else:
         import tomli as tomllib
     try:
-        read = tomllib.loads(text)
+        lock = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InstalledError(
             f"the lock file isn't TOML ({error}); write it again, for example with 'uv lock'"
         ) from None
-    return _pairs(read.get("package") or read.get("packages"))
+    return _pairs(lock.get("package") or lock.get("packages"))
 
 
 def _pairs(rows: object) -> Iterator[tuple[str, str]]:
@@ -151,21 +160,23 @@ def _pairs(rows: object) -> Iterator[tuple[str, str]]:
             and isinstance(row.get("name"), str)
             and isinstance(row.get("version"), str)
         ):
-            told = row.get("resolution-markers") or row.get("marker") or row.get("markers") or []
-            if _holds([told] if isinstance(told, str) else told if isinstance(told, list) else []):
+            markers = row.get("resolution-markers") or row.get("marker") or row.get("markers") or []
+            if isinstance(markers, str):
+                markers = [markers]
+            if _holds(markers if isinstance(markers, list) else []):
                 yield row["name"], row["version"]
 
 
 def _holds(markers: Iterable[object]) -> bool:
     """Whether one of the markers applies to Linux, can't be read, or there is none."""
-    markers = [told for told in markers if isinstance(told, str)]
-    for told in markers:
+    texts = [marker for marker in markers if isinstance(marker, str)]
+    for text in texts:
         try:
-            if Marker(told).evaluate(_BOX):
+            if Marker(text).evaluate(_BOX):
                 return True
         except (InvalidMarker, UndefinedEnvironmentName):
             return True
-    return not markers
+    return not texts
 
 
 def read(place: str) -> str:
@@ -176,28 +187,33 @@ def read(place: str) -> str:
             (p for p in (path / "bin/python", path / "Scripts/python.exe") if p.exists()), path
         )
     if path.is_file() and os.access(path, os.X_OK) and _PYTHON.fullmatch(path.name):
-        try:
-            done = subprocess.run(
-                [str(path.absolute()), "-c", _LIST],
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=LONGEST,
-                check=True,
-                cwd=path.parent,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise InstalledError(
-                f"{place} doesn't list its packages ({error}); "
-                "pass a Python that has importlib.metadata, or 'pip freeze' text"
-            ) from None
-        return done.stdout
+        return _listed_by(path, place)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InstalledError(f"can't read {place} ({error.strerror}); {PASS}") from None
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # what PowerShell writes
     return data.decode("utf-16" if wide else "utf-8", errors="replace")
+
+
+def _listed_by(interpreter: Path, place: str) -> str:
+    """What an interpreter says is installed, in the form of `pip freeze`. `place`: as typed."""
+    try:
+        done = subprocess.run(
+            [str(interpreter.absolute()), "-c", _LIST],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=LONGEST,
+            check=True,
+            cwd=interpreter.parent,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InstalledError(
+            f"{place} doesn't list its packages ({error}); "
+            "pass a Python that has importlib.metadata, or 'pip freeze' text"
+        ) from None
+    return done.stdout
 
 
 def plain(version: Version) -> Version:
@@ -230,15 +246,15 @@ def judged(
     """
     fits: list[Match] = []
     fails: list[Match] = []
-    for wanted in requirements(applies_to):
-        there = have.get(canonicalize_name(wanted.name), ())
-        if there and wanted.specifier:
+    for requirement in requirements(applies_to):
+        versions = have.get(canonicalize_name(requirement.name), ())
+        if versions and requirement.specifier:
             fitting = [
                 version
-                for version in there
-                if wanted.specifier.contains(plain(version), prereleases=True)
+                for version in versions
+                if requirement.specifier.contains(plain(version), prereleases=True)
             ]
-            (fits if fitting else fails).append((wanted, (fitting or there)[0]))
+            (fits if fitting else fails).append((requirement, (fitting or versions)[0]))
     return fits, fails
 
 

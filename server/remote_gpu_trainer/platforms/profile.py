@@ -12,13 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..catalogue import bundle
-from ..catalogue.entry import FactError, pages, split
+from ..catalogue import bundle, front_matter
+from ..catalogue.facts import FactError, pages, split
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where libyaml is there
 Value = TypeVar("Value")
 Kind = Literal["price", "quota", "platform"]
 
@@ -247,21 +245,14 @@ def read(path: Path) -> tuple[Profile, str]:
             f"{path}: no YAML front matter; put it at the top, between two lines of ---"
         )
     try:
-        return Profile.model_validate(yaml.load(head, _LOADER)), body
-    except yaml.YAMLError as error:
-        raise ProfileError(
-            f"{path}: the front matter isn't YAML ({_where(error)}); correct it"
-        ) from None
+        fields = front_matter.parse(head, str(path))
+    except FactError as error:
+        raise ProfileError(str(error)) from None
+    try:
+        return Profile.model_validate(fields), body
     except ValidationError as error:
         lines = [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
         raise ProfileError("\n".join(lines)) from None
-
-
-def _where(error: yaml.YAMLError) -> str:
-    """The problem and its line in the page, which starts one line before the front matter."""
-    mark = getattr(error, "problem_mark", None)
-    told = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"line {mark.line + 2}: {told}" if mark else told
 
 
 def read_all(root: Path) -> dict[str, Profile]:
@@ -278,13 +269,13 @@ def load() -> dict[str, Profile]:
 def get(name: str) -> Profile:
     """The profile of this name; reads its page alone. Raises ProfileError."""
     places = {path.stem: path for path in pages(bundle.bundle_root())}
-    wanted = name.strip().lower()
-    if wanted not in places:
-        near = difflib.get_close_matches(wanted, places, n=1, cutoff=0.7)
+    spelt = name.strip().lower()
+    if spelt not in places:
+        near = difflib.get_close_matches(spelt, places, n=1, cutoff=0.7)
         hint = (
             f"did you mean {near[0]}? (rgt profile lists them)"
             if near
             else f"use one of {', '.join(places)}"
         )
         raise ProfileError(f"unknown profile {name[:40]!r}; {hint}")
-    return read_profile(places[wanted])
+    return read_profile(places[spelt])

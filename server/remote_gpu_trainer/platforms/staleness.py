@@ -17,17 +17,17 @@ from datetime import date
 from pathlib import Path
 
 from .. import __version__
-from ..catalogue import bundle
-from ..catalogue.entry import LIMITS, BadQuestion, Entry, FactError, FactHead, past, split
-from ..catalogue.entry import value as value_of
+from ..catalogue import bundle, front_matter
+from ..catalogue.entry import Entry
+from ..catalogue.facts import FactError, FactHead
+from ..catalogue.freshness import LIMITS, BadQuestion, past
+from ..catalogue.front_matter import FrontMatter
 
 _RELEASED = re.compile(
     r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*"
 )
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
 MARK = re.compile(r"<!-- fact: ([a-z0-9-]+\.[a-z_]+(?:\.[a-z_]+)?) = ([^\n]{1,80}?) -->")
-_TOKENS = re.compile(r"^tokens:\s*\[(.*)\]\s*$", re.M)
-_VERSION = re.compile(r'^  version: "?([^"\n]+)"?\s*$', re.M)
 SAME = {"pytorch": "torch"}  # what people write for a package
 UNDATED = "no page with a date says it"
 
@@ -92,55 +92,71 @@ def check(
     release = read_release(released) if released is not None else None
     if release and not any(_names(entry, release.name) for entry in entries):
         raise BadQuestion(
-            f"no entry is about {released[:40]!r}; name one of {', '.join(_libraries(entries))}"
+            f"no entry is about {str(released)[:40]!r}; "
+            f"name one of {', '.join(_libraries(entries))}"
         )
     if scope:
         entries, facts = _within(scope, entries, facts)
-    report = Report([item.as_dict() for item in past(entries, facts, on, limits)])
-    for fact in facts:
-        if fact.date is None:
-            report.doubt.append(
-                {
-                    "id": fact.id,
-                    "what": f"{fact.kind} fact of {fact.profile}",
-                    "checked": None,
-                    "why": UNDATED,
-                    "source": fact.source,
-                }
-            )
+    report = Report([finding.as_dict() for finding in past(entries, facts, on, limits)])
+    report.doubt += [_undated(fact) for fact in facts if fact.date is None]
     if packages is not None:
-        from . import installed  # importing packaging takes longer than everything else here
-
-        have = installed.versions(packages)
-        for entry in entries:
-            fits, fails = installed.judged(entry.applies_to, have)
-            told, found = (report.out_of_range, fails) if fails else (report.concerns, fits)
-            told += [
-                {"id": entry.id, "requirement": str(wanted), "installed": str(version)}
-                for wanted, version in found[:1]
-            ]
+        report.out_of_range, report.concerns = _by_packages(entries, packages)
     if release:
         report.doubt += by_release(entries, release, on)
     report.contradictions = [
-        found for found in contradictions(statements) if not scope or _concerns(scope, found)
+        finding for finding in contradictions(statements) if not scope or _concerns(scope, finding)
     ]
     return report
+
+
+def _undated(fact: FactHead) -> dict:
+    """The finding about a fact that no dated page states."""
+    return {
+        "id": fact.id,
+        "what": f"{fact.kind} fact of {fact.profile}",
+        "checked": None,
+        "why": UNDATED,
+        "source": fact.source,
+    }
+
+
+def _by_packages(entries: Iterable[Entry], packages: str) -> tuple[list[dict], list[dict]]:
+    """(entries about other versions than those installed, entries about these).
+
+    An entry is named once, with its first requirement that decides.
+    """
+    from . import installed  # importing packaging takes longer than everything else here
+
+    have = installed.versions(packages)
+    other, these = [], []
+    for entry in entries:
+        fits, fails = installed.judged(entry.applies_to, have)
+        findings, matches = (other, fails) if fails else (these, fits)
+        findings += [
+            {"id": entry.id, "requirement": str(requirement), "installed": str(version)}
+            for requirement, version in matches[:1]
+        ]
+    return other, these
 
 
 def _within(
     scope: str, entries: list[Entry], facts: list[FactHead]
 ) -> tuple[list[Entry], list[FactHead]]:
     """The entries and facts in a scope, such as `profiles/runpod.md`, `runpod`, `RP` or `RP3`."""
-    asked = _asked(scope)
+    name = _plain_scope(scope)
     chosen = [
-        e
-        for e in entries
-        if asked.upper() in (e.id.upper(), e.family)
-        or e.path == asked
-        or e.path.startswith(asked + "/")
-        or e.path == f"profiles/{asked}.md"
+        entry
+        for entry in entries
+        if name.upper() in (entry.id.upper(), entry.family)
+        or entry.path == name
+        or entry.path.startswith(name + "/")
+        or entry.path == f"profiles/{name}.md"
     ]
-    heads = [f for f in facts if asked in (f.id, f.profile, f"profiles/{f.profile}.md", "profiles")]
+    heads = [
+        fact
+        for fact in facts
+        if name in (fact.id, fact.profile, f"profiles/{fact.profile}.md", "profiles")
+    ]
     if not chosen and not heads:
         raise BadQuestion(
             f"unknown scope {scope[:40]!r}; give an id (O7), a family (O), a page "
@@ -149,22 +165,19 @@ def _within(
     return chosen, heads
 
 
-def _asked(scope: str) -> str:
+def _plain_scope(scope: str) -> str:
     return scope.strip().strip("/").lower()
 
 
-def _concerns(scope: str, found: dict) -> bool:
+def _concerns(scope: str, contradiction: dict) -> bool:
     """Whether a contradiction is about what a scope names, or is on one of its pages."""
-    asked = _asked(scope)
-    named = (
-        found["id"] == asked
-        or found["id"].startswith(asked + ".")
-        or asked.startswith(found["id"] + ".")
-    )
-    pages = (asked, f"profiles/{asked}.md")
-    return named or any(
-        value["place"].split(":")[0] in pages or value["place"].startswith(asked + "/")
-        for value in found["values"]
+    name, thing = _plain_scope(scope), contradiction["id"]
+    if thing == name or thing.startswith(name + ".") or name.startswith(thing + "."):
+        return True
+    pages = (name, f"profiles/{name}.md")
+    return any(
+        value["place"].split(":")[0] in pages or value["place"].startswith(name + "/")
+        for value in contradiction["values"]
     )
 
 
@@ -172,13 +185,13 @@ def read_release(text: str) -> Release:
     """`torch 2.14` or `torch 2.14 2026-12-01`. Raises BadQuestion."""
     from packaging.version import InvalidVersion, Version
 
-    found = _RELEASED.fullmatch(text)
+    match = _RELEASED.fullmatch(text)
     try:
-        if found:
+        if match:
             return Release(
-                SAME.get(found[1].lower(), found[1].lower()),
-                str(Version(found[2].lstrip("="))),
-                date.fromisoformat(found[3]) if found[3] else None,
+                SAME.get(match[1].lower(), match[1].lower()),
+                str(Version(match[2].lstrip("="))),
+                date.fromisoformat(match[3]) if match[3] else None,
             )
     except (InvalidVersion, ValueError):
         pass
@@ -190,47 +203,47 @@ def read_release(text: str) -> Release:
 
 def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dict]:
     """Entries about the library that cover the new version and were checked before it."""
+    return [
+        {
+            "id": entry.id,
+            "what": entry.title.replace("`", ""),
+            "checked": entry.verified.isoformat(),
+            "why": why,
+            "source": entry.sources[0] if entry.sources else "",
+        }
+        for entry in entries
+        if entry.verified <= on
+        and _names(entry, release.name)
+        and (why := _why_check_again(entry, release))
+    ]
+
+
+def _why_check_again(entry: Entry, release: Release) -> str:
+    """Why a release may have changed what an entry about its library says; '' if it can't have."""
     from packaging.utils import canonicalize_name
     from packaging.version import Version
 
     from . import installed
 
     name, version = canonicalize_name(release.name), Version(release.version)
-    out = []
-    for entry in entries:
-        if entry.verified > on or not _names(entry, release.name):
-            continue
-        wanted = [
-            r for r in installed.requirements(entry.applies_to) if canonicalize_name(r.name) == name
-        ]
-        ran = {canonicalize_name(n): v for n, v in _RAN.findall(entry.ran)}
-        if any(
-            r.specifier and not r.specifier.contains(installed.plain(version), prereleases=True)
-            for r in wanted
-        ):
-            continue  # it ends before this version
-        if name in ran:
-            if installed.plain(Version(ran[name])) >= installed.plain(version):
-                continue
-            why = f"ran with {release.name} {ran[name]}, not yet with {version}"
-        elif release.day and entry.verified >= release.day:
-            continue
-        else:
-            why = f"last read {entry.verified}, " + (
-                f"before {release.name} {version} of {release.day}"
-                if release.day
-                else f"and the date of {release.name} {version} isn't given"
-            )
-        out.append(
-            {
-                "id": entry.id,
-                "what": entry.title.replace("`", ""),
-                "checked": entry.verified.isoformat(),
-                "why": why,
-                "source": entry.sources[0] if entry.sources else "",
-            }
-        )
-    return out
+    ends_before = any(
+        requirement.specifier
+        and not requirement.specifier.contains(installed.plain(version), prereleases=True)
+        for requirement in installed.requirements(entry.applies_to)
+        if canonicalize_name(requirement.name) == name
+    )
+    if ends_before:
+        return ""
+    ran = {canonicalize_name(library): text for library, text in _RAN.findall(entry.ran)}
+    if name in ran:
+        if installed.plain(Version(ran[name])) >= installed.plain(version):
+            return ""
+        return f"ran with {release.name} {ran[name]}, not yet with {version}"
+    if not release.day:
+        return f"last read {entry.verified}, and the date of {release.name} {version} isn't given"
+    if entry.verified >= release.day:
+        return ""
+    return f"last read {entry.verified}, before {release.name} {version} of {release.day}"
 
 
 def _names(entry: Entry, name: str) -> bool:
@@ -241,38 +254,27 @@ def _names(entry: Entry, name: str) -> bool:
     """
     from packaging.utils import canonicalize_name
 
-    from . import installed
-
-    if any(
-        canonicalize_name(r.name) == canonicalize_name(name)
-        for r in installed.requirements(entry.applies_to)
-    ):
-        return True
-    if any(canonicalize_name(n) == canonicalize_name(name) for n, _ in _RAN.findall(entry.ran)):
+    if canonicalize_name(name) in _declared(entry):
         return True
     spelled = re.escape(re.sub(r"[-.]", "_", name))
-    return bool(
-        re.search(
-            rf"(?<![\w.]){spelled}\.[a-zA-Z_]|\b(?:import|from|install) {spelled}\b",
-            entry.fix + entry.check + entry.root_cause,
-        )
-    )
+    code = rf"(?<![\w.]){spelled}\.[a-zA-Z_]|\b(?:import|from|install) {spelled}\b"
+    return bool(re.search(code, entry.fix + entry.check + entry.root_cause))
 
 
-def _libraries(entries: Iterable[Entry]) -> list[str]:
-    """The names of the libraries in `Applies to` and in the versions of proofs, sorted."""
+def _declared(entry: Entry) -> set[str]:
+    """The libraries in `Applies to` and in the versions of an entry's proof, by canonical name."""
     from packaging.utils import canonicalize_name
 
     from . import installed
 
-    named = {
-        canonicalize_name(r.name)
-        for entry in entries
-        for r in installed.requirements(entry.applies_to)
-    }
-    return sorted(
-        named | {canonicalize_name(n) for entry in entries for n, _ in _RAN.findall(entry.ran)}
-    )
+    required = [requirement.name for requirement in installed.requirements(entry.applies_to)]
+    ran = [name for name, _ in _RAN.findall(entry.ran)]
+    return set(map(canonicalize_name, [*required, *ran]))
+
+
+def _libraries(entries: Iterable[Entry]) -> list[str]:
+    """The names of the libraries in `Applies to` and in the versions of proofs, sorted."""
+    return sorted({name for entry in entries for name in _declared(entry)})
 
 
 @dataclass(frozen=True)
@@ -307,45 +309,48 @@ def _plain_value(value: str) -> str:
 def read_statements(root: Path) -> list[Statement]:
     """Every statement of a bundle.
 
-    Raises FactError for a comment that names a field which no profile has.
+    Raises FactError for a comment that names a field which no profile has, and for front matter
+    that isn't YAML.
     """
-    found: list[Statement] = []
     texts = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
         for path in [*bundle.pages(root), root / "SKILL.md"]
         if path.is_file()
     }
-    wanted: dict[str, None] = {}
-    for place, text in texts.items():
-        for mark in MARK.finditer(text):
-            line = text.count("\n", 0, mark.start()) + 1
-            found.append(Statement(mark[1], mark[2], f"{place}:{line}"))
-            wanted[mark[1]] = None
-        if place.startswith("profiles/"):
-            found += _tokens(place, split(text)[0])
-    found += _front_matter(texts, wanted)
-    version = _VERSION.search(split(texts.get("SKILL.md", ""))[0])
-    if version:
-        found += [
-            Statement("version", version[1], "SKILL.md"),
-            Statement("version", __version__, "package"),
-        ]
-    return found
+    comments = [comment for place, text in texts.items() for comment in _comments(place, text)]
+    profiles = {
+        place: front_matter.read(text, place)
+        for place, text in texts.items()
+        if place.startswith("profiles/")
+    }
+    return [
+        *comments,
+        *_tokens(profiles),
+        *_values(profiles, dict.fromkeys(comment.thing for comment in comments)),
+        *_versions(texts.get("SKILL.md", "")),
+    ]
 
 
-def _tokens(place: str, head: str) -> Iterator[Statement]:
-    listed = _TOKENS.search(head)
-    for token in re.findall(r'"([^"]+)"', listed[1]) if listed else ():
-        yield Statement(f"token {token}", Path(place).stem, place)
+def _comments(place: str, text: str) -> Iterator[Statement]:
+    """What the comments of a page say of facts."""
+    for mark in MARK.finditer(text):
+        line = text.count("\n", 0, mark.start()) + 1
+        yield Statement(mark[1], mark[2], f"{place}:{line}")
 
 
-def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[Statement]:
+def _tokens(profiles: Mapping[str, FrontMatter]) -> Iterator[Statement]:
+    """Which platform each token shows."""
+    for place, profile in profiles.items():
+        for token in dict.fromkeys(profile.tokens):
+            yield Statement(f"token {token}", profile.name, place)
+
+
+def _values(profiles: Mapping[str, FrontMatter], things: Iterable[str]) -> Iterator[Statement]:
     """The front matter's own value for each thing that a comment names."""
-    for thing in wanted:
+    for thing in things:
         name, fact, *field = thing.split(".")
         place = f"profiles/{name}.md"
-        head = split(texts.get(place, ""))[0]
-        value = value_of(head, fact, *field) or _by_parser(head, fact, field)
+        value = profiles[place].value(fact, *field) if place in profiles else None
         if value is None:
             raise FactError(
                 f"a page's comment names the fact {thing}, which no profile has; "
@@ -354,11 +359,13 @@ def _front_matter(texts: dict[str, str], wanted: dict[str, None]) -> Iterator[St
         yield Statement(thing, value, place)
 
 
-def _by_parser(head: str, fact: str, field: list[str]) -> str | None:
-    """The same with the YAML parser, whose import takes a tenth of the whole check."""
-    import yaml
-
-    value = (((yaml.safe_load(head) or {}).get("facts") or {}).get(fact) or {}).get("value")
-    for part in field:
-        value = value.get(part) if isinstance(value, dict) else None
-    return None if value is None or isinstance(value, dict) else str(value)
+def _versions(skill: str) -> list[Statement]:
+    """The version that SKILL.md gives, and the package's; none where SKILL.md gives none."""
+    metadata = front_matter.read(skill, "SKILL.md").fields.get("metadata")
+    version = metadata.get("version") if isinstance(metadata, dict) else None
+    if version is None:
+        return []
+    return [
+        Statement("version", str(version), "SKILL.md"),
+        Statement("version", __version__, "package"),
+    ]

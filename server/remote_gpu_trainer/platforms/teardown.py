@@ -17,8 +17,8 @@ from datetime import date
 
 from ..text import BadRequest
 from ..text.masking import ANSI, shown, shown_lines
-from .choosing import mark
 from .profile import Profile
+from .showing import mark
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{2,120}\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]+\Z")  # a word that no shell would change
@@ -61,55 +61,64 @@ class Way:
 
 def ways(profile: Profile, on: date) -> list[Way]:
     """The ways to stop on this platform, gentlest first. Empty if nothing is billed."""
-    facts, found = profile.facts, []
-    if facts.survives and facts.stop_billing:
-        keeps = facts.survives.value.stop_keeps_disk
-        disk = {
-            True: "the disk is kept",
-            False: "the disk is lost",
-            None: "unknown whether the disk is kept",
-        }[keeps]
-        found.append(
-            Way(
-                "stop",
-                f"{disk}. {facts.survives.value.stop}",
-                "assume that storage is billed until you delete it",
-                "",
-                mark(facts.survives, on),
-                facts.survives.source,
-            )
-        )
-    if facts.self_stop and facts.self_stop.value.possible:
-        stop = facts.self_stop
-        found.append(
-            Way(
-                "stop from inside",
-                stop.value.survives,
-                "the same as after a stop",
-                stop.value.command,
-                mark(stop, on),
-                stop.source,
-            )
-        )
-    if facts.stop_billing:
-        end = facts.stop_billing
-        found.append(
-            Way(
-                "end it",
-                f"deletes: {end.value.deletes}",
-                end.value.still_billed,
-                end.value.command,
-                mark(end, on),
-                end.source,
-            )
-        )
-    return found
+    possible = (_stop(profile, on), _stop_from_inside(profile, on), _end(profile, on))
+    return [way for way in possible if way]
 
 
-def ways_as_text(found: list[Way]) -> str:
+def _stop(profile: Profile, on: date) -> Way | None:
+    """Stopping the box, where something is billed that a stop may end."""
+    survives = profile.facts.survives
+    if not profile.facts.stop_billing:
+        return None
+    disk = {
+        True: "the disk is kept",
+        False: "the disk is lost",
+        None: "unknown whether the disk is kept",
+    }[survives.value.stop_keeps_disk]
+    return Way(
+        "stop",
+        f"{disk}. {survives.value.stop}",
+        "assume that storage is billed until you delete it",
+        "",
+        mark(survives, on),
+        survives.source,
+    )
+
+
+def _stop_from_inside(profile: Profile, on: date) -> Way | None:
+    """The box stops itself, where it can."""
+    stop = profile.facts.self_stop
+    if not stop or not stop.value.possible:
+        return None
+    return Way(
+        "stop from inside",
+        stop.value.survives,
+        "the same as after a stop",
+        stop.value.command,
+        mark(stop, on),
+        stop.source,
+    )
+
+
+def _end(profile: Profile, on: date) -> Way | None:
+    """Ending the box for good."""
+    end = profile.facts.stop_billing
+    if not end:
+        return None
+    return Way(
+        "end it",
+        f"deletes: {end.value.deletes}",
+        end.value.still_billed,
+        end.value.command,
+        mark(end, on),
+        end.source,
+    )
+
+
+def ways_as_text(ways: list[Way]) -> str:
     """The ways as lines for a terminal."""
     out = []
-    for way in found:
+    for way in ways:
         out.append(f"{way.name}{' [' + way.mark + ']' if way.mark else ''} ({way.source})")
         out += [
             f"    keeps: {way.keeps}" if way.name != "end it" else f"    {way.keeps}",
@@ -186,37 +195,45 @@ def listed(text: str, ids: list[str], address: str = "") -> Listed:
     show that the box is still there but never that it is gone.
     """
     text = ANSI.sub("", text)
-    for one in ids:
-        if not _ID.match(one):
-            return Listed(
-                None,
-                f"{shown(one, 60)!r} isn't an instance's id; use letters, digits and -_.:/",
-            )
+    for id in ids:
+        if not _ID.match(id):
+            wrong = f"{shown(id, 60)!r} isn't an instance's id; use letters, digits and -_.:/"
+            return Listed(None, wrong)
     host = address.rpartition(":")[0]
-    for one in (*ids, *([host] if host and host not in ("127.0.0.1", "localhost") else [])):
-        place = re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(one)}(?![A-Za-z0-9_-])", text, re.I)
+    names = [*ids, host] if host not in ("", "127.0.0.1", "localhost") else ids
+    present = _first_in(text, names)
+    if present:
+        return present
+    why = _why_unproven(text, ids)
+    if why:
+        return Listed(None, why)
+    return Listed(True, f"{', '.join(ids)} isn't in the list of {len(text.splitlines())} lines")
+
+
+def _first_in(text: str, names: list[str]) -> Listed | None:
+    """The first of these ids and addresses that a list shows, with its line."""
+    for name in names:
+        place = re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(name)}(?![A-Za-z0-9_-])", text, re.I)
         if place:
             line = shown(text[text.rfind("\n", 0, place.start()) + 1 :].split("\n", 1)[0], 160)
             return Listed(
                 False,
-                f"{one} is in the list ({line}); stopped boxes are listed too and may be billed",
-                one,
+                f"{name} is in the list ({line}); stopped boxes are listed too and may be billed",
+                name,
             )
+    return None
+
+
+def _why_unproven(text: str, ids: list[str]) -> str:
+    """Why a text that doesn't show a box doesn't prove that it is gone; '' if it does."""
     if not text.strip():
-        return Listed(
-            None,
-            "the list is empty; run the listing command again and look at its errors",
-        )
+        return "the list is empty; run the listing command again and look at its errors"
     if not ids:
-        return Listed(
-            None,
+        return (
             "no id to look for; pass the instance's id with --id, "
-            "because a list without the box's address proves nothing",
+            "because a list without the box's address proves nothing"
         )
-    why = _no_list(text) or _cut(text, ids)
-    if why:
-        return Listed(None, why)
-    return Listed(True, f"{', '.join(ids)} isn't in the list of {len(text.splitlines())} lines")
+    return _no_list(text) or _cut(text, ids)
 
 
 def _no_list(text: str) -> str:
@@ -225,7 +242,7 @@ def _no_list(text: str) -> str:
     if "\0" in text:
         return "the list isn't text; save it as UTF-8"
     try:
-        read = json.loads(text.lstrip("\ufeff"))
+        parsed = json.loads(text.lstrip("\ufeff"))
     except (ValueError, RecursionError):
         rows = [line.strip() for line in text.splitlines() if line.strip()]
         if any(_NONE.match(row) for row in rows) or _header(rows):
@@ -234,21 +251,18 @@ def _no_list(text: str) -> str:
             f"no list in this text ({start}); pass the provider's list as JSON "
             "or as a table with its header"
         )
-    if isinstance(read, dict) and any(read.get(name) for name in _MORE):
+    if isinstance(parsed, dict) and any(parsed.get(name) for name in _MORE):
         return "only the first page of a longer list; ask for every page"
-    if isinstance(read, list) or (
-        isinstance(read, dict)
-        and any(isinstance(value, list) for value in _within(read))
-        and not read.get("error")
-    ):
+    if isinstance(parsed, list) or (isinstance(parsed, dict) and _holds_list(parsed)):
         return ""
     return f"JSON without a list ({start}); pass the provider's list"
 
 
-def _within(read: dict) -> list[object]:
-    """The values of an object, and of the objects in it: {"data": {"pods": []}}."""
-    inner = [value for value in read.values() if isinstance(value, dict)]
-    return [*read.values(), *(value for one in inner for value in one.values())]
+def _holds_list(parsed: dict) -> bool:
+    """Whether an object, or an object in it, has a list and no error: {"data": {"pods": []}}."""
+    inner = [value for value in parsed.values() if isinstance(value, dict)]
+    values = [*parsed.values(), *(value for group in inner for value in group.values())]
+    return any(isinstance(value, list) for value in values) and not parsed.get("error")
 
 
 def _header(rows: list[str]) -> bool:
@@ -262,11 +276,11 @@ def _header(rows: list[str]) -> bool:
 
 def _cut(text: str, ids: list[str]) -> str:
     """What is wrong with a list that cuts ids short, if a cut one may be this box; otherwise ''."""
-    for found in _CUT.finditer(text):
-        for one in ids:
-            if one.lower().startswith(found[1].lower()):
+    for cut in _CUT.finditer(text):
+        for id in ids:
+            if id.lower().startswith(cut[1].lower()):
                 return (
-                    f"{found[0]} in the list may be {one}; "
+                    f"{cut[0]} in the list may be {id}; "
                     "get the list as JSON or as a wider table, with whole ids"
                 )
     return ""

@@ -57,7 +57,7 @@ def _kind(char: str) -> str:
 
 def _words(text: str) -> list[str]:
     """The words of a text in lower case, each punctuation mark and Chinese character by itself."""
-    spaced = []
+    spaced: list[str] = []
     for char in unicodedata.normalize("NFD", text.lower()):
         kind = _kind(char)
         if kind == "letter":
@@ -84,22 +84,23 @@ class WordPiece:
 
     def pieces(self, text: str, most: int) -> list[int]:
         """The rows of a text's pieces between [CLS] and [SEP], `most` at most with those two."""
-        found = [self.rows[CLS]]
+        pieces = [self.rows[CLS]]
         for word in _words(text):
-            if len(found) >= most - 1:
+            if len(pieces) >= most - 1:
                 break
             rows = self._known.get(word)
             if rows is None:
                 rows = self._known[word] = self._of(word)
                 if len(self._known) > 50_000:
                     self._known.clear()
-            found += rows
-        return [*found[: most - 1], self.rows[SEP]]
+            pieces += rows
+        return [*pieces[: most - 1], self.rows[SEP]]
 
     def _of(self, word: str) -> list[int]:
+        """The rows of a word's pieces, the longest known piece first; or that of [UNK]."""
         if len(word) > LONGEST_WORD:
             return [self.rows[UNKNOWN]]
-        found, start = [], 0
+        pieces, start = [], 0
         while start < len(word):
             for end in range(len(word), start, -1):
                 row = self.rows.get(("##" if start else "") + word[start:end])
@@ -107,9 +108,9 @@ class WordPiece:
                     break
             else:
                 return [self.rows[UNKNOWN]]
-            found.append(row)
+            pieces.append(row)
             start = end
-        return found
+        return pieces
 
 
 class Encoder:

@@ -19,7 +19,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ..catalogue.bundle import bundle_root
-from ..catalogue.entry import Entry, split
+from ..catalogue.entry import Entry
+from ..catalogue.facts import split
 from .index import tokens, words
 from .search import MOST_PIECES, Candidate, Found, Retriever, behind, put_first
 

@@ -1,7 +1,8 @@
 """Everything that a look-up knows of the entries: the words in them, and what their cards mean.
 
-`index.npz` holds both for all entries of the catalogue; `rgt dev docs --write` makes it in seconds.
-An entry is found as soon as it is in there: nothing is trained for it.
+The words are counted when the pages are first read, and then kept in the user's cache. The
+meanings stand in `vectors.txt`, which `rgt dev docs --write` brings up to date in seconds: a new
+entry needs no training. Until it is in there, it is found by its words alone.
 """
 
 from __future__ import annotations
@@ -10,19 +11,21 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from inspect import getfile
 from itertools import chain
 from pathlib import Path
-from zipfile import BadZipFile
 
+from .. import __version__
 from ..catalogue import bundle
-from ..catalogue.bundle import CatalogueError
 from ..catalogue.entry import Entry
-from . import encoder, numpy
+from ..catalogue.grammar import read_page
+from . import cache, encoder, numpy, vectors
+from .vectors import EntryVectors
 
-PLACE = Path(__file__).with_name("index.npz")
 # How much a word counts, by the field it stands in, and the two constants of BM25.
 FIELDS = {
     "title": 4,
@@ -36,7 +39,6 @@ FIELDS = {
 }
 K1, B = 4.0, 0.75
 AGAIN, MOST = 0.3, 2.0  # what a word of a report counts for again, and at most
-CARDS = 2
 REMEMBERED = 50_000  # tokens whose words are kept
 LONGEST_NUMBER = 6  # digits; a longer number is a size, a time or an address
 
@@ -117,38 +119,110 @@ def _field(entry: Entry, name: str) -> str:
 
 
 def made_from(entries: Iterable[Entry], model: str) -> dict[str, str]:
-    """{entry id: hash of its words, its cards and the encoder}; `model` is `encoder.name()`.
+    """{entry id: hash of its cards and the encoder}; `model` is `encoder.name()`.
 
-    Equal hashes mean that the index needs no new one, whatever vectors this processor would give.
+    Equal hashes mean that the vectors stay, whatever vectors this processor would give.
     """
     return {
-        entry.id: sha256(
-            json.dumps([model, K1, B, cards(entry), sorted(_bag(entry).items())]).encode()
-        ).hexdigest()[:16]
+        entry.id: sha256(json.dumps([model, cards(entry)]).encode()).hexdigest()[:16]
         for entry in entries
     }
 
 
-def is_current(known: Index | None, entries: Iterable[Entry], model: str) -> bool:
-    """Whether an index was made from these entries, in their order, by this encoder."""
-    return known is not None and list(known.made_from.items()) == list(
-        made_from(entries, model).items()
-    )
+def encoded(
+    entries: Iterable[Entry],
+    model: encoder.Encoder,
+    name: str,
+    old: Mapping[str, EntryVectors] | None = None,
+) -> dict[str, EntryVectors]:
+    """The vectors of entries by id. Those in `old` with the same hash aren't encoded again."""
+    entries = list(entries)
+    hashes, old = made_from(entries, name), old or {}
+    result = {}
+    for entry in entries:
+        own = old.get(entry.id)
+        if own is None or own.made_from != hashes[entry.id]:
+            points = numpy.stack([model.vector(text) for text in cards(entry)])
+            own = EntryVectors(hashes[entry.id], vectors.pack(points))
+        result[entry.id] = own
+    return result
+
+
+def is_current(old: Mapping[str, EntryVectors], entries: Iterable[Entry], model: str) -> bool:
+    """Whether vectors are those of these entries, no others, by this encoder."""
+    return {id: own.made_from for id, own in old.items()} == made_from(entries, model)
+
+
+@dataclass(frozen=True, eq=False)
+class Postings:
+    """Which entries hold a word, and what it counts for in each: BM25F, ready to be added up.
+
+    Word number `n` is in the entries `columns[starts[n]:starts[n + 1]]`, which are places in `ids`,
+    in rising order; `weights` has what it counts for in each.
+    """
+
+    ids: Sequence[str]
+    words: Sequence[str]
+    starts: numpy.ndarray
+    columns: numpy.ndarray
+    weights: numpy.ndarray  # float16: 40 % of the file, and precise enough to rank by
+
+    @classmethod
+    def count(cls, entries: Sequence[Entry]) -> Postings:
+        """Count the words of entries, which takes a quarter of a second for the whole catalogue."""
+        bags = [_bag(entry) for entry in entries]
+        words = sorted({word for bag in bags for word in bag})
+        number = {word: at for at, word in enumerate(words)}
+        sizes = [len(bag) for bag in bags]
+        columns = numpy.repeat(numpy.arange(len(bags)), sizes)
+        rows = numpy.array([number[word] for bag in bags for word in bag])
+        counts = numpy.array([count for bag in bags for count in bag.values()], float)
+        lengths = numpy.array([sum(bag.values()) for bag in bags])
+        room = K1 * (1 - B + B * lengths / lengths.mean())
+        holding = numpy.bincount(rows)
+        rarity = numpy.log(1 + (len(bags) - holding + 0.5) / (holding + 0.5))
+        weights = rarity[rows] * (counts * (K1 + 1) / (counts + room[columns]))
+        order = numpy.argsort(rows, kind="stable")  # the columns of a word stay in rising order
+        return cls(
+            [entry.id for entry in entries],
+            words,
+            numpy.cumsum([0, *holding]).astype("int32"),
+            columns[order].astype("uint16"),
+            weights[order].astype("float16"),
+        )
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, numpy.ndarray]) -> Postings:
+        """The postings whose `arrays` these are."""
+        head = json.loads(bytes(arrays["head"]))
+        rest = {name: arrays[name] for name in ("starts", "columns", "weights")}
+        return cls(head["ids"], head["words"], **rest)
+
+    def arrays(self) -> dict[str, numpy.ndarray]:
+        """The same as arrays alone, for a file."""
+        head = json.dumps({"ids": self.ids, "words": self.words}, ensure_ascii=False)
+        return {
+            "head": numpy.frombuffer(head.encode(), "uint8"),
+            "starts": self.starts,
+            "columns": self.columns,
+            "weights": self.weights,
+        }
 
 
 class Index:
-    """The entries as the ranking sees them. `arrays`: those that `build` makes."""
+    """The entries as the ranking sees them.
 
-    def __init__(self, arrays: dict[str, numpy.ndarray]):
-        head = json.loads(bytes(arrays["head"]))
-        self.made_from: dict[str, str] = head["made_from"]
-        self.ids = list(self.made_from)
+    `points`: the vectors of the cards, shape (cards, entries, 384), one matrix for each kind of
+    card.
+    """
+
+    def __init__(self, postings: Postings, points: numpy.ndarray):
+        self.ids = list(postings.ids)
         self.column = {name: at for at, name in enumerate(self.ids)}
-        self._rows = {word: row for row, word in enumerate(head["words"])}
-        self._starts, self._columns = arrays["starts"], arrays["columns"]
-        self._weights = arrays["weights"].astype("f")
-        # (cards, entries, 384): one matrix for each kind of card.
-        self.points = arrays["points"] * arrays["points/scale"][..., None]
+        self.points = points
+        self._rows = {word: row for row, word in enumerate(postings.words)}
+        self._starts, self._columns = postings.starts, postings.columns
+        self._weights = postings.weights.astype("f")
 
     def bm25(self, text: str) -> numpy.ndarray:
         """The BM25F score of each entry, shape (entries,)."""
@@ -168,9 +242,9 @@ class Index:
         A number that no entry has counts for neither.
         """
         said = set(words(text))
-        found = self._rows.keys() & said
-        others = sum(not word[0].isdigit() for word in said - found)
-        return len(found), len(found) / max(len(found) + others, 1)
+        known = self._rows.keys() & said
+        unknown = sum(not word[0].isdigit() for word in said - known)
+        return len(known), len(known) / max(len(known) + unknown, 1)
 
     def held(self, text: str, column: int) -> int:
         """How many different words of a text the entry of a column has too."""
@@ -191,26 +265,41 @@ class Index:
         Only words that the catalogue has as a whole: a part of a longer one may be a secret's.
         A long word in capitals is rather an order than a name, and comes in small letters.
         """
-        found: dict[str, float] = {}
+        weights: dict[str, float] = {}
         written: dict[str, str] = {}
         for token in tokens(text):
             for word in words(token)[: 1 if token.isascii() else None]:
                 if weight := self._weight(word, column):
-                    found[word] = weight
-                    shouted = token.isalpha() and token.isupper() and len(token) > 5
-                    written.setdefault(
-                        word, token.lower() if shouted else token if token.isascii() else word
-                    )
-        return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
+                    weights[word] = weight
+                    written.setdefault(word, _as_written(token, word))
+        return [written[word] for word in sorted(weights, key=lambda word: -weights[word])[:most]]
+
+
+def _as_written(token: str, word: str) -> str:
+    """How a reason shows a word of a token: as the text has it, Chinese by its pair alone."""
+    is_shouted = token.isalpha() and token.isupper() and len(token) > 5
+    if is_shouted:
+        return token.lower()
+    return token if token.isascii() else word
 
 
 class PlainIndex(Index):
     """The words of the entries in plain Python, counted anew: for where NumPy can't be imported."""
 
     def __init__(self, entries: Sequence[Entry]):
-        self.made_from, self.ids = {}, [entry.id for entry in entries]
+        self.ids = [entry.id for entry in entries]
         self.column = {name: at for at, name in enumerate(self.ids)}
-        self._rows = {word: dict(found) for word, found in _postings(entries).items()}
+        bags = [_bag(entry) for entry in entries]
+        lengths = [sum(bag.values()) for bag in bags]
+        mean = sum(lengths) / len(lengths)
+        self._rows: dict[str, dict[int, float]] = {}
+        for at, (bag, length) in enumerate(zip(bags, lengths, strict=True)):
+            room = K1 * (1 - B + B * length / mean)
+            for word, count in bag.items():
+                self._rows.setdefault(word, {})[at] = count * (K1 + 1) / (count + room)
+        for own in self._rows.values():
+            rarity = math.log(1 + (len(bags) - len(own) + 0.5) / (len(own) + 0.5))
+            own.update((at, rarity * weight) for at, weight in own.items())
 
     def bm25(self, text: str) -> list[float]:
         """The BM25F score of each entry."""
@@ -224,78 +313,46 @@ class PlainIndex(Index):
         return self._rows.get(word, {}).get(column, 0.0)
 
 
-def _postings(entries: Sequence[Entry]) -> dict[str, list[tuple[int, float]]]:
-    """{word: (place of an entry, what the word counts for in it)}, in the order of the words."""
-    bags = [_bag(entry) for entry in entries]
-    lengths = [sum(bag.values()) for bag in bags]
-    mean = sum(lengths) / len(lengths)
-    found: dict[str, list[tuple[int, float]]] = {}
-    for at, (bag, length) in enumerate(zip(bags, lengths, strict=True)):
-        room = K1 * (1 - B + B * length / mean)
-        for word, count in bag.items():
-            found.setdefault(word, []).append((at, count * (K1 + 1) / (count + room)))
-    rarity = {
-        w: math.log(1 + (len(bags) - len(own) + 0.5) / (len(own) + 0.5)) for w, own in found.items()
-    }
-    return {w: [(at, rarity[w] * value) for at, value in found[w]] for w in sorted(found)}
-
-
-def build(
-    entries: Sequence[Entry], model: encoder.Encoder, name: str, old: Index | None = None
-) -> dict[str, numpy.ndarray]:
-    """The arrays of `index.npz`. Cards that are in `old` unchanged aren't encoded again."""
-    hashes = made_from(entries, name)
-    points = numpy.zeros((CARDS, len(entries), encoder.WIDTH), "f")
-    for at, entry in enumerate(entries):
-        if old and old.made_from.get(entry.id) == hashes[entry.id]:
-            points[:, at] = old.points[:, old.column[entry.id]]
-            continue
-        for kind, text in enumerate(cards(entry)):
-            points[kind, at] = model.vector(text)
-    scale = numpy.abs(points).max(2) / 127 + 1e-12
-    postings = _postings(entries)
-    known = list(postings)
-    flat = [each for found in postings.values() for each in found]
-    return {
-        "head": numpy.frombuffer(
-            json.dumps({"made_from": hashes, "words": known}, ensure_ascii=False).encode(), "uint8"
-        ),
-        "starts": numpy.cumsum([0, *(len(postings[w]) for w in known)]).astype("int32"),
-        "columns": numpy.array([at for at, _ in flat], "uint16"),
-        "weights": numpy.array([value for _, value in flat], "float16"),
-        "points": numpy.round(points / scale[..., None]).astype("int8"),
-        "points/scale": scale.astype("f"),
-    }
-
-
-def _bag(entry: Entry) -> Counter:
-    bag: Counter = Counter()
+def _bag(entry: Entry) -> dict[str, int]:
+    """How often an entry holds each word, times the weight of the field that it stands in."""
+    bag: dict[str, int] = {}
     for name, weight in FIELDS.items():
         for word in words(_field(entry, name)):
-            bag[word] += weight
+            bag[word] = bag.get(word, 0) + weight
     return bag
 
 
 @lru_cache(maxsize=1)
 def load() -> Index:
-    """The index of this installation."""
+    """The index of this installation. Raises CatalogueError."""
     if numpy is None:
         return PlainIndex(bundle.load().entries)
-    return read(PLACE)
+    return joined(_kept_postings(), vectors.read())
 
 
-def read(place: Path) -> Index:
-    """The index in a file. Raises CatalogueError for one that is missing or damaged."""
-    try:
-        with numpy.load(place) as arrays:
-            return Index(dict(arrays))
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise CatalogueError(f"can't read {place} ({error}); run rgt dev docs --write") from None
+def joined(postings: Postings, known: Mapping[str, EntryVectors]) -> Index:
+    """The index of entries whose vectors are known, or zeros where they aren't."""
+    packed = [known[id].packed if id in known else "" for id in postings.ids]
+    return Index(postings, vectors.unpack(packed))
 
 
-def read_if_there(place: Path = PLACE) -> Index | None:
-    """The index in a file, None for one that is missing or damaged."""
-    try:
-        return read(place)
-    except CatalogueError:
-        return None
+def _kept_postings() -> Postings:
+    """The postings of this installation, from the cache where it has them."""
+    key = _key(bundle.load_cache().digest)
+    arrays = cache.read("words", key)
+    if arrays is not None:
+        return Postings.from_arrays(arrays)
+    postings = Postings.count(list(bundle.load_cache().values()))
+    cache.keep("words", key, postings.arrays())
+    return postings
+
+
+def _key(pages: str) -> str:
+    """A hash of all that the postings follow from: the pages, and the modules that read them.
+
+    The modules count with their text, so that whoever changes `stem` sees what it does.
+    """
+    whole = sha256(f"{__version__} {pages}".encode())
+    for part in (words, read_page, Entry):
+        whole.update(Path(getfile(part)).read_bytes())
+    return whole.hexdigest()[:32]

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from ..platforms.choosing import between_saves, mark
 from ..platforms.profile import Profile
+from ..platforms.saving import between_saves
+from ..platforms.showing import mark
 from .job import Job
 from .runner_values import self_stop
 

@@ -1,0 +1,67 @@
+"""What the facts of a platform's page have in common: the page, the source, the date and the kind.
+
+`front_matter.py` reads them with PyYAML. scripts/check_staleness.py imports this module, and runs
+where PyYAML may be missing: Python 3.8 and its standard library suffice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from ..text import UserError
+
+KINDS = ("platform", "price", "quota")
+HEAD_FIELDS = ("source", "date", "status", "kind")
+
+
+class FactError(UserError):
+    """The facts of a page can't be read. The text names the page and the fact."""
+
+
+@dataclass(frozen=True)
+class FactHead:
+    """Where a fact comes from and how old it is. `date` is None if no dated page states it."""
+
+    profile: str
+    name: str
+    source: str
+    date: date | None
+    status: str
+    kind: str
+
+    @property
+    def id(self) -> str:
+        """The name that answers use: PLATFORM.fact."""
+        return f"{self.profile}.{self.name}"
+
+
+def fact_head(profile: str, name: str, fields: Mapping[str, str]) -> FactHead:
+    """The head of a fact from its HEAD_FIELDS as texts. Raises FactError for a bad date or kind."""
+    kind, day = fields.get("kind", KINDS[0]), fields.get("date", "")
+    place = f"profiles/{profile}.md: {name}"
+    if kind not in KINDS:
+        raise FactError(f"{place}: unknown kind {kind!r}; write one of {', '.join(KINDS)}")
+    try:
+        checked = None if day in ("", "null", "~") else date.fromisoformat(day)
+    except ValueError:
+        raise FactError(f"{place}: {day!r} isn't a date; write YYYY-MM-DD or null") from None
+    return FactHead(
+        profile, name, fields.get("source", ""), checked, fields.get("status", "unconfirmed"), kind
+    )
+
+
+def split(text: str) -> tuple[str, str]:
+    """(front matter, body) of a page. The front matter is empty when the page has none."""
+    text = text.replace("\r\n", "\n")
+    if not text.startswith("---\n"):
+        return "", text
+    head, mark, body = text[4:].partition("\n---\n")
+    return (head, body) if mark else ("", text)
+
+
+def pages(root: Path) -> list[Path]:
+    """The pages that hold facts, by name; `_schema.md` holds none."""
+    return sorted((root / "profiles").glob("[a-z]*.md"))
