@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..logs.judging import Evidence
+from ..logs.evidence import Evidence
 from ..logs.lines import FAILED, Line
 from .entry import Signature
 

@@ -3,107 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
-from ..text.masking import shown
+from .evidence import Evidence
 from .first_failure import attempt_of, first_failure, only_reports
-from .lines import Line
-from .routine import MESSAGE, Routine, is_sentence, routine_of, set_apart, survived
-from .waiting import Failure, clean_up, only_victims, who
-from .wrapping import ABORT, TERM, launcher_talk, summary_of
+from .lines import MESSAGE, Line
+from .prose import is_sentence
+from .routine import Routine, routine_of, set_apart, survived
+from .waiting import Failure, clean_up, only_victims
+from .wrapping import launcher_talk
 
 # How lines begin that tell nothing.
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")
-_ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # of an entry
 _NUMBER = re.compile(r"\d+")
 ENDING = 6  # lines of the end of a long log to judge by
-# The entry about a job of which one rank crashed. Of all entries that explain the words of the
-# others it is the right one.
-CRASHED = "D20"
-_FAILED = ("exception", "failure", "consequence")
-_TALK = ("trace", "frame", *_FAILED)
-
-
-@dataclass(frozen=True)
-class Probed:
-    """What the probe saw in the first steps of a run: `wrong` where that proves the entry.
-
-    `step` and `rank` are -1 where they aren't known. `said` is masked, and short.
-    """
-
-    id: str
-    wrong: bool
-    step: int
-    rank: int
-    said: str
-    source: str
-
-    @classmethod
-    def of(cls, found: object, source: str) -> Probed | None:
-        """A finding of somebody else's JSON; None for anything that can't be one."""
-        if not isinstance(found, dict) or found.get("level") not in ("wrong", "hint"):
-            return None
-        name, said = found.get("id"), found.get("evidence")
-        if not isinstance(name, str) or not _ID.fullmatch(name):
-            return None
-        step, rank = (
-            value if type(value) is int and 0 <= value < 10**9 else -1
-            for value in (found.get("step"), found.get("rank"))
-        )
-        said = shown(said, 160).replace("`", "") if isinstance(said, str) else ""
-        return cls(name, found["level"] == "wrong", step, rank, said, source)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was read, and what it amounts to.
-
-    `decisive` holds the lines to believe, most telling first. `first` is the first failure, or the
-    last step of a rank that is behind. `is_log`: whether it is a log, not somebody's own words.
-    `left_out` says in one sentence what of a folder was not read, and `numbers` what the numbers
-    show that is no fault. `seen` is the entry of the fault that the numbers show; "fault" where no
-    entry explains it; "sound" where the numbers show no fault and nothing failed. `victims` says in
-    one sentence which ranks only lost another one, where none tells of its own failure. `probed`
-    holds what a probe's report says.
-    """
-
-    lines: list[Line]
-    failures: list[Failure]
-    decisive: list[Line]
-    first: Line | None
-    ranks: tuple[int, ...]
-    is_log: bool
-    left_out: str = ""
-    numbers: str = ""
-    seen: str = ""
-    victims: str = ""
-    probed: tuple[Probed, ...] = ()
-
-    def failed(self) -> bool:
-        """Return whether a line tells of a failure that wasn't survived."""
-        return any(line.kind in ("exception", "failure") for line in self.lines)
-
-
-def disagreement(found: Evidence, line: Line) -> str:
-    """Return one sentence where the line that a match rests on isn't the first failure; else "".
-
-    A log may hold lines that its program didn't write, so neither of the two is hidden. The
-    sentence holds no text of the log.
-    """
-    first = found.first
-    if first is None or line.kind not in ("exception", "failure", "message"):
-        return ""
-    beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE
-    if beside or line.says("secondary") or first.says("secondary"):
-        return ""
-    return (
-        f"The match rests on {_place(line)}, the first failure is {_place(first)}; "
-        "one of them may not belong to this run's end."
-    )
-
-
-def _place(line: Line) -> str:
-    return f"line {line.number}" + (f" of rank {line.rank}" if line.rank is not None else "")
 
 
 def judge(
@@ -298,91 +210,3 @@ def _decisive(
         if line.kind == "warning":
             add(line)
     return chosen
-
-
-def without_cascade(found: Evidence) -> Evidence:
-    """Return the evidence without the words of ranks that only lost the one that failed.
-
-    What torchrun says of the ranks that it killed itself is left out too. Returns `found` itself
-    where no rank failed by itself, or none lost it.
-
-    A job of many ranks ends with the words of those that waited: a watchdog's timeout, a closed
-    connection, the end of their own process. These are longer than what the first rank said, and
-    the same under every cause. So the look-up judges a log without them first, and as a whole where
-    that finds nothing.
-    """
-    found = _without_clean_up(found)
-    first = found.first
-    if first is None or first.says("secondary", "lost peer"):
-        return found
-    crashed = first.kind == "exception" or (
-        first.kind == "failure" and "terminate called" not in first.text
-    )
-    killed = not crashed and _is_killed(first, found.lines)
-    lost = _lost(found, first, anywhere=killed) if crashed or killed else set()
-    if not lost:
-        return found
-    since: dict[tuple[str, int | None], int] = {}
-    for line in found.lines:
-        if line.rank in lost and (
-            line.kind in _TALK or (line.kind == "aside" and line.says("secondary"))
-        ):
-            since.setdefault((line.source, line.rank), line.number)
-
-    def is_theirs(line: Line) -> bool:
-        if line.rank is None:
-            return (killed or _is_after(line, first)) and (who(line) in lost or _is_end(line))
-        return line.number >= since.get((line.source, line.rank), line.number + 1)
-
-    dropped = {id(line) for line in found.lines if is_theirs(line)}
-    return replace(
-        found,
-        lines=[line for line in found.lines if id(line) not in dropped],
-        failures=[failure for failure in found.failures if id(failure.line) not in dropped],
-        decisive=[line for line in found.decisive if id(line) not in dropped],
-    )
-
-
-def _without_clean_up(found: Evidence) -> Evidence:
-    kept = [
-        line
-        for line in found.lines
-        if line.kind != "consequence" or not line.says("ended rank", "ended code", "ended signal")
-    ]
-    return found if len(kept) == len(found.lines) else replace(found, lines=kept)
-
-
-def _is_killed(first: Line, lines: list[Line]) -> bool:
-    """Whether a signal from outside the job ended the rank, and nothing more is known of it."""
-    code, told = summary_of(lines).ended.get(first.rank, (None, None))
-    return (
-        code is not None and code < 0 and code not in (ABORT, TERM) and told.number == first.number
-    )
-
-
-def _is_end(line: Line) -> bool:
-    """Whether a line without a rank tells of a lost peer or a timeout, or belongs to its stack."""
-    return line.says("native frame") or (line.kind in _FAILED and line.says("secondary"))
-
-
-def _is_after(line: Line, first: Line) -> bool:
-    return line.source != first.source or line.number > first.number
-
-
-def _lost(found: Evidence, first: Line, anywhere: bool) -> set[int]:
-    """The other ranks that failed after the first one, with no exception of their own.
-
-    Their first failure tells of a lost peer or a timeout. `anywhere`: the first failure stands in
-    a summary at the end of the log, so the others may come before it.
-    """
-    lost: dict[int, bool] = {}
-    for line in found.lines:
-        rank = who(line) if line.kind in _FAILED else None
-        if rank is None or rank == first.rank:
-            continue
-        told = line.kind == "consequence" or line.says("secondary")
-        if rank not in lost:
-            lost[rank] = told and (anywhere or _is_after(line, first))
-        elif line.kind == "exception" and not told:
-            lost[rank] = False
-    return {rank for rank, only in lost.items() if only}

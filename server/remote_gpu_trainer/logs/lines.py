@@ -15,6 +15,7 @@ from .windows import Row
 from .wrapping import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 
 MAX_LINE = 2000
+MESSAGE = 4  # lines after an exception that belong to it
 # What a line can be. This module decides line by line; `judging` changes some kinds once it has
 # seen the whole log.
 KINDS = frozenset(

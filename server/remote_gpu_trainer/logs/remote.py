@@ -25,8 +25,8 @@ from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..text.masking import mask, shown, shown_lines
 from .detectors import Watch
+from .evidence import Evidence, Probed
 from .files import Unreadable
-from .judging import Evidence, Probed
 from .lines import KINDS, MAX_LINE, Line
 
 HERE = Path(__file__).resolve().parent.parent

@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from ..logs.evidence import Evidence, Probed
 from ..logs.files import KEY_NAME, Unreadable
 from ..logs.flight_recorder import LIBRARY, NAME, Dump, Verdict, dumps_in, told_ranks, verdicts
-from ..logs.judging import Evidence, Probed
 from ..logs.lines import Line
 from ..logs.windows import Row
 from ..text.masking import shown

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..logs import files as logfiles
-from ..logs.judging import ENDING, Evidence, judge
+from ..logs.evidence import Evidence
+from ..logs.judging import ENDING, judge
 from ..logs.lines import APART, QUIET, Line, lines_of, rank_of
 from ..logs.windows import Row, unlike
 from .loss_shapes import Finding
