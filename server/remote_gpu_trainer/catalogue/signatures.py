@@ -218,9 +218,7 @@ class SignatureIndex:
         )
         # In a long log a warning counts only if nothing failed and nobody says what they see.
         decisive = {
-            id(line)
-            for line in evidence.decisive[:4]
-            if calm or not (apart and line.kind == "warning")
+            line for line in evidence.decisive[:4] if calm or not (apart and line.kind == "warning")
         }
         hits = []
         for entry_id, pattern in map(self.patterns.__getitem__, places):
@@ -242,11 +240,9 @@ class SignatureIndex:
                 ]
                 if not at:
                     continue
-            best = next((i for i in reversed(at) if id(lines[i]) in decisive), at[-1])
+            best = next((i for i in reversed(at) if lines[i] in decisive), at[-1])
             decides = pattern.source.role == "root" and (
-                not decisive
-                or id(lines[best]) in decisive
-                or (calm and lines[best].kind == "routine")
+                not decisive or lines[best] in decisive or (calm and lines[best].kind == "routine")
             )
             hits.append(Hit(entry_id, pattern.source, lines[best], decides))
         return hits
@@ -254,9 +250,9 @@ class SignatureIndex:
 
 def _failing(evidence: Evidence) -> list[int]:
     """The places of the lines that tell what failed, and of the few behind each."""
-    kept, last, found = {id(line) for line in evidence.decisive}, -1, []
+    kept, last, found = set(evidence.decisive), -1, []
     for at, line in enumerate(evidence.lines):
-        if id(line) in kept or line.kind in FAILED:
+        if line in kept or line.kind in FAILED:
             last = at + BEHIND
         elif at > last or line.kind == "routine":
             continue

@@ -50,12 +50,12 @@ def without_cascade(found: Evidence) -> Evidence:
             return (killed or _is_after(line, first)) and (who(line) in lost or _is_end(line))
         return line.number >= since.get((line.source, line.rank), line.number + 1)
 
-    dropped = {id(line) for line in found.lines if is_theirs(line)}
+    dropped = {line for line in found.lines if is_theirs(line)}
     return replace(
         found,
-        lines=[line for line in found.lines if id(line) not in dropped],
-        failures=[failure for failure in found.failures if id(failure.line) not in dropped],
-        decisive=[line for line in found.decisive if id(line) not in dropped],
+        lines=[line for line in found.lines if line not in dropped],
+        failures=[failure for failure in found.failures if failure.line not in dropped],
+        decisive=[line for line in found.decisive if line not in dropped],
     )
 
 

@@ -8,6 +8,7 @@ characters.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple, Optional, Tuple
 
 from ..text.masking import ANSI, HINTS, hints_in, mask
 from .detectors import FAILS, Sign, Watch, is_figure, is_raised
@@ -61,34 +62,36 @@ _STAMP = re.compile(
 )
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
+# (number, rank, time, text) of a row without colours, bars and prefixes, and masked.
+_Cleaned = Tuple[int, Optional[int], str, str]
 
 APART = ("told", "aside", "routine")  # kinds that `routine` gives to plain lines of a long log
 QUIET = ("plain", "aside", "routine")  # kinds of lines that report no fault
 FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
 
 
-class Line:
-    """One line of a log.
+class Line(NamedTuple):
+    """One line of a log. It never changes; `of_rank` and `of_kind` return a new one.
 
     `source` is the name of its log and `number` its line there, from 1. `rank` is None where it
     isn't known. `kind` is one of KINDS; a `consequence` is what a rank says because another one is
     gone. `time` is as the log writes it, "" without one. `signs` is what `detectors.Watch` says.
+
+    A line equals itself alone, so it can be a key: a record of JSON may hold several lines that
+    have one number and one text.
     """
 
-    __slots__ = ("kind", "number", "rank", "signs", "source", "text", "time")
+    source: str
+    number: int
+    rank: int | None
+    text: str
+    kind: str = "plain"
+    time: str = ""
+    signs: tuple[Sign, ...] = ()
 
-    def __init__(
-        self,
-        source: str,
-        number: int,
-        rank: int | None,
-        text: str,
-        kind: str = "plain",
-        time: str = "",
-        signs: tuple[Sign, ...] = (),
-    ):
-        self.source, self.number, self.rank, self.text = source, number, rank, text
-        self.kind, self.time, self.signs = kind, time, signs
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
 
     def sign(self, name: str) -> tuple | None:
         """Return what a detector found in the line, None if it didn't fire."""
@@ -105,15 +108,15 @@ class Line:
         return False
 
     def of_rank(self, rank: int | None) -> Line:
-        """Return the line as one of this rank."""
-        return self if rank == self.rank else self._with(rank, self.kind)
+        """Return the line as one of this rank; the line itself where it is one."""
+        if rank == self.rank:
+            return self
+        return Line(self.source, self.number, rank, self.text, self.kind, self.time, self.signs)
 
     def of_kind(self, kind: str) -> Line:
         """Return the line with another kind."""
-        return self._with(self.rank, kind)
-
-    def _with(self, rank: int | None, kind: str) -> Line:
-        return Line(self.source, self.number, rank, self.text, kind, self.time, self.signs)
+        source, number, rank, text, _, time, signs = self
+        return Line(source, number, rank, text, kind, time, signs)
 
 
 def lines_of(
@@ -145,26 +148,23 @@ def lines_of(
         and whole.replace("\n", "").isprintable()
         and max(map(len, texts), default=0) <= MAX_LINE
     )
-    found = []
+    cleaned: list[_Cleaned] = []
     for number, ranked, text in zip(numbers, ranks, texts):
         text = text.rstrip() if bare else _plain(text[: MAX_LINE * 4])[:MAX_LINE]
         time = ""
         if text.lstrip()[:1] in _PREFIX_STARTS:
             ranked, time, text = _without_prefixes(text, ranked, shift)
         if text and not text.isspace():
-            found.append(
-                Line(source, number, ranked, mask(text, secrets) if secrets else text, time=time)
-            )
-    if guess is not None and _of_one_rank(found, guess, whole):
-        for line in found:
-            line.rank = guess
-    _classify(found)
-    return found
+            masked = mask(text, secrets) if secrets else text
+            cleaned.append((number, ranked, time, masked))
+    if guess is not None and _of_one_rank(cleaned, guess, whole):
+        cleaned = [(number, guess, time, text) for number, _, time, text in cleaned]
+    return _classified(cleaned, source)
 
 
-def _of_one_rank(lines: list[Line], rank: int, whole: str) -> bool:
+def _of_one_rank(rows: list[_Cleaned], rank: int, whole: str) -> bool:
     return "root cause (first observed" not in whole and all(
-        line.rank in (None, rank) for line in lines
+        row_rank in (None, rank) for _, row_rank, _, _ in rows
     )
 
 
@@ -246,43 +246,49 @@ def _without_bars(text: str) -> str:
     return kept + text[at:]
 
 
-def _classify(lines: list[Line]) -> None:
-    """Give each line its signs and its kind.
+def _classified(rows: list[_Cleaned], source: str) -> list[Line]:
+    """The rows as lines with their signs and kinds.
 
     Frames and messages are recognized by the lines before them of the same rank.
     """
-    watch = Watch([line.text for line in lines])
+    watch = Watch([text for _, _, _, text in rows])
+    lines: list[Line] = []
     state: dict[int | None, str] = {}
     # Blanks before the rank's last traceback: pip and uv indent a whole one.
     depth: dict[int | None, int] = {}
-    for line in lines:
-        text, before = line.text, state.get(line.rank, "")
-        line.signs = watch.signs_of(text, line.rank is not None)
-        signs = {name for name, _ in line.signs}
+    for number, rank, time, text in rows:
+        before = state.get(rank, "")
+        signs = watch.signs_of(text, rank is not None)
+        if not signs and before in ("", "plain"):  # most lines of a log
+            state[rank] = "plain"
+            lines.append(Line(source, number, rank, text, "plain", time, signs))
+            continue
+        names = {name for name, _ in signs}
         within = before in ("trace", "frame")
-        if "trace" in signs:
+        if "trace" in names:
             kind = after = "trace"
-            depth[line.rank] = _depth(text)
-        elif "frame" in signs:
+            depth[rank] = _depth(text)
+        elif "frame" in names:
             kind = after = "frame"
-        elif within and (_depth(text) > depth.get(line.rank, 0) or not text.strip().strip("^~ ")):
+        elif within and (_depth(text) > depth.get(rank, 0) or not text.strip().strip("^~ ")):
             kind, after = "frame", "frame"
-        elif ("exception" in signs and not is_figure(text.strip().partition(":")[2])) or (
+        elif ("exception" in names and not is_figure(text.strip().partition(":")[2])) or (
             within and is_raised(text)
         ):
             kind = after = "exception"
             if within:
-                line.text = text.strip()
-        elif before == "exception" and not line.time and FAILS.isdisjoint(signs):
+                text = text.strip()
+        elif before == "exception" and not time and FAILS.isdisjoint(names):
             kind, after = "message", "exception"
-        elif "warning" in signs:
+        elif "warning" in names:
             kind = after = "warning"
-        elif not FAILS.isdisjoint(signs):
+        elif not FAILS.isdisjoint(names):
             kind = after = "failure"
         else:
             kind = after = "plain"
-        state[line.rank] = after
-        line.kind = kind
+        state[rank] = after
+        lines.append(Line(source, number, rank, text, kind, time, signs))
+    return lines
 
 
 def _depth(text: str) -> int:

@@ -66,22 +66,22 @@ try:
 except Unreadable as error:
     print(json.dumps({"unreadable": str(error)}))
     sys.exit()
-must = {id(line) for line in found.decisive} | {id(found.first)}
+must = {*found.decisive, found.first}
 sizes = [len(json.dumps(row(line))) + 2 for line in found.lines]
 chosen, size = set(), 0
 order = range(len(sizes))
 if sum(sizes) > MOST:
     lines = found.lines
-    order = sorted(order, key=lambda i: (id(lines[i]) not in must, lines[i].kind in QUIET, -i))
+    order = sorted(order, key=lambda i: (lines[i] not in must, lines[i].kind in QUIET, -i))
 for i in order:
     if size + sizes[i] > MOST:
         break
     size += sizes[i]
     chosen.add(i)
 lines = [line for i, line in enumerate(found.lines) if i in chosen]
-place = {id(line): i for i, line in enumerate(lines)}
+place = {line: i for i, line in enumerate(lines)}
 def pointed(line):
-    return None if line is None else place.get(id(line), row(line))
+    return None if line is None else place.get(line, row(line))
 print(json.dumps({
     "lines": [row(line) for line in lines],
     "decisive": [pointed(line) for line in found.decisive],

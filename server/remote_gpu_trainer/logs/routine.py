@@ -92,8 +92,8 @@ def survived(places: list[int], lines: list[Line], routine: Routine) -> list[int
     return [at for at in places if at < ends.get((lines[at].source, lines[at].rank), -1)]
 
 
-def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> None:
-    """Give each plain line of a long log its kind: routine, told, plain or aside.
+def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> list[Line]:
+    """Return the lines of a long log, each plain one with its kind: routine, told, plain or aside.
 
     Lines near a failure stay plain; `failed` holds the places of failures. Where something failed
     or is told, warnings elsewhere are asides too.
@@ -101,14 +101,18 @@ def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> None:
     often, told = set(routine.places), set(routine.told)
     near = {at for place in failed for at in range(place - NEAR_BEFORE, place + NEAR_AFTER + 1)}
     since = MESSAGE + 1
+    found = []
     for at, line in enumerate(lines):
         since = 0 if line.kind == "exception" else since + 1
+        kind = line.kind
         if at in often:
-            line.kind = "routine"
-        elif line.kind == "plain" or (line.kind == "message" and since > MESSAGE):
-            line.kind = "told" if at in told else "plain" if at in near else "aside"
-        elif line.kind == "warning" and at not in near and (failed or told):
-            line.kind = "aside"
+            kind = "routine"
+        elif kind == "plain" or (kind == "message" and since > MESSAGE):
+            kind = "told" if at in told else "plain" if at in near else "aside"
+        elif kind == "warning" and at not in near and (failed or told):
+            kind = "aside"
+        found.append(line if kind == line.kind else line.of_kind(kind))
+    return found
 
 
 def _told_first(lines: list[Line], end: int) -> list[int]:

@@ -51,7 +51,7 @@ def salient(evidence: Evidence) -> list[tuple[Line, str, bool]]:
 
     What launchers say under every failure is left out.
     """
-    marked = {id(line) for line in evidence.decisive[:5]} if evidence.is_log else set()
+    marked = frozenset(evidence.decisive[:5]) if evidence.is_log else frozenset()
     found: list[tuple[Line, str, bool]] = []
     seen: set[bytes] = set()
     talk = launcher_talk(evidence.lines) if evidence.is_log else {}
@@ -62,21 +62,21 @@ def salient(evidence: Evidence) -> list[tuple[Line, str, bool]]:
         if not shape or shape in seen:
             continue
         seen.add(shape)
-        found.append((line, text, id(line) in marked))
+        found.append((line, text, line in marked))
         if len(found) == MAX_LINES:
             break
     return found
 
 
-def _salient_first(evidence: Evidence, marked: set[int]) -> list[Line]:
+def _salient_first(evidence: Evidence, marked: frozenset[Line]) -> list[Line]:
     """Decisive lines, then the rest from both ends.
 
     The head of a log names the program, its tail says how it ended.
     """
-    rest = [line for line in evidence.lines if id(line) not in marked and line.kind != "trace"]
+    rest = [line for line in evidence.lines if line not in marked and line.kind != "trace"]
     if any(line.kind in APART for line in rest):
         if not evidence.failed() and any(line.kind == "told" for line in rest):
-            return [line for line in evidence.decisive if id(line) in marked] + [
+            return [line for line in evidence.decisive if line in marked] + [
                 line for line in rest if line.kind == "told"
             ]
         told, aside, routine = ([line for line in rest if line.kind == kind] for kind in APART)
@@ -89,7 +89,7 @@ def _salient_first(evidence: Evidence, marked: set[int]) -> list[Line]:
         )
     if len(rest) > 2 * MAX_LINES:
         rest = rest[-MAX_LINES * 3 // 2 :] + rest[: MAX_LINES // 2]
-    return [line for line in evidence.decisive if id(line) in marked] + rest
+    return [line for line in evidence.decisive if line in marked] + rest
 
 
 def _readable(line: Line) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .detectors import FAILS, says
 from .lines import APART, Line
-from .wrapping import ABORT, KILL, TERM, Summary, summary_of
+from .wrapping import ABORT, KILL, TERM, Summary
 
 FOLDED = re.compile(r"\d+|0x[0-9a-f]+")
 _SPOKEN = ("plain", "message", "warning", *APART)
@@ -112,13 +112,15 @@ def _fewest(counts: dict[int, tuple[int, Line]]) -> int | None:
 
 
 def only_victims(
-    failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()
+    failures: list[Failure],
+    lines: list[Line],
+    summary: Summary,
+    silent: frozenset[int] = frozenset(),
 ) -> str:
     """Return one sentence on who only lost another rank and who says nothing; else "".
 
     For logs of several ranks in which no rank tells of a failure of its own.
     """
-    summary = summary_of(lines)
     victims = {who(f.line) for f in failures} - {None}
     others = {line.rank for line in lines if line.rank is not None} | silent | set(summary.ended)
     others -= victims
@@ -157,12 +159,11 @@ def victims_of(failures: list[Failure], summary: Summary) -> set[int]:
     }
 
 
-def clean_up(failures: list[Failure], lines: list[Line]) -> list[Line]:
+def clean_up(failures: list[Failure], summary: Summary) -> list[Line]:
     """Return the lines of torchrun's summary about signals that are no cause.
 
     Those of ranks that it killed itself, and of ranks that aborted because they lost another one.
     """
-    summary = summary_of(lines)
     victims = victims_of(failures, summary)
     return [
         line

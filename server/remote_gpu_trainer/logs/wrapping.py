@@ -242,7 +242,8 @@ def launcher_talk(lines: list[Line]) -> dict[tuple[str, int], str]:
 
     Empty for a report without one.
     """
-    if not any(word in line.text for line in lines for word in _SAYS):
+    whole = "\n".join([line.text for line in lines])
+    if not any(word in whole for word in _SAYS):
         return {}
     found: dict[tuple[str, int], str] = {}
     inside = False  # the last frame was the launcher's, and so is the line of code under it

@@ -110,12 +110,13 @@ def with_words(found: Evidence, text: str) -> Evidence:
     seen = found.seen.replace("sound", "")  # the person reports a fault
     if not any(line.kind in APART for line in found.lines):
         return replace(found, lines=[*found.lines, *said.lines], seen=seen)
-    for line in said.lines:
-        line.kind = "told" if line.kind == "plain" else line.kind
-    lines = [*found.lines, *said.lines]
+    spoken = {line: line.of_kind("told") if line.kind == "plain" else line for line in said.lines}
+    lines = [*found.lines, *spoken.values()]
     if found.failed():
         return replace(found, lines=lines, seen=seen)
-    told = said.decisive or [line for line in said.lines if line.kind == "told"][:ENDING]
+    told = [spoken.get(line, line) for line in said.decisive] or [
+        line for line in spoken.values() if line.kind == "told"
+    ][:ENDING]
     return replace(
         found,
         lines=lines,
