@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..logs.evidence import Evidence
-from ..logs.lines import FAILED, Line
+from ..logs.kinds import FAILED
+from ..logs.lines import Line
 from .entry import Signature
 
 MAX_CHARS = 2000  # of a line, for regular expressions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .evidence import Evidence
+from .kinds import ASIDE, CONSEQUENCE, EXCEPTION, FAILURE, FRAME, TRACE
 from .lines import Line
 from .waiting import who
 from .wrapping import ABORT, TERM, summary_of
@@ -12,8 +13,8 @@ from .wrapping import ABORT, TERM, summary_of
 # The entry about a job of which one rank crashed. Of all entries that explain the words of the
 # others it is the right one.
 CRASHED = "D20"
-_FAILED = ("exception", "failure", "consequence")
-_TALK = ("trace", "frame", *_FAILED)
+_FAILED = (EXCEPTION, FAILURE, CONSEQUENCE)
+_TALK = (TRACE, FRAME, *_FAILED)
 
 
 def without_cascade(found: Evidence) -> Evidence:
@@ -31,8 +32,8 @@ def without_cascade(found: Evidence) -> Evidence:
     first = found.first
     if first is None or first.says("secondary", "lost peer"):
         return found
-    crashed = first.kind == "exception" or (
-        first.kind == "failure" and "terminate called" not in first.text
+    crashed = first.kind == EXCEPTION or (
+        first.kind == FAILURE and "terminate called" not in first.text
     )
     killed = not crashed and _is_killed(first, found.lines)
     lost = _lost(found, first, anywhere=killed) if crashed or killed else set()
@@ -41,7 +42,7 @@ def without_cascade(found: Evidence) -> Evidence:
     since: dict[tuple[str, int | None], int] = {}
     for line in found.lines:
         if line.rank in lost and (
-            line.kind in _TALK or (line.kind == "aside" and line.says("secondary"))
+            line.kind in _TALK or (line.kind == ASIDE and line.says("secondary"))
         ):
             since.setdefault((line.source, line.rank), line.number)
 
@@ -63,7 +64,7 @@ def _without_clean_up(found: Evidence) -> Evidence:
     kept = [
         line
         for line in found.lines
-        if line.kind != "consequence" or not line.says("ended rank", "ended code", "ended signal")
+        if line.kind != CONSEQUENCE or not line.says("ended rank", "ended code", "ended signal")
     ]
     return found if len(kept) == len(found.lines) else replace(found, lines=kept)
 
@@ -96,9 +97,9 @@ def _lost(found: Evidence, first: Line, anywhere: bool) -> set[int]:
         rank = who(line) if line.kind in _FAILED else None
         if rank is None or rank == first.rank:
             continue
-        told = line.kind == "consequence" or line.says("secondary")
+        told = line.kind == CONSEQUENCE or line.says("secondary")
         if rank not in lost:
             lost[rank] = told and (anywhere or _is_after(line, first))
-        elif line.kind == "exception" and not told:
+        elif line.kind == EXCEPTION and not told:
             lost[rank] = False
     return {rank for rank, only in lost.items() if only}

@@ -347,6 +347,7 @@ _ROWS = (
 # Hints are looked for in shapes, which have no digits.
 TABLE = tuple(row._replace(hints=tuple(map(_shape, row.hints))) for row in _ROWS)
 _BY_NAME = {detector.name: detector for detector in TABLE}
+NAMES = frozenset(_BY_NAME)
 FAILS = frozenset(detector.name for detector in TABLE if detector.fails)
 
 

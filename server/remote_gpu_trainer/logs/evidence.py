@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 
 from ..text.masking import shown
-from .lines import MESSAGE, Line
+from .kinds import EXCEPTION, FAILED, FAILURE
+from .lines import MESSAGE_LINES, Line
 from .waiting import Failure
 
 _ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # of an entry
@@ -69,7 +70,7 @@ class Evidence:
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""
-        return any(line.kind in ("exception", "failure") for line in self.lines)
+        return any(line.kind in (EXCEPTION, FAILURE) for line in self.lines)
 
 
 def disagreement(found: Evidence, line: Line) -> str:
@@ -79,9 +80,9 @@ def disagreement(found: Evidence, line: Line) -> str:
     sentence holds no text of the log.
     """
     first = found.first
-    if first is None or line.kind not in ("exception", "failure", "message"):
+    if first is None or line.kind not in FAILED:
         return ""
-    beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE
+    beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE_LINES
     if beside or line.says("secondary") or first.says("secondary"):
         return ""
     return (

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 
-from .lines import APART, Line
+from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
+from .lines import Line
 from .waiting import (
     FOLDED,
     Failure,
@@ -80,7 +81,7 @@ def first_failure(
         return line.of_rank(None) if codes.count(codes[killed.index(rank)]) > 1 else line
     if faulty:
         return _alone(_earliest([f for f in sure if f.line.rank in faulty]), own)
-    unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
+    unsaid = [f for f in own if f.line.rank is None and f.line.kind == EXCEPTION]
     if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:
         # The exception that ended it was printed without its rank.
         return _earliest(unsaid).of_rank(summary.root)
@@ -128,7 +129,7 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
         key = (line.source, line.rank)
         if (
             line.number > since.get(key, line.number)
-            and line.kind in ("plain", "message", *APART)
+            and line.kind in (PLAIN, MESSAGE, *APART)
             and len(steps.get(key, ())) < 2
             and line.says("step")
         ):
@@ -151,7 +152,7 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
 
 def only_reports(failure: Failure) -> bool:
     """Return whether a failure is a line that logs an error, which need not end anything."""
-    return failure.line.kind == "failure" and not failure.frames and not failure.line.says("end")
+    return failure.line.kind == FAILURE and not failure.frames and not failure.line.says("end")
 
 
 def _alone(line: Line, own: list[Failure]) -> Line:
@@ -165,7 +166,7 @@ def _alone(line: Line, own: list[Failure]) -> Line:
 
 def _of_rank(rank: int, failures: list[Failure]) -> Line:
     own = [f for f in failures if f.line.rank == rank]
-    own = [f for f in own if f.line.kind == "exception"] or own
+    own = [f for f in own if f.line.kind == EXCEPTION] or own
     return own[0].line if own[0].frames else own[-1].line
 
 
@@ -175,7 +176,7 @@ def _form(time: str) -> tuple[str, str]:
 
 
 def _earliest(failures: list[Failure]) -> Line:
-    pool = [f for f in failures if f.line.kind == "exception"] or failures
+    pool = [f for f in failures if f.line.kind == EXCEPTION] or failures
     if (
         len({f.line.rank for f in pool}) > 1
         and all(f.line.time for f in pool)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from .evidence import Evidence
 from .first_failure import attempt_of, first_failure, only_reports
-from .lines import MESSAGE, Line
+from .kinds import ASIDE, CONSEQUENCE, EXCEPTION, FAILURE, FRAME, MESSAGE, TRACE, WARNING
+from .lines import MESSAGE_LINES, Line
 from .prose import is_sentence
 from .routine import Routine, routine_of, set_apart, survived
 from .waiting import Failure, clean_up, only_victims
@@ -24,7 +25,7 @@ ENDING = 6  # lines of the end of a long log to judge by
 MOST_DECISIVE = 12  # lines to believe
 MOST_FAILURES = 4  # failures whose messages and frames are among them
 INNERMOST = 2  # frames of each of these
-NEAR_NCCL = 8 * MESSAGE  # lines before and after an error of NCCL that belong to it
+NEAR_NCCL = 8 * MESSAGE_LINES  # lines before and after an error of NCCL that belong to it
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,11 @@ def _failures_in(lines: list[Line]) -> dict[int, Failure]:
     failures: dict[int, Failure] = {}
     frames: dict[int | None, list[Line]] = {}
     for at, line in enumerate(lines):
-        if line.kind == "trace":
+        if line.kind == TRACE:
             frames[line.rank] = []
-        elif line.kind == "frame":
+        elif line.kind == FRAME:
             frames.setdefault(line.rank, []).append(line)
-        elif line.kind in ("exception", "failure"):
+        elif line.kind in (EXCEPTION, FAILURE):
             own = tuple(frames.pop(line.rank, ()))
             failures[at] = Failure(line, _is_secondary(at, lines), own)
     return failures
@@ -155,7 +156,7 @@ def _without_survived(lines: list[Line], failures: dict[int, Failure], routine: 
     if not lasting and not routine.told:
         lasting = failures  # nothing else says how the log ends
     lines = [
-        line.of_kind("aside") if at in over and at not in lasting else line
+        line.of_kind(ASIDE) if at in over and at not in lasting else line
         for at, line in enumerate(lines)
     ]
     lines = set_apart(lines, list(lasting), routine)
@@ -168,7 +169,7 @@ def _without_waiting_backward(log: _Log) -> _Log:
     That it waited there says nothing of the backward pass.
     """
     waited = [frame for f in log.failures if f.secondary for frame in f.frames]
-    return log.with_kind("trace", [frame for frame in waited if "backward" in frame.text])
+    return log.with_kind(TRACE, [frame for frame in waited if "backward" in frame.text])
 
 
 def _telling(failures: list[Failure]) -> list[Failure]:
@@ -178,8 +179,8 @@ def _telling(failures: list[Failure]) -> list[Failure]:
 
 def _without_clean_up(log: _Log, summary: Summary) -> _Log:
     """Without the failures that only tell how the launcher ended the other ranks."""
-    log = log.with_kind("consequence", clean_up(log.failures, summary))
-    return replace(log, failures=[f for f in log.failures if f.line.kind != "consequence"])
+    log = log.with_kind(CONSEQUENCE, clean_up(log.failures, summary))
+    return replace(log, failures=[f for f in log.failures if f.line.kind != CONSEQUENCE])
 
 
 def _without_lost_peers(log: _Log) -> _Log:
@@ -188,7 +189,7 @@ def _without_lost_peers(log: _Log) -> _Log:
     Timeouts stay, because they may be the cause.
     """
     first = log.first
-    if first is None or first.kind != "exception" or first.rank is None or first.says("lost peer"):
+    if first is None or first.kind != EXCEPTION or first.rank is None or first.says("lost peer"):
         return log
     attempt = attempt_of(first.source)
 
@@ -199,7 +200,7 @@ def _without_lost_peers(log: _Log) -> _Log:
 
     lost = [f for f in log.failures if is_consequence(f)]
     log = replace(log, failures=[f for f in log.failures if not is_consequence(f)])
-    return log.with_kind("consequence", [line for f in lost for line in (f.line, *f.frames)])
+    return log.with_kind(CONSEQUENCE, [line for f in lost for line in (f.line, *f.frames)])
 
 
 def _is_log(log: _Log, routine: Routine | None, ranks: tuple[int, ...]) -> bool:
@@ -209,7 +210,7 @@ def _is_log(log: _Log, routine: Routine | None, ranks: tuple[int, ...]) -> bool:
     return (
         bool(log.failures or (routine and routine.places))
         or len(ranks) > 1
-        or any(line.kind in ("warning", "frame", "trace") for line in log.lines)
+        or any(line.kind in (WARNING, FRAME, TRACE) for line in log.lines)
     )
 
 
@@ -241,17 +242,17 @@ def _by_weight(log: _Log) -> Iterator[Line]:
     """The first failure with its message and innermost frames, then other failures, then the end
     of a long log, then warnings, the last one first.
     """
-    messages = [line for line in log.lines if line.kind == "message" and not line.says("advice")]
+    messages = [line for line in log.lines if line.kind == MESSAGE and not line.says("advice")]
     for failure in _ordered(log)[:MOST_FAILURES]:
         yield failure.line
         yield from (line for line in messages if _belongs_to(line, failure.line))
-        frames = [f for f in failure.frames if f.kind == "frame" and f.says("frame")]
+        frames = [f for f in failure.frames if f.kind == FRAME and f.says("frame")]
         yield from frames[-INNERMOST:]
     if log.first:
         yield log.first
     end = [line for line in log.end if not line.says("field", "no cause", "rule")]
     yield from end if len(end) <= ENDING else [*end[: ENDING // 2], *end[-ENDING // 2 :]]
-    yield from (line for line in reversed(log.lines) if line.kind == "warning")
+    yield from (line for line in reversed(log.lines) if line.kind == WARNING)
 
 
 def _ordered(log: _Log) -> list[Failure]:
@@ -266,7 +267,7 @@ def _ordered(log: _Log) -> list[Failure]:
             (f.line.source, f.line.number) != first,
             _is_empty(f.line),
             f.secondary,
-            f.line.kind != "exception",
+            f.line.kind != EXCEPTION,
             -f.line.number,
         ),
     )
@@ -281,7 +282,7 @@ def _is_empty(line: Line) -> bool:
 def _belongs_to(message: Line, failure: Line) -> bool:
     """Whether a message stands right behind a failure, in the same log and of the same rank."""
     return (
-        0 < message.number - failure.number <= MESSAGE
+        0 < message.number - failure.number <= MESSAGE_LINES
         and message.source == failure.source
         and message.rank == failure.rank
     )

@@ -11,29 +11,13 @@ import re
 from typing import NamedTuple, Optional, Tuple
 
 from ..text.masking import ANSI, HINTS, hints_in, mask
-from .detectors import FAILS, Sign, Watch, is_figure, is_raised
+from .detectors import FAILS, NAMES, Sign, Watch, is_figure, is_raised
+from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
 from .windows import Row
 from .wrapping import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 
 MAX_LINE = 2000
-MESSAGE = 4  # lines after an exception that belong to it
-# What a line can be. This module decides line by line; `judging` changes some kinds once it has
-# seen the whole log.
-KINDS = frozenset(
-    [
-        "exception",
-        "message",
-        "failure",
-        "warning",
-        "frame",
-        "trace",
-        "plain",
-        "told",
-        "aside",
-        "consequence",
-        "routine",
-    ]
-)
+MESSAGE_LINES = 4  # lines after an exception that belong to it
 
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
 BAR_TITLE = 80  # characters before a bar that belong to it
@@ -65,17 +49,13 @@ _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 # (number, rank, time, text) of a row without colours, bars and prefixes, and masked.
 _Cleaned = Tuple[int, Optional[int], str, str]
 
-APART = ("told", "aside", "routine")  # kinds that `routine` gives to plain lines of a long log
-QUIET = ("plain", "aside", "routine")  # kinds of lines that report no fault
-FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
-
 
 class Line(NamedTuple):
     """One line of a log. It never changes; `of_rank` and `of_kind` return a new one.
 
     `source` is the name of its log and `number` its line there, from 1. `rank` is None where it
-    isn't known. `kind` is one of KINDS; a `consequence` is what a rank says because another one is
-    gone. `time` is as the log writes it, "" without one. `signs` is what `detectors.Watch` says.
+    isn't known. `kind` is one of `kinds.TABLE`. `time` is as the log writes it, "" without one.
+    `signs` is what `detectors.Watch` says.
 
     A line equals itself alone, so it can be a key: a record of JSON may hold several lines that
     have one number and one text.
@@ -85,7 +65,7 @@ class Line(NamedTuple):
     number: int
     rank: int | None
     text: str
-    kind: str = "plain"
+    kind: str = PLAIN
     time: str = ""
     signs: tuple[Sign, ...] = ()
 
@@ -94,14 +74,21 @@ class Line(NamedTuple):
     __hash__ = object.__hash__
 
     def sign(self, name: str) -> tuple | None:
-        """Return what a detector found in the line, None if it didn't fire."""
+        """Return what a detector found in the line, None if it didn't fire.
+
+        Raises ValueError if no detector has this name.
+        """
+        if name not in NAMES:
+            raise ValueError(f"no detector is called {name!r}")
         for found, groups in self.signs:
             if found == name:
                 return groups
         return None
 
     def says(self, *names: str) -> bool:
-        """Return whether one of these detectors fired."""
+        """Return whether one of these detectors fired. Raises ValueError as `sign` does."""
+        if not NAMES.issuperset(names):
+            raise ValueError(f"no detector is called {min(set(names) - NAMES)!r}")
         for found, _ in self.signs:  # noqa: SIM110 - asked of every line; a generator takes twice as long
             if found in names:
                 return True
@@ -259,33 +246,33 @@ def _classified(rows: list[_Cleaned], source: str) -> list[Line]:
     for number, rank, time, text in rows:
         before = state.get(rank, "")
         signs = watch.signs_of(text, rank is not None)
-        if not signs and before in ("", "plain"):  # most lines of a log
-            state[rank] = "plain"
+        if not signs and before in ("", PLAIN):  # most lines of a log
+            state[rank] = PLAIN
             lines.append(Line(source, number, rank, text, "plain", time, signs))
             continue
         names = {name for name, _ in signs}
-        within = before in ("trace", "frame")
+        within = before in (TRACE, FRAME)
         if "trace" in names:
-            kind = after = "trace"
+            kind = after = TRACE
             depth[rank] = _depth(text)
         elif "frame" in names:
-            kind = after = "frame"
+            kind = after = FRAME
         elif within and (_depth(text) > depth.get(rank, 0) or not text.strip().strip("^~ ")):
-            kind, after = "frame", "frame"
+            kind, after = FRAME, FRAME
         elif ("exception" in names and not is_figure(text.strip().partition(":")[2])) or (
             within and is_raised(text)
         ):
-            kind = after = "exception"
+            kind = after = EXCEPTION
             if within:
                 text = text.strip()
-        elif before == "exception" and not time and FAILS.isdisjoint(names):
-            kind, after = "message", "exception"
+        elif before == EXCEPTION and not time and FAILS.isdisjoint(names):
+            kind, after = MESSAGE, EXCEPTION
         elif "warning" in names:
-            kind = after = "warning"
+            kind = after = WARNING
         elif not FAILS.isdisjoint(names):
-            kind = after = "failure"
+            kind = after = FAILURE
         else:
-            kind = after = "plain"
+            kind = after = PLAIN
         state[rank] = after
         lines.append(Line(source, number, rank, text, kind, time, signs))
     return lines

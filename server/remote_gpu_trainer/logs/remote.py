@@ -27,7 +27,8 @@ from ..text.masking import mask, shown, shown_lines
 from .detectors import Watch
 from .evidence import Evidence, Probed
 from .files import Unreadable
-from .lines import KINDS, MAX_LINE, Line
+from .kinds import KINDS
+from .lines import MAX_LINE, Line
 
 HERE = Path(__file__).resolve().parent.parent
 PACKAGE = __name__.partition(".")[0]
@@ -58,7 +59,7 @@ sys.meta_path.insert(0, Bundle())
 reader = __import__(READER, fromlist=["from_path"])
 logs = READER.partition(".")[0] + ".logs."
 Unreadable = __import__(logs + "files", fromlist=["Unreadable"]).Unreadable
-QUIET = __import__(logs + "lines", fromlist=["QUIET"]).QUIET
+QUIET = __import__(logs + "kinds", fromlist=["QUIET"]).QUIET
 def row(line):
     return [line.source, line.number, line.rank, line.text, line.kind, line.time]
 try:

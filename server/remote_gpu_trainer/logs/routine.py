@@ -11,7 +11,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from .lines import MESSAGE, Line
+from .kinds import ASIDE, EXCEPTION, MESSAGE, PLAIN, ROUTINE, TOLD, WARNING
+from .lines import MESSAGE_LINES, Line
 from .prose import is_complaint, is_sentence
 
 LONG = 30  # lines from which a report is a log that nobody cut
@@ -22,7 +23,7 @@ PAUSE = 15  # lines without a sentence that a person's words may hold
 BESIDE = 2  # lines before and after a complaint that count with it
 GOES_ON = 2  # routine lines after a failure that show that it was survived
 
-_PLAIN = frozenset(("plain", "message"))
+_PLAIN = frozenset((PLAIN, MESSAGE))
 _START = re.compile(r"\s*([^\d/]{4,40})")
 _DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[A-Za-z]{3,}")
@@ -100,17 +101,17 @@ def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> list[Li
     """
     often, told = set(routine.places), set(routine.told)
     near = {at for place in failed for at in range(place - NEAR_BEFORE, place + NEAR_AFTER + 1)}
-    since = MESSAGE + 1
+    since = MESSAGE_LINES + 1
     found = []
     for at, line in enumerate(lines):
-        since = 0 if line.kind == "exception" else since + 1
+        since = 0 if line.kind == EXCEPTION else since + 1
         kind = line.kind
         if at in often:
-            kind = "routine"
-        elif kind == "plain" or (kind == "message" and since > MESSAGE):
-            kind = "told" if at in told else "plain" if at in near else "aside"
-        elif kind == "warning" and at not in near and (failed or told):
-            kind = "aside"
+            kind = ROUTINE
+        elif kind == PLAIN or (kind == MESSAGE and since > MESSAGE_LINES):
+            kind = TOLD if at in told else PLAIN if at in near else ASIDE
+        elif kind == WARNING and at not in near and (failed or told):
+            kind = ASIDE
         found.append(line if kind == line.kind else line.of_kind(kind))
     return found
 
@@ -148,7 +149,7 @@ def _told_last(lines: list[Line], start: int, pasted: bool) -> list[int]:
 
 def _repeats(line: Line) -> bool:
     """Whether a line may belong to those that differ in their numbers only."""
-    return line.kind == "warning" or (line.kind in _PLAIN and bool(_DIGIT.search(line.text)))
+    return line.kind == WARNING or (line.kind in _PLAIN and bool(_DIGIT.search(line.text)))
 
 
 def _form(text: str) -> str:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 
 from .evidence import Evidence
-from .lines import APART, Line
+from .kinds import APART, ASIDE, FRAME, ROUTINE, TOLD, TRACE
+from .lines import Line
 from .wrapping import launcher_talk
 
 MAX_LINES = 120  # distinct lines that count
@@ -73,13 +74,15 @@ def _salient_first(evidence: Evidence, marked: frozenset[Line]) -> list[Line]:
 
     The head of a log names the program, its tail says how it ended.
     """
-    rest = [line for line in evidence.lines if line not in marked and line.kind != "trace"]
+    rest = [line for line in evidence.lines if line not in marked and line.kind != TRACE]
     if any(line.kind in APART for line in rest):
-        if not evidence.failed() and any(line.kind == "told" for line in rest):
+        if not evidence.failed() and any(line.kind == TOLD for line in rest):
             return [line for line in evidence.decisive if line in marked] + [
-                line for line in rest if line.kind == "told"
+                line for line in rest if line.kind == TOLD
             ]
-        told, aside, routine = ([line for line in rest if line.kind == kind] for kind in APART)
+        told, aside, routine = (
+            [line for line in rest if line.kind == kind] for kind in (TOLD, ASIDE, ROUTINE)
+        )
         rest = (
             told
             + [line for line in rest if line.kind not in APART]
@@ -94,7 +97,7 @@ def _salient_first(evidence: Evidence, marked: frozenset[Line]) -> list[Line]:
 
 def _readable(line: Line) -> str:
     """A line without paths and addresses; of a frame, the library file and the function."""
-    frame = line.sign("frame") if line.kind == "frame" else None
+    frame = line.sign("frame") if line.kind == FRAME else None
     if frame:
         path, _, function = frame
         inside = _SITE.sub("", path)

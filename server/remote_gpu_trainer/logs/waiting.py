@@ -12,11 +12,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from .detectors import FAILS, says
-from .lines import APART, Line
+from .kinds import APART, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
+from .lines import Line
 from .wrapping import ABORT, KILL, TERM, Summary
 
 FOLDED = re.compile(r"\d+|0x[0-9a-f]+")
-_SPOKEN = ("plain", "message", "warning", *APART)
+_SPOKEN = (PLAIN, MESSAGE, WARNING, *APART)
 LAST = 3  # lines at a rank's end in which it may say what no other rank says
 SHOWN = 8  # ranks that a sentence names
 _RUNS = re.compile(
@@ -193,7 +194,7 @@ def is_stuck(rank: int, summary: Summary, failures: list[Failure]) -> bool:
 def at_end(rank: int, summary: Summary) -> Line:
     """Return the line of a rank that left nothing but its place in the summary."""
     line = summary.ended[rank][1]
-    return Line(line.source, line.number, rank, line.text, "failure", line.time)
+    return Line(line.source, line.number, rank, line.text, FAILURE, line.time)
 
 
 def waited_for(
@@ -224,7 +225,7 @@ def waited_for(
     for group in groups:
         if len(group) == 1:
             rank = group.pop()
-            own = [line for line in said[rank] if line.kind not in ("trace", "frame")]
+            own = [line for line in said[rank] if line.kind not in (TRACE, FRAME)]
             if own:
                 return own[-1]
             if rank in summary.ended and not is_stuck(rank, summary, failures):

@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .kinds import FRAME
+
 if TYPE_CHECKING:
     from .lines import Line
 
@@ -215,7 +217,7 @@ def summary_of(lines: list[Line]) -> Summary:
     root, rank, in_root = None, None, False
     forced, pids, blocks, block = set(), {}, {}, []
     for line in lines:
-        if not line.says(*_OF_SUMMARY):
+        if not line.signs or not line.says(*_OF_SUMMARY):
             continue
         in_root = in_root or line.sign("root cause") is not None
         if found := line.sign("ended rank"):
@@ -249,7 +251,7 @@ def launcher_talk(lines: list[Line]) -> dict[tuple[str, int], str]:
     inside = False  # the last frame was the launcher's, and so is the line of code under it
     summary = False
     for line in lines:
-        if line.kind == "frame":
+        if line.kind == FRAME:
             inside = line.says("own frame") if line.says("frame") else inside
             if inside:
                 found[line.source, line.number] = ""

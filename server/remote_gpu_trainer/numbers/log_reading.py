@@ -14,7 +14,8 @@ from dataclasses import replace
 from ..logs import files as logfiles
 from ..logs.evidence import Evidence
 from ..logs.judging import ENDING, judge
-from ..logs.lines import APART, QUIET, Line, lines_of, rank_of
+from ..logs.kinds import APART, QUIET
+from ..logs.lines import Line, lines_of, rank_of
 from ..logs.windows import Row, unlike
 from .loss_shapes import Finding
 
