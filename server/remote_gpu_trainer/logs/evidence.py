@@ -15,9 +15,11 @@ _ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # of an entry
 
 @dataclass(frozen=True)
 class Probed:
-    """What the probe saw in the first steps of a run: `wrong` where that proves the entry.
+    """A finding of the probe's report on the first steps of a run.
 
-    `step` and `rank` are -1 where they aren't known. `said` is masked, and short.
+    `wrong`: it proves that the entry `id` applies; else it is a hint. `step` and `rank` are -1
+    where they aren't known. `said` is the probe's sentence, masked and short. `source` is the name
+    of the report.
     """
 
     id: str
@@ -28,32 +30,39 @@ class Probed:
     source: str
 
     @classmethod
-    def of(cls, found: object, source: str) -> Probed | None:
-        """A finding of somebody else's JSON; None for anything that can't be one."""
-        if not isinstance(found, dict) or found.get("level") not in ("wrong", "hint"):
+    def of(cls, item: object, source: str) -> Probed | None:
+        """Return the finding in JSON of unknown origin, None for what can't be one."""
+        if not isinstance(item, dict) or item.get("level") not in ("wrong", "hint"):
             return None
-        name, said = found.get("id"), found.get("evidence")
-        if not isinstance(name, str) or not _ID.fullmatch(name):
+        entry, sentence = item.get("id"), item.get("evidence")
+        if not isinstance(entry, str) or not _ID.fullmatch(entry):
             return None
-        step, rank = (
-            value if type(value) is int and 0 <= value < 10**9 else -1
-            for value in (found.get("step"), found.get("rank"))
-        )
-        said = shown(said, 160).replace("`", "") if isinstance(said, str) else ""
-        return cls(name, found["level"] == "wrong", step, rank, said, source)
+        said = shown(sentence, 160).replace("`", "") if isinstance(sentence, str) else ""
+        wrong = item["level"] == "wrong"
+        return cls(entry, wrong, _count(item.get("step")), _count(item.get("rank")), said, source)
+
+
+def _count(value: object) -> int:
+    """A number of JSON that can be a step or a rank, -1 for any other value."""
+    return value if type(value) is int and 0 <= value < 10**9 else -1
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What was read, and what it amounts to.
 
-    `decisive` holds the lines to believe, most telling first. `first` is the first failure, or the
-    last step of a rank that is behind. `is_log`: whether it is a log, not somebody's own words.
-    `left_out` says in one sentence what of a folder was not read, and `numbers` what the numbers
-    show that is no fault. `seen` is the entry of the fault that the numbers show; "fault" where no
-    entry explains it; "sound" where the numbers show no fault and nothing failed. `victims` says in
-    one sentence which ranks only lost another one, where none tells of its own failure. `probed`
-    holds what a probe's report says.
+    `lines` are all that count, `failures` those of them that tell of a failure. `decisive` holds
+    the lines to believe, most telling first. `first` is the first failure, or the last step of a
+    rank that is behind; None without either. `ranks` are those that wrote a line. `is_log`: whether
+    it is a log, not somebody's own words.
+
+    `left_out` is a sentence on what of a folder was not read. `numbers` is one on what the numbers
+    show that is no fault. `victims` is one on the ranks that only lost another one, where none
+    tells of a failure of its own. Each is "" where there is nothing to say.
+
+    `seen` is the entry of the fault that the numbers show; "fault" where no entry explains it;
+    "sound" where the numbers show no fault and nothing failed; else "". `probed` holds the findings
+    of a probe's report.
     """
 
     lines: list[Line]
@@ -73,13 +82,13 @@ class Evidence:
         return any(line.kind in (EXCEPTION, FAILURE) for line in self.lines)
 
 
-def disagreement(found: Evidence, line: Line) -> str:
-    """Return one sentence where the line that a match rests on isn't the first failure; else "".
+def disagreement(evidence: Evidence, line: Line) -> str:
+    """Return a sentence if the line that a match rests on isn't the first failure, else "".
 
     A log may hold lines that its program didn't write, so neither of the two is hidden. The
     sentence holds no text of the log.
     """
-    first = found.first
+    first = evidence.first
     if first is None or line.kind not in FAILED:
         return ""
     beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE_LINES

@@ -1,4 +1,4 @@
-"""Turn rows of a log into clean lines, each with its rank, its time and its kind.
+"""Turn rows of a log into clean lines, each with its rank, its time and its kind. Python 3.8.
 
 Limits: a rank is known only from a prefix (RANK_PREFIX, or the bare number that `srun -l` sets
 before most lines) or from a file name that RANK_NAME describes. Lines are cut at MAX_LINE
@@ -21,14 +21,30 @@ MESSAGE_LINES = 4  # lines after an exception that belong to it
 
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
 BAR_TITLE = 80  # characters before a bar that belong to it
+# Above each form, one real line and who writes it. Reports seldom show these prefixes, because
+# people trim them; logs do.
 RANK_PREFIX = re.compile(
-    r"\s*(?:\[(?:rank(\d{1,5})\]:?|default(\d{1,5})\]:|\d+,(\d{1,5})\]<std(?:out|err)>:?"
-    r"|(\d{1,4})\]:(?=\s)|"
-    r"pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\])|\(rank[ =]?(\d{1,5})\)"
-    r"|rank[ _]?(\d{1,5})\s?[:|])\s?",
-    re.I,
+    r"""\s*(?:\[(?:
+        # [rank2]: Traceback (most recent call last):     PyTorch, uncaught exceptions
+        rank(\d{1,5})\]:?
+        # [default7]: iteration 12695/ 115311 | consumed samples: 9841584     torchrun --tee 3,
+        # as in BLOOM's chronicles (bigscience-workshop/bigscience)
+        | default(\d{1,5})\]:
+        # [1,0]<stderr>:Traceback (most recent call last):     mpirun --tag-output, horovodrun
+        | \d+,(\d{1,5})\]<std(?:out|err)>:?
+        # [4]: step 3
+        | (\d{1,4})\]:(?=\s)
+        # [pod/pytorch-training-0-x7k2p/trainer] Launching torchrun     kubectl logs --prefix
+        | pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\]
+    )
+    # (rank=6) step 3
+    | \(rank[ =]?(\d{1,5})\)
+    # Rank 0: saved     programs themselves
+    | rank[ _]?(\d{1,5})\s?[:|]
+    )\s?""",
+    re.I | re.X,
 )
-# These are compiled on first use. The rank of a LoRA run is another one.
+# These are compiled on first use. The rank of a LoRA run is its width, no process.
 RANK_NAME = (
     r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)"
     r"|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
@@ -40,10 +56,12 @@ RANK_GUESS = (
 _RUN = (
     r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
 )
+# "2026-11-21 02:11:12,123 - " or "[2026-11-21T02:11:12Z] "
 _STAMP = re.compile(
     r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)"
     r"[\])]?[\s,|:-]*"
 )
+# "E1121 02:11:12.123456 3312 ProcessGroupNCCL.cpp:1970] "
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 # (number, rank, time, text) of a row without colours, bars and prefixes, and masked.
@@ -136,7 +154,7 @@ def lines_of(
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
     elif tag := tag_of(texts):
         ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
-    # A PyTorchJob's master is rank 0, its worker 0 is rank 1.
+    # In a PyTorchJob of Kubeflow [pod/train-master-0/pytorch] is rank 0, and worker-0 is rank 1.
     shift = int("[pod/" in heads and "-master-0/" in whole)
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
     secrets = HINTS if coloured else hints_in(whole)
@@ -168,8 +186,8 @@ def _of_one_rank(rows: list[_Cleaned], rank: int, whole: str) -> bool:
 
 def rank_of(name: str, sure: bool = False) -> int | None:
     """Return the rank that a file's name or path says or, unless `sure`, may mean."""
-    found = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
-    return int(found[found.lastindex]) if found else None
+    hit = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
+    return int(name[_number(hit)]) if hit else None
 
 
 def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
@@ -181,24 +199,29 @@ def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
     said: dict[str, int] = {}
     series: dict[tuple[str, str], dict[int, str]] = {}
     for name in names:
-        rank, found = rank_of(name, sure=True), _last(RANK_GUESS, name)
+        rank, hit = rank_of(name, sure=True), _last(RANK_GUESS, name)
         if rank is not None:
             said[name] = rank
-        elif found and not re.search(_RUN, name[: found.start()], re.I):
-            series.setdefault(
-                (name[: found.start(found.lastindex)], name[found.end(found.lastindex) :]), {}
-            )[int(found[found.lastindex])] = name
-    told = [
+        elif hit and not re.search(_RUN, name[: hit.start()], re.I):
+            at = _number(hit)
+            series.setdefault((name[: at.start], name[at.stop :]), {})[int(name[at])] = name
+    counted = [
         numbers
         for numbers in series.values()
         if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)
     ]
-    return said, {name: rank for numbers in told for rank, name in numbers.items()}
+    return said, {name: rank for numbers in counted for rank, name in numbers.items()}
 
 
 def _last(pattern: str, name: str) -> re.Match | None:
-    found = list(re.finditer(pattern, name, re.I))
-    return found[-1] if found else None
+    """The last match of RANK_NAME or RANK_GUESS in a name."""
+    hits = list(re.finditer(pattern, name, re.I))
+    return hits[-1] if hits else None
+
+
+def _number(hit: re.Match) -> slice:
+    """Where the number of such a match stands; one of its two groups holds it."""
+    return slice(*hit.span(1 if hit[1] else 2))
 
 
 def _plain(text: str) -> str:
@@ -218,16 +241,16 @@ def _without_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | No
     for _ in range(3):
         if text.lstrip()[:1] not in _PREFIX_STARTS:
             break
-        found = RANK_PREFIX.match(text)
-        if found:
-            rank = int(next(g for g in found.groups() if g))
-            rank += shift if "-worker-" in found[0] else 0
-            text = text[found.end() :]
+        prefix = RANK_PREFIX.match(text)
+        if prefix:
+            rank = int(next(g for g in prefix.groups() if g))
+            rank += shift if "-worker-" in prefix[0] else 0
+            text = text[prefix.end() :]
             continue
-        found = _STAMP.match(text) or _GLOG.match(text)
-        if not found:
+        stamp = _STAMP.match(text) or _GLOG.match(text)
+        if not stamp:
             break
-        time, text = time or found[1], text[found.end() :]
+        time, text = time or stamp[1], text[stamp.end() :]
     return rank, time, text
 
 

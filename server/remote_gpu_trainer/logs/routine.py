@@ -1,4 +1,4 @@
-"""Find what a long log says over and over, and what a person or a program says besides. Python 3.8.
+"""Find what a long log says over and over, and what is said besides. Python 3.8.
 
 A run that goes on writes the same lines with other numbers. Where they end, the run ended; a
 failure after which they go on was survived. Short reports are left as they are, because people cut
@@ -17,11 +17,11 @@ from .prose import is_complaint, is_sentence
 
 LONG = 30  # lines from which a report is a log that nobody cut
 REPEATS = 3  # lines of one form that make it routine
-LATE = 0.4  # share of a log; a form that occurs only in that much of its end is news, not routine
+LATE = 0.4  # a form first seen in this last share of a log is new, not routine
 NEAR_BEFORE, NEAR_AFTER = 12, 6  # lines around a failure that belong to it
-PAUSE = 15  # lines without a sentence that a person's words may hold
+PAUSE = 15  # lines without a sentence that may stand within what a person wrote
 BESIDE = 2  # lines before and after a complaint that count with it
-GOES_ON = 2  # routine lines after a failure that show that it was survived
+GOES_ON = 2  # routine lines of a rank after its failure show that it survived
 
 _PLAIN = frozenset((PLAIN, MESSAGE))
 _START = re.compile(r"\s*([^\d/]{4,40})")
@@ -86,10 +86,10 @@ def survived(places: list[int], lines: list[Line], routine: Routine) -> list[int
     """Return those places of failures after which the same rank went on with its routine."""
     later: dict[tuple[str, int | None], list[int]] = {}
     for at in reversed(routine.places):
-        found = later.setdefault((lines[at].source, lines[at].rank), [])
-        if len(found) < GOES_ON:
-            found.append(at)
-    ends = {who: found[-1] for who, found in later.items() if len(found) == GOES_ON}
+        last = later.setdefault((lines[at].source, lines[at].rank), [])
+        if len(last) < GOES_ON:
+            last.append(at)
+    ends = {writer: last[-1] for writer, last in later.items() if len(last) == GOES_ON}
     return [at for at in places if at < ends.get((lines[at].source, lines[at].rank), -1)]
 
 
@@ -102,7 +102,7 @@ def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> list[Li
     often, told = set(routine.places), set(routine.told)
     near = {at for place in failed for at in range(place - NEAR_BEFORE, place + NEAR_AFTER + 1)}
     since = MESSAGE_LINES + 1
-    found = []
+    judged = []
     for at, line in enumerate(lines):
         since = 0 if line.kind == EXCEPTION else since + 1
         kind = line.kind
@@ -112,20 +112,20 @@ def set_apart(lines: list[Line], failed: list[int], routine: Routine) -> list[Li
             kind = TOLD if at in told else PLAIN if at in near else ASIDE
         elif kind == WARNING and at not in near and (failed or told):
             kind = ASIDE
-        found.append(line if kind == line.kind else line.of_kind(kind))
-    return found
+        judged.append(line if kind == line.kind else line.of_kind(kind))
+    return judged
 
 
 def _told_first(lines: list[Line], end: int) -> list[int]:
     """What a person wrote before a log: the first paragraphs, if each begins with a sentence."""
-    found: list[int] = []
+    head: list[int] = []
     for at in range(end):
         begins = at == 0 or lines[at].number > lines[at - 1].number + 1  # behind a blank line
         if begins and not is_sentence(lines[at].text):
             break
         if lines[at].kind in _PLAIN:
-            found.append(at)
-    return found if len(found) < len(lines) else []
+            head.append(at)
+    return head if len(head) < len(lines) else []
 
 
 def _told_last(lines: list[Line], start: int, pasted: bool) -> list[int]:

@@ -45,12 +45,12 @@ def place_of(line: Line) -> tuple[str, int | None]:
     It says "[PG ID 0 PG GUID 0(default_pg) Rank 3]", before PyTorch 2.4 "[PG 0 Rank 3]" or "[Rank
     3]". The GUID names a group on every rank, the ID only within one.
     """
-    found = line.sign("group")
-    if not found:
+    prefix = line.sign("group")
+    if not prefix:
         return "", line.rank
-    number, guid, name, rank = found
+    number, guid, name, rank = prefix
     whole = number is None or name == "default_pg" or (name is None and number == "0")
-    group = "" if whole else guid or number
+    group = "" if whole else guid or number or ""
     return group, line.rank if line.rank is not None or not whole else int(rank)
 
 
@@ -66,19 +66,20 @@ def odd_one(lines: list[Line]) -> tuple[Line, int | None] | None:
     says which is the first that differs. The rank is None where no one differs from the many; all
     is None without such a line.
     """
-    first, runs = None, {}
+    first: Line | None = None
+    runs: dict[int, str] = {}  # the collective that a rank runs
     for line in lines:
-        told = _RUNS.findall(line.text) if line.says("mismatch") else ()
-        for rank, what in told:
+        pairs = _RUNS.findall(line.text) if line.says("mismatch") else ()
+        for rank, collective in pairs:
             first = first or line
-            runs.setdefault(int(rank), what)
-        if len(told) == 2:  # all before the one that differs are like the speaker
-            for rank in range(min(int(told[1][0]), 100_000)):
-                runs.setdefault(rank, told[0][1])
+            runs.setdefault(int(rank), collective)
+        if len(pairs) == 2:  # all before the one that differs are like the speaker
+            for rank in range(min(int(pairs[1][0]), 100_000)):
+                runs.setdefault(rank, pairs[0][1])
     if first is None:
         return None
     counts = Counter(runs.values())
-    alone = [rank for rank, what in runs.items() if counts[what] == 1]
+    alone = [rank for rank, collective in runs.items() if counts[collective] == 1]
     return first, alone[0] if len(alone) == 1 and len(runs) > 2 else None
 
 
@@ -91,10 +92,12 @@ def behind(lines: list[Line]) -> tuple[Line, int] | None:
     for name in ("enqueued", "waits in"):
         reached: dict[str, dict[int, tuple[int, Line]]] = {}
         for line in lines:
-            found = line.sign(name)
-            group, rank = place_of(line) if found else ("", None)
+            groups = line.sign(name)
+            if groups is None:
+                continue
+            group, rank = place_of(line)
             if rank is not None:
-                reached.setdefault(group, {}).setdefault(rank, (int(found[0]), line))
+                reached.setdefault(group, {}).setdefault(rank, (int(groups[0]), line))
         fewest = {group: _fewest(counts) for group, counts in reached.items()}
         named = {group: rank for group, rank in fewest.items() if rank is not None}
         if len(set(named.values())) > 1:
@@ -122,7 +125,7 @@ def only_victims(
 
     For logs of several ranks in which no rank tells of a failure of its own.
     """
-    victims = {who(f.line) for f in failures} - {None}
+    victims = {rank for rank in (who(f.line) for f in failures) if rank is not None}
     others = {line.rank for line in lines if line.rank is not None} | silent | set(summary.ended)
     others -= victims
     if not victims or len(victims | others) < 2 or not _only_lost(failures):
@@ -205,9 +208,9 @@ def waited_for(
     For failures that all are lost peers or timeouts.
     """
     for line in lines:
-        found = line.sign("barrier")
-        if found:
-            return line.of_rank(int(found[0]))
+        barrier = line.sign("barrier")
+        if barrier:
+            return line.of_rank(int(barrier[0]))
     late = behind(lines)
     if late:
         return late[0].of_rank(late[1])
@@ -280,9 +283,9 @@ def late_rank(lines: list[Line]) -> Line | None:
     """
     last: dict[int, tuple[int, Line]] = {}
     for line in lines:
-        found = line.sign("step") if line.rank is not None else None
-        if found:
-            last[line.rank] = (int(found[0]), line)
+        step = line.sign("step")
+        if step and line.rank is not None:
+            last[line.rank] = (int(step[0]), line)
     if len(last) < 2:
         return None
     steps = sorted(step for step, _ in last.values())
