@@ -274,42 +274,51 @@ def _classified(rows: list[_Cleaned], source: str) -> list[Line]:
     """
     watch = Watch([text for _, _, _, text in rows])
     lines: list[Line] = []
+    # The kind of a rank's last line; after an exception and its message it is the exception.
     state: dict[int | None, str] = {}
     # Blanks before the rank's last traceback: pip and uv indent a whole one.
     depth: dict[int | None, int] = {}
     for number, rank, time, text in rows:
-        before = state.get(rank, "")
+        before = state.get(rank, PLAIN)
         signs = watch.signs_of(text, rank is not None)
-        if not signs and before in ("", PLAIN):  # most lines of a log
-            state[rank] = PLAIN
-            lines.append(Line(source, number, rank, text, "plain", time, signs))
-            continue
-        names = {name for name, _ in signs}
-        within = before in (TRACE, FRAME)
-        if "trace" in names:
-            kind = after = TRACE
-            depth[rank] = _depth(text)
-        elif "frame" in names:
-            kind = after = FRAME
-        elif within and (_depth(text) > depth.get(rank, 0) or not text.strip().strip("^~ ")):
-            kind, after = FRAME, FRAME
-        elif ("exception" in names and not is_figure(text.strip().partition(":")[2])) or (
-            within and is_raised(text)
-        ):
-            kind = after = EXCEPTION
-            if within:
-                text = text.strip()
-        elif before == EXCEPTION and not time and FAILS.isdisjoint(names):
-            kind, after = MESSAGE, EXCEPTION
-        elif "warning" in names:
-            kind = after = WARNING
-        elif not FAILS.isdisjoint(names):
-            kind = after = FAILURE
+        if not signs and before == PLAIN:  # most lines of a log
+            kind = PLAIN
         else:
-            kind = after = PLAIN
-        state[rank] = after
+            kind = _kind_of(text, time, signs, before, depth.get(rank, 0))
+        if kind == TRACE:
+            depth[rank] = _depth(text)
+        elif kind == EXCEPTION and before in (TRACE, FRAME):
+            text = text.strip()
+        state[rank] = EXCEPTION if kind == MESSAGE else kind
         lines.append(Line(source, number, rank, text, kind, time, signs))
     return lines
+
+
+def _kind_of(text: str, time: str, signs: tuple[Sign, ...], before: str, depth: int) -> str:
+    """The kind of a line by what it says and by the line `before` it of its rank.
+
+    In a traceback a line that is deeper than its head is the code of a frame, and so is one that
+    only marks a place (`^^^^`). A line after an exception belongs to its message, unless it has a
+    time of its own or tells of a failure.
+    """
+    names = {name for name, _ in signs}
+    within = before in (TRACE, FRAME)
+    if "trace" in names:
+        return TRACE
+    if "frame" in names:
+        return FRAME
+    if within and (_depth(text) > depth or not text.strip().strip("^~ ")):
+        return FRAME
+    # "Test error: 0.113" is a metric.
+    is_named = "exception" in names and not is_figure(text.strip().partition(":")[2])
+    if is_named or (within and is_raised(text)):
+        return EXCEPTION
+    fails = not FAILS.isdisjoint(names)
+    if before == EXCEPTION and not time and not fails:
+        return MESSAGE
+    if "warning" in names:
+        return WARNING
+    return FAILURE if fails else PLAIN
 
 
 def _depth(text: str) -> int:

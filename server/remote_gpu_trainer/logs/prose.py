@@ -1,4 +1,4 @@
-"""Tell what a person wrote, and what a program complains of, from all else in a log. Python 3.8."""
+"""Tell a person's sentences and a program's complaints from all else in a log. Python 3.8."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ _ASKS = re.compile("[我请为么吗呢？却但]")
 _PROSE_WORD = re.compile(r"[A-Za-z']+")
 _COMMAND = re.compile(r"\s*(?:\S+@\S+|[#>$%{\[(|+*=<-])")  # a prompt, a banner
 _PRINTED = re.compile(r"\s*(?:(?:import|from|def|class|set|export|module) |warnings\.|wandb:)")
+# Words by which people speak of themselves, and the little ones that a sentence has and a line of a
+# program seldom.
 _SELF = frozenset(["i", "my", "we", "our", "me", "us", "i'm", "i've"])
 _LITTLE = frozenset((
     "a", "an", "and", "any", "anyone", "are", "but", "can", "do", "does", "doesn", "don", "for",
@@ -41,20 +43,14 @@ def is_sentence(text: str, of_oneself: bool = False) -> bool:
     chinese = 0 if text.isascii() else len(_CHINESE.findall(text))
     words, little = _prose(text)
     if chinese >= SOME_CHINESE:
-        said = bool(_ASKS.search(text))
+        asks = bool(_ASKS.search(text))
     else:
-        said = (
-            len(words) >= 4
-            and little >= 1
-            and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
-        )
-    return said or (
-        not of_oneself
-        and (
-            chinese >= SURE_CHINESE
-            or (len(words) >= 8 and little >= 3 and not _ENDED_WELL.search(text))
-        )
-    )
+        is_prose = len(words) >= 4 and little >= 1
+        asks = is_prose and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
+    if asks or of_oneself:
+        return asks
+    is_long_prose = len(words) >= 8 and little >= 3
+    return chinese >= SURE_CHINESE or (is_long_prose and not _ENDED_WELL.search(text))
 
 
 def _prose(text: str) -> tuple[list[str], int]:

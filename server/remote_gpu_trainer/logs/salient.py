@@ -15,7 +15,8 @@ from .lines import Line
 from .wrapping import launcher_talk
 
 MAX_LINES = 120  # distinct lines that count
-MOST_ASIDE, MOST_ROUTINE = 12, 2
+MOST_MARKED = 5  # decisive lines that are marked as such
+MOST_ASIDE, MOST_ROUTINE = 12, 2  # lines of a long log that are no part of its end
 
 _SITE = re.compile(r".*?(?:site-packages|dist-packages|lib/python3\.\d+)/")
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][\w.+-]+){2,}[/\\]?|https?://\S+|0x[0-9a-fA-F]+")
@@ -52,47 +53,53 @@ def salient(evidence: Evidence) -> list[tuple[Line, str, bool]]:
 
     What launchers say under every failure is left out.
     """
-    marked = frozenset(evidence.decisive[:5]) if evidence.is_log else frozenset()
-    found: list[tuple[Line, str, bool]] = []
-    seen: set[bytes] = set()
+    marked = frozenset(evidence.decisive[:MOST_MARKED]) if evidence.is_log else frozenset()
     talk = launcher_talk(evidence.lines) if evidence.is_log else {}
-    for line in _salient_first(evidence, marked):
-        spoken = talk.get((line.source, line.number))
-        text = _readable(line) if spoken is None else spoken
+    chosen: list[tuple[Line, str, bool]] = []
+    seen: set[bytes] = set()
+    for line in _by_weight(evidence, marked):
+        text = talk.get((line.source, line.number))
+        if text is None:
+            text = _readable(line)
         shape = text.encode("utf-8", "surrogatepass").translate(None, _DIGITS).strip()
         if not shape or shape in seen:
             continue
         seen.add(shape)
-        found.append((line, text, line in marked))
-        if len(found) == MAX_LINES:
+        chosen.append((line, text, line in marked))
+        if len(chosen) == MAX_LINES:
             break
-    return found
+    return chosen
 
 
-def _salient_first(evidence: Evidence, marked: frozenset[Line]) -> list[Line]:
+def _by_weight(evidence: Evidence, marked: frozenset[Line]) -> list[Line]:
     """Decisive lines, then the rest from both ends.
 
     The head of a log names the program, its tail says how it ended.
     """
+    first = [line for line in evidence.decisive if line in marked]
     rest = [line for line in evidence.lines if line not in marked and line.kind != TRACE]
+    told = [line for line in rest if line.kind == TOLD]
+    if told and not evidence.failed():
+        return first + told
     if any(line.kind in APART for line in rest):
-        if not evidence.failed() and any(line.kind == TOLD for line in rest):
-            return [line for line in evidence.decisive if line in marked] + [
-                line for line in rest if line.kind == TOLD
-            ]
-        told, aside, routine = (
-            [line for line in rest if line.kind == kind] for kind in (TOLD, ASIDE, ROUTINE)
-        )
-        rest = (
-            told
-            + [line for line in rest if line.kind not in APART]
-            + aside[-MOST_ASIDE // 2 :]
-            + aside[: MOST_ASIDE // 2]
-            + routine[-MOST_ROUTINE:]
-        )
+        rest = _of_long_log(rest, told)
     if len(rest) > 2 * MAX_LINES:
         rest = rest[-MAX_LINES * 3 // 2 :] + rest[: MAX_LINES // 2]
-    return [line for line in evidence.decisive if line in marked] + rest
+    return first + rest
+
+
+def _of_long_log(lines: list[Line], told: list[Line]) -> list[Line]:
+    """What is told, then the lines near a failure, then a few of all others."""
+    near = [line for line in lines if line.kind not in APART]
+    aside = [line for line in lines if line.kind == ASIDE]
+    routine = [line for line in lines if line.kind == ROUTINE]
+    return [
+        *told,
+        *near,
+        *aside[-MOST_ASIDE // 2 :],
+        *aside[: MOST_ASIDE // 2],
+        *routine[-MOST_ROUTINE:],
+    ]
 
 
 def _readable(line: Line) -> str:
@@ -112,10 +119,11 @@ def only_versions(lines: Iterable[str]) -> bool:
     The head of nvidia-smi, nvcc --version and the driver state versions. Alone they are no symptom,
     even where entries contain the same words.
     """
-    found = False
+    stated = False
     for line in lines:
         if line.strip():
+            # A pattern with an open middle is slow on a long line, and no banner is one.
             if len(line) >= 300 or not _BANNER.fullmatch(line):
                 return False
-            found = True
-    return found
+            stated = True
+    return stated

@@ -217,25 +217,35 @@ def waited_for(
     known = ranks | set(summary.ended)
     if summary.ended:
         known |= set(range(max(known)))
-    silent = known - {who(f.line) for f in failures if not f.line.says("notified")}
     said = {rank: [line for line in lines if line.rank == rank] for rank in sorted(known)}
-    # Ended, but not by the launcher.
+    rank = _set_apart(failures, said, summary)
+    if rank is None:
+        return None
+    own = [line for line in said[rank] if line.kind not in (TRACE, FRAME)]
+    if own:
+        return own[-1]
+    if rank in summary.ended and not is_stuck(rank, summary, failures):
+        return at_end(rank, summary)
+    line = failures[0].line
+    return Line(line.source, line.number, rank, f"rank {rank} says nothing")
+
+
+def _set_apart(
+    failures: list[Failure], said: dict[int, list[Line]], summary: Summary
+) -> int | None:
+    """The rank that alone has one of these properties, the surest first.
+
+    It says nothing of a loss, and torchrun saw it fail first; it ended, but not by the launcher; it
+    isn't in the summary; it says nothing of a loss. Where all only lost another one: it is done, is
+    in another step, or says what no other rank says.
+    """
+    silent = set(said) - {who(f.line) for f in failures if not f.line.says("notified")}
     unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}
     ended_well = silent - set(summary.ended) if summary.ended else set()
     groups = [silent & {summary.root}, unasked, ended_well, silent]
     if len(said) > 1 and _only_lost(failures):
         groups += [_finished(silent, said), _ahead_or_behind(said), _other_words(said)]
-    for group in groups:
-        if len(group) == 1:
-            rank = group.pop()
-            own = [line for line in said[rank] if line.kind not in (TRACE, FRAME)]
-            if own:
-                return own[-1]
-            if rank in summary.ended and not is_stuck(rank, summary, failures):
-                return at_end(rank, summary)
-            line = failures[0].line
-            return Line(line.source, line.number, rank, f"rank {rank} says nothing")
-    return None
+    return next((rank for group in groups if len(group) == 1 for rank in group), None)
 
 
 def _finished(ranks: set[int], said: dict[int, list[Line]]) -> set[int]:
