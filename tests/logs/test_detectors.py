@@ -1,8 +1,8 @@
 """The table of what a line can say: each row fires on its example, and no line is asked twice."""
 
 import pytest
-from remote_gpu_trainer.logs import detectors, judging
-from remote_gpu_trainer.logs.routine import salient
+from remote_gpu_trainer.logs import cascade, detectors, evidence
+from remote_gpu_trainer.logs.salient import salient
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
 from tests.logs.detector_examples import EXAMPLES
@@ -60,8 +60,8 @@ def test_no_line_of_a_run_is_asked_twice(tmp_path, monkeypatch):
     (tmp_path / "run.log").write_text(summary(0, {0: -6, 1: 1, 2: 1}))
     found = from_path(str(tmp_path))
     assert found.first.rank == 1
-    salient(judging.without_cascade(found))
-    judging.disagreement(found, found.lines[-1])
+    salient(cascade.without_cascade(found))
+    evidence.disagreement(found, found.lines[-1])
     assert len(asked) == len(found.lines) > 200
 
 

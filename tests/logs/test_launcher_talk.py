@@ -1,7 +1,7 @@
 """What launchers say under every failure, told from what a program says."""
 
 import pytest
-from remote_gpu_trainer.logs.routine import salient
+from remote_gpu_trainer.logs.salient import salient
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import log_reading
 

@@ -6,8 +6,8 @@ The texts are those that PyTorch 2.13 prints, cut to what matters. Whole runs ar
 import json
 
 import pytest
-from remote_gpu_trainer.logs import judging
-from remote_gpu_trainer.logs.judging import disagreement
+from remote_gpu_trainer.logs import cascade
+from remote_gpu_trainer.logs.evidence import disagreement
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 from remote_gpu_trainer.retrieval import search
@@ -171,7 +171,7 @@ SEGFAULT = 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f5b7
 def test_a_segmentation_fault_in_a_rank_s_log_is_what_is_explained(run, launcher):
     found = run({0: (steps(), CLOSED), 1: (steps(), SEGFAULT)}, launcher)
     assert (found.first.rank, found.first.text) == (1, "Fatal Python error: Segmentation fault")
-    hits = search.load().signatures.find(judging.without_cascade(found))
+    hits = search.load().signatures.find(cascade.without_cascade(found))
     assert {hit.entry_id for hit in hits} == {"U50"}
 
 
@@ -185,7 +185,7 @@ def test_a_segmentation_fault_in_a_rank_s_log_is_what_is_explained(run, launcher
     ],
 )  # fmt: skip
 def test_the_literal_text_of_an_exception_names_its_entry(text, entry):
-    found = judging.without_cascade(from_text(raised(1, text) + CLOSED.format(rank=0)))
+    found = cascade.without_cascade(from_text(raised(1, text) + CLOSED.format(rank=0)))
     assert found.first.rank == 1
     assert entry in [hit.entry_id for hit in search.load().signatures.find(found) if hit.decisive]
 
@@ -204,7 +204,7 @@ def test_an_exception_of_the_user_s_own_is_read_without_the_words_of_the_others(
     found = run(
         {0: (steps(), CLOSED + DYING), 1: (steps(), raised(1, text))}, summary(1, {0: -6, 1: 1})
     )
-    kept = judging.without_cascade(found)
+    kept = cascade.without_cascade(found)
     assert kept.first.text == text
     assert not any("backward" in line.text or "peer" in line.text for line in kept.lines)
     first = [match["id"] for match in answer_for(log=str(tmp_path)).matches[:1]]
@@ -219,7 +219,7 @@ def test_a_stopped_rank_that_torchrun_kills_at_the_end_was_not_killed_before(run
     ranks = {rank: (steps(), WAITED if rank != 2 else "") for rank in range(4)}
     found = run(ranks, forced + summary(0, {0: 1, 1: 1, 2: -9, 3: -15}))
     assert (found.first.rank, found.first.text) == (2, "epoch 0 step 3 loss 2.700")
-    assert not any("SIGKILL)" in line.text for line in judging.without_cascade(found).lines)
+    assert not any("SIGKILL)" in line.text for line in cascade.without_cascade(found).lines)
 
 
 def test_a_rank_that_was_killed_before_the_others_lost_it_is_named_by_its_end(run):

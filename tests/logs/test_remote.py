@@ -286,6 +286,7 @@ def test_the_bundle_holds_every_module_that_reading_needs_and_no_other():
     assert {name.rpartition(".")[2] for name in remote_logs.sources(log_reading.__name__)} >= {
         "log_reading",
         "judging",
+        "kinds",
         "lines",
         "files",
         "windows",

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.logs.routine import is_sentence
+from remote_gpu_trainer.logs.prose import is_sentence
 from remote_gpu_trainer.lookup.answer import answer_for, sentence_of
 from remote_gpu_trainer.numbers import log_reading
 

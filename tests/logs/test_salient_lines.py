@@ -1,7 +1,7 @@
 """Version listings alone are no symptom; one line beside them is looked at."""
 
 import pytest
-from remote_gpu_trainer.logs.routine import only_versions
+from remote_gpu_trainer.logs.salient import only_versions
 
 LISTINGS = [
     "Tue Nov 20 10:00:00 2026\nNVIDIA-SMI 580.82 Driver Version: 580.82 CUDA Version: 13.0",

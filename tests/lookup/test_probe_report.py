@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from remote_gpu_trainer.logs import remote
-from remote_gpu_trainer.logs.judging import Probed
+from remote_gpu_trainer.logs.evidence import Probed
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import log_reading
 

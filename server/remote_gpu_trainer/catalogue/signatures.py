@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..logs.judging import Evidence
-from ..logs.lines import FAILED, Line
+from ..logs.evidence import Evidence
+from ..logs.kinds import FAILED
+from ..logs.lines import Line
 from .entry import Signature
 
 MAX_CHARS = 2000  # of a line, for regular expressions
@@ -261,11 +262,11 @@ class _Report:
 class _Deciding:
     """Which lines of a report decide: a root text in one of them names the cause.
 
-    `lines` are those that say what failed, by `id`. `calm`: a long log in which nothing failed and
+    `lines` are those that say what failed. `calm`: a long log in which nothing failed and
     nobody says what they see, where a line of routine decides as well.
     """
 
-    lines: frozenset[int]
+    lines: frozenset[Line]
     calm: bool
 
     @classmethod
@@ -277,7 +278,7 @@ class _Deciding:
         # In a long log a warning counts only if nothing failed and nobody says what they see.
         return cls(
             frozenset(
-                id(line)
+                line
                 for line in evidence.decisive[:4]
                 if calm or not (is_long and line.kind == "warning")
             ),
@@ -286,18 +287,18 @@ class _Deciding:
 
     def best(self, lines: Sequence[Line]) -> Line:
         """The last of these lines that decides, or else the last of all."""
-        return next((line for line in reversed(lines) if id(line) in self.lines), lines[-1])
+        return next((line for line in reversed(lines) if line in self.lines), lines[-1])
 
     def holds(self, line: Line) -> bool:
         """Whether a root text in this line decides. Where no line says what failed, each does."""
-        return not self.lines or id(line) in self.lines or (self.calm and line.kind == "routine")
+        return not self.lines or line in self.lines or (self.calm and line.kind == "routine")
 
 
 def _failing(evidence: Evidence) -> list[int]:
     """The places of the lines that tell what failed, and of the few behind each."""
-    decisive, last, places = {id(line) for line in evidence.decisive}, -1, []
+    decisive, last, places = set(evidence.decisive), -1, []
     for at, line in enumerate(evidence.lines):
-        if id(line) in decisive or line.kind in FAILED:
+        if line in decisive or line.kind in FAILED:
             last = at + BEHIND
         elif at > last or line.kind == "routine":
             continue

@@ -1,8 +1,8 @@
 """One table of what a line of a log can say, each row with its role. Python 3.8.
 
-`Watch.signs_of` is asked once for each line; everything after it reads `Line.signs`. A row fires on
-its pattern alone. What a line means beside others (a message after an exception, a failure that was
-survived) is for `lines` and `judging` to say.
+`Watch.signs_of` searches each line once; everything after it reads `Line.signs`. A row fires on its
+pattern alone. `lines` and `judging` say what a line means beside others: a message after an
+exception, a failure that was survived.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LOGGED = re.compile(r"\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b")
 class Detector(NamedTuple):
     """A row of the table.
 
-    `hints`: in lower case; a line that fires holds one of them. b"": any line may. `find` gives
-    the groups of a match, or None. `fails`: the line tells of a failure. `ranked`: only for lines
-    of a known rank.
+    `hints` are in lower case; a line that fires holds one of them, and b"" is in every line.
+    `find` returns the groups of a match, or None. `fails`: the line tells of a failure. `ranked`:
+    the row is only for lines of a known rank.
     """
 
     name: str
@@ -48,7 +48,20 @@ class Detector(NamedTuple):
     ranked: bool = False
 
 
+def _row(
+    name: str,
+    role: str,
+    hints: tuple[str, ...],
+    find: Callable[[str], tuple | None],
+    fails: bool = False,
+    ranked: bool = False,
+) -> Detector:
+    """A row whose hints have no digits, as the shapes in which they are looked for."""
+    return Detector(name, role, tuple(_shape(hint) for hint in hints), find, fails, ranked)
+
+
 def _shape(text: str) -> bytes:
+    """A text as bytes without its digits: the lines of a progress report have one shape."""
     return text.encode("utf-8", "surrogatepass").translate(None, b"0123456789")
 
 
@@ -57,8 +70,8 @@ def pattern(text: str, flags: int = 0, most: int = 100_000) -> Callable[[str], t
     search = re.compile(text, flags).search
 
     def find(line: str) -> tuple | None:
-        found = search(line, 0, most)
-        return found.groups() if found else None
+        hit = search(line, 0, most)
+        return hit.groups() if hit else None
 
     return find
 
@@ -68,15 +81,15 @@ def start(text: str) -> Callable[[str], tuple | None]:
     match = re.compile(text).match
 
     def find(line: str) -> tuple | None:
-        found = match(line)
-        return found.groups() if found else None
+        hit = match(line)
+        return hit.groups() if hit else None
 
     return find
 
 
-def words(*told: str) -> Callable[[str], tuple | None]:
-    """Return a `find` for literal texts in lower case."""
-    return lambda line: () if any(text in line[:SAYS_SO].lower() for text in told) else None
+def words(*texts: str) -> Callable[[str], tuple | None]:
+    """Return a `find` for literal texts in lower case, in the first SAYS_SO characters."""
+    return lambda line: () if any(text in line[:SAYS_SO].lower() for text in texts) else None
 
 
 def is_exception(text: str) -> bool:
@@ -106,15 +119,16 @@ def _exception(text: str) -> tuple | None:
 
 
 def _logged_error(text: str) -> tuple | None:
-    """But no figure or setting, as "validation error: 0.113" or "INFO Error handling enabled:"."""
-    found = _LOGGED.search(text, 0, SAYS_SO)
-    while found:
-        told = found[0]
-        figure = told.startswith("error") and not told[-2].isdigit()
-        setting = told.startswith(("error ", "Error ")) and "INFO" in text[: found.start()]
-        if not setting and not (figure and is_figure(text[found.end() :])):
+    """Match a logged error, except a metric or a setting whose name holds "error".
+
+    Such as "validation error: 0.113" and "INFO Error handling enabled:".
+    """
+    for hit in _LOGGED.finditer(text, 0, SAYS_SO):
+        words_of = hit[0]
+        may_be_metric = words_of.startswith("error") and not words_of[-2].isdigit()
+        is_setting = words_of.startswith(("error ", "Error ")) and "INFO" in text[: hit.start()]
+        if not is_setting and not (may_be_metric and is_figure(text[hit.end() :])):
             return ()
-        found = _LOGGED.search(text, found.end(), SAYS_SO)
     return None
 
 
@@ -131,14 +145,14 @@ _LOST = (
 
 
 def _secondary(text: str) -> tuple | None:
+    """Match what may tell of a lost peer, unless an exception raises it that no lost peer does."""
     low = text[:SAYS_SO].lower()
     # Names of arguments and settings say nothing: "unexpected keyword argument 'timeout_s'".
     if "timeout" in low:
         low = low.replace("timeout_", " ").replace("_timeout", " ")
-    for told in _LOST:
-        if told in low:
-            return None if text.partition(":")[0].rpartition(".")[2] in _OWN else ()
-    return None
+    if not any(phrase in low for phrase in _LOST):
+        return None
+    return None if text.partition(":")[0].rpartition(".")[2] in _OWN else ()
 
 
 # The files of launchers, at the end of a frame's path.
@@ -151,6 +165,7 @@ _FRAME = start(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 
 
 def _own_frame(text: str) -> tuple | None:
+    """Match a frame of the launcher itself."""
     frame = _FRAME(text)
     return () if frame and _LAUNCHERS.search(frame[0].replace("\\", "/")) else None
 
@@ -160,43 +175,44 @@ _ENDS = (
     "cuda error", "oom", "out of memory", "fatal", "assertion", "signal", "exitcode", "exited",
 )  # fmt: skip
 _FAILS = {"most": SAYS_SO}
+# "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (…) detected by watchdog"
 _GROUP = r"\[(?:PG (?:ID )?(\w{1,12})(?: PG GUID (\w{1,80}))?(?: ?\(([^()\]]{0,80})\))? )?"
 
-_ROWS = (
+TABLE = (
     # What a rank says of its own failure.
-    Detector(
+    _row(
         "trace", "root", ("traceback (most recent",), pattern(r"Traceback \(most recent call last"),
     ),
-    Detector("frame", "root", ('file "',), _FRAME),
-    Detector("exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception),
-    Detector("killed", "root", ("kill",), pattern(r"\bKilled\b|killed by signal", **_FAILS), True),
-    Detector(
+    _row("frame", "root", ('file "',), _FRAME),
+    _row("exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception),
+    _row("killed", "root", ("kill",), pattern(r"\bKilled\b|killed by signal", **_FAILS), True),
+    _row(
         "crash", "root", ("fault", "bus error", "dumped", "abort", "terminate", "what()"),
         pattern(
             r"Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):",
             **_FAILS,
         ), True,
     ),
-    Detector("cuda error", "root", ("cuda error",), pattern("CUDA error", **_FAILS), True),
-    Detector("nccl warning", "root", ("nccl warn",), pattern("NCCL WARN", **_FAILS), True),
-    Detector(
+    _row("cuda error", "root", ("cuda error",), pattern("CUDA error", **_FAILS), True),
+    _row("nccl warning", "root", ("nccl warn",), pattern("NCCL WARN", **_FAILS), True),
+    _row(
         "memory kill", "root", ("oom", "out of memory: kill", "slurmstepd", "srun: error"),
         pattern(r"oom[-_]kill|Out of memory: Kill|slurmstepd: error|srun: error", **_FAILS), True,
     ),
-    Detector("fatal", "root", ("fatal",), pattern(r"\bFATAL\b|\bfatal error\b", **_FAILS), True),
-    Detector(
+    _row("fatal", "root", ("fatal",), pattern(r"\bFATAL\b|\bfatal error\b", **_FAILS), True),
+    _row(
         "assertion", "root", ("assertion",), pattern(r"Assertion .{0,200} failed", **_FAILS), True,
     ),
-    Detector("logged error", "root", ("error",), _logged_error, True),
-    Detector(  # a line with none of these may only log an error, as in "wandb: ERROR retrying"
+    _row("logged error", "root", ("error",), _logged_error, True),
+    _row(  # a line with none of these may only log an error, as in "wandb: ERROR retrying"
         "end", "root", _ENDS, words(*_ENDS),
     ),
-    Detector(
+    _row(
         "barrier", "root", ("failed to pass",),
         pattern(r"Rank (\d{1,5}) failed to pass monitoredBarrier"),
     ),
-    Detector("nccl error", "root", ("nccl",), pattern(r"NCCL error|^nccl")),
-    Detector(  # what NCCL adds to a "system error" that is this rank's alone
+    _row("nccl error", "root", ("nccl",), pattern(r"NCCL error|^nccl")),
+    _row(  # what NCCL adds to a "system error" that is this rank's alone
         "own nccl", "root",
         ("shared memory", "shm_open", "/dev/shm", "no space left", "cuda failure", "cuda calloc",
          "no socket interface"),
@@ -207,7 +223,7 @@ _ROWS = (
         ),
     ),
     # What it says when another one is gone.
-    Detector(
+    _row(
         "watchdog", "cascade", ("watchdog", "processgroup"),
         pattern(
             r"watchdog(?! thread (?:started|terminated normally))|\[E\d* ?ProcessGroup"
@@ -215,8 +231,8 @@ _ROWS = (
             **_FAILS,
         ), True,
     ),
-    Detector("secondary", "cascade", _LOST, _secondary),
-    Detector(
+    _row("secondary", "cascade", _LOST, _secondary),
+    _row(
         "lost peer", "cascade",
         ("connection ", "by peer", "broken pipe", "sig", "exitcode", "remote process", "failed",
          "nccl", "unhandled"),
@@ -227,33 +243,33 @@ _ROWS = (
             re.I,
         ),
     ),
-    Detector(
+    _row(
         "waited", "cascade", ("watchdog", "collective operation", "timeout at nccl"),
         pattern(
             r"Watchdog caught collective|collective operation timeout|Timeout at NCCL work", re.I
         ),
     ),
-    Detector("group", "cascade", ("rank ",), pattern(_GROUP + r"Rank (\d{1,5})\]")),
-    Detector(
+    _row("group", "cascade", ("rank ",), pattern(_GROUP + r"Rank (\d{1,5})\]")),
+    _row(
         "enqueued", "cascade", ("last enqueued",),
         pattern(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.I),
     ),
-    Detector("waits in", "cascade", ("worknccl(seqnum=",), pattern(r"WorkNCCL\(SeqNum=(\d{1,12})")),
-    Detector("mismatch", "cascade", ("is running collective",), pattern("is running collective")),
-    Detector(
+    _row("waits in", "cascade", ("worknccl(seqnum=",), pattern(r"WorkNCCL\(SeqNum=(\d{1,12})")),
+    _row("mismatch", "cascade", ("is running collective",), pattern("is running collective")),
+    _row(
         "initiator", "cascade", ("to signal dumping",),
         pattern("First PG on this rank to signal dumping"),
     ),
-    Detector(
+    _row(
         "notified", "cascade", ("dump signal",),
         pattern("Observed flight recorder dump signal from another rank"),
     ),
-    Detector(  # stacks of C++ are printed without a rank
+    _row(  # stacks of C++ are printed without a rank
         "native frame", "cascade", ("frame #", "exception raised from"),
         start(r"\s*(?:frame #\d+: |Exception raised from )"),
     ),
     # What libraries add to every error, and warnings.
-    Detector(
+    _row(
         "advice", "advice",
         ("asynchronously reported", "launch_blocking", "torch_use_cuda_dsa", "if reserved memory"),
         pattern(
@@ -262,13 +278,13 @@ _ROWS = (
             r"|Compile with `?TORCH_USE_CUDA_DSA|If reserved memory is >> allocated"
         ),
     ),
-    Detector("warning", "advice", ("warn", "[w"), pattern(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")),
+    _row("warning", "advice", ("warn", "[w"), pattern(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")),
     # How far a rank has come.
-    Detector(
+    _row(
         "step", "progress", ("step", "it", "batch"),
         pattern(r"\b(?:step|iter(?:ation)?|it|batch)\b\D{0,4}(\d{1,9})", re.I), ranked=True,
     ),
-    Detector(
+    _row(
         "done", "progress", ("done", "finished", "complete", "stopped"),
         pattern(
             r"\b(?:train|run|job|fit|script|program|epoch)\w{0,8}\b"
@@ -278,7 +294,7 @@ _ROWS = (
         ), ranked=True,
     ),
     # What the launcher says.
-    Detector(
+    _row(
         "exit", "launcher", ("exit", "signal"),
         pattern(
             r"exitcode\s*:\s*-?[1-9]|Signal \d+ \(SIG"
@@ -287,23 +303,23 @@ _ROWS = (
             **_FAILS,
         ), True,
     ),
-    Detector(
+    _row(
         "root cause", "launcher", ("root cause (first",),
         pattern(r"Root Cause \(first observed failure\)"),
     ),
-    Detector("ended rank", "launcher", ("rank",), start(r"\s*rank\s*:\s*(\d{1,5})\b")),
-    Detector(
+    _row("ended rank", "launcher", ("rank",), start(r"\s*rank\s*:\s*(\d{1,5})\b")),
+    _row(
         "ended code", "launcher", ("exitcode",),
         start(r"\s*exitcode\s*:\s*(-?\d{1,5})\b(?: \(pid: (\d{1,9})\))?"),
     ),
-    Detector(
+    _row(
         "ended signal", "launcher", ("signal ",), start(r"\s*traceback\s*:\s*Signal (\d{1,3})"),
     ),
-    Detector(
+    _row(
         "forced", "launcher", ("forcefully exiting",),
         pattern(r"Unable to shutdown process (\d{1,9}) via .{1,40} forcefully exiting"),
     ),
-    Detector(
+    _row(
         "wrapper", "launcher",
         ("failed", "childfailed", "calledprocess", "systemexit", "processexited",
          "processraised", "signalexception", "subprocess-exited", "returned non-zero exit"),
@@ -312,7 +328,7 @@ _ROWS = (
             r"|ProcessRaisedException|SignalException|subprocess-exited|returned non-zero exit"
         ),
     ),
-    Detector(
+    _row(
         "exit code", "launcher", ("exit", "died with"),
         pattern(
             r"failed \(exitcode: ?(-?\d{1,5})\)|exits with return code = (-?\d{1,5})"
@@ -320,7 +336,7 @@ _ROWS = (
             r"|died with <(Signals\.\w{1,20}: \d{1,3})>"
         ),
     ),
-    Detector(
+    _row(
         "no cause", "launcher",
         ("closing signal sigterm", "childfailederror", "killing subprocess"),
         pattern(
@@ -328,7 +344,7 @@ _ROWS = (
             r"|\[launch\.py:\d+:sigkill_handler\] Killing subprocess"
         ),
     ),
-    Detector(
+    _row(
         "field", "launcher",
         ("root cause", "other failures", "time", "host", "rank", "error_file", "traceback",
          "<no_other", "failures:", " failed", "]:"),
@@ -338,15 +354,14 @@ _ROWS = (
             r"|\s*<NO_OTHER_FAILURES>|Failures:$|\s*\S{1,200} FAILED\s*$|\s*\[\d+\]:$"
         ),
     ),
-    Detector(
+    _row(
         "rule", "launcher", ("---", "===", "***", "###", "~~~", "^^^", "..."), start(r"\W{5,}$"),
     ),
-    Detector("own frame", "launcher", ('file "',), _own_frame),
+    _row("own frame", "launcher", ('file "',), _own_frame),
 )  # fmt: skip
 
-# Hints are looked for in shapes, which have no digits.
-TABLE = tuple(row._replace(hints=tuple(map(_shape, row.hints))) for row in _ROWS)
 _BY_NAME = {detector.name: detector for detector in TABLE}
+NAMES = frozenset(_BY_NAME)
 FAILS = frozenset(detector.name for detector in TABLE if detector.fails)
 
 
@@ -373,23 +388,24 @@ class Watch:
             if len(self._of_shape) > MOST_SHAPES:
                 self._of_shape.clear()
             rows = self._of_shape[shape] = _hinted(self.rows, shape.lower())
-        found: tuple[Sign, ...] = ()
+        signs: tuple[Sign, ...] = ()
         for name, _, _, find, _, only_ranked in rows:
             if ranked or not only_ranked:
                 groups = find(text)
                 if groups is not None:
-                    found += ((name, groups),)
-        return found
+                    signs += ((name, groups),)
+        return signs
 
 
 def _hinted(rows: Iterable[Detector], low: bytes) -> list[Detector]:
-    found = []
+    """The rows of which a text in lower case holds a hint."""
+    hinted = []
     for row in rows:
         for hint in row.hints:
             if hint in low:
-                found.append(row)
+                hinted.append(row)
                 break
-    return found
+    return hinted
 
 
 def says(text: str, *names: str) -> bool:

@@ -10,8 +10,10 @@ yet, and a logged "error" counts less than the rank that the others wait for.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from .lines import APART, Line
+from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
+from .lines import Line
 from .waiting import (
     FOLDED,
     Failure,
@@ -24,11 +26,36 @@ from .waiting import (
 )
 from .wrapping import TERM, Summary, summary_of
 
+_SPOKEN = (PLAIN, MESSAGE, *APART)
+
 
 def attempt_of(source: str) -> int | None:
     """Return which of torchrun's attempts wrote a log: 1 for "attempt_1/0/stderr.log"."""
     number = source.partition("attempt_")[2].partition("/")[0]
     return int(number) if number.isdecimal() else None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a log shows of the ranks of a job.
+
+    `failures` are all, `own` those that no lost peer explains and that weren't survived, `sure`
+    those of `own` that do more than log an error. `ranks` wrote a line, `silent` ones left none.
+    `victims` are the aborted ranks that only lost another one.
+    """
+
+    lines: list[Line]
+    failures: list[Failure]
+    own: list[Failure]
+    sure: list[Failure]
+    summary: Summary
+    victims: set[int]
+    ranks: set[int]
+    silent: frozenset[int]
+
+    def faulty(self) -> set[int]:
+        """Return the ranks that surely failed by themselves."""
+        return {f.line.rank for f in self.sure if f.line.rank is not None}
 
 
 def first_failure(
@@ -42,55 +69,121 @@ def first_failure(
     """
     failures, lines = _first_attempt(failures, lines)
     summary = summary_of(lines)
-    ranks = {line.rank for line in lines if line.rank is not None}
     if not failures and not summary.ended:
         return late_rank(lines)
-    own = [f for f in failures if not f.secondary]
     odd = odd_one(lines)
     if odd:
         line, rank = odd
         return line.of_rank(rank)
+    ranks = {line.rank for line in lines if line.rank is not None}
+    own = [f for f in failures if not f.secondary]
     if own and len(ranks) < 2 and not summary.ended:
         return _earliest([f for f in own if f.line.rank is not None] or own)
     own = _lasting(own, failures, lines)
-    victims = victims_of(failures, summary)
-    sure = [f for f in own if not only_reports(f)]
-    faulty = {f.line.rank for f in sure if f.line.rank is not None}
-    if (
-        summary.root is not None
-        and summary.root not in victims
-        and summary.root in {f.line.rank for f in own}
-    ):
-        return _alone(_of_rank(summary.root, sure if summary.root in faulty else own), own)
-    killed = [
-        rank
-        for rank, (code, _) in summary.ended.items()
-        if code is not None
+    job = _Job(
+        lines,
+        failures,
+        own,
+        [f for f in own if not only_reports(f)],
+        summary,
+        victims_of(failures, summary),
+        ranks,
+        silent,
+    )
+    return (
+        _of_root_cause(job)
+        or _ended_by_signal(job)
+        or _own_fault(job)
+        or _exception_without_rank(job)
+        or _whom_others_waited_for(job)
+        or _last_resort(job)
+    )
+
+
+def _of_root_cause(job: _Job) -> Line | None:
+    """The failure of the rank that torchrun saw fail first, where that rank tells of one."""
+    root = job.summary.root
+    if root is None or root in job.victims or root not in {f.line.rank for f in job.own}:
+        return None
+    return _alone(_of_rank(root, job.sure if root in job.faulty() else job.own), job.own)
+
+
+def _ended_by_signal(job: _Job) -> Line | None:
+    """What a rank said that somebody killed, else its place in the summary.
+
+    Without its rank where others ended by the same signal.
+    """
+    summary = job.summary
+    killed = [rank for rank in summary.ended if _is_killed(rank, job)]
+    if not killed:
+        return None
+    rank = summary.root if summary.root in killed else killed[0]
+    if rank in job.faulty():
+        return _alone(_of_rank(rank, job.sure), job.own)
+    codes = [summary.ended[other][0] for other in killed]
+    line = at_end(rank, summary)
+    return line.of_rank(None) if codes.count(summary.ended[rank][0]) > 1 else line
+
+
+def _is_killed(rank: int, job: _Job) -> bool:
+    """Whether a signal ended a rank that neither lost another one nor was cleaned up."""
+    code = job.summary.ended[rank][0]
+    return (
+        code is not None
         and code < 0
         and code != TERM
-        and rank not in victims
-        and not is_stuck(rank, summary, failures)
-    ]
-    if killed:
-        rank = summary.root if summary.root in killed else killed[0]
-        if rank in faulty:
-            return _alone(_of_rank(rank, sure), own)
-        codes = [summary.ended[one][0] for one in killed]
-        line = at_end(rank, summary)
-        return line.of_rank(None) if codes.count(codes[killed.index(rank)]) > 1 else line
-    if faulty:
-        return _alone(_earliest([f for f in sure if f.line.rank in faulty]), own)
-    unsaid = [f for f in own if f.line.rank is None and f.line.kind == "exception"]
-    if unsaid and summary.root is not None and summary.ended[summary.root][0] == 1:
-        # The exception that ended it was printed without its rank.
-        return _earliest(unsaid).of_rank(summary.root)
-    others = [f for f in failures if f.secondary or f.line.rank is None]
-    named = (
-        waited_for(others, lines, ranks | silent if failures else ranks, summary)
-        if others or not own
-        else None
+        and rank not in job.victims
+        and not is_stuck(rank, job.summary, job.failures)
     )
-    return named or _last_resort(failures, own, summary, ranks | silent)
+
+
+def _own_fault(job: _Job) -> Line | None:
+    """The earliest failure of the ranks that surely failed by themselves."""
+    faulty = job.faulty()
+    if not faulty:
+        return None
+    return _alone(_earliest([f for f in job.sure if f.line.rank in faulty]), job.own)
+
+
+def _exception_without_rank(job: _Job) -> Line | None:
+    """An exception that was printed without its rank, as one of the rank that it ended.
+
+    The launcher saw that rank end first, with the code 1 of an exception.
+    """
+    root = job.summary.root
+    unsaid = [f for f in job.own if f.line.rank is None and f.line.kind == EXCEPTION]
+    if not unsaid or root is None or job.summary.ended[root][0] != 1:
+        return None
+    return _earliest(unsaid).of_rank(root)
+
+
+def _whom_others_waited_for(job: _Job) -> Line | None:
+    """The line of the rank that the others lost, or waited for."""
+    others = [f for f in job.failures if f.secondary or f.line.rank is None]
+    if not others and job.own:
+        return None
+    ranks = job.ranks | job.silent if job.failures else job.ranks
+    return waited_for(others, job.lines, ranks, job.summary)
+
+
+def _last_resort(job: _Job) -> Line | None:
+    """A failure that its own rank need not have caused; without a rank where only victims speak."""
+    own, summary = job.own, job.summary
+    telling = [f for f in own if not f.line.says("exit", "wrapper")]
+    if telling or (own and len(own) == len(job.failures)):
+        return _alone(_earliest(telling or own), own)
+    if summary.root is not None and not any(f.line.rank == summary.root for f in job.failures):
+        return at_end(summary.root, summary)
+    if not job.failures:
+        return None
+    # These end a run; other timeouts are often caught.
+    line = _earliest(
+        [f for f in job.failures if f.line.says("waited")]
+        or [f for f in job.failures if f.secondary]
+        or job.failures
+    )
+    known = job.ranks | job.silent | set(summary.ended)
+    return line if len(known) < 2 else line.of_rank(None)
 
 
 def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Failure], list[Line]]:
@@ -113,45 +206,51 @@ def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Fai
 
 
 def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:
-    """Without what a rank survived: it logged steps afterwards, and failed later.
+    """Without what a rank survived: it logged two steps afterwards.
 
-    Steps alone may come from a buffer that was flushed at the end.
+    Steps alone may come from a buffer that was flushed at the end. So where nothing else is left
+    that surely failed, only a rank that failed again after its last step has survived.
     """
-    since = {
-        (f.line.source, f.line.rank): f.line.number
-        for f in reversed(own)
-        if f.line.rank is not None
-    }
-    # The numbers of the last two lines that tell a step.
-    steps: dict[tuple[str, int | None], list[int]] = {}
-    for line in reversed(lines[lines.index(own[0].line) :]) if since else ():
-        key = (line.source, line.rank)
-        if (
-            line.number > since.get(key, line.number)
-            and line.kind in ("plain", "message", *APART)
-            and len(steps.get(key, ())) < 2
-            and line.says("step")
-        ):
-            steps.setdefault(key, []).append(line.number)
-    ends = {(f.line.source, f.line.rank): f.line.number for f in failures}
+    steps = _last_steps(own, lines)
 
     def went_on(failure: Failure) -> bool:
-        after = steps.get((failure.line.source, failure.line.rank), ())
+        after = steps.get(_writer(failure.line), ())
         return len(after) == 2 and after[1] > failure.line.number
 
     final = [f for f in own if not went_on(f)]
     if any(f.line.rank is not None and not only_reports(f) for f in final):
         return final
-    return [
-        f
-        for f in own
-        if not went_on(f) or ends[f.line.source, f.line.rank] < steps[f.line.source, f.line.rank][0]
-    ]
+    ends = {_writer(f.line): f.line.number for f in failures}  # its last failure
+    return [f for f in own if not went_on(f) or ends[_writer(f.line)] < steps[_writer(f.line)][0]]
+
+
+def _last_steps(own: list[Failure], lines: list[Line]) -> dict[tuple[str, int | None], list[int]]:
+    """{writer: numbers of the last two lines that tell a step, the last one first}.
+
+    For ranks with a failure of their own; lines up to the first one don't count.
+    """
+    since = {_writer(f.line): f.line.number for f in reversed(own) if f.line.rank is not None}
+    steps: dict[tuple[str, int | None], list[int]] = {}
+    for line in reversed(lines[lines.index(own[0].line) :]) if since else ():
+        writer = _writer(line)
+        if (
+            line.number > since.get(writer, line.number)
+            and line.kind in _SPOKEN
+            and len(steps.get(writer, ())) < 2
+            and line.says("step")
+        ):
+            steps.setdefault(writer, []).append(line.number)
+    return steps
+
+
+def _writer(line: Line) -> tuple[str, int | None]:
+    """The log and the rank that a line is of: its numbers are in order."""
+    return line.source, line.rank
 
 
 def only_reports(failure: Failure) -> bool:
     """Return whether a failure is a line that logs an error, which need not end anything."""
-    return failure.line.kind == "failure" and not failure.frames and not failure.line.says("end")
+    return failure.line.kind == FAILURE and not failure.frames and not failure.line.says("end")
 
 
 def _alone(line: Line, own: list[Failure]) -> Line:
@@ -165,7 +264,7 @@ def _alone(line: Line, own: list[Failure]) -> Line:
 
 def _of_rank(rank: int, failures: list[Failure]) -> Line:
     own = [f for f in failures if f.line.rank == rank]
-    own = [f for f in own if f.line.kind == "exception"] or own
+    own = [f for f in own if f.line.kind == EXCEPTION] or own
     return own[0].line if own[0].frames else own[-1].line
 
 
@@ -175,7 +274,7 @@ def _form(time: str) -> tuple[str, str]:
 
 
 def _earliest(failures: list[Failure]) -> Line:
-    pool = [f for f in failures if f.line.kind == "exception"] or failures
+    pool = [f for f in failures if f.line.kind == EXCEPTION] or failures
     if (
         len({f.line.rank for f in pool}) > 1
         and all(f.line.time for f in pool)
@@ -187,23 +286,3 @@ def _earliest(failures: list[Failure]) -> Line:
         if failure.frames or failure.line.rank not in per_rank:
             per_rank[failure.line.rank] = failure.line
     return next(iter(per_rank.values())) if len(per_rank) > 1 else pool[-1].line
-
-
-def _last_resort(
-    failures: list[Failure], own: list[Failure], summary: Summary, ranks: set[int]
-) -> Line | None:
-    """A failure that its own rank need not have caused; without a rank where only victims speak."""
-    told = [f for f in own if not f.line.says("exit", "wrapper")]
-    if told or (own and len(own) == len(failures)):
-        return _alone(_earliest(told or own), own)
-    if summary.root is not None and not any(f.line.rank == summary.root for f in failures):
-        return at_end(summary.root, summary)
-    if not failures:
-        return None
-    # These end a run; other timeouts are often caught.
-    line = _earliest(
-        [f for f in failures if f.line.says("waited")]
-        or [f for f in failures if f.secondary]
-        or failures
-    )
-    return line if len(ranks | set(summary.ended)) < 2 else line.of_rank(None)

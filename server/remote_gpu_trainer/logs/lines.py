@@ -1,4 +1,4 @@
-"""Turn rows of a log into clean lines, each with its rank, its time and its kind.
+"""Turn rows of a log into clean lines, each with its rank, its time and its kind. Python 3.8.
 
 Limits: a rank is known only from a prefix (RANK_PREFIX, or the bare number that `srun -l` sets
 before most lines) or from a file name that RANK_NAME describes. Lines are cut at MAX_LINE
@@ -8,41 +8,43 @@ characters.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple, Optional, Tuple
 
 from ..text.masking import ANSI, HINTS, hints_in, mask
-from .detectors import FAILS, Sign, Watch, is_figure, is_raised
+from .detectors import FAILS, NAMES, Sign, Watch, is_figure, is_raised
+from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
 from .windows import Row
 from .wrapping import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
 
 MAX_LINE = 2000
-# What a line can be. This module decides line by line; `judging` changes some kinds once it has
-# seen the whole log.
-KINDS = frozenset(
-    [
-        "exception",
-        "message",
-        "failure",
-        "warning",
-        "frame",
-        "trace",
-        "plain",
-        "told",
-        "aside",
-        "consequence",
-        "routine",
-    ]
-)
+MESSAGE_LINES = 4  # lines after an exception that belong to it
 
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
 BAR_TITLE = 80  # characters before a bar that belong to it
+# Above each form, one real line and who writes it. Reports seldom show these prefixes, because
+# people trim them; logs do.
 RANK_PREFIX = re.compile(
-    r"\s*(?:\[(?:rank(\d{1,5})\]:?|default(\d{1,5})\]:|\d+,(\d{1,5})\]<std(?:out|err)>:?"
-    r"|(\d{1,4})\]:(?=\s)|"
-    r"pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\])|\(rank[ =]?(\d{1,5})\)"
-    r"|rank[ _]?(\d{1,5})\s?[:|])\s?",
-    re.I,
+    r"""\s*(?:\[(?:
+        # [rank2]: Traceback (most recent call last):     PyTorch, uncaught exceptions
+        rank(\d{1,5})\]:?
+        # [default7]: iteration 12695/ 115311 | consumed samples: 9841584     torchrun --tee 3,
+        # as in BLOOM's chronicles (bigscience-workshop/bigscience)
+        | default(\d{1,5})\]:
+        # [1,0]<stderr>:Traceback (most recent call last):     mpirun --tag-output, horovodrun
+        | \d+,(\d{1,5})\]<std(?:out|err)>:?
+        # [4]: step 3
+        | (\d{1,4})\]:(?=\s)
+        # [pod/pytorch-training-0-x7k2p/trainer] Launching torchrun     kubectl logs --prefix
+        | pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\]
+    )
+    # (rank=6) step 3
+    | \(rank[ =]?(\d{1,5})\)
+    # Rank 0: saved     programs themselves
+    | rank[ _]?(\d{1,5})\s?[:|]
+    )\s?""",
+    re.I | re.X,
 )
-# These are compiled on first use. The rank of a LoRA run is another one.
+# These are compiled on first use. The rank of a LoRA run is its width, no process.
 RANK_NAME = (
     r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)"
     r"|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
@@ -54,65 +56,83 @@ RANK_GUESS = (
 _RUN = (
     r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
 )
+# "2026-11-21 02:11:12,123 - " or "[2026-11-21T02:11:12Z] "
 _STAMP = re.compile(
     r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)"
     r"[\])]?[\s,|:-]*"
 )
+# "E1121 02:11:12.123456 3312 ProcessGroupNCCL.cpp:1970] "
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
-
-APART = ("told", "aside", "routine")  # kinds that `routine` gives to plain lines of a long log
-QUIET = ("plain", "aside", "routine")  # kinds of lines that report no fault
-FAILED = ("exception", "message", "failure")  # kinds of lines that tell what failed
+# (number, rank, time, text) of a row without colours, bars and prefixes, and masked.
+_Cleaned = Tuple[int, Optional[int], str, str]
 
 
-class Line:
-    """One line of a log.
+# What `Line.says` was asked for before: it is asked of every line, and the sum of checks shows.
+_CHECKED: set[tuple[str, ...]] = set()
+
+
+def _check(names: tuple[str, ...]) -> None:
+    unknown = set(names) - NAMES
+    if unknown:
+        raise ValueError(f"no detector is called {min(unknown)!r}")
+    _CHECKED.add(names)
+
+
+class Line(NamedTuple):
+    """One line of a log. It never changes; `of_rank` and `of_kind` return a new one.
 
     `source` is the name of its log and `number` its line there, from 1. `rank` is None where it
-    isn't known. `kind` is one of KINDS; a `consequence` is what a rank says because another one is
-    gone. `time` is as the log writes it, "" without one. `signs` is what `detectors.Watch` says.
+    isn't known. `kind` is one of `kinds.TABLE`. `time` is as the log writes it, "" without one.
+    `signs` is what `detectors.Watch` says.
+
+    A line equals itself alone, so it can be a key: a record of JSON may hold several lines that
+    have one number and one text.
     """
 
-    __slots__ = ("kind", "number", "rank", "signs", "source", "text", "time")
+    source: str
+    number: int
+    rank: int | None
+    text: str
+    kind: str = PLAIN
+    time: str = ""
+    signs: tuple[Sign, ...] = ()
 
-    def __init__(
-        self,
-        source: str,
-        number: int,
-        rank: int | None,
-        text: str,
-        kind: str = "plain",
-        time: str = "",
-        signs: tuple[Sign, ...] = (),
-    ):
-        self.source, self.number, self.rank, self.text = source, number, rank, text
-        self.kind, self.time, self.signs = kind, time, signs
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
 
     def sign(self, name: str) -> tuple | None:
-        """Return what a detector found in the line, None if it didn't fire."""
+        """Return what a detector found in the line, None if it didn't fire.
+
+        Raises ValueError if no detector has this name.
+        """
+        if name not in NAMES:
+            _check((name,))
         for found, groups in self.signs:
             if found == name:
                 return groups
         return None
 
     def says(self, *names: str) -> bool:
-        """Return whether one of these detectors fired."""
+        """Return whether one of these detectors fired. Raises ValueError as `sign` does."""
+        if names not in _CHECKED:
+            _check(names)
         for found, _ in self.signs:  # noqa: SIM110 - asked of every line; a generator takes twice as long
             if found in names:
                 return True
         return False
 
     def of_rank(self, rank: int | None) -> Line:
-        """Return the line as one of this rank."""
-        return self if rank == self.rank else self._with(rank, self.kind)
+        """Return the line as one of this rank; the line itself where it is one."""
+        if rank == self.rank:
+            return self
+        return Line(self.source, self.number, rank, self.text, self.kind, self.time, self.signs)
 
     def of_kind(self, kind: str) -> Line:
         """Return the line with another kind."""
-        return self._with(self.rank, kind)
-
-    def _with(self, rank: int | None, kind: str) -> Line:
-        return Line(self.source, self.number, rank, self.text, kind, self.time, self.signs)
+        source, number, rank, text, _, time, signs = self
+        return Line(source, number, rank, text, kind, time, signs)
 
 
 def lines_of(
@@ -134,7 +154,7 @@ def lines_of(
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
     elif tag := tag_of(texts):
         ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
-    # A PyTorchJob's master is rank 0, its worker 0 is rank 1.
+    # In a PyTorchJob of Kubeflow [pod/train-master-0/pytorch] is rank 0, and worker-0 is rank 1.
     shift = int("[pod/" in heads and "-master-0/" in whole)
     coloured = "\x1b" in whole  # an escape sequence may stand within a word
     secrets = HINTS if coloured else hints_in(whole)
@@ -144,33 +164,30 @@ def lines_of(
         and whole.replace("\n", "").isprintable()
         and max(map(len, texts), default=0) <= MAX_LINE
     )
-    found = []
+    cleaned: list[_Cleaned] = []
     for number, ranked, text in zip(numbers, ranks, texts):
         text = text.rstrip() if bare else _plain(text[: MAX_LINE * 4])[:MAX_LINE]
         time = ""
         if text.lstrip()[:1] in _PREFIX_STARTS:
             ranked, time, text = _without_prefixes(text, ranked, shift)
         if text and not text.isspace():
-            found.append(
-                Line(source, number, ranked, mask(text, secrets) if secrets else text, time=time)
-            )
-    if guess is not None and _of_one_rank(found, guess, whole):
-        for line in found:
-            line.rank = guess
-    _classify(found)
-    return found
+            masked = mask(text, secrets) if secrets else text
+            cleaned.append((number, ranked, time, masked))
+    if guess is not None and _of_one_rank(cleaned, guess, whole):
+        cleaned = [(number, guess, time, text) for number, _, time, text in cleaned]
+    return _classified(cleaned, source)
 
 
-def _of_one_rank(lines: list[Line], rank: int, whole: str) -> bool:
+def _of_one_rank(rows: list[_Cleaned], rank: int, whole: str) -> bool:
     return "root cause (first observed" not in whole and all(
-        line.rank in (None, rank) for line in lines
+        row_rank in (None, rank) for _, row_rank, _, _ in rows
     )
 
 
 def rank_of(name: str, sure: bool = False) -> int | None:
     """Return the rank that a file's name or path says or, unless `sure`, may mean."""
-    found = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
-    return int(found[found.lastindex]) if found else None
+    hit = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
+    return int(name[_number(hit)]) if hit else None
 
 
 def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
@@ -182,24 +199,29 @@ def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
     said: dict[str, int] = {}
     series: dict[tuple[str, str], dict[int, str]] = {}
     for name in names:
-        rank, found = rank_of(name, sure=True), _last(RANK_GUESS, name)
+        rank, hit = rank_of(name, sure=True), _last(RANK_GUESS, name)
         if rank is not None:
             said[name] = rank
-        elif found and not re.search(_RUN, name[: found.start()], re.I):
-            series.setdefault(
-                (name[: found.start(found.lastindex)], name[found.end(found.lastindex) :]), {}
-            )[int(found[found.lastindex])] = name
-    told = [
+        elif hit and not re.search(_RUN, name[: hit.start()], re.I):
+            at = _number(hit)
+            series.setdefault((name[: at.start], name[at.stop :]), {})[int(name[at])] = name
+    counted = [
         numbers
         for numbers in series.values()
         if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)
     ]
-    return said, {name: rank for numbers in told for rank, name in numbers.items()}
+    return said, {name: rank for numbers in counted for rank, name in numbers.items()}
 
 
 def _last(pattern: str, name: str) -> re.Match | None:
-    found = list(re.finditer(pattern, name, re.I))
-    return found[-1] if found else None
+    """The last match of RANK_NAME or RANK_GUESS in a name."""
+    hits = list(re.finditer(pattern, name, re.I))
+    return hits[-1] if hits else None
+
+
+def _number(hit: re.Match) -> slice:
+    """Where the number of such a match stands; one of its two groups holds it."""
+    return slice(*hit.span(1 if hit[1] else 2))
 
 
 def _plain(text: str) -> str:
@@ -219,16 +241,16 @@ def _without_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | No
     for _ in range(3):
         if text.lstrip()[:1] not in _PREFIX_STARTS:
             break
-        found = RANK_PREFIX.match(text)
-        if found:
-            rank = int(next(g for g in found.groups() if g))
-            rank += shift if "-worker-" in found[0] else 0
-            text = text[found.end() :]
+        prefix = RANK_PREFIX.match(text)
+        if prefix:
+            rank = int(next(g for g in prefix.groups() if g))
+            rank += shift if "-worker-" in prefix[0] else 0
+            text = text[prefix.end() :]
             continue
-        found = _STAMP.match(text) or _GLOG.match(text)
-        if not found:
+        stamp = _STAMP.match(text) or _GLOG.match(text)
+        if not stamp:
             break
-        time, text = time or found[1], text[found.end() :]
+        time, text = time or stamp[1], text[stamp.end() :]
     return rank, time, text
 
 
@@ -245,43 +267,58 @@ def _without_bars(text: str) -> str:
     return kept + text[at:]
 
 
-def _classify(lines: list[Line]) -> None:
-    """Give each line its signs and its kind.
+def _classified(rows: list[_Cleaned], source: str) -> list[Line]:
+    """The rows as lines with their signs and kinds.
 
     Frames and messages are recognized by the lines before them of the same rank.
     """
-    watch = Watch([line.text for line in lines])
+    watch = Watch([text for _, _, _, text in rows])
+    lines: list[Line] = []
+    # The kind of a rank's last line; after an exception and its message it is the exception.
     state: dict[int | None, str] = {}
     # Blanks before the rank's last traceback: pip and uv indent a whole one.
     depth: dict[int | None, int] = {}
-    for line in lines:
-        text, before = line.text, state.get(line.rank, "")
-        line.signs = watch.signs_of(text, line.rank is not None)
-        signs = {name for name, _ in line.signs}
-        within = before in ("trace", "frame")
-        if "trace" in signs:
-            kind = after = "trace"
-            depth[line.rank] = _depth(text)
-        elif "frame" in signs:
-            kind = after = "frame"
-        elif within and (_depth(text) > depth.get(line.rank, 0) or not text.strip().strip("^~ ")):
-            kind, after = "frame", "frame"
-        elif ("exception" in signs and not is_figure(text.strip().partition(":")[2])) or (
-            within and is_raised(text)
-        ):
-            kind = after = "exception"
-            if within:
-                line.text = text.strip()
-        elif before == "exception" and not line.time and FAILS.isdisjoint(signs):
-            kind, after = "message", "exception"
-        elif "warning" in signs:
-            kind = after = "warning"
-        elif not FAILS.isdisjoint(signs):
-            kind = after = "failure"
+    for number, rank, time, text in rows:
+        before = state.get(rank, PLAIN)
+        signs = watch.signs_of(text, rank is not None)
+        if not signs and before == PLAIN:  # most lines of a log
+            kind = PLAIN
         else:
-            kind = after = "plain"
-        state[line.rank] = after
-        line.kind = kind
+            kind = _kind_of(text, time, signs, before, depth.get(rank, 0))
+        if kind == TRACE:
+            depth[rank] = _depth(text)
+        elif kind == EXCEPTION and before in (TRACE, FRAME):
+            text = text.strip()
+        state[rank] = EXCEPTION if kind == MESSAGE else kind
+        lines.append(Line(source, number, rank, text, kind, time, signs))
+    return lines
+
+
+def _kind_of(text: str, time: str, signs: tuple[Sign, ...], before: str, depth: int) -> str:
+    """The kind of a line by what it says and by the line `before` it of its rank.
+
+    In a traceback a line that is deeper than its head is the code of a frame, and so is one that
+    only marks a place (`^^^^`). A line after an exception belongs to its message, unless it has a
+    time of its own or tells of a failure.
+    """
+    names = {name for name, _ in signs}
+    within = before in (TRACE, FRAME)
+    if "trace" in names:
+        return TRACE
+    if "frame" in names:
+        return FRAME
+    if within and (_depth(text) > depth or not text.strip().strip("^~ ")):
+        return FRAME
+    # "Test error: 0.113" is a metric.
+    is_named = "exception" in names and not is_figure(text.strip().partition(":")[2])
+    if is_named or (within and is_raised(text)):
+        return EXCEPTION
+    fails = not FAILS.isdisjoint(names)
+    if before == EXCEPTION and not time and not fails:
+        return MESSAGE
+    if "warning" in names:
+        return WARNING
+    return FAILURE if fails else PLAIN
 
 
 def _depth(text: str) -> int:

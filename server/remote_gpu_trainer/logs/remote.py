@@ -25,9 +25,10 @@ from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..text.masking import mask, shown, shown_lines
 from .detectors import Watch
+from .evidence import Evidence, Probed
 from .files import Unreadable
-from .judging import Evidence, Probed
-from .lines import KINDS, MAX_LINE, Line
+from .kinds import KINDS
+from .lines import MAX_LINE, Line
 
 HERE = Path(__file__).resolve().parent.parent
 PACKAGE = __name__.partition(".")[0]
@@ -58,7 +59,7 @@ sys.meta_path.insert(0, Bundle())
 reader = __import__(READER, fromlist=["from_path"])
 logs = READER.partition(".")[0] + ".logs."
 Unreadable = __import__(logs + "files", fromlist=["Unreadable"]).Unreadable
-QUIET = __import__(logs + "lines", fromlist=["QUIET"]).QUIET
+QUIET = __import__(logs + "kinds", fromlist=["QUIET"]).QUIET
 def row(line):
     return [line.source, line.number, line.rank, line.text, line.kind, line.time]
 try:
@@ -66,22 +67,22 @@ try:
 except Unreadable as error:
     print(json.dumps({"unreadable": str(error)}))
     sys.exit()
-must = {id(line) for line in found.decisive} | {id(found.first)}
+must = {*found.decisive, found.first}
 sizes = [len(json.dumps(row(line))) + 2 for line in found.lines]
 chosen, size = set(), 0
 order = range(len(sizes))
 if sum(sizes) > MOST:
     lines = found.lines
-    order = sorted(order, key=lambda i: (id(lines[i]) not in must, lines[i].kind in QUIET, -i))
+    order = sorted(order, key=lambda i: (lines[i] not in must, lines[i].kind in QUIET, -i))
 for i in order:
     if size + sizes[i] > MOST:
         break
     size += sizes[i]
     chosen.add(i)
 lines = [line for i, line in enumerate(found.lines) if i in chosen]
-place = {id(line): i for i, line in enumerate(lines)}
+place = {line: i for i, line in enumerate(lines)}
 def pointed(line):
-    return None if line is None else place.get(id(line), row(line))
+    return None if line is None else place.get(line, row(line))
 print(json.dumps({
     "lines": [row(line) for line in lines],
     "decisive": [pointed(line) for line in found.decisive],

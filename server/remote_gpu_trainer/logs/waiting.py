@@ -12,11 +12,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from .detectors import FAILS, says
-from .lines import APART, Line
-from .wrapping import ABORT, KILL, TERM, Summary, summary_of
+from .kinds import APART, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
+from .lines import Line
+from .wrapping import ABORT, KILL, TERM, Summary
 
 FOLDED = re.compile(r"\d+|0x[0-9a-f]+")
-_SPOKEN = ("plain", "message", "warning", *APART)
+_SPOKEN = (PLAIN, MESSAGE, WARNING, *APART)
 LAST = 3  # lines at a rank's end in which it may say what no other rank says
 SHOWN = 8  # ranks that a sentence names
 _RUNS = re.compile(
@@ -44,12 +45,12 @@ def place_of(line: Line) -> tuple[str, int | None]:
     It says "[PG ID 0 PG GUID 0(default_pg) Rank 3]", before PyTorch 2.4 "[PG 0 Rank 3]" or "[Rank
     3]". The GUID names a group on every rank, the ID only within one.
     """
-    found = line.sign("group")
-    if not found:
+    prefix = line.sign("group")
+    if not prefix:
         return "", line.rank
-    number, guid, name, rank = found
+    number, guid, name, rank = prefix
     whole = number is None or name == "default_pg" or (name is None and number == "0")
-    group = "" if whole else guid or number
+    group = "" if whole else guid or number or ""
     return group, line.rank if line.rank is not None or not whole else int(rank)
 
 
@@ -65,19 +66,20 @@ def odd_one(lines: list[Line]) -> tuple[Line, int | None] | None:
     says which is the first that differs. The rank is None where no one differs from the many; all
     is None without such a line.
     """
-    first, runs = None, {}
+    first: Line | None = None
+    runs: dict[int, str] = {}  # the collective that a rank runs
     for line in lines:
-        told = _RUNS.findall(line.text) if line.says("mismatch") else ()
-        for rank, what in told:
+        pairs = _RUNS.findall(line.text) if line.says("mismatch") else ()
+        for rank, collective in pairs:
             first = first or line
-            runs.setdefault(int(rank), what)
-        if len(told) == 2:  # all before the one that differs are like the speaker
-            for rank in range(min(int(told[1][0]), 100_000)):
-                runs.setdefault(rank, told[0][1])
+            runs.setdefault(int(rank), collective)
+        if len(pairs) == 2:  # all before the one that differs are like the speaker
+            for rank in range(min(int(pairs[1][0]), 100_000)):
+                runs.setdefault(rank, pairs[0][1])
     if first is None:
         return None
     counts = Counter(runs.values())
-    alone = [rank for rank, what in runs.items() if counts[what] == 1]
+    alone = [rank for rank, collective in runs.items() if counts[collective] == 1]
     return first, alone[0] if len(alone) == 1 and len(runs) > 2 else None
 
 
@@ -90,10 +92,12 @@ def behind(lines: list[Line]) -> tuple[Line, int] | None:
     for name in ("enqueued", "waits in"):
         reached: dict[str, dict[int, tuple[int, Line]]] = {}
         for line in lines:
-            found = line.sign(name)
-            group, rank = place_of(line) if found else ("", None)
+            groups = line.sign(name)
+            if groups is None:
+                continue
+            group, rank = place_of(line)
             if rank is not None:
-                reached.setdefault(group, {}).setdefault(rank, (int(found[0]), line))
+                reached.setdefault(group, {}).setdefault(rank, (int(groups[0]), line))
         fewest = {group: _fewest(counts) for group, counts in reached.items()}
         named = {group: rank for group, rank in fewest.items() if rank is not None}
         if len(set(named.values())) > 1:
@@ -112,14 +116,16 @@ def _fewest(counts: dict[int, tuple[int, Line]]) -> int | None:
 
 
 def only_victims(
-    failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()
+    failures: list[Failure],
+    lines: list[Line],
+    summary: Summary,
+    silent: frozenset[int] = frozenset(),
 ) -> str:
     """Return one sentence on who only lost another rank and who says nothing; else "".
 
     For logs of several ranks in which no rank tells of a failure of its own.
     """
-    summary = summary_of(lines)
-    victims = {who(f.line) for f in failures} - {None}
+    victims = {rank for rank in (who(f.line) for f in failures) if rank is not None}
     others = {line.rank for line in lines if line.rank is not None} | silent | set(summary.ended)
     others -= victims
     if not victims or len(victims | others) < 2 or not _only_lost(failures):
@@ -157,12 +163,11 @@ def victims_of(failures: list[Failure], summary: Summary) -> set[int]:
     }
 
 
-def clean_up(failures: list[Failure], lines: list[Line]) -> list[Line]:
+def clean_up(failures: list[Failure], summary: Summary) -> list[Line]:
     """Return the lines of torchrun's summary about signals that are no cause.
 
     Those of ranks that it killed itself, and of ranks that aborted because they lost another one.
     """
-    summary = summary_of(lines)
     victims = victims_of(failures, summary)
     return [
         line
@@ -192,7 +197,7 @@ def is_stuck(rank: int, summary: Summary, failures: list[Failure]) -> bool:
 def at_end(rank: int, summary: Summary) -> Line:
     """Return the line of a rank that left nothing but its place in the summary."""
     line = summary.ended[rank][1]
-    return Line(line.source, line.number, rank, line.text, "failure", line.time)
+    return Line(line.source, line.number, rank, line.text, FAILURE, line.time)
 
 
 def waited_for(
@@ -203,34 +208,44 @@ def waited_for(
     For failures that all are lost peers or timeouts.
     """
     for line in lines:
-        found = line.sign("barrier")
-        if found:
-            return line.of_rank(int(found[0]))
+        barrier = line.sign("barrier")
+        if barrier:
+            return line.of_rank(int(barrier[0]))
     late = behind(lines)
     if late:
         return late[0].of_rank(late[1])
     known = ranks | set(summary.ended)
     if summary.ended:
         known |= set(range(max(known)))
-    silent = known - {who(f.line) for f in failures if not f.line.says("notified")}
     said = {rank: [line for line in lines if line.rank == rank] for rank in sorted(known)}
-    # Ended, but not by the launcher.
+    rank = _set_apart(failures, said, summary)
+    if rank is None:
+        return None
+    own = [line for line in said[rank] if line.kind not in (TRACE, FRAME)]
+    if own:
+        return own[-1]
+    if rank in summary.ended and not is_stuck(rank, summary, failures):
+        return at_end(rank, summary)
+    line = failures[0].line
+    return Line(line.source, line.number, rank, f"rank {rank} says nothing")
+
+
+def _set_apart(
+    failures: list[Failure], said: dict[int, list[Line]], summary: Summary
+) -> int | None:
+    """The rank that alone has one of these properties, the surest first.
+
+    It says nothing of a loss, and torchrun saw it fail first; it ended, but not by the launcher; it
+    isn't in the summary; it says nothing of a loss. Where all only lost another one: it is done, is
+    in another step, or says what no other rank says.
+    """
+    silent = set(said) - {who(f.line) for f in failures if not f.line.says("notified")}
     unasked = {rank for rank in silent if summary.ended.get(rank, (TERM, None))[0] != TERM}
     ended_well = silent - set(summary.ended) if summary.ended else set()
     groups = [silent & {summary.root}, unasked, ended_well, silent]
     if len(said) > 1 and _only_lost(failures):
         groups += [_finished(silent, said), _ahead_or_behind(said), _other_words(said)]
-    for group in groups:
-        if len(group) == 1:
-            rank = group.pop()
-            own = [line for line in said[rank] if line.kind not in ("trace", "frame")]
-            if own:
-                return own[-1]
-            if rank in summary.ended and not is_stuck(rank, summary, failures):
-                return at_end(rank, summary)
-            line = failures[0].line
-            return Line(line.source, line.number, rank, f"rank {rank} says nothing")
-    return None
+    return next((rank for group in groups if len(group) == 1 for rank in group), None)
 
 
 def _finished(ranks: set[int], said: dict[int, list[Line]]) -> set[int]:
@@ -278,9 +293,9 @@ def late_rank(lines: list[Line]) -> Line | None:
     """
     last: dict[int, tuple[int, Line]] = {}
     for line in lines:
-        found = line.sign("step") if line.rank is not None else None
-        if found:
-            last[line.rank] = (int(found[0]), line)
+        step = line.sign("step")
+        if step and line.rank is not None:
+            last[line.rank] = (int(step[0]), line)
     if len(last) < 2:
         return None
     steps = sorted(step for step, _ in last.values())

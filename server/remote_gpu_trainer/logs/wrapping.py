@@ -15,25 +15,31 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .kinds import FRAME
+
 if TYPE_CHECKING:
     from .lines import Line
 
 # Lines from which a report is a log that nobody cut.
 WHOLE = 9
 MOST_LINES = 12_000  # of a log; records after them stay as they are
-# The field of a record that holds the line, by logger.
-_SAID = ("log", "message", "msg", "event", "textPayload", "text", "body", "line")
-_RAISED = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text")
+# The field of a record that holds the line: `log` of Docker's json-file
+# ({"log":"step 1\n","stream":"stderr","time":"2019-04-30T02:12:41.8443515Z"}, the files below
+# /var/lib/docker/containers), `textPayload` of Google Cloud, `event` of structlog, `msg` of zap,
+# `line` of Loki.
+_LINE_FIELDS = ("log", "message", "msg", "event", "textPayload", "text", "body", "line")
+_ERROR_FIELDS = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text")
 _COLOUR = r"(?:\x1b\[[\d;]{0,20}m)*"
-# Ray: "(RayTrainWorker pid=3312, ip=10.0.0.7)". SkyPilot: "(task, pid=3312)" and
-# "(worker1, rank=1, pid=3312, ip=10.0.0.7)".
+# Ray: "(RayTrainWorker pid=3312, ip=10.0.0.7)", as in ray-project/ray#23405. SkyPilot: "(task,
+# pid=3312)", and of several nodes "(head, rank=0, pid=3808)" and "(worker1, rank=1, pid=2769,
+# ip=10.0.0.7)", as in its own examples of NCCL tests and of training on TPUs.
 _TAG = re.compile(
     _COLOUR
     + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)"
     + _COLOUR
     + r" ?"
 )
-# "Nov 21 02:11:12 gpu-box python3[3312]: "
+# journalctl: "Nov 21 02:11:12 gpu-box python3[3312]: "
 _JOURNAL, _PYTHONS = (
     re.compile(
         rf"[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d [\w.-]{{1,80}} {program}(?:\[\d{{1,9}}\])?: ?"
@@ -96,18 +102,22 @@ def unwrapped(numbers: list[int], texts: list[str]) -> tuple[list[int], list[str
     A record is such as {"log":"step 1\\n","stream":"stderr","time":"…"}, and may hold a whole
     traceback. All lines of a record have its number.
     """
-    found: tuple[list[int], list[str]] = [], []
+    of_lines: list[int] = []
+    lines: list[str] = []
     for number, text in zip(numbers, texts):
-        wrapped = text.startswith("{") and len(found[0]) < MOST_LINES
-        for line in (
-            [part for part in _said(text).split("\n") if part.strip()] if wrapped else [text]
-        ):
-            found[0].append(number)
-            found[1].append(line)
-    return found
+        is_record = text.startswith("{") and len(lines) < MOST_LINES
+        for line in _lines_in(text) if is_record else [text]:
+            of_lines.append(number)
+            lines.append(line)
+    return of_lines, lines
 
 
-def _said(text: str) -> str:
+def _lines_in(record: str) -> list[str]:
+    return [line for line in _message(record).split("\n") if line.strip()]
+
+
+def _message(text: str) -> str:
+    """What a record of JSON says; the text itself where it is no record, or has no such field."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):  # a line that was cut, or no record
@@ -115,9 +125,11 @@ def _said(text: str) -> str:
     inner = record.get("jsonPayload", record)
     if not isinstance(inner, dict):
         return text
-    said = [inner[name] for name in (*_SAID, *_RAISED) if isinstance(inner.get(name), str)]
+    parts = [
+        inner[name] for name in (*_LINE_FIELDS, *_ERROR_FIELDS) if isinstance(inner.get(name), str)
+    ]
     return (
-        "\n".join(part.replace("\r", "").rstrip("\n") for part in said)
+        "\n".join(part.replace("\r", "").rstrip("\n") for part in parts)
         .encode("utf-8", "replace")
         .decode("utf-8")
         or text
@@ -141,10 +153,10 @@ def tag_of(texts: list[str]) -> re.Pattern | None:
 
 def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
     """Return the rank that a line's tag names, else `rank`, and the rest of the line."""
-    found = tag.match(text)
-    return (
-        (int(found[1]) if found.lastindex else rank, text[found.end() :]) if found else (rank, text)
-    )
+    hit = tag.match(text)
+    if not hit:
+        return rank, text
+    return int(hit[1]) if hit.lastindex else rank, text[hit.end() :]
 
 
 def numbered(text: str, rank: int | None) -> tuple[int | None, str]:
@@ -160,8 +172,9 @@ def are_numbered(texts: list[str]) -> bool:
     some = texts[:: len(texts) // 20 + 1]
     if len([text for text in some if ":" in text[:6]]) * 2 <= len(some):
         return False
-    found = [rank for rank, _ in (numbered(text, None) for text in texts) if rank is not None]
-    return len(found) * 2 > len(texts) and any(one >= other for one, other in zip(found, found[1:]))
+    ranks = [rank for rank, _ in (numbered(text, None) for text in texts) if rank is not None]
+    counted = all(rank < after for rank, after in zip(ranks, ranks[1:]))
+    return len(ranks) * 2 > len(texts) and not counted
 
 
 def unfolded(text: str) -> str:
@@ -169,8 +182,8 @@ def unfolded(text: str) -> str:
     whole = text.strip()
     if "\n" in whole or not whole or len(whole) > MOST_UNFOLDED:
         return text
-    if whole.count("\\n") >= BREAKS and (said := _unescaped(whole)):
-        return said
+    if whole.count("\\n") >= BREAKS and (unescaped := _unescaped(whole)):
+        return unescaped
     if "Traceback (most recent call last):" in whole or _CODE.search(whole):
         return _CODE.sub(r"\1\n    ", _PIECES.sub("\n", whole))
     return text
@@ -197,10 +210,11 @@ def _unescaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """`ended`: {rank: (exit code, the line that names it)}; `root`: the rank that failed first.
+    """What torchrun's summary says of the ranks.
 
-    `stuck`: the ranks that SIGTERM didn't end, so that the launcher killed them. `blocks`: {rank:
-    the lines about it}.
+    `ended` is {rank: (its exit code, the line that names it)}; the code is None where the summary
+    was cut. `root` is the rank that failed first. `stuck` are the ranks that SIGTERM didn't end, so
+    that the launcher killed them. `blocks` is {rank: the lines about it}.
     """
 
     ended: dict[int, tuple[int | None, Line]]
@@ -215,52 +229,55 @@ def summary_of(lines: list[Line]) -> Summary:
     root, rank, in_root = None, None, False
     forced, pids, blocks, block = set(), {}, {}, []
     for line in lines:
-        if not line.says(*_OF_SUMMARY):
+        if not line.signs or not line.says(*_OF_SUMMARY):
             continue
         in_root = in_root or line.sign("root cause") is not None
-        if found := line.sign("ended rank"):
-            rank = int(found[0])
+        if groups := line.sign("ended rank"):
+            rank = int(groups[0])
             ended[rank] = (None, line)
             blocks[rank] = block = [line]
             if in_root and root is None:
                 root = rank
-        elif rank is not None and (found := line.sign("ended code")):
-            ended[rank] = (int(found[0]), ended[rank][1])
-            pids[rank] = found[1]
+        elif rank is not None and (groups := line.sign("ended code")):
+            ended[rank] = (int(groups[0]), ended[rank][1])
+            pids[rank] = groups[1]
             rank = None
             block.append(line)
         elif block and line.sign("ended signal"):
             block.append(line)
-        elif found := line.sign("forced"):
-            forced.add(found[0])
+        elif groups := line.sign("forced"):
+            forced.add(groups[0])
     stuck = {rank for rank, pid in pids.items() if ended[rank][0] == KILL and pid in forced}
     return Summary(ended, root, frozenset(stuck), blocks)
 
 
 def launcher_talk(lines: list[Line]) -> dict[tuple[str, int], str]:
-    """Return {(source, line number): what the line tells, mostly ""} for each line of a launcher.
+    """Return {(source, number): what it tells} for each line that a launcher wrote.
 
-    Empty for a report without one.
+    That is "exit code 137" or the like, and "" for all other lines: torchrun says them under every
+    failure. Empty for a report without a launcher.
     """
-    if not any(word in line.text for line in lines for word in _SAYS):
+    whole = "\n".join([line.text for line in lines])
+    if not any(word in whole for word in _SAYS):
         return {}
-    found: dict[tuple[str, int], str] = {}
+    talk: dict[tuple[str, int], str] = {}
     inside = False  # the last frame was the launcher's, and so is the line of code under it
     summary = False
     for line in lines:
-        if line.kind == "frame":
+        if line.kind == FRAME:
             inside = line.says("own frame") if line.says("frame") else inside
             if inside:
-                found[line.source, line.number] = ""
+                talk[line.source, line.number] = ""
             continue
         inside = False
         code = line.sign("exit code")
         if code and ("CalledProcess" not in line.text or _CHILD.search(line.text)):
-            told = next(group for group in code if group)
-            found[line.source, line.number] = "" if told == "1" else f"exit code {told}"
+            number = next(group for group in code if group)
+            # Python ends with 1 after any exception.
+            talk[line.source, line.number] = "" if number == "1" else f"exit code {number}"
         elif line.says("no cause", "field", "rule") and (
             summary or not line.text.lstrip().startswith(_FIELDS)
         ):
-            found[line.source, line.number] = ""
+            talk[line.source, line.number] = ""
         summary = summary or "ChildFailedError" in line.text or "Root Cause" in line.text
-    return found
+    return talk

@@ -19,10 +19,10 @@ from ..catalogue import bundle
 from ..catalogue.entry import Entry
 from ..catalogue.freshness import stale_entry
 from ..catalogue.signatures import Pattern
-from ..logs import judging
+from ..logs import cascade
+from ..logs.evidence import Evidence, disagreement
 from ..logs.files import Unreadable, shapes_of
-from ..logs.judging import Evidence
-from ..logs.routine import is_command
+from ..logs.prose import is_command
 from ..logs.wrapping import unfolded
 from ..numbers import log_reading
 from ..numbers.out_of_memory import memory_of, told_by
@@ -232,11 +232,11 @@ def look_up(
         points = (told.entry, told.first) if told and told.entry in entries else None
         return told, _there(retriever.rank(read, limit + ALSO, said, points), entries)
 
-    alone = judging.without_cascade(evidence)
+    alone = cascade.without_cascade(evidence)
     told, found = ranked(alone)
     if alone is not evidence and not (found.confidence or found.worth_a_look):
         told, found = ranked(evidence)
-        found = search.of_these_first(judging.CRASHED, found)
+        found = search.of_these_first(cascade.CRASHED, found)
     elif alone is not evidence:
         if found.confidence != "high":
             found = search.before(found, ranked(evidence)[1])
@@ -308,7 +308,7 @@ def look_up(
     told_first = [
         "" if retriever.encoder else WORDS_ALONE if numpy else WITHOUT_NUMPY,
         evidence.victims,
-        judging.disagreement(evidence, hit.line) if hit else "",
+        disagreement(evidence, hit.line) if hit else "",
     ]
     answer.ask = " ".join(filter(None, [*told_first, answer.ask]))
     if is_open or found.confidence in ("medium", "low"):

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import accumulate
 
 from ..catalogue.entry import Entry
-from ..logs.judging import Evidence, Probed
+from ..logs.evidence import Evidence, Probed
 from ..logs.lines import Line
 from ..numbers.out_of_memory import Told
 from ..retrieval.search import Candidate

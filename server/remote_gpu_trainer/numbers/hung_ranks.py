@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from ..logs.evidence import Evidence, Probed
 from ..logs.files import KEY_NAME, Unreadable
 from ..logs.flight_recorder import LIBRARY, NAME, Dump, Verdict, dumps_in, told_ranks, verdicts
-from ..logs.judging import Evidence, Probed
 from ..logs.lines import Line
 from ..logs.windows import Row
 from ..text.masking import shown
@@ -98,8 +98,7 @@ def _told(found: Evidence, lines: list[Line], entry: str, named: bool) -> Eviden
         and not first.says("secondary", "lost peer")
     )
     if not entry or own:
-        for line in lines:
-            line.kind = "plain"
+        lines = [line.of_kind("plain") for line in lines]
         decisive = [*found.decisive[:1], *lines, *found.decisive[1:]]
         return replace(
             found,
@@ -116,8 +115,8 @@ def _told(found: Evidence, lines: list[Line], entry: str, named: bool) -> Eviden
             else line
             for line in rest
         ]
-    held = {id(line) for line in rest}
-    decisive = [*lines, *[line for line in found.decisive if id(line) in held]]
+    kept = set(rest)
+    decisive = [*lines, *[line for line in found.decisive if line in kept]]
     return replace(
         found,
         lines=[*lines, *rest],

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..logs import files as logfiles
-from ..logs.judging import ENDING, Evidence, judge
-from ..logs.lines import APART, QUIET, Line, lines_of, rank_of
+from ..logs.evidence import Evidence
+from ..logs.judging import ENDING, judge
+from ..logs.kinds import APART, QUIET
+from ..logs.lines import Line, lines_of, rank_of
 from ..logs.windows import Row, unlike
 from .loss_shapes import Finding
 
@@ -109,12 +111,13 @@ def with_words(found: Evidence, text: str) -> Evidence:
     seen = found.seen.replace("sound", "")  # the person reports a fault
     if not any(line.kind in APART for line in found.lines):
         return replace(found, lines=[*found.lines, *said.lines], seen=seen)
-    for line in said.lines:
-        line.kind = "told" if line.kind == "plain" else line.kind
-    lines = [*found.lines, *said.lines]
+    spoken = {line: line.of_kind("told") if line.kind == "plain" else line for line in said.lines}
+    lines = [*found.lines, *spoken.values()]
     if found.failed():
         return replace(found, lines=lines, seen=seen)
-    told = said.decisive or [line for line in said.lines if line.kind == "told"][:ENDING]
+    told = [spoken.get(line, line) for line in said.decisive] or [
+        line for line in spoken.values() if line.kind == "told"
+    ][:ENDING]
     return replace(
         found,
         lines=lines,

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
-from ..logs.judging import Evidence
-from ..logs.lines import APART, FAILED
-from ..logs.routine import only_versions, salient
+from ..logs.evidence import Evidence
+from ..logs.kinds import APART, FAILED
+from ..logs.salient import only_versions, salient
 from . import encoder, index, numpy
 from .encoder import Encoder
 from .index import Index

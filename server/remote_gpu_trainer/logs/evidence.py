@@ -1,0 +1,104 @@
+"""What reading a log amounts to: the lines, those to believe, and what failed first. Python 3.8."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..text.masking import shown
+from .kinds import EXCEPTION, FAILED, FAILURE
+from .lines import MESSAGE_LINES, Line
+from .waiting import Failure
+
+_ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # of an entry
+
+
+@dataclass(frozen=True)
+class Probed:
+    """A finding of the probe's report on the first steps of a run.
+
+    `wrong`: it proves that the entry `id` applies; else it is a hint. `step` and `rank` are -1
+    where they aren't known. `said` is the probe's sentence, masked and short. `source` is the name
+    of the report.
+    """
+
+    id: str
+    wrong: bool
+    step: int
+    rank: int
+    said: str
+    source: str
+
+    @classmethod
+    def of(cls, item: object, source: str) -> Probed | None:
+        """Return the finding in JSON of unknown origin, None for what can't be one."""
+        if not isinstance(item, dict) or item.get("level") not in ("wrong", "hint"):
+            return None
+        entry, sentence = item.get("id"), item.get("evidence")
+        if not isinstance(entry, str) or not _ID.fullmatch(entry):
+            return None
+        said = shown(sentence, 160).replace("`", "") if isinstance(sentence, str) else ""
+        wrong = item["level"] == "wrong"
+        return cls(entry, wrong, _count(item.get("step")), _count(item.get("rank")), said, source)
+
+
+def _count(value: object) -> int:
+    """A number of JSON that can be a step or a rank, -1 for any other value."""
+    return value if type(value) is int and 0 <= value < 10**9 else -1
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was read, and what it amounts to.
+
+    `lines` are all that count, `failures` those of them that tell of a failure. `decisive` holds
+    the lines to believe, most telling first. `first` is the first failure, or the last step of a
+    rank that is behind; None without either. `ranks` are those that wrote a line. `is_log`: whether
+    it is a log, not somebody's own words.
+
+    `left_out` is a sentence on what of a folder was not read. `numbers` is one on what the numbers
+    show that is no fault. `victims` is one on the ranks that only lost another one, where none
+    tells of a failure of its own. Each is "" where there is nothing to say.
+
+    `seen` is the entry of the fault that the numbers show; "fault" where no entry explains it;
+    "sound" where the numbers show no fault and nothing failed; else "". `probed` holds the findings
+    of a probe's report.
+    """
+
+    lines: list[Line]
+    failures: list[Failure]
+    decisive: list[Line]
+    first: Line | None
+    ranks: tuple[int, ...]
+    is_log: bool
+    left_out: str = ""
+    numbers: str = ""
+    seen: str = ""
+    victims: str = ""
+    probed: tuple[Probed, ...] = ()
+
+    def failed(self) -> bool:
+        """Return whether a line tells of a failure that wasn't survived."""
+        return any(line.kind in (EXCEPTION, FAILURE) for line in self.lines)
+
+
+def disagreement(evidence: Evidence, line: Line) -> str:
+    """Return a sentence if the line that a match rests on isn't the first failure, else "".
+
+    A log may hold lines that its program didn't write, so neither of the two is hidden. The
+    sentence holds no text of the log.
+    """
+    first = evidence.first
+    if first is None or line.kind not in FAILED:
+        return ""
+    beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE_LINES
+    if beside or line.says("secondary") or first.says("secondary"):
+        return ""
+    return (
+        f"The match rests on {_place(line)}, the first failure is {_place(first)}; "
+        "one of them may not belong to this run's end."
+    )
+
+
+def _place(line: Line) -> str:
+    return f"line {line.number}" + (f" of rank {line.rank}" if line.rank is not None else "")
