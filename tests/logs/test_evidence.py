@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.logs.files import Unreadable
 from remote_gpu_trainer.logs.lines import rank_of
+from remote_gpu_trainer.logs.reading import from_path, from_stream, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path, from_stream, from_text
 
 from tests.conftest import ROOT
 
@@ -271,7 +271,7 @@ def test_memory_stays_bounded_on_a_log_full_of_different_errors(tmp_path):
                 f"Error: item {chr(97 + number % 26)}{chr(97 + number // 26 % 26)}{chr(97 + number // 676 % 26)} {'x' * 40}\n"
             )
     program = (
-        "import sys, tracemalloc; tracemalloc.start(); from remote_gpu_trainer.numbers import log_reading as evidence;"
+        "import sys, tracemalloc; tracemalloc.start(); from remote_gpu_trainer.logs import reading as evidence;"
         "evidence.from_path(sys.argv[1]); print(tracemalloc.get_traced_memory()[1])"
     )
     done = subprocess.run(
@@ -412,7 +412,11 @@ def test_what_reads_logs_needs_the_standard_library_only_and_parses_as_python_3_
         for n in node.names
     }
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert {node.module for node in froms if node.level} <= {"windows", "text"}
+    assert {node.module for node in froms if node.level} <= {
+        "windows",
+        "text",
+        "numbers.rows",
+    }
     assert names | {(node.module or "").split(".")[0] for node in froms if not node.level} <= set(
         sys.stdlib_module_names
     )

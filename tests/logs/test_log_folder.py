@@ -9,9 +9,9 @@ import pytest
 from remote_gpu_trainer.logs import folder as log_folder
 from remote_gpu_trainer.logs.files import Unreadable
 from remote_gpu_trainer.logs.lines import rank_of, ranks_of
+from remote_gpu_trainer.logs.reading import from_path
 from remote_gpu_trainer.logs.windows import cost
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path
 
 FAULT = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nIndexError: Target 10 is out of bounds.\n'
 LOST = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3000\n"

@@ -2,8 +2,8 @@
 
 import pytest
 from remote_gpu_trainer.logs.files import Unreadable, shapes_of
+from remote_gpu_trainer.logs.reading import from_path
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path
 from remote_gpu_trainer.text import BadRequest
 
 NOTICE = """\

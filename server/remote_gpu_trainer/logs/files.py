@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 
+from ..numbers.rows import Row
 from ..text import UserError
-from .windows import BLOCK, Row, keep, shapes
+from .windows import BLOCK, keep, shapes
 
 HEAD = 1 << 16  # first bytes, which tell whether a file is a log
 MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
-NUMBERS = 5  # lines with a loss or a score from which a log's numbers are read
 LONGEST = 8 << 20  # bytes of a line; a file of one longer line is no log
 
 KEY_NAME = re.compile(
@@ -28,28 +28,6 @@ KEY_NAME = re.compile(
     r"|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
     re.I,
 )
-_NUMBERED = (
-    b"oss",
-    b"LOSS",
-    b"acc",
-    b"Acc",
-    b"mse",
-    b"MSE",
-    b"L=",
-    b"recon",
-    b"kl",
-    b"KL",
-    b"reward",
-    b"rdida",
-    b"erlust",
-    b"perte",
-    b"perda",
-    *(word.encode() for word in ("损失", "損失", "손실", "потер")),
-)
-TABLE_HEAD = 12  # rows within which a pasted table begins
-ROW = 600  # bytes of a row in which numbers are looked for
-_OF_NUMBERS = b"0123456789.+-eE"
-_TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
 _GZIP = b"\x1f\x8b"
 _PACKED = (
     (b"\x28\xb5\x2f\xfd", "a file compressed by zstd", "zstd -d"),
@@ -143,34 +121,6 @@ def of_file(
     """
     with _open(path) as stream:
         return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
-
-
-def hold_numbers(rows: list[Row]) -> bool:
-    """Return whether at least NUMBERS rows may hold a loss or a score, by words or by a header."""
-    whole = b"\n".join([raw for _, raw in rows])
-    told = sum(map(whole.count, _NUMBERED))
-    return told >= NUMBERS or (
-        told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS
-    )
-
-
-def shape_of(raw: bytes) -> bytes:
-    """Return a row without its numbers. Rows of one shape differ in numbers only."""
-    return raw[:ROW].translate(None, _OF_NUMBERS)
-
-
-def alike(rows: list[Row]) -> bool:
-    """Return whether every row has another that differs from it in numbers only (nan counts)."""
-    shapes: dict[bytes, int] = {}
-    for _, raw in rows:
-        shape = shape_of(raw).lower().replace(b"nan", b"").replace(b"inf", b"")
-        shapes[shape] = shapes.get(shape, 0) + 1
-    return min(shapes.values()) > 1
-
-
-def hold_table(rows: list[Row]) -> bool:
-    """Return whether a table of nvidia-smi, df or sacct may begin in the first rows."""
-    return any(word in raw for _, raw in rows[:TABLE_HEAD] for word in _TABLES)
 
 
 def _open(path: str):

@@ -15,9 +15,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from .files import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
+from ..numbers.rows import Row, hold_numbers
+from .files import KEY_NAME, NoLog, Unreadable, of_file
 from .lines import Line, lines_of, ranks_of
-from .windows import Row, cost, unlike
+from .windows import cost, unlike
 
 MAX_ENTRIES, MAX_DEPTH = 200_000, 20  # of a folder that are looked at
 MAX_NAMES, MAX_FILES = 20_000, 512  # files that are seen, and read

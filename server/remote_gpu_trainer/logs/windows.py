@@ -18,6 +18,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from operator import itemgetter
 
+from ..numbers.rows import Row
+
 WHOLE, WHOLE_ROWS = 1 << 19, 6000  # bytes, and rows, up to which every row is kept
 BLOCK = 1 << 20
 HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever they hold
@@ -40,7 +42,6 @@ _DIGITS = b"0123456789"
 _FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in range(256))
 # Names of hosts, runs and files such as `node-a1` or `7ic8q9z2`; the parts of a progress bar.
 _OF_ONE_RUN = re.compile(rb"\b(?:[A-Za-z]+\d|\d+[A-Za-z]+\d)\w*|\xe2[\x94-\x97][\x80-\xbf]")
-Row = tuple  # (line number from 1, bytes); a row ends at a line feed or a carriage return
 
 
 def cost(rows: int, size: int) -> int:

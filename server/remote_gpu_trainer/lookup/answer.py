@@ -18,12 +18,11 @@ from typing import BinaryIO
 from ..catalogue import bundle
 from ..catalogue.entry import Entry, stale_entry
 from ..catalogue.signatures import Pattern
-from ..logs import judging
+from ..logs import judging, reading
 from ..logs.files import Unreadable, shapes_of
 from ..logs.judging import Evidence
 from ..logs.routine import is_command
 from ..logs.wrapping import unfolded
-from ..numbers import log_reading
 from ..numbers.out_of_memory import memory_of, told_by
 from ..retrieval import numpy, search
 from ..retrieval.general_or_special import (
@@ -129,18 +128,16 @@ def answer_for(
     if log is not None:
         found = _of_path(log, progress, seconds, ordinary)
     elif stream is not None:
-        found = log_reading.from_stream(
-            stream, needles=_needles(), progress=progress, good=ordinary
-        )
+        found = reading.from_stream(stream, needles=_needles(), progress=progress, good=ordinary)
     else:
-        found = log_reading.from_text(
+        found = reading.from_text(
             text or "",
             needles=_needles() if text and len(text) > LONG else (),
             good=ordinary,
         )
     beside = log is not None or stream is not None
     if beside and text and text.strip():
-        found = log_reading.with_words(found, text)
+        found = reading.with_words(found, text)
     said = sentence_of(text, beside) if text else ""
     answer = look_up(
         found,
@@ -198,12 +195,12 @@ def _of_path(
     progress: Callable[[int], None] | None,
     seconds: float,
     good: frozenset[bytes] = frozenset(),
-) -> log_reading.Evidence:
+) -> Evidence:
     if ":" not in log:
-        return log_reading.from_path(log, _needles(), progress, seconds, good)
+        return reading.from_path(log, _needles(), progress, seconds, good)
     from ..logs import remote  # imports ssh and much else
 
-    return remote.from_path(log, log_reading, _needles(), progress, seconds)
+    return remote.from_path(log, _needles(), progress, seconds)
 
 
 def look_up(

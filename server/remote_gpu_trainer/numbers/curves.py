@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from .finding import Finding
 from .loss_shapes import (
     FEWEST,
     TREND,
-    Finding,
     apart,
     clamped,
     flat,

@@ -6,8 +6,8 @@ Each function returns a Finding or None. Standard library, Python 3.8.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from .finding import Finding
 from .metric_series import Numbers, Series
 
 FEWEST, TREND = 5, 10  # values from which a series says anything, and from which it has a trend
@@ -22,21 +22,6 @@ STILL = 0.02  # moved by less than this
 STEADY, APART = 0.003, 0.05  # values spread by less, or by more, than this
 LITTLE = 0.005  # moved by less than this in a run whose beginning is in the log
 RISEN, LOST = 1.5, 0.15  # times the lowest value, and share of what was gained
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the numbers show, and the line where it begins.
-
-    `said` uses the words in which people report it, because a fault without an `entry` is looked up
-    by its words. `lost`: the training loss stays nan, so everything after that line is worthless.
-    """
-
-    row: int
-    said: str
-    entry: str = ""
-    fault: bool = True
-    lost: bool = False
 
 
 def not_finite(series: Series, norm: Series | None, began: bool | None) -> Finding | None:

@@ -11,8 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..logs.files import ROW, shape_of
-from ..logs.windows import Row
+from .rows import ROW, Row, shape_of
 
 HELD_OUT = frozenset((
     "dev", "eval", "вал", "evaluate", "evaluation", "prueba", "test", "testing", "val", "valid",

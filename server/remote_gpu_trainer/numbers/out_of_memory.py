@@ -14,9 +14,35 @@ DeepSpeed and similar libraries. Other calls give no phase.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from ..logs.lines import Line
+
+class LogLine(Protocol):
+    """What is read of a line of a log, as `logs.lines.Line` has it."""
+
+    @property
+    def text(self) -> str:
+        """Its text without prefixes."""
+        ...
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that wrote it, None where it isn't known."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Its kind: "frame" is a line of a traceback."""
+        ...
+
+    def sign(self, name: str) -> tuple | None:
+        """What a detector found in it: "frame" is (file, line, function)."""
+        ...
+
+
+SomeLine = TypeVar("SomeLine", bound=LogLine)
 
 _UNITS = {
     "bytes": 1 / 2**30,
@@ -172,7 +198,7 @@ class Memory:
         )
 
 
-def memory_of(lines: list[Line]) -> tuple[Line, Memory] | None:
+def memory_of(lines: Sequence[SomeLine]) -> tuple[SomeLine, Memory] | None:
     """Return the line and the numbers of the last message that has all of them, or None."""
     for place in range(len(lines) - 1, -1, -1):
         if "ried to allocate" in lines[place].text:
@@ -225,7 +251,7 @@ def _short(size: float) -> str:
     return f"{size:.0f}" if size >= 100 else f"{size:.1f}" if size >= 0.95 else f"{size:.2g}"
 
 
-def run_phase(lines: list[Line], failed: Line) -> str:
+def run_phase(lines: Sequence[SomeLine], failed: SomeLine) -> str:
     """Return the phase of the run in which the traceback beside a line ends, "" if unknown.
 
     One of "while loading", "in the forward pass", "in the backward pass", "in the optimizer's
@@ -249,7 +275,7 @@ def _is(told: tuple[str, str, str, str], function: str, file: str, code: str) ->
     )
 
 
-def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
+def _calls(lines: Sequence[SomeLine], failed: SomeLine) -> list[tuple[str, str, str]]:
     """(function, file, code) of each call beside a line of the same rank, outermost first.
 
     People paste the calls above or below the line.
@@ -273,21 +299,21 @@ def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Told(Generic[SomeLine]):
     """What an out-of-memory error shows besides its words.
 
     `said` says who held the memory in one sentence, "" without numbers. `entry` is the entry that
     the error points to, or "", and `why` the reason. `first`: `entry` overrides the words.
     """
 
-    line: Line
+    line: SomeLine
     said: str
     entry: str = ""
     why: str = ""
     first: bool = False
 
 
-def told_by(lines: list[Line]) -> Told | None:
+def told_by(lines: Sequence[SomeLine]) -> Told[SomeLine] | None:
     """Return what the last out-of-memory error of these lines shows, None without one."""
     counted = memory_of(lines)
     line = (
