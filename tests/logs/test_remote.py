@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.logs import reading, reply
 from remote_gpu_trainer.logs import remote as remote_logs
-from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
 from remote_gpu_trainer.lookup.answer import answer_for
 
 from tests.conftest import ROOT
@@ -262,7 +262,7 @@ def test_a_box_that_takes_too_long_is_named(sshd):
     (sshd.home / "t.log").write_text("x\n")
     (sshd.home / ".bashrc").write_text("sleep 20\n")
     with pytest.raises(Unreadable) as refused:
-        remote_logs.from_path("gpu:t.log", seconds=1)
+        remote_logs.from_path("gpu:t.log", ReadOptions(seconds=1))
     assert "within 1 s" in str(refused.value)
 
 

@@ -13,6 +13,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 
 from ..numbers.rows import Row
@@ -48,11 +49,29 @@ class NoLog(Unreadable):
     """The input holds no log at all: it is blank, binary or a key."""
 
 
-def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> list[Row]:
-    """Return the rows of a pasted report.
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a log is read, whatever it is.
 
-    Rows around each of the `needles` are kept in a long one. Raises Unreadable when it is blank or
-    binary.
+    `needles` are texts to look for: of a large log the rows around them are kept. `progress` is
+    called with the number of bytes read so far, for each block. `seconds` bounds the reading of a
+    folder, or of a log on another machine; None for no bound. `good` are the shapes of rows of a
+    run that went well (see `shapes_of`): rows of these shapes don't count.
+    """
+
+    needles: tuple[bytes, ...] = ()
+    progress: Callable[[int], None] | None = None
+    seconds: float | None = None
+    good: frozenset[bytes] = frozenset()
+
+
+DEFAULTS = ReadOptions()
+
+
+def of_text(text: str, source: str = "text", options: ReadOptions = DEFAULTS) -> list[Row]:
+    """Return the rows of a pasted report; `source` names it in errors.
+
+    Raises Unreadable when it is blank or binary.
     """
     data = text.encode("utf-8", "replace")
     _refuse_binary(data[:HEAD], source)
@@ -60,23 +79,22 @@ def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> l
         raise NoLog(
             f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
         )
-    return keep(_blocks([data]), len(data), tuple(needles))
+    return keep(_blocks([data]), len(data), options.needles)
 
 
 def of_stream(
     stream,
     source: str = "stdin",
+    options: ReadOptions = DEFAULTS,
+    *,
     size: int | None = None,
-    needles: Iterable[bytes] = (),
-    progress: Callable[[int], None] | None = None,
     most: int | None = None,
 ) -> list[Row]:
-    """Return the rows of a binary stream. Raises Unreadable.
+    """Return the rows of a binary stream; `source` names it in errors. Raises Unreadable.
 
-    `size` is its length in bytes where that is known. Rows around each of the `needles` are kept.
-    `progress(bytes_read)` is called for each block. `most` is as in `windows.keep`.
+    `size` is its length in bytes where that is known. `most` is as in `windows.keep`.
     """
-    head, pieces = _begun(_read(stream, progress))
+    head, pieces = _begun(_read(stream, options.progress))
     if head[:2] == _GZIP:
         size = None
         head, pieces = _begun(_unpacked(pieces, source))
@@ -84,7 +102,7 @@ def of_stream(
         size = None
         head, pieces = _begun(_as_utf8(pieces))
     _refuse_binary(head[:HEAD], source)
-    kept = keep(_blocks(pieces, source), size, tuple(needles), most)
+    kept = keep(_blocks(pieces, source), size, options.needles, most)
     if not any(row.strip() for _, row in kept):
         raise NoLog(
             f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
@@ -109,18 +127,13 @@ def shapes_of(path: str) -> frozenset[bytes]:
     return frozenset(found)
 
 
-def of_file(
-    path: str,
-    needles: Iterable[bytes] = (),
-    progress: Callable[[int], None] | None = None,
-    most: int | None = None,
-) -> list[Row]:
-    """Return the rows of a regular file. The other arguments are as in `of_stream`.
+def of_file(path: str, options: ReadOptions = DEFAULTS, *, most: int | None = None) -> list[Row]:
+    """Return the rows of a regular file. `most` is as in `windows.keep`.
 
     Raises Unreadable, and never opens a device, a socket or a file that looks like a key.
     """
     with _open(path) as stream:
-        return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
+        return of_stream(stream, path, options, size=os.path.getsize(path), most=most)
 
 
 def _open(path: str):

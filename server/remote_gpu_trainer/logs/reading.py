@@ -11,13 +11,12 @@ Standard library, Python 3.8.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from ..numbers.finding import Finding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
 from . import files
-from .files import Unreadable
+from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import ENDING, Evidence, judge
 from .lines import APART, QUIET, Line, lines_of, rank_of
 from .windows import unlike
@@ -26,51 +25,32 @@ NOTHING_NEW = "Every line of this log also stands in the good log."
 MOST_DECISIVE = 12  # lines by which a log is judged
 
 
-def from_text(
-    text: str,
-    source: str = "text",
-    needles: Iterable[bytes] = (),
-    good: frozenset[bytes] = frozenset(),
-) -> Evidence:
+def from_text(text: str, source: str = "text", options: ReadOptions = DEFAULTS) -> Evidence:
     """Return the evidence in a pasted report. Raises `files.Unreadable` if it is blank or binary.
 
-    `source` names it in evidence and errors. Rows around each of the `needles` are kept in a long
-    report. Rows of a shape in `good` (see `windows.unlike`) don't count.
+    `source` names it in evidence and errors.
     """
-    return _of_log(_Log(files.of_text(text, source, needles), source, pasted=True), good)
+    return _of_log(_Log(files.of_text(text, source, options), source, pasted=True), options.good)
 
 
-def from_stream(
-    stream,
-    source: str = "stdin",
-    needles: Iterable[bytes] = (),
-    progress: Callable[[int], None] | None = None,
-    good: frozenset[bytes] = frozenset(),
-) -> Evidence:
+def from_stream(stream, source: str = "stdin", options: ReadOptions = DEFAULTS) -> Evidence:
     """Return the evidence in a binary stream of any length. Raises `files.Unreadable`.
 
-    `progress(bytes_read)` is called for each block. `good` is as in `from_text`.
+    `source` names it in evidence and errors.
     """
-    return _of_log(_Log(files.of_stream(stream, source, None, needles, progress), source), good)
+    return _of_log(_Log(files.of_stream(stream, source, options), source), options.good)
 
 
-def from_path(
-    path: str,
-    needles: Iterable[bytes] = (),
-    progress: Callable[[int], None] | None = None,
-    seconds: float | None = None,
-    good: frozenset[bytes] = frozenset(),
-) -> Evidence:
+def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
     """Return the evidence in a file, or in a folder of logs read as one run.
 
-    It reads as many files of a folder as `seconds` allow. `good` is as in `from_text`. Raises
-    `files.Unreadable`.
+    Raises `files.Unreadable`.
     """
     if os.path.isdir(path):
-        return _of_folder(path, tuple(needles), progress, seconds, good)
+        return _of_folder(path, options)
     name = os.path.basename(path)
-    rows = files.of_file(path, needles, progress)
-    return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), good)
+    rows = files.of_file(path, options)
+    return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), options.good)
 
 
 def with_words(evidence: Evidence, text: str) -> Evidence:
@@ -132,20 +112,14 @@ def _report_of(log: _Log) -> Evidence | None:
     return report.as_evidence() if report else None
 
 
-def _of_folder(
-    path: str,
-    needles: tuple[bytes, ...],
-    progress: Callable[[int], None] | None,
-    seconds: float | None,
-    good: frozenset[bytes],
-) -> Evidence:
+def _of_folder(path: str, options: ReadOptions) -> Evidence:
     """The evidence in the logs, dumps and reports of a folder, of which it may hold any."""
     from . import folder, probe_report, stacks  # for start-up: most logs are single files
 
     reports = probe_report.reports_in(path)
     dumps = stacks.dumps_in(path)
     try:
-        logs = folder.read(path, needles, progress, seconds, frozenset(dumps.by_name), good)
+        logs = folder.read(path, options, no_logs=frozenset(dumps.by_name))
     except Unreadable:
         if dumps.by_name:
             evidence = Evidence([], [], [], None, (), True)

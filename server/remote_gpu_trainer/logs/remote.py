@@ -16,7 +16,6 @@ import os
 import re
 import tokenize
 import zlib
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..text.masking import shown, shown_lines
 from . import reading, reply
-from .files import Unreadable
+from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import Evidence
 
 HERE = Path(__file__).resolve().parent.parent
@@ -54,8 +53,8 @@ class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.insert(0, Bundle())
 reading, reply = (__import__(ROOM + "." + name, fromlist=["*"]) for name in ("reading", "reply"))
 try:
-    needles = [needle.encode() for needle in NEEDLES]
-    packed = reply.pack(reading.from_path(os.path.expanduser(LOG), needles), MOST)
+    options = reading.ReadOptions(needles=tuple(needle.encode() for needle in NEEDLES))
+    packed = reply.pack(reading.from_path(os.path.expanduser(LOG), options), MOST)
 except reading.Unreadable as error:
     packed = {"unreadable": str(error)}
 print(json.dumps(packed))
@@ -86,23 +85,20 @@ def split(log: str) -> tuple[Box, str] | None:
         raise Unreadable(f"no log of that name here, and as HOST:PATH {error}") from None
 
 
-def from_path(
-    log: str,
-    needles: tuple[bytes, ...] = (),
-    progress: Callable[[int], None] | None = None,
-    seconds: float = SECONDS,
-) -> Evidence:
+def from_path(log: str, options: ReadOptions = DEFAULTS) -> Evidence:
     """Return the evidence in a file or folder, here or on a box, as `reading.from_path` does.
 
-    Raises Unreadable, also when the box doesn't answer within `seconds`.
+    Only the needles of the options go to a box. Raises Unreadable, also when it doesn't answer
+    within `options.seconds`, by default SECONDS.
     """
     remote = split(log)
     if remote is None:
-        return reading.from_path(log, needles, progress, seconds)
+        return reading.from_path(log, options)
     box, path = remote
+    seconds = SECONDS if options.seconds is None else options.seconds
     answer = boxes.run(
         box,
-        program(path, needles),
+        program(path, options.needles),
         interpreter=boxes.PYTHON,
         limit=seconds,
         most=MOST + (1 << 20),
