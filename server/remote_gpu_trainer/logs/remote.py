@@ -175,9 +175,10 @@ def _without_docstrings(text: str, tree: ast.Module) -> str:
             and ast.get_docstring(node) is not None
         ):
             said = node.body[0]
-            lines[said.lineno - 1 : said.end_lineno] = [
+            end = said.end_lineno or said.lineno
+            lines[said.lineno - 1 : end] = [
                 " " * said.col_offset + '""',
-                *[""] * (said.end_lineno - said.lineno),
+                *[""] * (end - said.lineno),
             ]
     return "\n".join(lines)
 

@@ -7,6 +7,7 @@ left out, because no caller needs them. Standard library, Python 3.8.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ..text.masking import mask, shown
 from .detectors import Watch
@@ -94,9 +95,11 @@ def _evidence(packed: dict) -> Evidence:
     watch = Watch([str(row[3])[:MAX_LINE] for row in rows])
     lines = [_line(row, watch) for row in rows]
 
-    def pointed(value) -> Line:
-        is_place = isinstance(value, int) and 0 <= value < len(lines)
-        return lines[value] if is_place else _line(value, watch)
+    def pointed(value: Any) -> Line:
+        """The line at a place, or the one that the reply holds there itself."""
+        if isinstance(value, int) and 0 <= value < len(lines):
+            return lines[value]
+        return _line(value, watch)
 
     return Evidence(
         lines,
@@ -118,7 +121,8 @@ def _probed(packed: list) -> tuple[Probed, ...]:
     return tuple(finding for finding in probed if finding is not None)
 
 
-def _line(row: list, watch: Watch) -> Line:
+def _line(row: Any, watch: Watch) -> Line:
+    """A line from whatever a box sent as one. Raises what a wrong type raises."""
     source, number, rank, text, kind, time = row
     text = mask(str(text)[:MAX_LINE])
     if not text.isprintable():

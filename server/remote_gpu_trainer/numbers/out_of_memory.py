@@ -290,8 +290,8 @@ def run_phase(lines: Sequence[SomeLine], failed: SomeLine) -> str:
     phase = next((phase for call in reversed(calls) for phase in _PASSES if phase.has(call)), None)
     if phase is not _SAVING and any(map(_EVALUATION.has, calls)):
         return _EVALUATION.name
-    # Checkpointing computes the forward pass again, in the backward pass. Code doesn't tell: the
-    # line of a training step may call both.
+    # Checkpointing computes the forward pass again within the backward pass, which functions and
+    # files of the calls around it show.
     if phase is _FORWARD and any(_BACKWARD.has(call._replace(code="")) for call in calls):
         return _BACKWARD.name
     if phase:
