@@ -117,14 +117,14 @@ def shapes_of(path: str) -> frozenset[bytes]:
     """
     if not os.path.isdir(path):
         return shapes(of_file(path))
-    found: set[bytes] = set()
+    of_rows: set[bytes] = set()
     for folder, _, names in os.walk(path):
         for name in names:
             with suppress(Unreadable):
-                found |= shapes(of_file(os.path.join(folder, name)))
-    if not found:
+                of_rows |= shapes(of_file(os.path.join(folder, name)))
+    if not of_rows:
         raise Unreadable(f"no log in the folder {path}; pass the log of a run that went well")
-    return frozenset(found)
+    return frozenset(of_rows)
 
 
 def of_file(path: str, options: ReadOptions = DEFAULTS, *, most: int | None = None) -> list[Row]:

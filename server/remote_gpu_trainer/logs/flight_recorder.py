@@ -64,9 +64,11 @@ class Dump:
 class Verdict:
     """What is wrong in one group.
 
-    `kind`: missing, op, sizes, or "" where all entered alike and only the end is missing. `number`:
-    of the call in its group. `ranks`: those that never entered, or entered another call than most;
-    of equal camps all. `odd`: the one rank that did so alone, else None.
+    `kind`: "missing" where some never entered the call, "alone" where only rank 0 did, "op" and
+    "sizes" for calls that differ, "crossed" for groups that wait for each other, "" where all
+    entered alike and only the end is missing. `number`: of the call in its group. `ranks`: those
+    that never entered, or entered another call than most; of equal camps all. `odd`: the one rank
+    that did so alone, else None.
     """
 
     group: tuple
@@ -182,6 +184,7 @@ def _add(calls: dict[int, Call], number: int, call: Call) -> None:
 
 
 def _call(entry: dict) -> Call:
+    """A call from an entry of a dump."""
     library, _, op = str(entry["profiling_name"]).partition(":")
     op = op if _OP.match(op) else shown(op or library, 40)
     sizes = []
@@ -202,17 +205,17 @@ def verdicts(dumps: dict[int, Dump]) -> list[Verdict]:
     """
     dumps = _of_one_run(dumps)
     groups = sorted({group for dump in dumps.values() for group in dump.calls}, key=str)
-    found = [verdict for verdict in (_of_group(group, dumps) for group in groups) if verdict]
-    stuck = {rank: v.group for v in found for rank in v.waiting}
+    judged = [verdict for verdict in (_of_group(group, dumps) for group in groups) if verdict]
+    stuck = {rank: verdict.group for verdict in judged for rank in verdict.waiting}
 
     def excused(verdict: Verdict) -> bool:
         return any(stuck.get(rank, verdict.group) != verdict.group for rank in verdict.ranks)
 
-    faulty = sorted([v for v in found if v.kind], key=excused)
+    faulty = sorted([verdict for verdict in judged if verdict.kind], key=excused)
     if len(faulty) > 1 and all(map(excused, faulty)):
         said = "these groups wait for each other: their calls come in another order on some ranks"
         faulty[0] = replace(faulty[0], kind="crossed", odd=None, said=(*faulty[0].said, said))
-    return [*faulty, *[v for v in found if not v.kind]]
+    return [*faulty, *[verdict for verdict in judged if not verdict.kind]]
 
 
 def _of_one_run(dumps: dict[int, Dump]) -> dict[int, Dump]:

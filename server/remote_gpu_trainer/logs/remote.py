@@ -136,19 +136,19 @@ def sources() -> dict[str, str]:
     These are `reading` and `reply`, and what they import of this package, at any depth. Sources
     come without docstrings, comments and most of their indentation; every line keeps its number.
     """
-    found: dict[str, str] = {}
+    shipped: dict[str, str] = {}
     waiting = [reading.__name__, reply.__name__]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in shipped:
             continue
         text = _file_of(name).read_text(encoding="utf-8")
         tree = ast.parse(text)
-        found[name] = _shorter(_without_docstrings(text, tree))
+        shipped[name] = _shorter(_without_docstrings(text, tree))
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.level:
                 waiting += _imported(name, node)
-    return dict(sorted(found.items()))
+    return dict(sorted(shipped.items()))
 
 
 def _imported(importer: str, node: ast.ImportFrom) -> list[str]:

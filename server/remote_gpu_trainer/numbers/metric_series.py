@@ -393,9 +393,9 @@ def _cells(text: str) -> list[str]:
 
 
 def _float(text: str) -> float | None:
-    found = _CELL.fullmatch(text)
-    if found:
-        return _number(found[1], found[2])
+    cell = _CELL.fullmatch(text)
+    if cell:
+        return _number(cell[1], cell[2])
     head, slash, rest = text.partition("/")
     return float(head) if slash and head.isdigit() and rest.isdigit() and len(head) < 10 else None
 
