@@ -119,7 +119,7 @@ def test_a_run_that_is_well_has_no_fault(rows):
 def test_every_entry_that_a_finding_names_exists():
     source = "".join(
         (ROOT / "server/remote_gpu_trainer/numbers" / name).read_text()
-        for name in ("curves.py", "loss_shapes.py", "reading.py")
+        for name in ("curves.py", "loss_shapes.py", "status_tables.py")
     )
     named = set(re.findall(r'"([A-Z]{1,5}\d{1,2})"', source))
     assert len(named) > 12 and named <= set(bundle.load().by_id)
